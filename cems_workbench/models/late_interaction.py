@@ -1,0 +1,82 @@
+"""Late interaction: a reranker that needs no further model than the embedder.
+
+    score = sum_t idf(t) * max_s cos(q_t, d_s) / sum_t idf(t)        over the query's wordpieces t, specials excluded
+    idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))                      over the N memories of the store
+
+q_t and d_s are the embedder's token vectors. Scores lie in -1..1, in practice 0.2..0.9.
+
+Source: ColBERT's MaxSim (Khattab & Zaharia 2020) weighted by idf; PIPELINE.md, "rerank".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.progress import Progress, silent
+
+VERSION = "late-interaction/1"
+BATCH = 32
+
+
+@dataclass(frozen=True, eq=False)
+class WordpieceFrequencies:
+    """In how many of N memories each wordpiece stands."""
+
+    documents: int
+    counts: Mapping[int, int]
+
+    @classmethod
+    def of(cls, embedder: SentenceTransformerEmbedder, texts: Iterable[str], progress: Progress = silent) -> WordpieceFrequencies:
+        """Count over the store's texts, in batches."""
+        rows = list(texts)
+        counts: dict[int, int] = {}
+        for start in range(0, len(rows), 2000):
+            for ids in embedder.wordpieces(rows[start : start + 2000]):
+                for token in set(ids):
+                    counts[token] = counts.get(token, 0) + 1
+            progress("counting wordpieces", min(start + 2000, len(rows)), len(rows))
+        return cls(len(rows), counts)
+
+    def idf(self, token: int) -> float:
+        """ln(1 + (N - df + 0.5) / (df + 0.5))."""
+        df = self.counts.get(token, 0)
+        return math.log(1 + (self.documents - df + 0.5) / (df + 0.5))
+
+
+class LateInteraction:
+    """Scores texts against a query; `cache_model(query)` names what the score depends on beside query and text."""
+
+    def __init__(self, embedder: SentenceTransformerEmbedder, frequencies: WordpieceFrequencies) -> None:
+        self._embedder = embedder
+        self._frequencies = frequencies
+
+    def cache_model(self, query: str) -> str:
+        """Model, version and the query's idf values, so that a store that changed them is scored again."""
+        idf = [self._frequencies.idf(token) for token in self._embedder.wordpieces([query])[0]]
+        digest = hashlib.sha256(repr(idf).encode()).hexdigest()[:16]
+        return f"{VERSION}:{self._embedder.model_id}:{digest}"
+
+    def score(self, query: str, texts: Sequence[str], progress: Progress = silent) -> list[float | None]:
+        """One score per text; None where query or text has no wordpiece."""
+        ids, vectors = self._embedder.token_vectors([query])[0]
+        weights = np.array([self._frequencies.idf(token) for token in ids])
+        scores: list[float | None] = []
+        for start in range(0, len(texts), BATCH):
+            for _, rows in self._embedder.token_vectors(texts[start : start + BATCH]):
+                scores.append(max_sim(vectors, weights, rows))
+            progress("late interaction", min(start + BATCH, len(texts)), len(texts))
+        return scores
+
+
+def max_sim(query: np.ndarray, weights: np.ndarray, document: np.ndarray) -> float | None:
+    """The weighted mean of each query token's best cosine. Shapes (T, d), (T,), (S, d); None when T or S is 0."""
+    if not len(query) or not len(document) or weights.sum() <= 0:
+        return None
+    best = (query.astype(np.float64) @ document.astype(np.float64).T).max(axis=1)
+    return float((weights * best).sum() / weights.sum())

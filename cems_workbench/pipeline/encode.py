@@ -1,0 +1,183 @@
+"""Evidence -> CandidateTable: the part of replay that no slider can change, done once per evidence.
+
+The encoding of a single evidence is kept beside it (weakly), so that moving a slider only pays for the stages.
+"""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+
+import numpy as np
+
+from cems_workbench.pipeline.evidence import SOURCES, VARIANT_KINDS, Evidence, ModelScore, RankedList
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListTable, ModelTable
+from cems_workbench.records import Memory
+
+_WORD = re.compile(r"[a-z0-9]+")
+_encoded: weakref.WeakKeyDictionary[Evidence, CandidateTable] = weakref.WeakKeyDictionary()
+
+
+def encode_one(evidence: Evidence) -> CandidateTable:
+    """The table of a single evidence, encoded at most once."""
+    table = _encoded.get(evidence)
+    if table is None:
+        table = _encoded[evidence] = encode([evidence])
+    return table
+
+
+def encode(evidences: Sequence[Evidence]) -> CandidateTable:
+    """Encode Q evidences into one table, padded to the longest lists and candidate sets."""
+    ids = [evidence.candidate_ids for evidence in evidences]
+    index = [{memory_id: c for c, memory_id in enumerate(row)} for row in ids]
+    memories = [[evidence.memories[key] for key in row] for evidence, row in zip(evidences, ids, strict=True)]
+    width = max((len(row) for row in ids), default=0)
+
+    def numbers(read: Callable[[Memory], float]) -> Floats:
+        out = np.zeros((len(ids), width))
+        for q, row in enumerate(memories):
+            out[q, : len(row)] = [read(memory) for memory in row]
+        return out
+
+    valid = np.zeros((len(ids), width), dtype=bool)
+    for q, row in enumerate(ids):
+        valid[q, : len(row)] = True
+    categories = sorted({memory.category for row in memories for memory in row}, key=lambda name: (name is not None, name))
+    code = {name: i for i, name in enumerate(categories)}
+    return CandidateTable(
+        queries=[evidence.query for evidence in evidences],
+        ids=ids,
+        valid=valid,
+        lists=_encode_lists(evidences, index, width),
+        as_of=np.array([_seconds(evidence.as_of) for evidence in evidences]),
+        projects=[evidence.project for evidence in evidences],
+        memory_projects=[[memory.project for memory in row] for row in memories],
+        created=numbers(lambda memory: _seconds(memory.created_at)),
+        accessed=numbers(lambda memory: _seconds(memory.last_accessed)),
+        priority=numbers(lambda memory: memory.priority),
+        pinned=numbers(lambda memory: memory.pinned) > 0,
+        important=numbers(lambda memory: memory.importance == "high") > 0,
+        relevant=numbers(lambda memory: memory.relevant_count),
+        noise=numbers(lambda memory: memory.noise_count),
+        tokens=numbers(lambda memory: chars4(memory.content)).astype(np.int64),
+        category=numbers(lambda memory: code[memory.category]).astype(np.int64),
+        categories=categories,
+        session=_sessions(memories, width),
+        models=_encode_scores([evidence.model_scores for evidence in evidences], index, width),
+        judges=_encode_scores([evidence.judge_scores for evidence in evidences], index, width),
+        cosines=_cosines([evidence.embeddings for evidence in evidences], ids, width),
+        overlaps=_overlaps(memories, width),
+        notes=[evidence.notes for evidence in evidences],
+    )
+
+
+def chars4(text: str) -> int:
+    """Tokens by the `chars4` counter: ceil(characters / 4), at least 1."""
+    return max(1, -(-len(text) // 4))
+
+
+def _seconds(moment: datetime | None) -> float:
+    return float("nan") if moment is None else moment.timestamp()
+
+
+def _encode_lists(evidences: Sequence[Evidence], index: Sequence[Mapping[str, int]], width: int) -> ListTable:
+    count = max((len(evidence.lists) for evidence in evidences), default=0)
+    source, kind = (np.full((len(evidences), count), -1, dtype=np.int8) for _ in range(2))
+    variant = np.full((len(evidences), count), -1, dtype=np.int64)
+    position, dense = (np.zeros((len(evidences), count, width), dtype=np.int64) for _ in range(2))
+    raw = np.zeros((len(evidences), count, width))
+    for q, evidence in enumerate(evidences):
+        for i, ranked in enumerate(evidence.lists):
+            source[q, i] = SOURCES.index(ranked.source)
+            if ranked.variant is not None:
+                variant[q, i] = ranked.variant
+                kind[q, i] = VARIANT_KINDS.index(evidence.variants[ranked.variant].kind)
+            _encode_hits(ranked, index[q], position[q, i], dense[q, i], raw[q, i])
+    names = [[ranked.name for ranked in evidence.lists] for evidence in evidences]
+    return ListTable(names, source, variant, kind, position, dense, raw)
+
+
+def _encode_hits(
+    ranked: RankedList, index: Mapping[str, int], position: np.ndarray, dense: np.ndarray, raw: np.ndarray
+) -> None:
+    hits = sorted(ranked.hits, key=lambda hit: (-hit.score, hit.memory_id))
+    if not hits:
+        return
+    columns = np.array([index[hit.memory_id] for hit in hits])
+    scores = np.array([hit.score for hit in hits])
+    position[columns] = np.arange(1, len(hits) + 1)
+    dense[columns] = np.cumsum(np.concatenate(([True], scores[1:] != scores[:-1])))
+    raw[columns] = scores
+
+
+def _sessions(memories: Sequence[Sequence[Memory]], width: int) -> np.ndarray:
+    out = np.zeros((len(memories), width), dtype=np.int64)
+    for q, row in enumerate(memories):
+        codes: dict[str, int] = {}
+        for c, memory in enumerate(row):
+            out[q, c] = -1 - c if memory.session is None else codes.setdefault(memory.session, len(codes))
+    return out
+
+
+def _encode_scores(
+    scored: Sequence[Mapping[str, Mapping[str, ModelScore]]], index: Sequence[Mapping[str, int]], width: int
+) -> dict[str, ModelTable]:
+    tables = {}
+    for model in sorted({name for row in scored for name in row}):
+        raw = np.full((len(scored), width), np.nan)
+        state = np.zeros((len(scored), width), dtype=np.int8)
+        errors: list[dict[int, str]] = [{} for _ in scored]
+        for q, row in enumerate(scored):
+            for memory_id, score in row.get(model, {}).items():
+                c = index[q].get(memory_id)
+                if c is None:
+                    continue
+                if score.good:
+                    raw[q, c], state[q, c] = score.raw, 1
+                else:
+                    state[q, c] = 2
+                    errors[q][c] = score.error or ("no score" if score.raw is None else f"not finite: {score.raw}")
+        tables[model] = ModelTable(raw, state, errors)
+    return tables
+
+
+def _cosines(
+    embeddings: Sequence[Mapping[str, Sequence[float]]], ids: Sequence[Sequence[str]], width: int
+) -> Callable[[int], tuple[Floats, Bools]]:
+    @lru_cache(maxsize=64)
+    def of(q: int) -> tuple[Floats, Bools]:
+        rows = embeddings[q]
+        has = np.zeros(width, dtype=bool)
+        has[: len(ids[q])] = [memory_id in rows for memory_id in ids[q]]
+        if not has.any():
+            return np.zeros((width, width)), has
+        matrix = np.zeros((width, len(next(iter(rows.values())))))
+        for c in np.flatnonzero(has):
+            matrix[c] = rows[ids[q][c]]
+        norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+        matrix = np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
+        return matrix @ matrix.T, has
+
+    return of
+
+
+def _overlaps(memories: Sequence[Sequence[Memory]], width: int) -> Callable[[int, int], Floats]:
+    @lru_cache(maxsize=64)
+    def incidence(q: int) -> tuple[np.ndarray, np.ndarray]:
+        words = [set(_WORD.findall(memory.content.lower())) for memory in memories[q]]
+        vocabulary = {word: i for i, word in enumerate(sorted(set().union(*words)))}
+        matrix = np.zeros((width, len(vocabulary)), dtype=np.float32)
+        for c, row in enumerate(words):
+            matrix[c, [vocabulary[word] for word in row]] = 1
+        return matrix, matrix.sum(axis=1, dtype=np.float64)
+
+    def of(q: int, c: int) -> Floats:
+        matrix, sizes = incidence(q)
+        shared = (matrix @ matrix[c]).astype(np.float64)
+        union = sizes + sizes[c] - shared
+        return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+
+    return of

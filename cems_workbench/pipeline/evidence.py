@@ -1,0 +1,84 @@
+"""Evidence: everything slow about one query, gathered once so that it can be replayed for ever.
+
+A bundle is this as JSON (`format: cems-workbench-evidence/1`). Scores in lists are raw, best first. Model scores are per
+model and memory; a failed score carries its error and no number. What a bundle does not know (a missing optional
+field) takes the default of `records.Memory`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from cems_workbench.records import Memory
+
+FORMAT = "cems-workbench-evidence/1"
+Source = Literal["vector", "lexical", "recency", "access", "relations"]
+SOURCES: tuple[Source, ...] = ("vector", "lexical", "recency", "access", "relations")
+VariantKind = Literal["original", "expansion", "decomposed", "hyde"]
+VARIANT_KINDS: tuple[VariantKind, ...] = ("original", "expansion", "decomposed", "hyde")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One form of the query that was searched."""
+
+    text: str
+    kind: VariantKind = "original"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One memory in a ranked list with its raw score."""
+
+    memory_id: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedList:
+    """One ranked list; `variant` is an index into the evidence's variants, None for query-independent sources."""
+
+    name: str
+    source: Source
+    variant: int | None
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelScore:
+    """What a model said of one memory: a raw score, or why there is none. `chunk` is the exact text it read."""
+
+    raw: float | None
+    chunk: str | None = None
+    error: str | None = None
+    detail: Mapping[str, Any] | None = None
+
+    @property
+    def good(self) -> bool:
+        """A finite number without an error."""
+        return self.raw is not None and self.error is None and math.isfinite(self.raw)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Everything `replay` may look at. Treat it as immutable; `notes` are what gather has to say (probe, warnings)."""
+
+    query: str
+    memories: Mapping[str, Memory]
+    variants: tuple[Variant, ...] = ()
+    lists: tuple[RankedList, ...] = ()
+    as_of: datetime | None = None
+    project: str | None = None
+    model_scores: Mapping[str, Mapping[str, ModelScore]] = field(default_factory=dict)
+    judge_scores: Mapping[str, Mapping[str, ModelScore]] = field(default_factory=dict)
+    embeddings: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def candidate_ids(self) -> list[str]:
+        """Ids of every memory that stands in some list, sorted."""
+        return sorted({hit.memory_id for ranked in self.lists for hit in ranked.hits})

@@ -1,0 +1,226 @@
+"""gather: everything slow about a query, done once. Its result is the evidence that `replay` works on.
+
+    embed and search every variant -> recency, access and relation lists -> metadata and embeddings of the candidates
+    -> model scores of the candidates that the config would rerank
+
+Every list is gathered whether or not it is enabled, because it is cheap and a switch is then instant. What was asked for
+but cannot be done (a backend that is not there) is a warning in the evidence, shown in the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.rescoring import score_missing
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Memory
+from cems_workbench.store import Filter
+
+EVERYTHING = 10_000
+"""Most hits of a list whose depth is null."""
+
+RELATION_RRF_K = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a user asks: the query, whose project it is, from when, and further variants typed by hand."""
+
+    query: str
+    project: str | None = None
+    as_of: datetime | None = None
+    project_only: bool = False
+    manual: tuple[str, ...] = ()
+
+
+def gather(request: Request, config: PipelineConfig, resources: Resources, progress: Progress = silent) -> Evidence:
+    """Gather the evidence of one query.
+
+    Raises InputError for an empty query; ModelError or StoreError when model or store cannot be used. A `Cancelled` from
+    `progress` passes through; model scores that were finished by then stay in the store's cache.
+    """
+    query = request.query.strip()
+    if not query:
+        raise InputError("query: it is empty; type what you are looking for")
+    progress("searching", 0, 3)
+    where = Filter(request.project, request.project_only, config.query.scope)
+    warnings, variants = _variants(query, request, config)
+    lists = _search(variants, config, resources, where, warnings)
+    progress("searching", 1, 3)
+    lists.append(_relations(lists, config, resources, where))
+    memories = resources.store.memories({hit.memory_id for ranked in lists for hit in ranked.hits})
+    lists = [_only_known(ranked, memories) for ranked in lists]
+    lists += _by_metadata(memories)
+    progress("searching", 2, 3)
+    evidence = Evidence(
+        query=query,
+        memories=memories,
+        variants=tuple(variants),
+        lists=tuple(lists),
+        as_of=request.as_of or datetime.now(UTC),
+        project=request.project,
+        embeddings=resources.indexes.vectors.embeddings(sorted(memories)),
+        notes=_notes(query, request, config, resources, where, warnings),
+    )
+    progress("searching", 3, 3)
+    return score_missing(evidence, config, resources, progress)
+
+
+def _variants(query: str, request: Request, config: PipelineConfig) -> tuple[list[str], list[Variant]]:
+    """The query and its expansions, and what has to be said about them."""
+    warnings = []
+    variants = [Variant(query)]
+    expansion = config.expansion
+    if expansion.backend == "manual":
+        typed = [text.strip() for text in request.manual if text.strip()]
+        variants += [Variant(text, "expansion") for text in dict.fromkeys(typed) if text != query][: expansion.max_expansions]
+        if not typed:
+            warnings.append("expansion is manual, and nothing was typed")
+        elif len(typed) > expansion.max_expansions:
+            warnings.append(f"{len(typed)} expansions were typed; the first {expansion.max_expansions} are used")
+    elif expansion.backend != "none":
+        warnings.append(f"expansion by {expansion.backend} is not available in this version; no expansion was made")
+    for name, wanted in (
+        ("HyDE", expansion.hyde),
+        ("decomposition", expansion.decompose),
+        ("typo correction", config.query.typo_correction.enabled),
+        ("conversational detection", config.query.conversational.enabled),
+    ):
+        if wanted:
+            warnings.append(f"{name} is not available in this version; it was left out")
+    return warnings, variants
+
+
+def _search(
+    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, warnings: list[str]
+) -> list[RankedList]:
+    """One vector and one lexical list per variant; lexical is absent in vector mode."""
+    depths = {source: depth or EVERYTHING for source, depth in list_depths(config).items()}
+    lists = []
+    for i, variant in enumerate(variants):
+        lexical = (
+            [] if config.query.mode == "vector" else resources.indexes.lexical.search(variant.text, depths["lexical"], where)
+        )
+        vector = resources.embedder.encode_query(variant.text)
+        if config.lists.pool.mode == "recent_access":
+            hits = resources.cosines(vector, _pool(lexical, config, resources, where))[: depths["vector"]]
+        else:
+            hits = resources.indexes.vectors.search(vector, depths["vector"], where)
+        lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))
+        if config.query.mode != "vector":
+            lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
+    if config.lists.pool.mode == "recent_access" and resources.store.count() > config.lists.pool.size:
+        warnings.append(
+            f"the vector list ranks the {config.lists.pool.size} most recently accessed memories and the lexical hits only"
+        )
+    return lists
+
+
+def _pool(
+    lexical: Sequence[tuple[str, float]], config: PipelineConfig, resources: Resources, where: Filter
+) -> list[str]:
+    newest = resources.store.newest_by_access(config.lists.pool.size, where)
+    return list(dict.fromkeys([*newest, *(memory_id for memory_id, _ in lexical)]))
+
+
+def _hits(found: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
+    return tuple(Hit(memory_id, float(score)) for memory_id, score in found)
+
+
+def _relations(
+    lists: Sequence[RankedList], config: PipelineConfig, resources: Resources, where: Filter
+) -> RankedList:
+    """Neighbours of the first hits of a fixed fusion (rrf, k 60, weights 1), so that replay need not search."""
+    fused: dict[str, float] = {}
+    for ranked in lists:
+        for rank, hit in enumerate(ranked.hits, 1):
+            fused[hit.memory_id] = fused.get(hit.memory_id, 0.0) + 1 / (RELATION_RRF_K + rank)
+    section = config.lists.relations
+    seeds = sorted(fused, key=lambda memory_id: (-fused[memory_id], memory_id))[: section.seeds]
+    best: dict[str, float] = {}
+    for _, neighbour, weight in resources.store.neighbours(seeds, section.per_seed):
+        best[neighbour] = max(weight, best.get(neighbour, 0.0))
+    if not where.trivial:
+        best = {key: best[key] for key, memory in resources.store.memories(best).items() if _passes(memory, where)}
+    ordered = sorted(best, key=lambda memory_id: (-best[memory_id], memory_id))
+    return RankedList("relations", "relations", None, tuple(Hit(memory_id, best[memory_id]) for memory_id in ordered))
+
+
+def _passes(memory: Memory, where: Filter) -> bool:
+    return where.required_project in (None, memory.project) and where.required_scope in (None, memory.scope)
+
+
+def _only_known(ranked: RankedList, memories: Mapping[str, Memory]) -> RankedList:
+    """A memory deleted since the index was built is in no list."""
+    return replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id in memories))
+
+
+def _by_metadata(memories: Mapping[str, Memory]) -> list[RankedList]:
+    """The union of candidates by created_at and by access_count."""
+    created = {key: memory.created_at.timestamp() for key, memory in memories.items() if memory.created_at}
+    accessed = {key: float(memory.access_count) for key, memory in memories.items()}
+    return [_ranked("recency", created), _ranked("access", accessed)]
+
+
+def _ranked(source: Any, scores: Mapping[str, float]) -> RankedList:
+    ordered = sorted(scores, key=lambda memory_id: (-scores[memory_id], memory_id))
+    return RankedList(source, source, None, tuple(Hit(memory_id, scores[memory_id]) for memory_id in ordered))
+
+
+def _notes(
+    query: str, request: Request, config: PipelineConfig, resources: Resources, where: Filter, warnings: list[str]
+) -> dict[str, Any]:
+    """What the trace has to say about gathering, and the parameters it was done with."""
+    gathered = {path: _plain(value) for path, value in gather_parameters(config).items()}
+    route = "vector" if config.query.mode == "vector" else "hybrid"
+    why = "no LLM is asked in this version: auto is hybrid" if config.query.mode == "auto" else "as configured"
+    return {
+        "query": {"route": route, "route_reason": why, "project_only": request.project_only},
+        "expansion": {"backend": config.expansion.backend, "probe": probe(query, config, resources, where)},
+        "expansion_warnings": warnings,
+        "gathered": gathered,
+        "models": {"embedder": resources.embedder.model_id},
+        "content_version": resources.store.content_version,
+    }
+
+
+def probe(query: str, config: PipelineConfig, resources: Resources, where: Filter) -> dict[str, Any]:
+    """The strong-signal probe: lexical, before any expansion; says raw, scaled and how far it is from firing."""
+    settings = config.expansion.skip_on_strong_signal
+    hits = resources.indexes.lexical.search(query, 2, where)
+    raw = [score for _, score in hits] + [0.0, 0.0]
+    top, second = (_scaled(value, raw[0], settings.scale) for value in raw[:2])
+    return {
+        "enabled": settings.enabled,
+        "scale": settings.scale,
+        "raw_top": raw[0],
+        "raw_second": raw[1],
+        "top": top,
+        "second": second,
+        "threshold": settings.threshold,
+        "gap": settings.gap,
+        "fires": bool(hits) and top >= settings.threshold and top - second >= settings.gap,
+        "short_of_threshold": max(0.0, settings.threshold - top),
+        "short_of_gap": max(0.0, settings.gap - (top - second)),
+    }
+
+
+def _scaled(value: float, top: float, scale: str) -> float:
+    if scale == "saturating":
+        return value / (1 + value)
+    if scale == "max":
+        return value / top if top > 0 else 0.0
+    return value
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+

@@ -1,0 +1,89 @@
+"""Scores that a config needs and the evidence lacks: found by replaying, fetched from the cache or the model.
+
+Every score is cached in the store by model, query and exact text as soon as it is there, a batch at a time, so that a
+cancelled run continues where it stopped. Failures are never cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import ModelError
+from cems_workbench.models.late_interaction import LateInteraction
+from cems_workbench.pipeline.chunks import best_chunk
+from cems_workbench.pipeline.evidence import Evidence, ModelScore
+from cems_workbench.pipeline.replay import replay
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.progress import Progress, silent
+
+AVAILABLE = ("none", "late_interaction")
+BATCH = 16
+
+
+def score_missing(
+    evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent
+) -> Evidence:
+    """The evidence with the scores added that this config's rerank head still needs; the same one when none is missing."""
+    if config.rerank.backend == "none":
+        return evidence
+    missing = [key for need in replay(evidence, config).stage_needs for key in need["memory_ids"]]
+    if not missing:
+        return evidence
+    if config.rerank.backend not in AVAILABLE:
+        text = f"reranking by {config.rerank.backend} is not available in this version; available: {', '.join(AVAILABLE)}"
+        return _warned(evidence, text)
+    if config.rerank.model not in (None, resources.embedder.model_id):
+        return _warned(evidence, f"late_interaction runs on the embedder {resources.embedder.model_id}, not on {config.rerank.model}; nothing was scored")
+    query = config.rerank.query or evidence.query
+    chunks = {
+        key: best_chunk(evidence.memories[key].content, query, config.rerank.chunk_chars, config.rerank.chunk_selection)
+        for key in missing
+    }
+    try:
+        scores, cached = _cached_or_scored(query, chunks, resources, progress)
+    except ModelError as error:
+        scores = {key: ModelScore(None, chunk, str(error)) for key, chunk in chunks.items()}
+        cached = 0
+    key = model_key(config.rerank)
+    merged = {**evidence.model_scores, key: {**evidence.model_scores.get(key, {}), **scores}}
+    models = {**evidence.notes.get("models", {}), "reranker": f"late interaction on {resources.embedder.model_id}"}
+    counts = {"scored": len(scores) - cached, "cached": cached}
+    return replace(evidence, model_scores=merged, notes={**evidence.notes, "models": models, "rerank_scores": counts})
+
+
+def _cached_or_scored(
+    query: str, chunks: Mapping[str, str], resources: Resources, progress: Progress
+) -> tuple[dict[str, ModelScore], int]:
+    model: LateInteraction = resources.late_interaction(progress)
+    name = model.cache_model(query)
+    texts = list(dict.fromkeys(chunks.values()))
+    known = {
+        text: score for text, score in zip(texts, resources.store.cached_scores(name, query, texts), strict=True) if score is not None
+    }
+    hits = sum(chunk in known for chunk in chunks.values())
+    todo = [text for text in texts if text not in known]
+    for start in range(0, len(todo), BATCH):
+        batch = todo[start : start + BATCH]
+        found = _good(batch, model.score(query, batch))
+        resources.store.cache_scores(name, query, list(found.items()))
+        known |= found
+        progress("reranking", min(start + BATCH, len(todo)), len(todo))
+    return {key: _score(chunk, known.get(chunk)) for key, chunk in chunks.items()}, hits
+
+
+def _good(texts: Sequence[str], scores: Sequence[float | None]) -> dict[str, float]:
+    return {text: score for text, score in zip(texts, scores, strict=True) if score is not None}
+
+
+def _score(chunk: str, raw: float | None) -> ModelScore:
+    if raw is None:
+        return ModelScore(None, chunk, "no wordpieces: query or text has no word the model knows")
+    return ModelScore(raw, chunk)
+
+
+def _warned(evidence: Evidence, text: str) -> Evidence:
+    warnings = [*evidence.notes.get("warnings", ()), text]
+    return replace(evidence, notes={**evidence.notes, "warnings": warnings})

@@ -1,0 +1,85 @@
+"""What gathering works with: the store, its indexes and the models, opened or loaded when first used."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
+from cems_workbench.models.protocol import Float32
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import indexed_text
+from cems_workbench.store import Indexes, RefreshReport, Store
+
+
+class Resources:
+    """A store with its models; one per process and store. Methods may be called from several threads."""
+
+    def __init__(self, store: Store, embedder: SentenceTransformerEmbedder) -> None:
+        self.store = store
+        self.embedder = embedder
+        self._lock = threading.RLock()
+        self._indexes: tuple[int, Indexes] | None = None
+        self._late_interaction: tuple[int, LateInteraction] | None = None
+
+    def close(self) -> None:
+        """Release the store."""
+        self.store.close()
+
+    @property
+    def indexes(self) -> Indexes:
+        """The derived indexes, brought up to date first when the store has changed."""
+        self.refresh()
+        assert self._indexes is not None
+        return self._indexes[1]
+
+    def refresh(self, progress: Progress = silent) -> RefreshReport | None:
+        """Bring the indexes to the store's content; None when they were up to date and open."""
+        with self._lock:
+            version = self.store.content_version
+            if self._indexes is not None and self._indexes[0] == version:
+                return None
+            report = None
+            if not all(state.fresh for state in self.store.index_state(self.embedder.model_id)):
+                report = self.store.refresh(self.embedder, progress)
+            self._indexes = (version, self.store.indexes(self.embedder))
+            return report
+
+    def cosines(self, query: Float32, ids: Sequence[str]) -> list[tuple[str, float]]:
+        """(id, cosine) of each of `ids` to the query vector, best first, ties by id; exact."""
+        vectors = self.indexes.vectors.embeddings(ids)
+        scored = [(memory_id, float(vector @ query)) for memory_id, vector in vectors.items()]
+        return sorted(scored, key=lambda item: (-item[1], item[0]))
+
+    def late_interaction(self, progress: Progress = silent) -> LateInteraction:
+        """The late-interaction reranker over the store's wordpiece frequencies, counted once per content version."""
+        with self._lock:
+            version = self.store.content_version
+            if self._late_interaction is None or self._late_interaction[0] != version:
+                frequencies = self._frequencies(version, progress)
+                self._late_interaction = (version, LateInteraction(self.embedder, frequencies))
+            return self._late_interaction[1]
+
+    def _frequencies(self, version: int, progress: Progress) -> WordpieceFrequencies:
+        label = f"{version}:{self.embedder.model_id}"
+        try:
+            kept = json.loads(self._frequency_file.read_text(encoding="utf-8"))
+            if kept["label"] == label:
+                return WordpieceFrequencies(kept["documents"], {int(k): v for k, v in kept["counts"].items()})
+        except (OSError, ValueError, KeyError):
+            pass  # never counted, or half written: count again
+        texts = (indexed_text(memory) for memory in self.store.memories().values())
+        counted = WordpieceFrequencies.of(self.embedder, texts, progress)
+        content = {"label": label, "documents": counted.documents, "counts": counted.counts}
+        partial = self._frequency_file.with_suffix(".partial")
+        partial.write_text(json.dumps(content), encoding="utf-8")
+        partial.replace(self._frequency_file)
+        return counted
+
+    @cached_property
+    def _frequency_file(self) -> Path:
+        return self.store.path / "wordpieces.json"

@@ -1,0 +1,113 @@
+"""adjust: factors from the memory's metadata, multiplied onto the score, then clamped to 0..1.
+
+    priority    the memory's priority (1.0 to 2.0)
+    time_decay  hyperbolic 1 / (1 + age / half_life);  exponential 0.5 ** (age / half_life)
+                age in days from the query's `as_of` to the chosen clock, floored with `whole_days`; `tiers` give a
+                half-life per category; a future date is age 0; no date is factor 1; both warn
+    pinned      `pinned_factor` for a pinned memory
+    project     same | different | untagged; nothing when the query has no project; `prefix` is CEMS's mistake
+    feedback    base + span * relevant / (relevant + noise), from `min_signals` on
+
+Only factors that apply are recorded. Age is against the query, never against a clock.
+
+Source: CEMS retrieval guide, scoring adjustments (retrieval.py:602-619); PIPELINE.md, "adjust".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from cems_workbench.config.ranking import AdjustConfig, ProjectFactors, TimeDecay
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Standing, StageArrays, ranked
+
+DAY = 86400.0
+
+
+def apply_adjust(table: CandidateTable, before: Standing, config: AdjustConfig) -> StageArrays:
+    """Multiply the factors onto the score and rank again."""
+    factors: dict[str, tuple[Floats, Bools]] = {}
+    everyone = np.ones(table.shape, dtype=bool)
+    if config.priority:
+        factors["priority"] = (table.priority, everyone)
+    age = _age_days(table, config.time_decay)
+    if config.time_decay.mode != "none":
+        factors["time_decay"] = (_decay(table, age, config.time_decay), everyone)
+    factors["pinned"] = (np.full(table.shape, config.pinned_factor), table.pinned)
+    if config.project.enabled:
+        has_project = np.array([bool(project) for project in table.projects], dtype=bool)
+        factors["project"] = (_project(table, config.project), np.broadcast_to(has_project[:, None], table.shape))
+    if config.feedback.enabled:
+        signals = table.relevant + table.noise
+        share = np.divide(table.relevant, signals, out=np.zeros_like(signals), where=signals > 0)
+        factors["feedback"] = (config.feedback.base + config.feedback.span * share, signals >= config.feedback.min_signals)
+    score = before.score
+    for factor, applies in factors.values():
+        score = np.where(applies, score * factor, score)
+    unclamped = score
+    if config.clamp:
+        score = np.clip(score, 0.0, 1.0)
+    return StageArrays(
+        "adjust",
+        entered=before.alive,
+        before=before,
+        after=ranked(np.where(before.alive, score, 0.0), before.alive),
+        columns={
+            "factors": lambda q, c: {name: float(f[q, c]) for name, (f, applies) in factors.items() if applies[q, c]},
+            "age_days": lambda q, c: None if np.isnan(age[q, c]) else float(age[q, c]),
+            "unclamped": lambda q, c: float(unclamped[q, c]),
+        },
+        warnings=_warnings(table, before, age, unclamped, config),
+    )
+
+
+def _age_days(table: CandidateTable, decay: TimeDecay) -> Floats:
+    """(Q, C) days from the clock to the query's as_of; negative for the future, NaN when either is unknown."""
+    clock = table.created if decay.clock == "created_at" else table.accessed
+    age = (table.as_of[:, None] - clock) / DAY
+    return np.floor(age) if decay.whole_days else age
+
+
+def _decay(table: CandidateTable, age: Floats, decay: TimeDecay) -> Floats:
+    tiers = dict(decay.tiers)
+    by_category = np.array([tiers.get(name or "", decay.half_life_days) for name in table.categories] or [1.0])
+    share = np.maximum(np.nan_to_num(age, nan=0.0), 0.0) / by_category[table.category]
+    return 0.5**share if decay.mode == "exponential" else 1 / (1 + share)
+
+
+def _project(table: CandidateTable, config: ProjectFactors) -> Floats:
+    out = np.ones(table.shape)
+    for q, project in enumerate(table.projects):
+        if not project:
+            continue
+        for c, own in enumerate(table.memory_projects[q]):
+            if not own:
+                out[q, c] = config.untagged
+            else:
+                same = own == project or (config.match == "prefix" and own.startswith(project))
+                out[q, c] = config.same if same else config.different
+    return out
+
+
+def _warnings(
+    table: CandidateTable, before: Standing, age: Floats, unclamped: Floats, config: AdjustConfig
+) -> Callable[[int], list[str]]:
+    def warnings(q: int) -> list[str]:
+        found = []
+        alive = before.alive[q]
+        if config.time_decay.mode != "none":
+            undated = int((np.isnan(age[q]) & alive).sum())
+            future = int(((age[q] < 0) & alive).sum())
+            if undated and np.isnan(table.as_of[q]):
+                found.append("the evidence has no as_of, so ages are unknown and time decay is 1")
+            elif undated:
+                found.append(f"{undated} candidates have no {config.time_decay.clock} date; their time decay is 1")
+            if future:
+                found.append(f"{future} candidates are dated after as_of; they count as age 0")
+        clamped = int(((unclamped[q] > 1) & alive).sum())
+        if config.clamp and clamped > 1:
+            found.append(f"{clamped} candidates were clamped to 1.0 and are now tied, in the order of their ids")
+        return found
+
+    return warnings

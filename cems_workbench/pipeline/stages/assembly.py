@@ -1,0 +1,138 @@
+"""assembly: the results, at most `limit` of them and within `max_tokens`.
+
+`greedy` takes by score, skips what does not fit and tries the next. `mmr` selects by
+
+    MMR = lambda * score - (1 - lambda) * max Jaccard similarity to the selected        ties by score, then id
+
+first over the best memory of each session (phase 1; a memory without a session is its own), then over the rest (phase
+2); results stand in the order of selection. `auto` is mmr for aggregation queries. Tokens are `chars4`.
+
+Source: CEMS retrieval guide, token-budgeted and diverse assembly; PIPELINE.md, "assembly".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.config.ranking import AssemblyConfig
+from cems_workbench.pipeline.table import CandidateTable, Ints, Standing, StageArrays
+
+
+@dataclass
+class Selection:
+    """The context being filled."""
+
+    limit: float
+    max_tokens: float
+    chosen: list[int] = field(default_factory=list)
+    skipped: list[int] = field(default_factory=list)
+    mmr: dict[int, float] = field(default_factory=dict)
+    tokens: int = 0
+
+    @property
+    def full(self) -> bool:
+        """As many results as allowed."""
+        return len(self.chosen) >= self.limit
+
+    def take(self, c: int, tokens: int) -> bool:
+        """Add a candidate if it fits; otherwise note that it was skipped for the budget."""
+        if self.tokens + tokens > self.max_tokens:
+            self.skipped.append(c)
+            return False
+        self.chosen.append(c)
+        self.tokens += tokens
+        return True
+
+
+def apply_assembly(table: CandidateTable, before: Standing, config: AssemblyConfig, aggregation: list[bool]) -> StageArrays:
+    """Select the results. `aggregation` says for each query whether it asks for an aggregation (for `auto`)."""
+    strategies = [_strategy(config, flag) for flag in aggregation]
+    selections = [
+        (_mmr if strategies[q] == "mmr" else _greedy)(table, before, config, q) for q in range(table.shape[0])
+    ]
+    rank = np.zeros(table.shape, dtype=np.int64)
+    for q, selection in enumerate(selections):
+        rank[q, selection.chosen] = np.arange(1, len(selection.chosen) + 1)
+
+    def reason(q: int, c: int) -> str:
+        if c in selections[q].skipped:
+            return f"{table.tokens[q, c]} tokens do not fit the budget of {config.max_tokens}"
+        return f"past the result limit of {config.limit}"
+
+    def fields(q: int) -> dict[str, Any]:
+        skipped = sorted(table.ids[q][c] for c in selections[q].skipped)
+        return {"strategy": strategies[q], "tokens_used": selections[q].tokens, "skipped_for_budget": skipped}
+
+    def warnings(q: int) -> list[str]:
+        if before.alive[q].any() and not selections[q].chosen:
+            return [f"nothing fits the budget of {config.max_tokens} tokens"]
+        return []
+
+    return StageArrays(
+        "assembly",
+        before.alive,
+        before,
+        Standing(rank > 0, before.score, rank),
+        reason,
+        columns={
+            "tokens": lambda q, c: int(table.tokens[q, c]),
+            "mmr": lambda q, c: selections[q].mmr.get(c),
+            "skipped_for_budget": lambda q, c: c in selections[q].skipped,
+        },
+        warnings=warnings,
+        fields=fields,
+    )
+
+
+def _strategy(config: AssemblyConfig, aggregation: bool) -> str:
+    if config.strategy == "auto":
+        return "mmr" if aggregation else "greedy"
+    return config.strategy
+
+
+def _empty(config: AssemblyConfig) -> Selection:
+    return Selection(
+        np.inf if config.limit is None else config.limit, np.inf if config.max_tokens is None else config.max_tokens
+    )
+
+
+def _greedy(table: CandidateTable, before: Standing, config: AssemblyConfig, q: int) -> Selection:
+    selection = _empty(config)
+    tokens = table.tokens[q].tolist()
+    for c in before.order(q).tolist():
+        if selection.full:
+            break
+        selection.take(c, tokens[c])
+    return selection
+
+
+def _mmr(table: CandidateTable, before: Standing, config: AssemblyConfig, q: int) -> Selection:
+    selection = _empty(config)
+    order = before.order(q)
+    _, first = np.unique(table.session[q, order], return_index=True)
+    best_of_session = np.sort(order[first])
+    rest = np.setdiff1d(order, best_of_session)
+    closest = np.zeros(table.shape[1])
+    for phase in (best_of_session, rest):
+        _select(table, before, config, q, phase, selection, closest)
+    return selection
+
+
+def _select(
+    table: CandidateTable, before: Standing, config: AssemblyConfig, q: int, phase: Ints, selection: Selection,
+    closest: np.ndarray,
+) -> None:  # fmt: skip
+    """Move candidates of one phase into the selection. `closest` (C) is the largest similarity to the selected."""
+    remaining = phase  # ascending index = ascending id, which settles the last tie
+    score = before.score[q]
+    while len(remaining) and not selection.full:
+        value = config.mmr_lambda * score[remaining] - (1 - config.mmr_lambda) * closest[remaining]
+        at = int(np.lexsort((remaining, -score[remaining], -value))[0])
+        c = int(remaining[at])
+        selection.mmr[c] = float(value[at])
+        remaining = np.delete(remaining, at)
+        if selection.take(c, int(table.tokens[q, c])):
+            np.maximum(closest, table.overlaps(q, c), out=closest)

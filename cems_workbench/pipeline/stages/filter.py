@@ -1,0 +1,49 @@
+"""filter: drop what scores too low.
+
+Score < `min_score` is dropped (null: off), then what lies below the `percentile` of the scores that are left (linear
+interpolation; 0: off). Raw mode (debug) switches the filter off and says so.
+
+Source: CEMS retrieval guide (relevance filtering, raw mode); ACE stage 2; PIPELINE.md, "filter".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cems_workbench.config.ranking import FilterConfig
+from cems_workbench.pipeline.table import Bools, Floats, Standing, StageArrays, pass_through, reranked_by
+
+
+def apply_filter(before: Standing, config: FilterConfig, raw_mode: bool = False) -> StageArrays:
+    """Drop candidates by fused score."""
+    if raw_mode:
+        return pass_through("filter", before, warnings=lambda q: ["raw mode: the relevance filter is off"])
+    enough = before.alive if config.min_score is None else before.alive & (before.score >= config.min_score)
+    floor = percentile(before.score, enough, config.percentile) if config.percentile > 0 else np.full(len(enough), -np.inf)
+    kept = enough & (before.score >= floor[:, None])
+
+    def reason(q: int, c: int) -> str:
+        score = before.score[q, c]
+        if not enough[q, c]:
+            return f"score {score:.4f} is below the minimum {config.min_score:g}"
+        return f"score {score:.4f} is below percentile {config.percentile:g}, which is {floor[q]:.4f}"
+
+    def warnings(q: int) -> list[str]:
+        return ["the filter dropped every candidate"] if before.alive[q].any() and not kept[q].any() else []
+
+    return StageArrays("filter", before.alive, before, reranked_by(kept, before), reason, warnings=warnings)
+
+
+def percentile(score: Floats, alive: Bools, percent: float) -> Floats:
+    """(Q) percentile of the living scores by linear interpolation; -inf for a query with nobody left."""
+    ordered = np.sort(np.where(alive, score, np.inf), axis=1)
+    count = alive.sum(axis=1)
+    place = np.maximum(count - 1, 0) * percent / 100
+    low, high = np.floor(place).astype(int), np.ceil(place).astype(int)
+    rows = np.arange(len(score))
+    if score.shape[1] == 0:
+        return np.full(len(score), -np.inf)
+    below, above = ordered[rows, low], ordered[rows, high]
+    inside = count > 0
+    below, above = np.where(inside, below, 0.0), np.where(inside, above, 0.0)
+    return np.where(inside, below + (above - below) * (place - low), -np.inf)

@@ -1,0 +1,176 @@
+"""The row types of the pipeline: candidates as arrays with a query axis, and what one stage did to them.
+
+Axes: Q queries, L lists, C candidates (padded to the longest query; candidates of a query are sorted by memory id, so a
+stable sort breaks every tie by id). One query is a batch of one. A stage takes the table and the standing left by the
+stage before, and returns `StageArrays`; the trace is a view of those, made only when somebody looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class ListTable:
+    """The gathered lists of Q queries, dense over candidates. Nothing here depends on a config."""
+
+    names: Sequence[Sequence[str]]
+    """(Q)(L) list names; padded lists have none."""
+    source: NDArray[np.int8]
+    """(Q, L) index into `SOURCES`, -1 for padding."""
+    variant: NDArray[np.int64]
+    """(Q, L) index of the query variant, -1 for none."""
+    kind: NDArray[np.int8]
+    """(Q, L) index into `VARIANT_KINDS` of that variant, -1 for none."""
+    position: NDArray[np.int64]
+    """(Q, L, C) 1-based place by descending score, ties by id; 0 = not in the list."""
+    dense: NDArray[np.int64]
+    """(Q, L, C) 1-based rank in which equal scores share a rank; 0 = not in the list."""
+    raw: Floats
+    """(Q, L, C) raw score, 0 where absent."""
+
+
+@dataclass(frozen=True, eq=False)
+class ModelTable:
+    """One model's scores: (Q, C) raw (NaN where there is none) and state 0 absent, 1 good, 2 failed."""
+
+    raw: Floats
+    state: NDArray[np.int8]
+    errors: Sequence[Mapping[int, str]]
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateTable:
+    """Everything the stages read about the candidates of Q queries."""
+
+    queries: Sequence[str]
+    ids: Sequence[Sequence[str]]
+    valid: Bools
+    lists: ListTable
+    as_of: Floats
+    """(Q) seconds since the epoch, NaN when unknown."""
+    projects: Sequence[str | None]
+    memory_projects: Sequence[Sequence[str | None]]
+    created: Floats
+    accessed: Floats
+    priority: Floats
+    pinned: Bools
+    important: Bools
+    relevant: Floats
+    noise: Floats
+    tokens: Ints
+    """(Q, C) tokens of the content by `chars4`."""
+    category: Ints
+    """(Q, C) index into `categories`."""
+    categories: Sequence[str | None]
+    session: Ints
+    """(Q, C) session of the memory; a memory without one has a session of its own."""
+    models: Mapping[str, ModelTable]
+    judges: Mapping[str, ModelTable]
+    cosines: Callable[[int], tuple[Floats, Bools]]
+    """q -> (C, C) cosine similarities of the embeddings and (C) which candidates have one."""
+    overlaps: Callable[[int, int], Floats]
+    """q, c -> (C) Jaccard overlap of every candidate's words with candidate c's."""
+    notes: Sequence[Mapping[str, Any]]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(Q, C)."""
+        return self.valid.shape[0], self.valid.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Who is in the running after a stage: (Q, C) alive, score, and 1-based rank (0 = not ranked)."""
+
+    alive: Bools
+    score: Floats
+    rank: Ints
+
+    def order(self, q: int) -> Ints:
+        """Candidate indices of query q that are alive, best first."""
+        alive = np.flatnonzero(self.alive[q])
+        return alive[np.argsort(self.rank[q, alive], kind="stable")]
+
+
+def nothing(q: int) -> list[str]:
+    """No warnings."""
+    return []
+
+
+def no_fields(q: int) -> dict[str, Any]:
+    """No fields beside the rows."""
+    return {}
+
+
+def unexplained(q: int, c: int) -> str | None:
+    """For stages that drop nobody."""
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class StageArrays:
+    """What one stage did: the row contract as arrays, and how to read the stage's own columns.
+
+    `reason`, `columns`, `warnings` and `fields` are only called when a trace is looked at.
+    """
+
+    name: str
+    entered: Bools
+    before: Standing
+    after: Standing
+    reason: Callable[[int, int], str | None] = unexplained
+    columns: Mapping[str, Callable[[int, int], Any]] = field(default_factory=dict)
+    warnings: Callable[[int], list[str]] = nothing
+    fields: Callable[[int], dict[str, Any]] = no_fields
+    needs: Callable[[int], list[dict[str, Any]]] = field(default=lambda q: [])
+
+
+@dataclass(frozen=True, eq=False)
+class ListArrays:
+    """The lists as fusion sees them."""
+
+    present: Bools
+    """(Q, L, C) stands in the list, which takes part, within its depth (and above the threshold, after that stage)."""
+    score: Floats
+    """(Q, L, C) normalised score, 0 where not present."""
+    stage: StageArrays
+
+
+def ranked(score: Floats, alive: Bools) -> Standing:
+    """Rank the living by descending score, ties by candidate index, which is the order of memory ids."""
+    key = np.where(alive, -score, np.inf)
+    order = np.argsort(key, axis=1, kind="stable")
+    rank = np.empty(score.shape, dtype=np.int64)
+    places = np.arange(1, score.shape[1] + 1, dtype=np.int64)
+    np.put_along_axis(rank, order, np.broadcast_to(places, score.shape), axis=1)
+    return Standing(alive, score, np.where(alive, rank, 0))
+
+
+def unranked(alive: Bools, score: Floats) -> Standing:
+    """A standing before fusion, where nobody has a rank yet."""
+    return Standing(alive, score, np.zeros(alive.shape, dtype=np.int64))
+
+
+def reranked_by(alive: Bools, before: Standing, score: Floats | None = None) -> Standing:
+    """Close the gaps that dropped candidates left: the survivors keep their order."""
+    key = np.where(alive, before.rank, np.iinfo(np.int64).max)
+    order = np.argsort(key, axis=1, kind="stable")
+    rank = np.empty(alive.shape, dtype=np.int64)
+    places = np.arange(1, alive.shape[1] + 1, dtype=np.int64)
+    np.put_along_axis(rank, order, np.broadcast_to(places, alive.shape), axis=1)
+    return Standing(alive, before.score if score is None else score, np.where(alive, rank, 0))
+
+
+def pass_through(name: str, standing: Standing, **extra: Any) -> StageArrays:
+    """A disabled stage: everyone leaves as they entered."""
+    return StageArrays(name, standing.alive, standing, standing, **extra)

@@ -1,0 +1,17 @@
+"""Opening what the settings name: the store and the embedder. The one place where settings meet the library."""
+
+from __future__ import annotations
+
+from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.settings import Settings
+from cems_workbench.store import Store
+
+
+def open_resources(settings: Settings, *, create: bool = True) -> Resources:
+    """Open the store and prepare the embedder (its weights load when first used).
+
+    Raises StoreLockedError when another process holds the store, StoreError when it cannot be opened.
+    """
+    store = Store.open(settings.store, create=create, chroma_url=settings.chroma_url)
+    return Resources(store, SentenceTransformerEmbedder(settings.embedder))

@@ -1,0 +1,28 @@
+"""The store: DuckDB is the source of truth, Chroma and the lexical index are derived from it and can be rebuilt.
+
+`Store` is the way in. Importing this package loads neither DuckDB nor Chroma nor bm25s; they load when a store opens
+or an index is asked for.
+"""
+
+from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.indexes import Indexes
+from cems_workbench.store.reports import (
+    Experiment,
+    ImportReport,
+    IndexState,
+    RefreshReport,
+    RowCounts,
+)
+from cems_workbench.store.store import Store
+
+__all__ = [
+    "ANY",
+    "Experiment",
+    "Filter",
+    "ImportReport",
+    "IndexState",
+    "Indexes",
+    "RefreshReport",
+    "RowCounts",
+    "Store",
+]

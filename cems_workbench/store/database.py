@@ -1,0 +1,117 @@
+"""Opening `workbench.duckdb`, and the two ways to use it: a reading cursor and a writing transaction.
+
+Every call works on a cursor of its own, because a DuckDB connection must not be shared by threads and the app has
+many. Writers of this process queue on a lock; writers of other processes are kept out by DuckDB's file lock.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cems_workbench.errors import StoreError, StoreLockedError
+from cems_workbench.store import schema
+
+if TYPE_CHECKING:
+    import duckdb
+
+FILE_NAME = "workbench.duckdb"
+SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    # Nothing is fetched at run time: no extension is installed or loaded behind the user's back.
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    # The models need the rest; DuckDB spills to disk beyond this.
+    "memory_limit": "2GB",
+}
+
+
+class Database:
+    """An open `workbench.duckdb`."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open or create the file in `directory`; raises StoreLockedError or StoreError."""
+        self._connection = connect(directory)
+        self._writing = threading.RLock()
+        try:
+            with self.transaction() as cursor:
+                schema.prepare(cursor, str(directory))
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file; committed work is already durable."""
+        with self._writing:
+            self._connection.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor that sees one committed state from its first query on."""
+        cursor = self._cursor()
+        try:
+            cursor.execute("BEGIN")
+            yield cursor
+        finally:
+            cursor.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor whose changes are committed when the block ends, and none of them when it raises."""
+        with self._writing:
+            cursor = self._cursor()
+            try:
+                cursor.execute("BEGIN")
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException:
+                # The block's error is the one to report: a rollback of an already aborted transaction may fail too.
+                _rollback(cursor)
+                raise
+            finally:
+                cursor.close()
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        try:
+            return self._connection.cursor()
+        except duckdb.ConnectionException as error:
+            raise StoreError("the store is closed") from error
+
+
+def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
+    import duckdb
+
+    try:
+        cursor.execute("ROLLBACK")
+    except duckdb.Error:
+        return
+
+
+def connect(directory: Path) -> duckdb.DuckDBPyConnection:
+    """Connect to the database file of a store directory, with errors a user can act on."""
+    import duckdb
+
+    file = directory / FILE_NAME
+    try:
+        return duckdb.connect(str(file), config=SETTINGS)
+    except duckdb.Error as error:
+        raise _readable(error, directory) from error
+
+
+def _readable(error: Exception, directory: Path) -> StoreError:
+    """DuckDB's message about opening a file, as one line about the store."""
+    text = str(error)
+    if re.search(r"set lock|being used by another process|already open", text):
+        holder = re.search(r"PID (\d+)", text)
+        who = f" (PID {holder.group(1)})" if holder else ""
+        return StoreLockedError(
+            f"store {directory} is held by another process{who}; close the app or pass another --store"
+        )
+    if "not a valid DuckDB database" in text:
+        return StoreError(f"store {directory} is damaged or not a store: {FILE_NAME} is not a DuckDB database")
+    return StoreError(f"store {directory} cannot be opened: {text.splitlines()[0]}")

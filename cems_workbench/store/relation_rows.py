@@ -1,0 +1,68 @@
+"""The `relations` table: directed, weighted edges, read in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cems_workbench.records import Relation
+from cems_workbench.store.reports import RowCounts
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation]) -> RowCounts:
+    """Insert edges and update the weight of known ones; (source, target, kind) must be distinct in `relations`."""
+    import pyarrow as pa
+
+    table = pa.table(
+        {
+            "source_id": [relation.source_id for relation in relations],
+            "target_id": [relation.target_id for relation in relations],
+            "kind": [relation.kind for relation in relations],
+            "weight": [float(relation.weight) for relation in relations],
+        }
+    )
+    same = "r.source_id = s.source_id AND r.target_id = s.target_id AND r.kind = s.kind"
+    cursor.register("staged_relations", table)
+    try:
+        updated = cursor.execute(
+            "UPDATE relations AS r SET weight = s.weight FROM staged_relations AS s "
+            f"WHERE {same} AND r.weight <> s.weight"
+        ).fetchall()[0][0]
+        added = cursor.execute(
+            "INSERT INTO relations SELECT source_id, target_id, kind, weight FROM staged_relations AS s "
+            f"WHERE NOT EXISTS (FROM relations AS r WHERE {same})"
+        ).fetchall()[0][0]
+    finally:
+        cursor.unregister("staged_relations")
+    return RowCounts(added, updated, len(relations) - added - updated)
+
+
+def neighbours(
+    cursor: duckdb.DuckDBPyConnection, seeds: Sequence[str], per_seed: int
+) -> list[tuple[str, str, float]]:
+    """(seed, neighbour, weight), seeds in their given order, at most `per_seed` each, best weight first, ties by id.
+
+    An edge counts in both directions; two memories joined by several edges are neighbours once, by the best weight.
+    Deleted memories are no neighbours, and a memory is not its own.
+    """
+    wanted = list(dict.fromkeys(seeds))
+    rows = cursor.execute(
+        """
+        WITH seeds AS (SELECT unnest(?) AS seed),
+        edges AS (
+            SELECT seed, target_id AS other, weight FROM relations JOIN seeds ON source_id = seed
+            UNION ALL
+            SELECT seed, source_id AS other, weight FROM relations JOIN seeds ON target_id = seed
+        )
+        SELECT seed, other, max(weight) AS best FROM edges JOIN memories ON memories.id = other
+        WHERE other <> seed AND deleted_at IS NULL
+        GROUP BY seed, other
+        QUALIFY row_number() OVER (PARTITION BY seed ORDER BY best DESC, other) <= ?
+        """,
+        [wanted, per_seed],
+    ).fetchall()
+    place = {seed: position for position, seed in enumerate(wanted)}
+    return sorted(rows, key=lambda row: (place[row[0]], -row[2], row[1]))

@@ -1,0 +1,78 @@
+"""What the store reports back: imports, refreshes, the state of an index, saved experiments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from cems_workbench.records import RowError
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How the good rows of one kind met what the store already had."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+
+    @property
+    def total(self) -> int:
+        """Rows that are now in the store because of, or in agreement with, the input."""
+        return self.added + self.updated + self.unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """The outcome of importing one input: counts per kind, every row that was left out, and notes."""
+
+    source: str
+    format: str
+    memories: RowCounts = RowCounts()
+    relations: RowCounts = RowCounts()
+    queries: RowCounts = RowCounts()
+    judgments: RowCounts = RowCounts()
+    errors: tuple[RowError, ...] = ()
+    notes: tuple[str, ...] = ()
+    content_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshReport:
+    """What a refresh of the derived indexes did; `seconds` is wall time.
+
+    `embedded` texts were encoded and written, `relabelled` only changed project or scope, `removed` left the index.
+    """
+
+    content_version: int
+    embedded: int = 0
+    relabelled: int = 0
+    removed: int = 0
+    lexical_rebuilt: bool = False
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """One derived index: `version` is the content it was built from (None: never), `fresh` whether that is today's."""
+
+    name: str
+    version: int | None
+    content_version: int
+    fresh: bool
+    rows: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A saved configuration with its note and its evidence card."""
+
+    id: int
+    name: str
+    config_yaml: str
+    note: str
+    created_at: datetime
+    evidence: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,194 @@
+"""The store as the rest of the workbench sees it: one directory, one object.
+
+A thin facade: the SQL of each table family and the code of each index live in files of their own. Methods may be
+called from any thread; each works on one committed state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from cems_workbench.errors import StoreError
+from cems_workbench.models.protocol import Embedder
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from cems_workbench.store import (
+    experiment_rows,
+    judgment_rows,
+    memory_rows,
+    query_rows,
+    relation_rows,
+    schema,
+    score_cache,
+)
+from cems_workbench.store.database import FILE_NAME, Database
+from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.importing import import_rows
+from cems_workbench.store.indexes import DerivedIndexes, Indexes
+from cems_workbench.store.reports import Experiment, ImportReport, IndexState, RefreshReport
+
+
+class Store:
+    """An open store; a context manager. Open it with `Store.open`."""
+
+    def __init__(self, path: Path, database: Database, chroma_url: str | None) -> None:
+        self.path = path
+        self._database = database
+        with database.reading() as cursor:
+            # Shared with the open indexes, which leave these out of their hits until a refresh removes them.
+            self._deleted = memory_rows.deleted_ids(cursor)
+            identity = schema.read_meta(cursor, "store_id") or ""
+        self._derived = DerivedIndexes(path, database, identity, chroma_url, self._deleted)
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool = True, chroma_url: str | None = None) -> Store:
+        """Open the store in directory `path`, creating it unless `create` is False.
+
+        `chroma_url` names a Chroma server to use in place of the embedded one. Raises StoreLockedError when another
+        process has it open, StoreError for what is not a store, is damaged or comes from a newer version.
+        """
+        path = Path(path)
+        _check_directory(path, create)
+        return cls(path, Database(path), chroma_url)
+
+    def close(self) -> None:
+        """Release the files; everything that was reported done is already on disk."""
+        self._derived.close()
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def content_version(self) -> int:
+        """Grows by one with every transaction that changes a memory."""
+        with self._database.reading() as cursor:
+            return int(schema.read_meta(cursor, "content_version") or 0)
+
+    def add(self, parsed: ParsedInput, progress: Progress = silent) -> ImportReport:
+        """Import one input in one transaction: all its good rows, or none when `progress` raises Cancelled."""
+        with self._database.transaction() as cursor:
+            return import_rows(cursor, parsed, progress)
+
+    def delete(self, memory_id: str) -> bool:
+        """Hide a memory from everything until `restore`; False when there is no such live memory."""
+        return self._set_deleted(memory_id, datetime.now(UTC))
+
+    def restore(self, memory_id: str) -> bool:
+        """Bring back a deleted memory; False when it is not deleted."""
+        return self._set_deleted(memory_id, None)
+
+    def _set_deleted(self, memory_id: str, when: datetime | None) -> bool:
+        with self._database.transaction() as cursor:
+            changed = memory_rows.set_deleted(cursor, memory_id, when)
+            if changed:
+                schema.bump_content_version(cursor)
+        if changed and when is None:
+            self._deleted.discard(memory_id)
+        elif changed:
+            self._deleted.add(memory_id)
+        return changed
+
+    def memory(self, memory_id: str) -> Memory | None:
+        """One live memory, None when there is none of that id."""
+        return self.memories([memory_id]).get(memory_id)
+
+    def memories(self, ids: Iterable[str] | None = None) -> dict[str, Memory]:
+        """Live memories by id: those of `ids` in that order (unknown ones are absent), or all, by id."""
+        with self._database.reading() as cursor:
+            return memory_rows.read(cursor, None if ids is None else list(ids))
+
+    def count(self) -> int:
+        """Number of live memories."""
+        with self._database.reading() as cursor:
+            return memory_rows.count(cursor)
+
+    def projects(self) -> list[tuple[str | None, int]]:
+        """Projects (None: untagged) with their number of memories, most first."""
+        with self._database.reading() as cursor:
+            return memory_rows.projects(cursor)
+
+    def queries(self) -> list[Query]:
+        """All stored queries, by qid."""
+        with self._database.reading() as cursor:
+            return query_rows.read(cursor)
+
+    def judgments(self, qid: str | None = None) -> list[Judgment]:
+        """Judgments of live memories, of one query or of all."""
+        with self._database.reading() as cursor:
+            return judgment_rows.read(cursor, qid)
+
+    def remove_judgment(self, qid: str, memory_id: str, judge: str = "human") -> bool:
+        """Take back one judgment; False when there was none."""
+        with self._database.transaction() as cursor:
+            return judgment_rows.remove(cursor, qid, memory_id, judge)
+
+    def neighbours(self, seeds: Sequence[str], per_seed: int) -> list[tuple[str, str, float]]:
+        """(seed, neighbour, weight): related memories in both directions, best weight first per seed, ties by id."""
+        with self._database.reading() as cursor:
+            return relation_rows.neighbours(cursor, seeds, per_seed)
+
+    def newest_by_access(self, size: int, where: Filter = ANY) -> list[str]:
+        """Ids of the `size` most recently accessed memories (created, when never accessed; undated last)."""
+        with self._database.reading() as cursor:
+            return memory_rows.newest_by_access(cursor, size, where)
+
+    def cached_scores(self, model: str, query: str, texts: Sequence[str]) -> list[float | None]:
+        """Scores kept for exactly these texts; `model` names the model with its revision and prompt version."""
+        with self._database.reading() as cursor:
+            return score_cache.read(cursor, model, query, texts)
+
+    def cache_scores(self, model: str, query: str, scored: Sequence[tuple[str, float]]) -> None:
+        """Keep (text, score) pairs; scores that are not finite are left out."""
+        with self._database.transaction() as cursor:
+            score_cache.write(cursor, model, query, scored)
+
+    def save_experiment(
+        self, name: str, config_yaml: str, note: str = "", evidence: dict[str, Any] | None = None
+    ) -> int:
+        """Keep a configuration with its evidence card (JSON values); returns its id."""
+        with self._database.transaction() as cursor:
+            return experiment_rows.save(cursor, name, config_yaml, note, evidence or {})
+
+    def experiments(self) -> list[Experiment]:
+        """All kept experiments, newest first."""
+        with self._database.reading() as cursor:
+            return experiment_rows.read(cursor)
+
+    def indexes(self, embedder: Embedder) -> Indexes:
+        """Open the derived indexes as the last refresh left them; see `index_state` for whether that is up to date."""
+        return self._derived.open(embedder)
+
+    def refresh(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
+        """Bring both derived indexes to the present content; a cancelled refresh is continued by the next."""
+        return self._derived.refresh(embedder, progress)
+
+    def index_state(self, embedder_id: str | None = None) -> list[IndexState]:
+        """The lexical index and the vectors of one embedder (of all known ones when None)."""
+        return self._derived.states(embedder_id)
+
+
+def _check_directory(path: Path, create: bool) -> None:
+    """Make sure `path` is a store's directory or may become one; raises StoreError."""
+    if path.exists() and not path.is_dir():
+        raise StoreError(f"store {path} is a file, not a directory")
+    if (path / FILE_NAME).exists():
+        return
+    if not create:
+        raise StoreError(f"no store at {path}; import something with --store {path} first")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        strangers = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
+    except OSError as error:
+        raise StoreError(f"store {path} cannot be created: {error.strerror}") from error
+    if strangers:
+        raise StoreError(f"{path} is not a store (it has {strangers[0]} but no {FILE_NAME}); name an empty directory")
