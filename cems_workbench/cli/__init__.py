@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 import typer
 
 from cems_workbench import __version__
 from cems_workbench.cli import doctor, export, importing, replaying, searching
 from cems_workbench.errors import WorkbenchError
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="cems_workbench",
@@ -45,13 +48,19 @@ def _root(
 def main() -> None:
     """Run the command line; every error meant for the user becomes one line on stderr and exit code 2."""
     try:
-        app(standalone_mode=True)
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        if code == INTERRUPTED:
+            print("interrupted; what was finished is kept", file=sys.stderr)
+        sys.exit(code)
     except WorkbenchError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted; what was finished is kept", file=sys.stderr)
-        sys.exit(130)
+        _refuse(str(error))
+    except typer.TyperException as error:  # a missing argument, an unknown option
+        _refuse(f"{error.format_message()} See --help.")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)

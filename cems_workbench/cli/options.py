@@ -16,19 +16,24 @@ from cems_workbench.progress import Progress
 from cems_workbench.settings import Settings
 
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="Directory of the store (default: CEMS_WORKBENCH_STORE or .workbench/store).")
+    Path | None,
+    typer.Option("--store", help="Directory of the store (default: CEMS_WORKBENCH_STORE or .workbench/store)."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 PresetOption = Annotated[str | None, typer.Option("--preset", help="A shipped preset.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="A config file (YAML or JSON).")]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one parameter, such as fusion.k=30; repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one parameter, such as fusion.k=30; repeatable."),
 ]
 
 
 def settings_for(store: Path | None) -> Settings:
     """The app's settings, with the store of the command line when one was given."""
-    settings = Settings()
+    try:
+        settings = Settings()
+    except ValueError as error:  # not UTF-8, or a value that does not fit; pydantic's errors are ValueErrors too
+        raise InputError(f".env or CEMS_WORKBENCH_* variables: {error}") from None
     return settings.model_copy(update={"store": store}) if store is not None else settings
 
 
@@ -47,7 +52,8 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
 
 def print_json(values: Any) -> None:
     """Print plain values as JSON that any reader accepts (no NaN)."""
-    typer.echo(json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False))
+    text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
+    typer.echo(text.encode("utf-8", "backslashreplace").decode())  # half an emoji becomes its JSON escape
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:

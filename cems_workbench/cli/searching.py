@@ -29,9 +29,13 @@ def search_command(
     changes: SetOption = None,
     project: Annotated[str | None, typer.Option("--project", help="The query's project, org/repo.")] = None,
     only_project: Annotated[bool, typer.Option("--only-project", help="Search that project's memories only.")] = False,
-    as_of: Annotated[str | None, typer.Option("--as-of", help="Moment ages are counted from, ISO 8601 (default: now).")] = None,
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", help="Moment ages are counted from, ISO 8601 (default: now).")
+    ] = None,
     expand: Annotated[list[str] | None, typer.Option("--expand", help="A further query variant; repeatable.")] = None,
-    bundle: Annotated[Path | None, typer.Option("--bundle", help="Also write the evidence bundle to this file.")] = None,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="Also write the evidence bundle to this file.")
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

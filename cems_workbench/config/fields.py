@@ -31,8 +31,9 @@ class Section(BaseModel):
     """Base of every part of the config: immutable, no unknown keys, no silent type conversion."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True, serialize_by_alias=True
-    )
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_by_name=True, validate_by_alias=True,
+        serialize_by_alias=True,
+    )  # fmt: skip
 
 
 def param(
@@ -55,7 +56,7 @@ def param(
     is shown beside the value. `kind` says whether a change is instant or needs new evidence. `alias` is the YAML key
     where the Python name cannot be used.
     """
-    extra = {"label": label, "help": help, "kind": kind, "step": step, "soft": soft, "unit": unit}
+    extra: dict[str, Any] = {"label": label, "help": help, "kind": kind, "step": step, "soft": soft, "unit": unit}
     return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
 
 
@@ -89,7 +90,9 @@ class FieldSpec:
         if self.choices:
             text = " | ".join(str(choice) for choice in self.choices)
         elif self.low is None and self.high is None:
-            text = {bool: "true | false", int: "a whole number", float: "a number", str: "text"}.get(self.type, "a list")
+            text = {bool: "true | false", int: "a whole number", float: "a number", str: "text"}.get(
+                self.type, "a list"
+            )
         else:
             text = bounds_text(self.low, self.high, self.exclusive_low)
         return f"{text}, or null" if self.optional else text

@@ -14,7 +14,10 @@ def _tuple(value: Any) -> Any:
 
 
 def _pairs(value: Any) -> Any:
-    return tuple((k, float(v) if type(v) is int else v) for k, v in value.items()) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    # A whole number too large for a float stays as it is, and is refused as out of range.
+    return tuple((k, float(v) if type(v) is int and abs(v) < 1e15 else v) for k, v in value.items())
 
 
 _as_list = PlainSerializer(lambda value: list(value), return_type=list)
@@ -32,7 +35,7 @@ class Adaptive(Section):
 
     max: float = param(0.75, "Adaptive max", "First threshold tried.", ge=0, le=1, step=0.01)
     min: float = param(0.35, "Adaptive min", "Last threshold tried; always tried.", ge=0, le=1, step=0.01)
-    step: float = param(0.05, "Adaptive step", "Distance between thresholds.", gt=0, le=1, step=0.01, soft=(0.01, 0.5))
+    step: float = param(0.05, "Adaptive step", "Distance between thresholds.", ge=0.001, le=1, step=0.01, soft=(0.01, 0.5))
     target_ratio: float = param(0.8, "Target ratio", "Stop at the first threshold with int(limit × ratio) distinct memories.", ge=0, le=10, step=0.05, soft=(0, 2))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,9 @@ from cems_workbench.config.model import PipelineConfig, attribute_name, field_sp
 from cems_workbench.config.ranking import Band
 from cems_workbench.errors import InputError, nearest
 
+BANDS = "rerank.bands"
+TIERS: list[str | int] = ["adjust", "time_decay", "tiers"]
+
 
 class _Loader(yaml.SafeLoader):
     """Safe loader that refuses duplicate keys instead of silently keeping the last."""
@@ -25,7 +29,7 @@ class _Loader(yaml.SafeLoader):
 def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
     seen: set[Any] = set()
     for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+        key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
             raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not text", key_node.start_mark)
         if key in seen:
@@ -36,7 +40,9 @@ def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dic
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 # YAML 1.1 reads "1e-3" as text; numbers written by other tools use it.
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
 
 
 def load_config(path: Path) -> PipelineConfig:
@@ -55,7 +61,7 @@ def load_config(path: Path) -> PipelineConfig:
 def parse_config(text: str, source: str = "config") -> PipelineConfig:
     """Read a config from YAML (or JSON) text; `source` stands in front of every error."""
     try:
-        values = yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+        values = _parsed(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
@@ -63,9 +69,26 @@ def parse_config(text: str, source: str = "config") -> PipelineConfig:
         raise InputError(f"{source}:{where} not readable as YAML: {problem}") from None
     except RecursionError:
         raise InputError(f"{source}: nested too deeply") from None
+    except ValueError as error:  # what looks like a date or a number but is none: 2020-13-45, 0x_, 5000 digits
+        raise InputError(f"{source}: not readable: {str(error).split(';')[0]}") from None
     if values is None:
         raise InputError(f"{source}: the file is empty; a config needs at least `version: 1`")
     return config_from(values, source)
+
+
+def _parsed(text: str) -> Any:
+    """YAML, or JSON, which YAML 1.1 reads but for some characters and escapes (an emoji as two of them)."""
+    if text.lstrip().startswith("{"):
+        with contextlib.suppress(json.JSONDecodeError):  # then it is YAML in flow style
+            return json.loads(text, object_pairs_hook=_unique)
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"duplicate key {max(keys, key=keys.count)!r}")
+    return dict(pairs)
 
 
 def config_from(values: Any, source: str = "config") -> PipelineConfig:
@@ -84,7 +107,9 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
 def dump_config(config: PipelineConfig, header: str = "") -> str:
     """The config as YAML with every key stated, in order; `parse_config` of it gives an equal config."""
     body = yaml.dump(nested(config), sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
-    comment = "".join(f"# {line}".rstrip() + "\n" for line in header.splitlines())
+    # YAML refuses control characters even in a comment.
+    lines = ("".join(c if c.isprintable() else " " for c in line) for line in header.splitlines())
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     return comment + body
 
 
@@ -114,8 +139,8 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise InputError(f"--set {text}: expected KEY=VALUE, such as fusion.k=30")
     try:
         return path.strip(), yaml.load(value, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except yaml.YAMLError:
-        raise InputError(f"--set {text}: the value is not readable as YAML") from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise InputError(f"--set {text:.80}: the value is not readable as YAML") from None
 
 
 def difference(old: PipelineConfig, new: PipelineConfig) -> list[tuple[str, Any, Any]]:
@@ -128,12 +153,16 @@ def _refuse_unknown(model: type[Section], values: Mapping[str, Any], prefix: str
     for key, value in values.items():
         info = model.model_fields.get(attribute_name(str(key)))
         path = f"{prefix}{key}"
-        if info is None:
+        if info is None or (info.alias is not None and info.alias != key):
             raise InputError(_unknown_key(path, source))
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
             if not isinstance(value, Mapping):
                 raise InputError(f"{source}: {path}: expected a mapping of its keys, found {_shown(value)}")
             _refuse_unknown(info.annotation, value, f"{path}.", source)
+        elif path == BANDS and isinstance(value, (list, tuple)):
+            for i, band in enumerate(value):
+                if isinstance(band, Mapping):
+                    _refuse_unknown(Band, band, f"{path}.{i}.", source)
 
 
 def _unknown_key(path: str, source: str, whole: str | None = None) -> str:
@@ -141,6 +170,8 @@ def _unknown_key(path: str, source: str, whole: str | None = None) -> str:
     sections = {leaf.rsplit(".", depth)[0] for leaf in leaves for depth in range(1, leaf.count(".") + 1)}
     known = [*leaves, *sorted(sections), "version", "name"]
     parent, _, leaf = path.rpartition(".")
+    if parent.startswith(f"{BANDS}."):
+        known += [f"{parent}.{spec.path}" for spec in specs(Band)]
     siblings = {name.rpartition(".")[2]: name for name in known if name.rpartition(".")[0] == parent}
     close = nearest(leaf, siblings)
     match = siblings[close] if close else nearest(whole or path, known)
@@ -150,6 +181,8 @@ def _unknown_key(path: str, source: str, whole: str | None = None) -> str:
 
 def _explain(detail: ErrorDetails) -> str:
     location = [part for part in detail["loc"] if isinstance(part, (str, int))]
+    if location[:3] == TIERS:
+        location = location[:3]  # pydantic counts the pairs; the file has a mapping
     path = ".".join(str(part) for part in location)
     found = _shown(detail.get("input"))
     allowed = _allowed(location, detail)
@@ -163,7 +196,7 @@ def _allowed(location: list[str | int], detail: ErrorDetails) -> str | None:
         return "1"
     if location[:2] == ["rerank", "bands"] and len(location) == 4:
         return next((spec.range_text for spec in specs(Band) if spec.path == location[3]), None)
-    if location[:3] == ["adjust", "time_decay", "tiers"]:
+    if location == TIERS:
         return "a mapping of category to days, each more than 0, at most 36500"
     with contextlib.suppress(KeyError):
         return field_spec(".".join(str(part) for part in location)).range_text

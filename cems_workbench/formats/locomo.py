@@ -52,6 +52,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     document = read_document(path)
     found: list[_Conversation] = []
     rows = document if isinstance(document, list) else [document]
+    if not rows:
+        raise InputError(f"{path} is an empty list")
     for number, row in enumerate(rows, start=1):
         progress(f"reading {path.name}", number - 1, len(rows))
         if not _is_conversation(row):

@@ -70,6 +70,8 @@ def _read_list(path: Path, errors: list[RowError]) -> Iterator[tuple[int, dict[s
         document = [document]
     if not isinstance(document, list):
         raise InputError(f"{path}: must be a list of objects, found {type_name(document)}")
+    if not document:
+        raise InputError(f"{path} is an empty list")
     for number, row in enumerate(document, start=1):
         if isinstance(row, dict):
             yield number, row
@@ -83,6 +85,4 @@ def sniff(sample: Sample) -> bool:
     return any(isinstance(row, dict) and "content" in row for row in rows[:50])
 
 
-register(
-    Reader(NAME, "one memory a line: {id, content, ...}", 0, sniff, read, (".jsonl", ".ndjson", ".json"))
-)
+register(Reader(NAME, "one memory a line: {id, content, ...}", 0, sniff, read, (".jsonl", ".ndjson", ".json")))

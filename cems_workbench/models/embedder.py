@@ -54,7 +54,7 @@ class SentenceTransformerEmbedder:
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging as transformers_logging
 
-        transformers_logging.disable_progress_bar()
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
         try:
             model = SentenceTransformer(self.resolved.location, device="cpu", local_files_only=not self._from_hub)

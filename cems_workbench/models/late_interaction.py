@@ -32,7 +32,9 @@ class WordpieceFrequencies:
     counts: Mapping[int, int]
 
     @classmethod
-    def of(cls, embedder: SentenceTransformerEmbedder, texts: Iterable[str], progress: Progress = silent) -> WordpieceFrequencies:
+    def of(
+        cls, embedder: SentenceTransformerEmbedder, texts: Iterable[str], progress: Progress = silent
+    ) -> WordpieceFrequencies:
         """Count over the store's texts, in batches."""
         rows = list(texts)
         counts: dict[int, int] = {}

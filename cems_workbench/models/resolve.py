@@ -63,7 +63,9 @@ def packaged_minilm() -> str | None:
 def cached_snapshot(model_id: str) -> str | None:
     """Folder of a model in the local Hugging Face cache, without touching the network."""
     home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-    folder = Path(os.environ.get("HF_HUB_CACHE", home / "hub")) / ("models--" + model_id.replace("/", "--")) / "snapshots"
+    folder = (
+        Path(os.environ.get("HF_HUB_CACHE", home / "hub")) / ("models--" + model_id.replace("/", "--")) / "snapshots"
+    )
     snapshots = sorted(folder.glob("*/config.json"), key=lambda file: file.stat().st_mtime) if folder.is_dir() else []
     return str(snapshots[-1].parent) if snapshots else None
 

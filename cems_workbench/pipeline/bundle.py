@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,13 +48,17 @@ def read_bundle(path: Path) -> Evidence:
         raise InputError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
     except RecursionError:
         raise InputError(f"{path}: nested too deeply") from None
+    except ValueError as error:  # a number of more digits than Python converts
+        raise InputError(f"{path}: cannot be read as JSON: {str(error).split(';')[0]}") from None
 
 
 def write_bundle(evidence: Evidence, path: Path) -> None:
     """Write a bundle; the file appears whole or not at all. Raises InputError when it cannot be written."""
     partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_text(json.dumps(bundle_from(evidence), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(
+            json.dumps(bundle_from(evidence), ensure_ascii=False, indent=1) + "\n", "utf-8", "backslashreplace"
+        )
         partial.replace(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
@@ -97,7 +102,8 @@ def evidence_from(bundle: Any, source: str = "bundle") -> Evidence:
     read = _Reader(source)
     query = read.typed(bundle.get("query"), str, "query", "text")
     memories = {
-        str(key): read.memory(str(key), value) for key, value in read.mapping(bundle.get("memories"), "memories").items()
+        str(key): read.memory(str(key), value)
+        for key, value in read.mapping(bundle.get("memories"), "memories").items()
     }
     variants = tuple(
         read.variant(value, f"variants[{i}]") for i, value in enumerate(read.array(bundle.get("variants"), "variants"))
@@ -119,7 +125,7 @@ def evidence_from(bundle: Any, source: str = "bundle") -> Evidence:
         model_scores=read.scores(bundle.get("model_scores"), "model_scores"),
         judge_scores=read.scores(bundle.get("judge_scores"), "judge_scores"),
         embeddings=read.embeddings(bundle.get("embeddings")),
-        notes=read.mapping(bundle.get("notes"), "notes"),
+        notes=read.notes(bundle.get("notes")),
     )
 
 
@@ -169,7 +175,9 @@ class _Reader:
     def memory(self, key: str, value: Any) -> Memory:
         where = f"memories.{key}"
         values = self.mapping(value, where)
-        known: dict[str, Any] = {name: item for name, item in values.items() if name in _MEMORY_FIELDS and item is not None}
+        known: dict[str, Any] = {
+            name: item for name, item in values.items() if name in _MEMORY_FIELDS and item is not None
+        }
         if not isinstance(known.get("content"), str):
             raise self.fail(f"{where}.content", "missing, or not text")
         for name in _TIMES:
@@ -177,6 +185,8 @@ class _Reader:
         for name in _NUMBERS:
             if name in known:
                 number = self.number(known[name], f"{where}.{name}")
+                if name != "priority" and number != int(number):
+                    raise self.fail(f"{where}.{name}", f"expected a whole number, found {number!r}")
                 known[name] = number if name == "priority" else int(number)
         if "pinned" in known:
             self.typed(known["pinned"], bool, f"{where}.pinned", "true or false")
@@ -200,7 +210,9 @@ class _Reader:
             raise self.fail(f"{where}.source", f"{source!r} is not known; allowed: {' | '.join(SOURCES)}")
         variant = values.get("variant")
         if variant is not None and (type(variant) is not int or not 0 <= variant < max(variants, 1)):
-            raise self.fail(f"{where}.variant", f"{variant!r} is not an index into variants (0 to {max(variants, 1) - 1})")
+            raise self.fail(
+                f"{where}.variant", f"{variant!r} is not an index into variants (0 to {max(variants, 1) - 1})"
+            )
         if variant is None and source in ("vector", "lexical"):
             variant = 0
         hits = []
@@ -218,7 +230,10 @@ class _Reader:
 
     def scores(self, value: Any, where: str) -> dict[str, dict[str, ModelScore]]:
         return {
-            model: {key: self.score(item, f"{where}.{model}.{key}") for key, item in self.mapping(rows, f"{where}.{model}").items()}
+            model: {
+                key: self.score(item, f"{where}.{model}.{key}")
+                for key, item in self.mapping(rows, f"{where}.{model}").items()
+            }
             for model, rows in self.mapping(value, where).items()
         }
 
@@ -229,7 +244,7 @@ class _Reader:
             raw, error = None, error or f"not a number: {raw!r:.60}"
         detail = values.get("detail")
         return ModelScore(
-            raw=None if raw is None else float(raw),
+            raw=None if raw is None else _as_float(raw),
             chunk=self.optional_text(values.get("chunk"), f"{where}.chunk"),
             error=error,
             detail=self.mapping(detail, f"{where}.detail") if detail is not None else None,
@@ -244,28 +259,54 @@ class _Reader:
             raise self.fail("embeddings", "vectors of different lengths")
         return rows
 
+    def notes(self, value: Any) -> dict[str, Any]:
+        notes = self.mapping(value, "notes")
+        for name in notes.keys() & {"query", "expansion", "gathered", "models", "warnings"}:
+            notes[name] = self.mapping(notes[name], f"notes.{name}")
+        for stage, lines in notes.get("warnings", {}).items():
+            self.array(lines, f"notes.warnings.{stage}")
+        try:
+            json.dumps(notes, allow_nan=False)  # the trace repeats them, and its JSON has no NaN
+        except ValueError:
+            raise self.fail("notes", "a number in them is not finite") from None
+        return notes
+
 
 def _memory_values(memory: Memory) -> dict[str, Any]:
     defaults = Memory(id="", content="")
     values = {}
     for item in dataclasses.fields(Memory):
         value = getattr(memory, item.name)
-        if item.name != "id" and (item.name in ("content", "project", "session", "category", *_TIMES) or value != getattr(defaults, item.name)):
-            values[item.name] = _time_text(value) if isinstance(value, datetime) else list(value) if isinstance(value, tuple) else value
+        if item.name != "id" and (
+            item.name in ("content", "project", "session", "category", *_TIMES) or value != getattr(defaults, item.name)
+        ):
+            values[item.name] = (
+                _time_text(value) if isinstance(value, datetime) else list(value) if isinstance(value, tuple) else value
+            )
     return values
 
 
 def _scores_values(models: Mapping[str, Mapping[str, ModelScore]]) -> dict[str, Any]:
-    return {model: {key: _score_values(score) for key, score in sorted(rows.items())} for model, rows in sorted(models.items())}
+    return {
+        model: {key: _score_values(score) for key, score in sorted(rows.items())}
+        for model, rows in sorted(models.items())
+    }
 
 
 def _score_values(score: ModelScore) -> dict[str, Any]:
     raw, error = score.raw, score.error
-    if raw is not None and not -1e308 < raw < 1e308:  # JSON has no NaN or infinity
+    if raw is not None and not math.isfinite(raw):  # JSON has no NaN or infinity
         raw, error = None, error or f"not finite: {score.raw}"
     values: dict[str, Any] = {"raw": raw}
     values |= {k: v for k, v in (("chunk", score.chunk), ("error", error), ("detail", score.detail)) if v is not None}
     return values
+
+
+def _as_float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # a whole number past the largest float: a failed score, as any that is not finite
+        return math.inf if number > 0 else -math.inf
 
 
 def _time_text(value: datetime | None) -> str | None:

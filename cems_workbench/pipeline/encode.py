@@ -45,7 +45,9 @@ def encode(evidences: Sequence[Evidence]) -> CandidateTable:
     valid = np.zeros((len(ids), width), dtype=bool)
     for q, row in enumerate(ids):
         valid[q, : len(row)] = True
-    categories = sorted({memory.category for row in memories for memory in row}, key=lambda name: (name is not None, name))
+    categories = sorted(
+        {memory.category for row in memories for memory in row}, key=lambda name: (name is not None, name)
+    )
     code = {name: i for i, name in enumerate(categories)}
     return CandidateTable(
         queries=[evidence.query for evidence in evidences],
@@ -156,10 +158,11 @@ def _cosines(
             return np.zeros((width, width)), has
         matrix = np.zeros((width, len(next(iter(rows.values())))))
         for c in np.flatnonzero(has):
-            matrix[c] = rows[ids[q][c]]
+            matrix[c] = rows[ids[q][int(c)]]
         norms = np.linalg.norm(matrix, axis=1, keepdims=True)
         matrix = np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0)
-        return matrix @ matrix.T, has
+        # Rounded, so that equal vectors have exactly 1 and the width of a batch changes no last digit.
+        return np.round(matrix @ matrix.T, 12), has
 
     return of
 
@@ -178,6 +181,7 @@ def _overlaps(memories: Sequence[Sequence[Memory]], width: int) -> Callable[[int
         matrix, sizes = incidence(q)
         shared = (matrix @ matrix[c]).astype(np.float64)
         union = sizes + sizes[c] - shared
-        return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+        overlap: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+        return overlap
 
     return of

@@ -16,6 +16,7 @@ from typing import Any
 
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
+from cems_workbench.pipeline.availability import refusals
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.rescoring import score_missing
@@ -50,10 +51,16 @@ def gather(request: Request, config: PipelineConfig, resources: Resources, progr
     query = request.query.strip()
     if not query:
         raise InputError("query: it is empty; type what you are looking for")
+    for text in (query, *request.manual):
+        if not text.isprintable() and any("\ud800" <= character <= "\udfff" for character in text):
+            raise InputError("query: it holds bytes that are not UTF-8 text; type it again")
     progress("searching", 0, 3)
     where = Filter(request.project, request.project_only, config.query.scope)
-    warnings, variants = _variants(query, request, config)
-    lists = _search(variants, config, resources, where, warnings)
+    warnings = refusals(config)
+    variants, said = _variants(query, request, config)
+    warnings.setdefault("expansion", []).extend(said)
+    lists = _search(variants, config, resources, where)
+    warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
     progress("searching", 1, 3)
     lists.append(_relations(lists, config, resources, where))
     memories = resources.store.memories({hit.memory_id for ranked in lists for hit in ranked.hits})
@@ -74,40 +81,32 @@ def gather(request: Request, config: PipelineConfig, resources: Resources, progr
     return score_missing(evidence, config, resources, progress)
 
 
-def _variants(query: str, request: Request, config: PipelineConfig) -> tuple[list[str], list[Variant]]:
+def _variants(query: str, request: Request, config: PipelineConfig) -> tuple[list[Variant], list[str]]:
     """The query and its expansions, and what has to be said about them."""
-    warnings = []
     variants = [Variant(query)]
     expansion = config.expansion
-    if expansion.backend == "manual":
-        typed = [text.strip() for text in request.manual if text.strip()]
-        variants += [Variant(text, "expansion") for text in dict.fromkeys(typed) if text != query][: expansion.max_expansions]
-        if not typed:
-            warnings.append("expansion is manual, and nothing was typed")
-        elif len(typed) > expansion.max_expansions:
-            warnings.append(f"{len(typed)} expansions were typed; the first {expansion.max_expansions} are used")
-    elif expansion.backend != "none":
-        warnings.append(f"expansion by {expansion.backend} is not available in this version; no expansion was made")
-    for name, wanted in (
-        ("HyDE", expansion.hyde),
-        ("decomposition", expansion.decompose),
-        ("typo correction", config.query.typo_correction.enabled),
-        ("conversational detection", config.query.conversational.enabled),
-    ):
-        if wanted:
-            warnings.append(f"{name} is not available in this version; it was left out")
-    return warnings, variants
+    if expansion.backend != "manual":
+        return variants, []
+    typed = [text for text in dict.fromkeys(text.strip() for text in request.manual) if text and text != query]
+    variants += [Variant(text, "expansion") for text in typed[: expansion.max_expansions]]
+    if not typed:
+        return variants, ["expansion is manual, and nothing was typed"]
+    if len(typed) > expansion.max_expansions:
+        return variants, [f"{len(typed)} expansions were typed; the first {expansion.max_expansions} are used"]
+    return variants, []
 
 
 def _search(
-    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, warnings: list[str]
+    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter
 ) -> list[RankedList]:
     """One vector and one lexical list per variant; lexical is absent in vector mode."""
     depths = {source: depth or EVERYTHING for source, depth in list_depths(config).items()}
     lists = []
     for i, variant in enumerate(variants):
         lexical = (
-            [] if config.query.mode == "vector" else resources.indexes.lexical.search(variant.text, depths["lexical"], where)
+            []
+            if config.query.mode == "vector"
+            else resources.indexes.lexical.search(variant.text, depths["lexical"], where)
         )
         vector = resources.embedder.encode_query(variant.text)
         if config.lists.pool.mode == "recent_access":
@@ -117,11 +116,14 @@ def _search(
         lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))
         if config.query.mode != "vector":
             lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
-    if config.lists.pool.mode == "recent_access" and resources.store.count() > config.lists.pool.size:
-        warnings.append(
-            f"the vector list ranks the {config.lists.pool.size} most recently accessed memories and the lexical hits only"
-        )
     return lists
+
+
+def _pool_warning(config: PipelineConfig, resources: Resources) -> list[str]:
+    size = config.lists.pool.size
+    if config.lists.pool.mode == "all" or resources.store.count() <= size:
+        return []
+    return [f"the vector list ranks the {size} most recently accessed memories and the lexical hits only"]
 
 
 def _pool(
@@ -135,9 +137,7 @@ def _hits(found: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
     return tuple(Hit(memory_id, float(score)) for memory_id, score in found)
 
 
-def _relations(
-    lists: Sequence[RankedList], config: PipelineConfig, resources: Resources, where: Filter
-) -> RankedList:
+def _relations(lists: Sequence[RankedList], config: PipelineConfig, resources: Resources, where: Filter) -> RankedList:
     """Neighbours of the first hits of a fixed fusion (rrf, k 60, weights 1), so that replay need not search."""
     fused: dict[str, float] = {}
     for ranked in lists:
@@ -176,7 +176,12 @@ def _ranked(source: Any, scores: Mapping[str, float]) -> RankedList:
 
 
 def _notes(
-    query: str, request: Request, config: PipelineConfig, resources: Resources, where: Filter, warnings: list[str]
+    query: str,
+    request: Request,
+    config: PipelineConfig,
+    resources: Resources,
+    where: Filter,
+    warnings: dict[str, list[str]],
 ) -> dict[str, Any]:
     """What the trace has to say about gathering, and the parameters it was done with."""
     gathered = {path: _plain(value) for path, value in gather_parameters(config).items()}
@@ -184,8 +189,12 @@ def _notes(
     why = "no LLM is asked in this version: auto is hybrid" if config.query.mode == "auto" else "as configured"
     return {
         "query": {"route": route, "route_reason": why, "project_only": request.project_only},
-        "expansion": {"backend": config.expansion.backend, "probe": probe(query, config, resources, where)},
-        "expansion_warnings": warnings,
+        "expansion": {
+            "backend": config.expansion.backend,
+            "manual": list(request.manual),
+            "probe": probe(query, config, resources, where),
+        },
+        "warnings": {stage: lines for stage, lines in warnings.items() if lines},
         "gathered": gathered,
         "models": {"embedder": resources.embedder.model_id},
         "content_version": resources.store.content_version,
@@ -223,4 +232,3 @@ def _scaled(value: float, top: float, scale: str) -> float:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
-

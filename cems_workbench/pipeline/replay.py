@@ -25,7 +25,7 @@ from cems_workbench.pipeline.stages.lists import apply_lists
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect, is_aggregation
 from cems_workbench.pipeline.stages.rerank import apply_rerank, model_key
 from cems_workbench.pipeline.stages.threshold import apply_threshold
-from cems_workbench.pipeline.table import CandidateTable, Standing, StageArrays, unranked
+from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, unranked
 from cems_workbench.pipeline.trace import StageTrace, Trace
 
 STAGES = (
@@ -57,7 +57,8 @@ def replay(
     stages = run(table, config, switched_off, clock, marks)
     elapsed = np.diff(marks) * 1000 if marks else [None] * len(stages)
     views = [
-        StageTrace(stage, table, 0, None if ms is None else float(ms)) for stage, ms in zip(stages, elapsed, strict=True)
+        StageTrace(stage, table, 0, None if ms is None else float(ms))
+        for stage, ms in zip(stages, elapsed, strict=True)
     ]
     return Trace(evidence, config, views, [need for stage in stages for need in stage.needs(0)])
 
@@ -144,10 +145,7 @@ def _expansion(table: CandidateTable, switched_off: Collection[int]) -> StageArr
     def fields(q: int) -> dict[str, Any]:
         return {"switched_off": sorted(switched_off), **table.notes[q].get("expansion", {})}
 
-    def warnings(q: int) -> list[str]:
-        return [str(text) for text in table.notes[q].get("expansion_warnings", ())]
-
-    return StageArrays("expansion", standing.alive, standing, standing, fields=fields, warnings=warnings)
+    return StageArrays("expansion", standing.alive, standing, standing, fields=fields)
 
 
 def _word_around(query: str, start: int, end: int) -> str:

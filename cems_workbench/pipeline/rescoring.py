@@ -12,6 +12,7 @@ from dataclasses import replace
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import LateInteraction
+from cems_workbench.pipeline.availability import CHOICES
 from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.evidence import Evidence, ModelScore
 from cems_workbench.pipeline.replay import replay
@@ -19,7 +20,6 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress, silent
 
-AVAILABLE = ("none", "late_interaction")
 BATCH = 16
 
 
@@ -32,11 +32,8 @@ def score_missing(
     missing = [key for need in replay(evidence, config).stage_needs for key in need["memory_ids"]]
     if not missing:
         return evidence
-    if config.rerank.backend not in AVAILABLE:
-        text = f"reranking by {config.rerank.backend} is not available in this version; available: {', '.join(AVAILABLE)}"
-        return _warned(evidence, text)
-    if config.rerank.model not in (None, resources.embedder.model_id):
-        return _warned(evidence, f"late_interaction runs on the embedder {resources.embedder.model_id}, not on {config.rerank.model}; nothing was scored")
+    if config.rerank.backend not in CHOICES["rerank.backend"]:
+        return evidence  # gathering has said so
     query = config.rerank.query or evidence.query
     chunks = {
         key: best_chunk(evidence.memories[key].content, query, config.rerank.chunk_chars, config.rerank.chunk_selection)
@@ -61,7 +58,9 @@ def _cached_or_scored(
     name = model.cache_model(query)
     texts = list(dict.fromkeys(chunks.values()))
     known = {
-        text: score for text, score in zip(texts, resources.store.cached_scores(name, query, texts), strict=True) if score is not None
+        text: score
+        for text, score in zip(texts, resources.store.cached_scores(name, query, texts), strict=True)
+        if score is not None
     }
     hits = sum(chunk in known for chunk in chunks.values())
     todo = [text for text in texts if text not in known]
@@ -82,8 +81,3 @@ def _score(chunk: str, raw: float | None) -> ModelScore:
     if raw is None:
         return ModelScore(None, chunk, "no wordpieces: query or text has no word the model knows")
     return ModelScore(raw, chunk)
-
-
-def _warned(evidence: Evidence, text: str) -> Evidence:
-    warnings = [*evidence.notes.get("warnings", ()), text]
-    return replace(evidence, notes={**evidence.notes, "warnings": warnings})

@@ -38,8 +38,9 @@ class StageTrace:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What a user should know about this stage."""
-        return self._arrays.warnings(self._q)
+        """What a user should know about this stage: what gathering had to say of it, then what replay has."""
+        noted = self._table.notes[self._q].get("warnings", {})
+        return [*(str(line) for line in noted.get(self.name, ())), *self._arrays.warnings(self._q)]
 
     @cached_property
     def fields(self) -> dict[str, Any]:

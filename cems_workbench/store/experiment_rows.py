@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-def save(
-    cursor: duckdb.DuckDBPyConnection, name: str, config_yaml: str, note: str, evidence: dict[str, Any]
-) -> int:
+def save(cursor: duckdb.DuckDBPyConnection, name: str, config_yaml: str, note: str, evidence: dict[str, Any]) -> int:
     """Add an experiment and return its id; names may repeat, ids grow."""
     row = cursor.execute(
         "INSERT INTO experiments (name, config_yaml, note, evidence, created_at) VALUES (?, ?, ?, ?, ?) RETURNING id",

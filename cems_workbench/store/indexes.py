@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,9 +45,7 @@ class Indexes:
 class DerivedIndexes:
     """Vectors and lexical index of one store."""
 
-    def __init__(
-        self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: Set[str]
-    ) -> None:
+    def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: Set[str]) -> None:
         self._chroma_home = path / "chroma"
         self._lexical_home = path / "lexical"
         self._database = database
@@ -56,6 +54,7 @@ class DerivedIndexes:
         self._hidden = hidden
         self._client: ClientAPI | None = None
         self._refreshing = threading.Lock()
+        self._opened: dict[str, Indexes] = {}
 
     def close(self) -> None:
         """Release Chroma's files."""
@@ -65,22 +64,33 @@ class DerivedIndexes:
             self._client = None
 
     def open(self, embedder: Embedder) -> Indexes:
-        """Both indexes as they stand; empty ones where nothing was built yet."""
+        """Both indexes as the last refresh left them, opened once; empty ones where nothing was built yet."""
+        opened = self._opened
+        found = opened.get(embedder.model_id)
+        if found is None:
+            # Kept in the dict seen above: a refresh that ended meanwhile has put another in its place.
+            found = opened[embedder.model_id] = self._open(embedder)
+        return replace(found, states=tuple(self.states(embedder.model_id)))
+
+    def _open(self, embedder: Embedder) -> Indexes:
         manifest = lexical_refresh.read_manifest(self._lexical_home)
         usable = manifest is not None and manifest.usable
         lexical = LexicalIndex(self._lexical_home / manifest.directory if manifest and usable else None, self._hidden)
         collection = chroma.find_collection(self._chroma(), self._collection_name(embedder.model_id))
         key = "" if collection is None else str(collection.id)
         vectors = VectorIndex(collection, lambda where: self._passing(key, where), self._hidden)
-        return Indexes(vectors, lexical, tuple(self.states(embedder.model_id)))
+        return Indexes(vectors, lexical)
 
     def refresh(self, embedder: Embedder, progress: Progress) -> RefreshReport:
         """Bring both to the content as it is now; durable in steps. Raises what `progress` raises."""
         started = time.perf_counter()
         with self._refreshing:
             version = self._content_version()
-            rebuilt = self._refresh_lexical(version, progress)
-            embedded, relabelled, removed, notes = self._refresh_vectors(embedder, version, progress)
+            try:
+                rebuilt = self._refresh_lexical(version, progress)
+                embedded, relabelled, removed, notes = self._refresh_vectors(embedder, version, progress)
+            finally:
+                self._opened = {}
         return RefreshReport(
             version, embedded, relabelled, removed, rebuilt, time.perf_counter() - started, tuple(notes)
         )
@@ -118,9 +128,7 @@ class DerivedIndexes:
             lexical_refresh.build(self._lexical_home, documents, total, version, progress)
         return True
 
-    def _refresh_vectors(
-        self, embedder: Embedder, version: int, progress: Progress
-    ) -> tuple[int, int, int, list[str]]:
+    def _refresh_vectors(self, embedder: Embedder, version: int, progress: Progress) -> tuple[int, int, int, list[str]]:
         with self._database.reading() as cursor:
             recorded = schema.read_meta(cursor, _KEY + embedder.model_id)
         known: dict[str, Any] = json.loads(recorded) if recorded else {}

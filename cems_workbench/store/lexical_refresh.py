@@ -58,9 +58,7 @@ def read_manifest(home: Path) -> Manifest | None:
     return manifest if (home / manifest.directory / lexical_index.IDS).exists() else None
 
 
-def build(
-    home: Path, documents: Iterable[Document], total: int, content_version: int, progress: Progress
-) -> Manifest:
+def build(home: Path, documents: Iterable[Document], total: int, content_version: int, progress: Progress) -> Manifest:
     """Index `documents` (in the order of their ids) and make the result current.
 
     Raises what `progress` raises (Cancelled); the index before stays current then.

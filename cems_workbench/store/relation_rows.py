@@ -40,9 +40,7 @@ def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation]) -> 
     return RowCounts(added, updated, len(relations) - added - updated)
 
 
-def neighbours(
-    cursor: duckdb.DuckDBPyConnection, seeds: Sequence[str], per_seed: int
-) -> list[tuple[str, str, float]]:
+def neighbours(cursor: duckdb.DuckDBPyConnection, seeds: Sequence[str], per_seed: int) -> list[tuple[str, str, float]]:
     """(seed, neighbour, weight), seeds in their given order, at most `per_seed` each, best weight first, ties by id.
 
     An edge counts in both directions; two memories joined by several edges are neighbours once, by the best weight.

@@ -26,9 +26,7 @@ def read(cursor: duckdb.DuckDBPyConnection, model: str, query: str, texts: Seque
     return [scores.get(key) for key in keys]
 
 
-def write(
-    cursor: duckdb.DuckDBPyConnection, model: str, query: str, scored: Sequence[tuple[str, float]]
-) -> None:
+def write(cursor: duckdb.DuckDBPyConnection, model: str, query: str, scored: Sequence[tuple[str, float]]) -> None:
     """Keep the finite scores, replacing earlier ones of the same text."""
     import pyarrow as pa
 

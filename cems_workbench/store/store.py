@@ -165,7 +165,10 @@ class Store:
             return experiment_rows.read(cursor)
 
     def indexes(self, embedder: Embedder) -> Indexes:
-        """Open the derived indexes as the last refresh left them; see `index_state` for whether that is up to date."""
+        """The derived indexes as the last refresh left them; their `states` say whether that is up to date.
+
+        Ask again after a refresh: the objects given before stay usable, but show the content before it.
+        """
         return self._derived.open(embedder)
 
     def refresh(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:

@@ -32,7 +32,7 @@ MAX_TERM = 100
 MAX_IDENTIFIER = 256
 CACHED_CHUNKS = 400_000
 
-_CHUNK = re.compile(r"\w+(?:[./\\:@'\u2019\-]\w+)*(?:\+\+(?!\w)|#(?!\w))?")
+_CHUNK = re.compile(r"\w+(?:(?::\\|[./\\:@'\u2019\-])\w+)*(?:\+\+(?!\w)|#(?!\w))?")
 _SUFFIX = re.compile(r"['\u2019](?:s|t|re|ve|ll|d|m)$", re.IGNORECASE)
 _VERSION = re.compile(r"v?(\d+(?:\.\d+)+)$")
 _SEGMENT = re.compile(r"[^\W\d_]+(?=\d+\.\d)|\d+(?:\.\d+)+|[^\W_]+")

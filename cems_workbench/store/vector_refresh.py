@@ -1,7 +1,8 @@
 """Bringing the vectors of one embedder up to the store's content, in steps that last.
 
 Each step writes to Chroma first and to the `embedded` table after it, so a crash in between repeats the step and
-never skips one. A cancelled refresh keeps what it has written; the next one goes on from there.
+never skips one. A cancelled refresh keeps what it has written; the next one goes on from there. Writing in a thread
+beside the encoder was tried and is slower: the encoder's own threads wait for each other at every layer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cems_workbench.store.database import Database
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
-STEP_TEXTS = 1_024
+STEP_TEXTS = 512
 STEP_CHARS = 8_000_000
 
 
@@ -53,19 +54,23 @@ def _embed(
     database: Database, collection: Collection, embedder: Embedder, ids: Sequence[str], progress: Progress
 ) -> None:
     done = 0
-    for step in _slices(ids, STEP_TEXTS):
-        for memories in _by_size(_read(database, step)):
-            progress("embedding memories", done, len(ids))
-            start = done
-
-            def within(_: str, count: int, __: int, start: int = start) -> None:
-                progress("embedding memories", start + count, len(ids))
-
-            vectors = embedder.encode([indexed_text(memory) for memory in memories], within)
-            _write(database, collection, memories, _checked(vectors, len(memories), embedder))
-            done += len(memories)
+    for memories in (part for step in _slices(ids, STEP_TEXTS) for part in _by_size(_read(database, step))):
+        progress("embedding memories", done, len(ids))
+        texts = [indexed_text(memory) for memory in memories]
+        vectors = embedder.encode(texts, _shifted(progress, done, len(ids)))
+        _write(database, collection, memories, _checked(vectors, len(texts), embedder))
+        done += len(memories)
     if ids:
         progress("embedding memories", done, len(ids))
+
+
+def _shifted(progress: Progress, done: int, total: int) -> Progress:
+    """The embedder's progress within a step as progress of the whole."""
+
+    def within(_: str, count: int, __: int) -> None:
+        progress("embedding memories", done + count, total)
+
+    return within
 
 
 def _write(database: Database, collection: Collection, memories: Sequence[Memory], vectors: Float32) -> None:

@@ -51,7 +51,11 @@ def assert_case(values: dict[str, Any], expected: dict[str, Any]) -> None:
         same(stages["threshold"], expected["threshold"], "threshold")
     if "duplicate_of" in expected:
         rows = stages["dedup"]["rows"]
-        same({row["memory_id"]: row["duplicate_of"] for row in rows if not row["kept"]}, expected["duplicate_of"], "dedup")
+        same(
+            {row["memory_id"]: row["duplicate_of"] for row in rows if not row["kept"]},
+            expected["duplicate_of"],
+            "dedup",
+        )
     same(values["results"], expected["results"], "results")
     assert values["tokens_used"] == expected["tokens_used"]
     assert values["skipped_for_budget"] == expected["skipped_for_budget"]
@@ -86,6 +90,10 @@ def test_replay_from_the_command_line_reproduces_a_golden_case() -> None:
     case = GOLDEN / "rerank_seed_bands"
     command = [sys.executable, "-m", "cems_workbench", "replay", str(case / "bundle.json")]
     run = subprocess.run(
-        [*command, "--config", str(case / "config.yaml"), "--json"], cwd=ROOT, capture_output=True, text=True, check=True
+        [*command, "--config", str(case / "config.yaml"), "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert_case(json.loads(run.stdout), json.loads((case / "expected.json").read_text()))

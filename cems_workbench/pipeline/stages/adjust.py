@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from cems_workbench.config.ranking import AdjustConfig, ProjectFactors, TimeDecay
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Standing, StageArrays, ranked
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, StageArrays, Standing, ranked
 
 DAY = 86400.0
 
@@ -41,7 +41,10 @@ def apply_adjust(table: CandidateTable, before: Standing, config: AdjustConfig) 
     if config.feedback.enabled:
         signals = table.relevant + table.noise
         share = np.divide(table.relevant, signals, out=np.zeros_like(signals), where=signals > 0)
-        factors["feedback"] = (config.feedback.base + config.feedback.span * share, signals >= config.feedback.min_signals)
+        factors["feedback"] = (
+            config.feedback.base + config.feedback.span * share,
+            signals >= config.feedback.min_signals,
+        )
     score = before.score
     for factor, applies in factors.values():
         score = np.where(applies, score * factor, score)
@@ -73,7 +76,8 @@ def _decay(table: CandidateTable, age: Floats, decay: TimeDecay) -> Floats:
     tiers = dict(decay.tiers)
     by_category = np.array([tiers.get(name or "", decay.half_life_days) for name in table.categories] or [1.0])
     share = np.maximum(np.nan_to_num(age, nan=0.0), 0.0) / by_category[table.category]
-    return 0.5**share if decay.mode == "exponential" else 1 / (1 + share)
+    factor: Floats = 0.5**share if decay.mode == "exponential" else 1 / (1 + share)
+    return factor
 
 
 def _project(table: CandidateTable, config: ProjectFactors) -> Floats:

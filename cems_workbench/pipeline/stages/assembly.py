@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.ranking import AssemblyConfig
-from cems_workbench.pipeline.table import CandidateTable, Ints, Standing, StageArrays
+from cems_workbench.pipeline.table import CandidateTable, Ints, StageArrays, Standing
 
 
 @dataclass
@@ -47,7 +47,9 @@ class Selection:
         return True
 
 
-def apply_assembly(table: CandidateTable, before: Standing, config: AssemblyConfig, aggregation: list[bool]) -> StageArrays:
+def apply_assembly(
+    table: CandidateTable, before: Standing, config: AssemblyConfig, aggregation: list[bool]
+) -> StageArrays:
     """Select the results. `aggregation` says for each query whether it asks for an aggregation (for `auto`)."""
     strategies = [_strategy(config, flag) for flag in aggregation]
     selections = [

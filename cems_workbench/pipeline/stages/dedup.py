@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from cems_workbench.config.ranking import DedupConfig
-from cems_workbench.pipeline.table import CandidateTable, Ints, Standing, StageArrays, pass_through, reranked_by
+from cems_workbench.pipeline.table import CandidateTable, Ints, StageArrays, Standing, pass_through, reranked_by
 
 
 def apply_dedup(table: CandidateTable, before: Standing, config: DedupConfig) -> StageArrays:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from cems_workbench.config.ranking import FilterConfig
-from cems_workbench.pipeline.table import Bools, Floats, Standing, StageArrays, pass_through, reranked_by
+from cems_workbench.pipeline.table import Bools, Floats, StageArrays, Standing, pass_through, reranked_by
 
 
 def apply_filter(before: Standing, config: FilterConfig, raw_mode: bool = False) -> StageArrays:
@@ -19,7 +19,9 @@ def apply_filter(before: Standing, config: FilterConfig, raw_mode: bool = False)
     if raw_mode:
         return pass_through("filter", before, warnings=lambda q: ["raw mode: the relevance filter is off"])
     enough = before.alive if config.min_score is None else before.alive & (before.score >= config.min_score)
-    floor = percentile(before.score, enough, config.percentile) if config.percentile > 0 else np.full(len(enough), -np.inf)
+    floor = (
+        percentile(before.score, enough, config.percentile) if config.percentile > 0 else np.full(len(enough), -np.inf)
+    )
     kept = enough & (before.score >= floor[:, None])
 
     def reason(q: int, c: int) -> str:

@@ -53,8 +53,12 @@ def apply_fusion(
     """Fuse the lists into one ranking."""
     present, before = lists.present, lists.stage.after
     terms = _terms(table, lists, config, list_config, variants)
-    alive = terms.member.any(axis=1)
-    inside = terms.base.max(axis=1, where=terms.member, initial=-np.inf) if config.method == "score_max" else terms.base.sum(axis=1)
+    alive: Bools = np.any(terms.member, axis=1)
+    inside = (
+        terms.base.max(axis=1, where=terms.member, initial=-np.inf)
+        if config.method == "score_max"
+        else terms.base.sum(axis=1)
+    )
     raw = terms.boost * (inside + terms.bonus.sum(axis=1) + terms.best_rank_bonus + terms.importance_bonus)
     raw = np.where(alive, raw, 0.0)
     normalised = _minmax(raw, alive) if config.normalize == "minmax" else raw
@@ -85,7 +89,11 @@ def apply_fusion(
             "best_list_score": lambda q, c: float(best[q, c]),
         },
         warnings=_warnings(table, present, config, raw, alive, bypassed),
-        fields=lambda q: {"method": config.method, "bypassed": bool(bypassed[q]), "combine": "max" if config.method == "score_max" and not bypassed[q] else "sum"},
+        fields=lambda q: {
+            "method": config.method,
+            "bypassed": bool(bypassed[q]),
+            "combine": "max" if config.method == "score_max" and not bypassed[q] else "sum",
+        },
     )
 
 
@@ -93,7 +101,7 @@ def contributions(table: CandidateTable, terms: Terms, q: int, c: int) -> list[d
     """One entry per list that contains the candidate: list, rank, weight, base and bonus."""
     return [
         {
-            "list": table.lists.names[q][i],
+            "list": table.lists.names[q][int(i)],
             "rank": int(terms.rank[q, i, c]),
             "weight": float(terms.weight[q, i]),
             "base": float(terms.base[q, i, c]),
@@ -173,7 +181,7 @@ def _warnings(
         found = []
         left_out = np.isin(table.lists.source[q], NOT_RELEVANCE) & present[q].any(axis=1)
         if config.method != "rrf" and left_out.any():
-            names = ", ".join(table.lists.names[q][i] for i in np.flatnonzero(left_out))
+            names = ", ".join(table.lists.names[q][int(i)] for i in np.flatnonzero(left_out))
             found.append(f"{config.method} leaves out {names}: its scores are not relevance")
         living = raw[q, alive[q]]
         if len(living) > 1 and config.normalize == "minmax" and living.min() == living.max() and not bypassed[q]:

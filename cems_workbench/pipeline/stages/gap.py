@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from cems_workbench.config.ranking import GapConfig
-from cems_workbench.pipeline.table import Standing, StageArrays, pass_through, reranked_by
+from cems_workbench.pipeline.table import StageArrays, Standing, pass_through, reranked_by
 
 
 def apply_gap(before: Standing, config: GapConfig) -> StageArrays:

@@ -48,13 +48,17 @@ def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: 
         causes = ", ".join(f"{count} {cause}" for cause, count in health["causes"].items())
         found.append(f"{health['failed']} of {health['head']} scores failed ({causes})")
     if health["out_of_range"]:
-        found.append(f"{health['out_of_range']} raw scores lie outside the range that {scale} expects; they are clamped")
+        found.append(
+            f"{health['out_of_range']} raw scores lie outside the range that {scale} expects; they are clamped"
+        )
     if health["all_equal"]:
         found.append("every raw score is the same: the reranker tells nothing apart")
     elif health["scored"] > 1 and scale in _RANGE:
         spread = (health["max"] - health["min"]) / _RANGE[scale][1]
         if spread < NARROW:
-            found.append(f"raw scores span only {spread:.3f} of the unit range: the reranker hardly tells candidates apart")
+            found.append(
+                f"raw scores span only {spread:.3f} of the unit range: the reranker hardly tells candidates apart"
+            )
     return found
 
 

@@ -13,41 +13,48 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.ranking import JudgeConfig
-from cems_workbench.pipeline.table import CandidateTable, ModelTable, Standing, StageArrays, pass_through
+from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, pass_through
 
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
 
 
 def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, ranked_by: str | None) -> StageArrays:
     """Attach judgments to the results. `ranked_by` is the reranker's model, to warn of a judge that judges itself."""
-    name, model = judge_model(table, config)
-    if model is None:
+    names = [judge_of(table, config, q) for q in range(table.shape[0])]
+    if not any(names):
         return pass_through("judge", results, fields=lambda q: {"backend": config.backend, "model": None})
 
+    def score(q: int, c: int) -> float | None:
+        raw = table.judges[name].raw[q, c] if (name := names[q]) else np.nan
+        return None if np.isnan(raw) else float(raw)
+
     def band(q: int, c: int) -> str | None:
-        raw = model.raw[q, c]
-        return None if np.isnan(raw) else BANDS[sum(raw <= low for low in config.bands)]
+        raw = score(q, c)
+        return None if raw is None else BANDS[sum(raw <= low for low in config.bands)]
 
     def relevant(q: int, c: int) -> bool | None:
-        return None if np.isnan(model.raw[q, c]) else bool(model.raw[q, c] > config.threshold)
+        raw = score(q, c)
+        return None if raw is None else raw > config.threshold
+
+    def error(q: int, c: int) -> str | None:
+        return table.judges[name].errors[q].get(c) if (name := names[q]) else None
 
     def warnings(q: int) -> list[str]:
-        circular = [f"the judge {name} also ranked: its judgments agree with the ranking by construction"]
-        return circular if name == ranked_by else []
+        circular = [f"the judge {names[q]} also ranked: its judgments agree with the ranking by construction"]
+        return circular if names[q] and names[q] == ranked_by else []
 
-    columns: dict[str, Any] = {
-        "raw": lambda q, c: None if np.isnan(model.raw[q, c]) else float(model.raw[q, c]),
-        "band": band,
-        "relevant": relevant,
-        "error": lambda q, c: model.errors[q].get(c),
-    }
-    fields = {"backend": config.backend, "model": name, "threshold": config.threshold}
-    return pass_through("judge", results, columns=columns, warnings=warnings, fields=lambda q: dict(fields))
+    def fields(q: int) -> dict[str, Any]:
+        about = {"backend": config.backend, "model": names[q]}
+        return about | {"threshold": config.threshold} if names[q] else about
+
+    columns: dict[str, Any] = {"raw": score, "band": band, "relevant": relevant, "error": error}
+    return pass_through("judge", results, columns=columns, warnings=warnings, fields=fields)
 
 
-def judge_model(table: CandidateTable, config: JudgeConfig) -> tuple[str | None, ModelTable | None]:
-    """The judge's scores in the evidence: the configured model or backend; `auto` takes the one that is there."""
-    if config.backend == "none" or not table.judges:
-        return None, None
-    name = config.model or (next(iter(table.judges)) if config.backend == "auto" else config.backend)
-    return name, table.judges.get(name)
+def judge_of(table: CandidateTable, config: JudgeConfig, q: int) -> str | None:
+    """The judge whose scores query q has: the configured model or backend; `auto` takes the one that is there."""
+    there = [name for name, model in table.judges.items() if (model.state[q] != 0).any()]
+    if config.backend == "none" or not there:
+        return None
+    name = config.model or (there[0] if config.backend == "auto" else config.backend)
+    return name if name in there else None

@@ -33,7 +33,9 @@ def apply_lists(
     lists = table.lists
     enabled = np.array([getattr(config, source).enabled for source in SOURCES] + [False])
     active = enabled[lists.source] & ~np.isin(lists.variant, list(switched_off))
-    depth = np.array([np.inf if depths.get(source) is None else depths[source] for source in SOURCES] + [0], dtype=float)
+    depth = np.array(
+        [np.inf if depths.get(source) is None else depths[source] for source in SOURCES] + [0], dtype=float
+    )
     gathered = lists.position > 0
     present = gathered & active[:, :, None] & (lists.position <= depth[lists.source][:, :, None])
     score = np.where(present, lists.raw, 0.0)
@@ -41,8 +43,8 @@ def apply_lists(
     if lexical.any() and config.lexical.normalization != "none":
         score = np.where(lexical, _normalised(lists.raw, lexical, config.lexical.normalization), score)
     best = np.where(present, score, -np.inf).max(axis=1, initial=-np.inf)
-    alive = present.any(axis=1)
-    anywhere = gathered.any(axis=1)
+    alive: Bools = np.any(present, axis=1)
+    anywhere: Bools = np.any(gathered, axis=1)
     stage = StageArrays(
         "lists",
         entered=anywhere,
@@ -57,15 +59,19 @@ def apply_lists(
 
 
 def _normalised(raw: Floats, mask: Bools, method: str) -> Floats:
+    normalised: Floats
     if method == "saturating":
         safe = np.where(mask & (raw > 0), raw, 0.0)
-        return safe / (1 + safe)
+        normalised = safe / (1 + safe)
+        return normalised
     high = np.where(mask, raw, -np.inf).max(axis=2, keepdims=True, initial=-np.inf)
     if method == "max":
-        return np.divide(raw, high, out=raw.copy(), where=np.isfinite(high) & (high > 0))
+        normalised = np.divide(raw, high, out=raw.copy(), where=np.isfinite(high) & (high > 0))
+        return normalised
     low = np.where(mask, raw, np.inf).min(axis=2, keepdims=True, initial=np.inf)
     spread = np.where(high > low, high - low, 0.0)
-    return np.divide(raw - np.where(mask, low, 0.0), spread, out=np.ones_like(raw), where=spread > 0)
+    normalised = np.divide(raw - np.where(mask, low, 0.0), spread, out=np.ones_like(raw), where=spread > 0)
+    return normalised
 
 
 def _reason(table: CandidateTable, active: Bools, depth: Floats) -> Callable[[int, int], str | None]:
@@ -101,7 +107,7 @@ def _membership(table: CandidateTable, present: Bools, score: Floats) -> Callabl
 
 def _warnings(table: CandidateTable, config: ListsConfig, active: Bools, present: Bools) -> Callable[[int], list[str]]:
     def warnings(q: int) -> list[str]:
-        found = [str(text) for text in table.notes[q].get("warnings", ())]
+        found = []
         for i, name in enumerate(table.lists.names[q]):
             if not active[q, i]:
                 continue
@@ -110,14 +116,18 @@ def _warnings(table: CandidateTable, config: ListsConfig, active: Bools, present
             if size == 0:
                 found.append(f"{name} is empty")
             elif size == 1 and source == "lexical" and config.lexical.normalization in ("max", "minmax"):
-                found.append(f"{name} has one hit, which {config.lexical.normalization} scales to 1.0 however weak it is")
+                found.append(
+                    f"{name} has one hit, which {config.lexical.normalization} scales to 1.0 however weak it is"
+                )
             negative = int((present[q, i] & (table.lists.raw[q, i] < 0)).sum()) if source == "vector" else 0
             if negative:
                 found.append(f"{name} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw")
         searched = np.isin(table.lists.source[q], NOT_SEARCHED)
         stray = int((present[q].any(axis=0) & ~present[q, ~searched].any(axis=0)).sum())
         if stray:
-            found.append(f"{stray} candidates stand only in recency or access lists, gathered for deeper lists than these")
+            found.append(
+                f"{stray} candidates stand only in recency or access lists, gathered for deeper lists than these"
+            )
         return found
 
     return warnings

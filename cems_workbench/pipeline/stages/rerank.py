@@ -27,8 +27,8 @@ from cems_workbench.pipeline.table import (
     Floats,
     Ints,
     ModelTable,
-    Standing,
     StageArrays,
+    Standing,
     pass_through,
     ranked,
 )
@@ -81,8 +81,10 @@ def apply_rerank(
         reason=_reason(model, blend, before, config),
         columns=_columns(model, blend, before, few),
         warnings=lambda q: _warnings(model, blend, config, few, q),
-        fields=lambda q: {"backend": config.backend, "model": model_key(config), "skipped": bool(few[q])}
-        | ({} if few[q] else {"health": health_fields(model, blend.head, blend.raw, config.raw_scale, q)}),
+        fields=lambda q: (
+            {"backend": config.backend, "model": model_key(config), "skipped": bool(few[q])}
+            | ({} if few[q] else {"health": health_fields(model, blend.head, blend.raw, config.raw_scale, q)})
+        ),
         needs=lambda q: [] if few[q] else _needs(table, blend, config, q),
     )
 
@@ -154,11 +156,17 @@ def _order(blend: Blend, before: Standing) -> Standing:
     top = ranked(np.where(blend.reranked, blend.score, 0.0), blend.reranked)
     count = blend.reranked.sum(axis=1, keepdims=True)
     lowest = np.where(blend.reranked, blend.score, np.inf).min(axis=1, keepdims=True, initial=np.inf)
-    first_rank = np.where(blend.following, before.rank, np.iinfo(np.int64).max).min(axis=1, keepdims=True, initial=np.iinfo(np.int64).max)
+    first_rank = np.where(blend.following, before.rank, np.iinfo(np.int64).max).min(
+        axis=1, keepdims=True, initial=np.iinfo(np.int64).max
+    )
     first = np.where(before.rank == first_rank, before.score, 0.0).sum(axis=1, keepdims=True)
     share = np.divide(before.score, first, out=np.zeros_like(before.score), where=first > 0)
     below = np.where(count > 0, np.where(count > 0, lowest, 0.0) * share, before.score)
-    places = np.where(blend.following, before.rank, np.iinfo(np.int64).max).argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
+    places = (
+        np.where(blend.following, before.rank, np.iinfo(np.int64).max)
+        .argsort(axis=1, kind="stable")
+        .argsort(axis=1, kind="stable")
+    )
     rank = np.where(blend.reranked, top.rank, np.where(blend.following, count + places + 1, 0))
     score = np.where(blend.reranked, blend.score, np.where(blend.following, below, before.score))
     return Standing(blend.reranked | blend.following, score, rank)
@@ -173,9 +181,7 @@ def _reason(model: ModelTable, blend: Blend, before: Standing, config: RerankCon
     return reason
 
 
-def _columns(
-    model: ModelTable, blend: Blend, before: Standing, few: Bools
-) -> dict[str, Callable[[int, int], Any]]:
+def _columns(model: ModelTable, blend: Blend, before: Standing, few: Bools) -> dict[str, Callable[[int, int], Any]]:
     def number(values: Floats) -> Callable[[int, int], float | None]:
         return lambda q, c: None if few[q] or np.isnan(values[q, c]) else float(values[q, c])
 
@@ -204,9 +210,13 @@ def _warnings(model: ModelTable, blend: Blend, config: RerankConfig, few: Bools,
     found = health_warnings(model, blend.head, blend.raw, config.raw_scale, q)
     missing = int((blend.head & ~blend.good & ~blend.failed)[q].sum())
     if missing:
-        found.append(f"{missing} of the first {int(blend.head[q].sum())} candidates were never scored by {model_key(config)}; they follow below the reranked")
+        found.append(
+            f"{missing} of the first {int(blend.head[q].sum())} candidates were never scored by {model_key(config)}; they follow below the reranked"
+        )
     if config.combine == "position_bands" and config.retrieval_score == "rrf" and blend.reranked[q].any():
-        found.append("retrieval score 1/(k+r) is at most 1/(k+1): the reranker decides nearly everything, most of all past rank 10 (the bands are inverted)")
+        found.append(
+            "retrieval score 1/(k+r) is at most 1/(k+1): the reranker decides nearly everything, most of all past rank 10 (the bands are inverted)"
+        )
     return found
 
 
@@ -214,4 +224,4 @@ def _needs(table: CandidateTable, blend: Blend, config: RerankConfig, q: int) ->
     missing = np.flatnonzero((blend.head & ~blend.good & ~blend.failed)[q])
     if not len(missing):
         return []
-    return [{"stage": "rerank", "model": model_key(config), "memory_ids": [table.ids[q][c] for c in missing]}]
+    return [{"stage": "rerank", "model": model_key(config), "memory_ids": [table.ids[q][int(c)] for c in missing]}]

@@ -18,7 +18,16 @@ import numpy as np
 
 from cems_workbench.config.ranking import ThresholdConfig
 from cems_workbench.pipeline.evidence import SOURCES
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ListArrays, StageArrays, pass_through, unranked
+from cems_workbench.pipeline.table import (
+    Bools,
+    CandidateTable,
+    Floats,
+    Ints,
+    ListArrays,
+    StageArrays,
+    pass_through,
+    unranked,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +40,13 @@ class _Search:
     tried: Floats
 
 
-def apply_threshold(
-    table: CandidateTable, lists: ListArrays, config: ThresholdConfig, limit: int | None
-) -> ListArrays:
+def apply_threshold(table: CandidateTable, lists: ListArrays, config: ThresholdConfig, limit: int | None) -> ListArrays:
     """Cut the lists named in `applies_to`. `limit` is the result limit the adaptive target is a share of."""
     standing = lists.stage.after
     if config.mode == "none":
-        return ListArrays(lists.present, lists.score, pass_through("threshold", standing, fields=lambda q: {"mode": "none"}))
+        return ListArrays(
+            lists.present, lists.score, pass_through("threshold", standing, fields=lambda q: {"mode": "none"})
+        )
     applies = np.array([source in config.applies_to for source in SOURCES] + [False])[table.lists.source]
     subject = lists.present & applies[:, :, None]
     best = np.where(subject, lists.score, -np.inf).max(axis=1, initial=-np.inf)
@@ -101,7 +110,9 @@ def _warnings(search: _Search, config: ThresholdConfig, limit: int | None) -> Ca
     def warnings(q: int) -> list[str]:
         reached = int(search.counts[q, np.flatnonzero(search.tried == search.final[q])[0]])
         if config.mode == "adaptive" and reached < _target(config, limit):
-            return [f"no threshold found {_target(config, limit):g} memories; {search.final[q]:g} had the most, {reached}"]
+            return [
+                f"no threshold found {_target(config, limit):g} memories; {search.final[q]:g} had the most, {reached}"
+            ]
         return []
 
     return warnings

@@ -1,0 +1,49 @@
+# `make run` opens the app on the sample store; `make test` passes the tests. Both set up what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STORE ?= .workbench/store
+export HF_HUB_DISABLE_TELEMETRY := 1
+
+.PHONY: run test setup check browser bench clean
+
+run: $(VENV)/.runs sample
+	$(BIN)/python -m streamlit run app.py
+
+# The sample is imported once; a store that holds anything is left alone.
+sample: $(VENV)/.runs
+	@test -f $(STORE)/workbench.duckdb || $(BIN)/python -m cems_workbench import sample_data --store $(STORE)
+
+setup: $(VENV)/.tests
+
+test: $(VENV)/.tests browser check
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(VENV)/.tests
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# The browser tests drive Debian's chromium; as root it is installed, elsewhere they skip without it.
+browser:
+	@command -v chromium >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 \
+	  && apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; } || true
+
+bench: $(VENV)/.tests
+	$(BIN)/python -m benchmarks.bench_replay
+	$(BIN)/python -m benchmarks.bench_store
+	$(BIN)/python -m benchmarks.bench_paint
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runs: requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/.tests: requirements-dev.txt requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	@touch $@ $(VENV)/.runs
+
+clean:
+	rm -rf $(VENV) .workbench .pytest_cache .mypy_cache .ruff_cache

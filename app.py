@@ -1,0 +1,15 @@
+"""CEMS Workbench: navigation. Run with `make run`, or `streamlit run app.py`."""
+
+from pathlib import Path
+
+import streamlit as st
+
+ICON = (
+    Path(__file__).parent / "cems_workbench" / "ui" / "icon.png"
+)  # a file of ours: named icons are fetched from a server
+
+st.set_page_config(page_title="CEMS Workbench", page_icon=str(ICON), layout="wide")
+
+st.navigation(
+    [st.Page("pages/inspect.py", title="Inspect", icon=":material/search:", default=True)], position="top"
+).run()

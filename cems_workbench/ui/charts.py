@@ -1,0 +1,114 @@
+"""Charts, each a function from a trace to a Plotly figure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.pipeline import Trace
+from cems_workbench.ui.theme import list_colour
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+ROW_HEIGHT = 30
+
+
+def contributions_figure(trace: Trace, top: int = 12) -> Figure:
+    """Stacked bars of each candidate's fused raw score: per list its base (solid) and its bonus (hatched) apart.
+
+    The bars of a row add up to raw / boost_factor. With score_max only the largest base counts, which the title says.
+    """
+    import plotly.graph_objects as go
+
+    rows = [row for row in trace.stage("fusion").rows if row["kept"]][:top]
+    names = [_label(trace, row) for row in rows]
+    figure = go.Figure()
+    for ranked in trace.evidence.lists:
+        entries = [_entry(row, ranked.name) for row in rows]
+        colour = list_colour(ranked.source, ranked.variant)
+        if any(entries):
+            bases = [entry["base"] if entry else 0 for entry in entries]
+            hovers = [_base_hover(trace, row, entry) for row, entry in zip(rows, entries, strict=True)]
+            figure.add_bar(**_series(f"{ranked.name} base", names, bases, hovers, colour))
+        if any(entry and entry["bonus"] for entry in entries):
+            bonuses = [entry["bonus"] if entry else 0 for entry in entries]
+            hovers = [
+                f"{ranked.name}: bonus for rank {entry['rank']} = {entry['bonus']:.4f}" if entry else ""
+                for entry in entries
+            ]
+            figure.add_bar(**_series(f"{ranked.name} bonus", names, bonuses, hovers, colour, hatched=True))
+    for key, title, colour in (
+        ("best_rank_bonus", "bonus of the best rank", "#7B848D"),
+        ("importance_bonus", "bonus for importance", "#8C6D31"),
+    ):
+        values = [row[key] for row in rows]
+        if any(values):
+            hovers = [f"{title}: {value:.4f}" for value in values]
+            figure.add_bar(**_series(title, names, values, hovers, colour, hatched=True))
+    figure.update_layout(
+        barmode="stack",
+        height=110 + ROW_HEIGHT * max(len(rows), 3),
+        margin={"l": 10, "r": 16, "t": 8, "b": 40},
+        legend={
+            "orientation": "h",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+            "font": {"size": 12},
+            "traceorder": "normal",
+        },
+        xaxis={"title": {"text": _axis(trace)}, "zeroline": True},
+        yaxis={"autorange": "reversed", "automargin": True, "tickfont": {"size": 12}},
+        bargap=0.32,
+        hovermode="closest",
+    )
+    return figure
+
+
+def _series(
+    name: str, y: list[str], x: list[float], hover: list[str], colour: str, hatched: bool = False
+) -> dict[str, Any]:
+    marker: dict[str, Any] = {"color": colour, "line": {"width": 0.5, "color": colour}}
+    if hatched:
+        marker["pattern"] = {
+            "shape": "/",
+            "fgcolor": colour,
+            "bgcolor": "rgba(128,128,128,0.12)",
+            "size": 6,
+            "solidity": 0.45,
+        }
+    return {
+        "name": name, "y": y, "x": x, "orientation": "h", "marker": marker, "hovertext": hover,
+        "hovertemplate": "%{hovertext}<extra></extra>",
+    }  # fmt: skip
+
+
+def _entry(row: dict[str, Any], name: str) -> dict[str, Any] | None:
+    return next((entry for entry in row["contributions"] if entry["list"] == name), None)
+
+
+def _base_hover(trace: Trace, row: dict[str, Any], entry: dict[str, Any] | None) -> str:
+    if entry is None:
+        return ""
+    weight, rank, base = entry["weight"], entry["rank"], entry["base"]
+    if trace.stage("fusion").fields["bypassed"]:
+        how = f"the list's own score = {base:.4f}"
+    elif trace.config.fusion.method == "rrf":
+        how = f"{weight:g} / ({trace.config.fusion.k} + {rank}) = {base:.4f}"
+    else:
+        how = f"{weight:g} × list score {base / weight if weight else 0:.4f} = {base:.4f}"
+    return f"{entry['list']}, rank {rank}: {how}<br>raw {row['raw']:.4f}, boost ×{row['boost_factor']:g}"
+
+
+def _axis(trace: Trace) -> str:
+    if trace.stage("fusion").fields["combine"] == "max":
+        return "weight × score per list; the largest one is the raw score"
+    return "share of the fused raw score"
+
+
+def _label(trace: Trace, row: dict[str, Any]) -> str:
+    text = " ".join(trace.evidence.memories[row["memory_id"]].content.split())
+    excerpt = text if len(text) <= 34 else text[:33] + "…"
+    # Plotly reads a little HTML in tick labels; content must not.
+    safe = excerpt.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"{row['rank_out']}  {row['memory_id']}  {safe}"

@@ -1,0 +1,98 @@
+"""The results: rank, score, what is known of the memory and its text, shown literally."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from html import escape
+
+from cems_workbench.pipeline import Trace
+from cems_workbench.records import Memory
+
+GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
+LONG = 330
+"""Characters from which a text is folded."""
+
+
+def results_html(trace: Trace, grades: Mapping[str, int]) -> str:
+    """The results as HTML, best first; contents are escaped and never rendered. `grades` are human judgments by id."""
+    top = max((row["score"] for row in trace.results), default=0.0)
+    fused = {row["memory_id"]: row["rank_out"] for row in trace.stage("fusion").rows}
+    cards = []
+    for row in trace.results:
+        memory = trace.evidence.memories[row["memory_id"]]
+        width = 100 * row["score"] / top if top > 0 else 0
+        cards.append(
+            f'<div class="wb-result"><div class="wb-rank">{row["rank"]}{_move(fused.get(memory.id), row["rank"])}</div>'
+            f'<div class="wb-score" title="Score after the last stage: {row["score"]!r}">{row["score"]:.4f}'
+            f'<div class="wb-bar"><i style="width:{max(0.0, min(width, 100.0)):.1f}%"></i></div></div>'
+            f"<div>{_facts(memory, trace.evidence.as_of, row['tokens'], grades.get(memory.id))}{_text(memory)}</div></div>"
+        )
+    return f'<div class="wb-results">{"".join(cards)}</div>'
+
+
+def context_text(trace: Trace) -> str:
+    """The context as an agent would get it: the results' texts in order, a blank line between."""
+    return "\n\n".join(f"[{row['rank']}] {row['content']}" for row in trace.results)
+
+
+def judged_summary(trace: Trace, grades: Mapping[str, int]) -> str:
+    """One line on how the judged memories fared; empty when the query has no judgments."""
+    relevant = {memory_id for memory_id, grade in grades.items() if grade > 0}
+    if not grades:
+        return ""
+    if not relevant:
+        return (
+            f"{len(grades)} memories were judged for this query, none of them relevant: it has no answer in the store."
+        )
+    shown = {row["memory_id"] for row in trace.results}
+    missing = sorted(relevant - shown, key=lambda memory_id: (-grades[memory_id], memory_id))
+    text = f"{len(relevant & shown)} of {len(relevant)} memories judged relevant are in the results"
+    if not missing:
+        return text + "."
+    listed = ", ".join(f"{memory_id} (grade {grades[memory_id]})" for memory_id in missing[:6])
+    return f"{text}; missing: {listed}{' …' if len(missing) > 6 else ''}"
+
+
+def _move(before: int | None, now: int) -> str:
+    if before is None or before == now:
+        return '<span class="wb-move" title="Same rank as after fusion">=</span>'
+    sign, word = ("▲", "up") if now < before else ("▼", "down")
+    return f'<span class="wb-move" title="{word} from rank {before} after fusion">{sign} {abs(before - now)}</span>'
+
+
+def _facts(memory: Memory, as_of: datetime | None, tokens: int, grade: int | None) -> str:
+    facts = [f"<code>{escape(memory.id)}</code>"]
+    if grade is not None:
+        label = escape(GRADES.get(grade, "judged"))
+        facts.append(f'<span class="wb-grade" title="Human judgment for this query">grade {grade}, {label}</span>')
+    facts += [escape(text) for text in (memory.category, memory.project, memory.author) if text]
+    if memory.created_at is not None and as_of is not None:
+        days = (as_of - memory.created_at).days
+        when = memory.created_at.date().isoformat()
+        facts.append(f'<span title="Created {when}">{_age(days)}</span>')
+    facts += [word for word, is_so in (("pinned", memory.pinned), ("important", memory.importance == "high")) if is_so]
+    if memory.priority != 1.0:
+        facts.append(f"priority {memory.priority:g}")
+    facts.append(f"{tokens} tokens")
+    return f'<div class="wb-facts">{"".join(f"<span>{fact}</span>" for fact in facts)}</div>'
+
+
+def _age(days: int) -> str:
+    if days < 0:
+        return "in the future"
+    if days == 0:
+        return "today"
+    return f"{days} day{'s' if days != 1 else ''} old"
+
+
+def _text(memory: Memory) -> str:
+    content, title = memory.content, ""
+    if memory.title and not content.startswith(memory.title):
+        title = f"<b>{escape(memory.title)}</b>\n"
+    body = f'<div class="wb-text">{title}{escape(content)}</div>'
+    if len(content) <= LONG and content.count("\n") < 3:
+        return body
+    return (
+        f'<details><summary>{body}<span class="wb-more">Show all {len(content):,} characters</span></summary></details>'
+    )

@@ -1,0 +1,85 @@
+"""Page state: the config being tuned, the request, and the evidence they were last gathered for.
+
+Widgets never own a value: they show what is here and write back through these functions, so that a control which is
+not on screen keeps its value. `generation` is part of every control's key; raising it makes them show new values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.config import DEFAULT, PipelineConfig, difference, preset, with_values
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.gather import Request
+
+
+def prepare() -> None:
+    """Give every key of the page state its first value."""
+    st.session_state.setdefault("preset", DEFAULT)
+    st.session_state.setdefault("config", preset(DEFAULT).config)
+    st.session_state.setdefault("generation", 0)
+    st.session_state.setdefault("config_error", None)
+    st.session_state.setdefault("gathered", None)
+    st.session_state.setdefault("attempted", None)
+
+
+def config() -> PipelineConfig:
+    """The config as tuned."""
+    value: PipelineConfig = st.session_state["config"]
+    return value
+
+
+def base() -> PipelineConfig:
+    """The preset the config started from."""
+    return preset(st.session_state["preset"]).config
+
+
+def choose_preset(name: str) -> None:
+    """Start again from a preset."""
+    st.session_state["preset"] = name
+    reset()
+
+
+def reset() -> None:
+    """Back to the preset's values."""
+    st.session_state["config"] = base()
+    st.session_state["config_error"] = None
+    st.session_state["generation"] += 1
+
+
+def change(values: Mapping[str, Any]) -> None:
+    """Set parameters; a refused value is said beside the controls and changes nothing."""
+    try:
+        st.session_state["config"] = with_values(config(), values, source="control")
+        st.session_state["config_error"] = None
+    except InputError as error:
+        st.session_state["config_error"] = str(error).removeprefix("control: ")
+
+
+def changed() -> list[tuple[str, Any, Any]]:
+    """The parameters that differ from the preset, as (path, preset's value, present value)."""
+    return difference(base(), config())
+
+
+def evidence_for(request: Request) -> Evidence | None:
+    """The evidence at hand, when it was gathered for this very request."""
+    kept: tuple[Request, Evidence] | None = st.session_state["gathered"]
+    return kept[1] if kept is not None and kept[0] == request else None
+
+
+def keep(request: Request, evidence: Evidence) -> None:
+    """Remember the evidence of a request."""
+    st.session_state["gathered"] = (request, evidence)
+
+
+def first_attempt(request: Request) -> bool:
+    """True once per request and config, so that a need nobody can meet is not fetched for ever."""
+    attempt = (request, config())
+    if st.session_state["attempted"] == attempt:
+        return False
+    st.session_state["attempted"] = attempt
+    return True

@@ -1,0 +1,84 @@
+"""The pipeline strip: a cell per stage with candidates in -> out, time and warnings."""
+
+from __future__ import annotations
+
+from html import escape
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline import StageTrace, Trace
+
+ABOUT = {
+    "query": "What the words of the query signal, and how it was routed.",
+    "expansion": "Query variants that were searched, and the strong-signal probe.",
+    "lists": "Ranked lists that take part, cut to their depth and normalised.",
+    "threshold": "Cuts list hits below a similarity threshold, before fusion.",
+    "fusion": "Many lists become one score.",
+    "filter": "Drops candidates whose fused score is too low.",
+    "rerank": "A model's second opinion on the first candidates.",
+    "adjust": "Factors for priority, age, pin, project and feedback.",
+    "gap": "Drops what is far below the top.",
+    "dedup": "Drops near-duplicates of better ranked memories.",
+    "assembly": "The results, within the limit and the token budget.",
+    "judge": "Relevance judgments beside the results; never changes the ranking.",
+}
+
+
+def strip_html(trace: Trace) -> str:
+    """The strip of a trace as HTML; every text is escaped."""
+    off = switched_off(trace.config)
+    return f'<div class="wb-strip">{"".join(_cell(stage, trace, stage.name in off) for stage in trace.stages)}</div>'
+
+
+def warnings_html(trace: Trace) -> str:
+    """The warnings and unmet needs of a trace as a list; empty text when there are none."""
+    notes = [(stage, text) for stage, text in trace.warnings]
+    for need in trace.needs:
+        if "parameter" in need:
+            text = f"{need['parameter']} is {need['wanted']}, but the evidence was gathered with {need['gathered']}"
+        else:
+            text = f"{len(need['memory_ids'])} candidates were not scored by {need['model']}"
+        notes.append((need["stage"], text))
+    if not notes:
+        return ""
+    items = "".join(f"<div><b>{escape(stage)}</b><span>⚠ {escape(text)}</span></div>" for stage, text in notes)
+    return f'<div class="wb-notes">{items}</div>'
+
+
+def switched_off(config: PipelineConfig) -> set[str]:
+    """The stages that this config lets pass everything."""
+    off = {
+        "threshold": config.threshold.mode == "none",
+        "filter": config.query.raw or (config.filter.min_score is None and config.filter.percentile == 0),
+        "rerank": config.rerank.backend == "none",
+        "gap": config.gap.ratio == 0,
+        "dedup": not config.dedup.enabled,
+        "expansion": config.expansion.backend == "none",
+    }
+    return {name for name, is_off in off.items() if is_off}
+
+
+def _cell(stage: StageTrace, trace: Trace, off: bool) -> str:
+    warnings = len(stage.warnings)
+    tooltip = "\n".join([ABOUT[stage.name], *(f"⚠ {text}" for text in stage.warnings)])
+    time = "" if stage.elapsed_ms is None else f"{stage.elapsed_ms:.2f} ms"
+    meta = ["off" if off else time]
+    if warnings:
+        meta.append(f'<span class="wb-warn">⚠ {warnings}</span>')
+    classes = "wb-cell wb-off" if off else "wb-cell"
+    return (
+        f'<div class="{classes}" title="{escape(tooltip)}"><div class="wb-name">{escape(stage.name)}</div>'
+        f'<div class="wb-flow">{_flow(stage, trace)}</div><div class="wb-meta">{" · ".join(part for part in meta if part)}</div></div>'
+    )
+
+
+def _flow(stage: StageTrace, trace: Trace) -> str:
+    if stage.name == "query":
+        signals = {match["detector"] for match in stage.fields["matches"]}
+        return escape(", ".join(sorted(signals)) or "no signal")
+    if stage.name == "expansion":
+        count = len(trace.evidence.variants)
+        return f"<b>{count}</b> variant{'s' if count != 1 else ''}"
+    if stage.name == "judge":
+        return f"<b>{stage.candidates_in}</b>" if stage.fields.get("model") else "–"
+    arrow = '<span class="wb-arrow">→</span>'
+    return f"{stage.candidates_in}{arrow}<b>{stage.candidates_out}</b>"

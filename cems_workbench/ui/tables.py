@@ -1,0 +1,134 @@
+"""Tables, each a function from a trace to a data frame; cells are plain text, so content is shown literally."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.pipeline import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RANKED_STAGES = ("fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly")
+
+
+def stage_options(trace: Trace) -> list[str]:
+    """What can stand side by side: every list that takes part, then every stage that ranks."""
+    lists = [entry["name"] for entry in trace.stage("lists").fields["lists"] if entry["active"] and entry["used"]]
+    return [*lists, *RANKED_STAGES]
+
+
+def stage_table(trace: Trace, name: str, top: int) -> pd.DataFrame:
+    """The first `top` of a list or stage: rank, move since it entered, memory, score, and why it was dropped."""
+    import pandas as pd
+
+    rows = _stage_rows(trace, name, top) if name in RANKED_STAGES else _list_rows(trace, name, top)
+    return pd.DataFrame(rows, columns=["rank", "move", "memory", "score", "content"])
+
+
+def _stage_rows(trace: Trace, name: str, top: int) -> list[list[Any]]:
+    out = []
+    for row in trace.stage(name).rows[:top]:
+        rank, before = row["rank_out"], row["rank_in"]
+        move = "" if not rank or not before else _move(before - rank)
+        if not row["kept"]:
+            move = "out"
+        note = row["reason"] if not row["kept"] else _excerpt(trace, row["memory_id"])
+        out.append([rank, move, row["memory_id"], row["score"], note])
+    return out
+
+
+def _list_rows(trace: Trace, name: str, top: int) -> list[list[Any]]:
+    found = [
+        (entry["rank"], row["memory_id"], entry["normalized"])
+        for row in trace.stage("lists").rows
+        for entry in row["lists"]
+        if entry["list"] == name and entry["kept"]
+    ]
+    return [[rank, "", memory_id, score, _excerpt(trace, memory_id)] for rank, memory_id, score in sorted(found)[:top]]
+
+
+def journey_table(trace: Trace, top: int) -> pd.DataFrame:
+    """One row per memory, one column per list and stage with its rank there; where it was lost, and why."""
+    import pandas as pd
+
+    lists = [name for name in stage_options(trace) if name not in RANKED_STAGES]
+    shown = [row["memory_id"] for row in trace.results]
+    shown += [row["memory_id"] for row in trace.stage("fusion").rows if row["memory_id"] not in shown][
+        : max(0, top - len(shown))
+    ]
+    members = {
+        row["memory_id"]: {entry["list"]: entry["rank"] for entry in row["lists"] if entry["kept"]}
+        for row in trace.stage("lists").rows
+    }
+    rows = []
+    for memory_id in shown:
+        path = dict(trace.path(memory_id))
+        lost = next((f"{stage}: {row['reason']}" for stage, row in path.items() if not row["kept"]), "")
+        ranks = [path[stage]["rank_out"] if stage in path else None for stage in RANKED_STAGES]
+        rows.append(
+            [memory_id, *(members[memory_id].get(name) for name in lists), *ranks, lost, _excerpt(trace, memory_id)]
+        )
+    frame = pd.DataFrame(rows, columns=["memory", *lists, *RANKED_STAGES, "lost at", "content"])
+    return frame.astype({name: "Int64" for name in [*lists, *RANKED_STAGES]})
+
+
+def rerank_table(trace: Trace) -> pd.DataFrame:
+    """The reranker's blend: what each side contributed to the score, and what the model read."""
+    import pandas as pd
+
+    config = trace.config.rerank
+    scores = trace.evidence.model_scores.get(config.model or config.backend, {})
+    rows = []
+    for row in trace.stage("rerank").rows:
+        weight, retrieval, unit = row["retrieval_weight"], row["retrieval_score"], row["unit"]
+        blended = config.combine == "position_bands" and None not in (weight, retrieval, unit)
+        score = scores.get(row["memory_id"])
+        rows.append(
+            {
+                "before": row["rank_in"],
+                "after": row["rank_out"],
+                "memory": row["memory_id"],
+                "outcome": row["outcome"].replace("_", " ") + (f": {row['error']}" if row["error"] else ""),
+                "raw": row["raw"],
+                "unit": unit,
+                "weight": weight,
+                "retrieval": retrieval,
+                "from retrieval": weight * retrieval if blended else None,
+                "from reranker": (1 - weight) * unit if blended else unit if config.combine == "replace" else None,
+                "score": row["score"] if row["kept"] else None,
+                "text read": score.chunk if score else None,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def adjust_table(trace: Trace, top: int) -> pd.DataFrame:
+    """The factor chain of each candidate: score in, each factor that applied, score out."""
+    import pandas as pd
+
+    names = ["priority", "time_decay", "pinned", "project", "feedback"]
+    rows = [
+        {
+            "rank": row["rank_out"],
+            "memory": row["memory_id"],
+            "score in": row["score_in"],
+            **{name: row["factors"].get(name) for name in names},
+            "age (days)": row["age_days"],
+            "before clamp": row["unclamped"],
+            "score": row["score"],
+            "content": _excerpt(trace, row["memory_id"]),
+        }
+        for row in trace.stage("adjust").rows[:top]
+    ]
+    frame = pd.DataFrame(rows)
+    return frame.drop(columns=[name for name in names if name in frame and frame[name].isna().all()])
+
+
+def _move(change: int) -> str:
+    return "=" if change == 0 else f"▲ {change}" if change > 0 else f"▼ {-change}"
+
+
+def _excerpt(trace: Trace, memory_id: str) -> str:
+    text = " ".join(trace.evidence.memories[memory_id].content.split())
+    return text if len(text) <= 160 else text[:159] + "…"

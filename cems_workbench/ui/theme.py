@@ -1,0 +1,62 @@
+"""Colours and the stylesheet. Colours are Okabe and Ito's, told apart by every common colour vision; none is the only sign."""
+
+from __future__ import annotations
+
+LIST_COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73", "#CC79A7", "#8C6D31", "#7B848D")
+"""One per list, in the order of the evidence; the ninth list starts over, told apart by its name."""
+
+SOURCE_COLOURS = {
+    "vector": ("#0072B2", "#56B4E9", "#2A4D8F", "#8EC7E8"),
+    "lexical": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "recency": ("#009E73",),
+    "access": ("#CC79A7",),
+    "relations": ("#7B848D",),
+}
+"""Shades per source; the n-th variant takes the n-th shade."""
+
+STYLESHEET = """
+<style>
+.wb-strip {display:grid; grid-template-columns:repeat(12, minmax(0,1fr)); gap:1px; border-radius:.5rem; overflow:hidden;
+  border:1px solid color-mix(in srgb, currentColor 16%, transparent); background:color-mix(in srgb, currentColor 16%, transparent);}
+@media (max-width:1250px) {.wb-strip {grid-template-columns:repeat(6, minmax(0,1fr));}}
+.wb-cell {padding:.5rem .55rem .45rem; background:var(--st-background-color, Canvas); min-width:0;}
+.wb-cell .wb-name {font-size:.72rem; letter-spacing:.02em; opacity:.72; white-space:nowrap; overflow:hidden; text-overflow:ellipsis;}
+.wb-cell .wb-flow {overflow:hidden; text-overflow:ellipsis; font-size:.98rem; font-variant-numeric:tabular-nums; white-space:nowrap; line-height:1.45;}
+.wb-cell .wb-flow b {font-weight:650;}
+.wb-cell .wb-arrow {opacity:.45; padding:0 .12rem;}
+.wb-cell .wb-meta {font-size:.72rem; opacity:.72; font-variant-numeric:tabular-nums; white-space:nowrap;}
+.wb-cell.wb-off {color:color-mix(in srgb, currentColor 62%, transparent);}
+.wb-warn {font-weight:650; white-space:nowrap;}
+.wb-results {display:flex; flex-direction:column; border-top:1px solid color-mix(in srgb, currentColor 12%, transparent);}
+.wb-result {display:grid; grid-template-columns:2.1rem 5.4rem minmax(0,1fr); gap:.7rem; padding:.62rem .2rem;
+  border-bottom:1px solid color-mix(in srgb, currentColor 12%, transparent);}
+.wb-rank {font-size:1.02rem; font-weight:650; text-align:right; font-variant-numeric:tabular-nums;}
+.wb-move {display:block; font-size:.72rem; font-weight:400; opacity:.75; white-space:nowrap;}
+.wb-score {font-variant-numeric:tabular-nums;}
+.wb-bar {height:4px; border-radius:2px; margin-top:.3rem; background:color-mix(in srgb, currentColor 12%, transparent);}
+.wb-bar > i {display:block; height:4px; border-radius:2px; background:#0072B2;}
+.wb-facts {font-size:.78rem; opacity:.8; display:flex; flex-wrap:wrap; gap:.15rem .7rem; margin-bottom:.15rem;}
+.wb-facts code {font-size:.78rem; background:none; padding:0; color:inherit;}
+.wb-grade {font-weight:650;}
+.wb-text {white-space:pre-wrap; overflow-wrap:anywhere; line-height:1.45;}
+.wb-result details > summary {list-style:none; cursor:pointer;}
+.wb-result details > summary::-webkit-details-marker {display:none;}
+.wb-result details:not([open]) > summary .wb-text {display:-webkit-box; -webkit-line-clamp:3; -webkit-box-orient:vertical; overflow:hidden;}
+.wb-result details .wb-more {font-size:.78rem; opacity:.75; text-decoration:underline;}
+.wb-result details[open] .wb-more {display:none;}
+.wb-empty {padding:1.6rem 0 .6rem; max-width:46rem;}
+.wb-empty h3 {font-size:1.15rem; margin:0 0 .4rem; padding:0;}
+.wb-empty p {margin:0 0 .4rem; opacity:.85;}
+.wb-notes {margin-top:.5rem; font-size:.84rem;}
+.wb-notes > div {padding:.14rem 0; display:flex; gap:.55rem;}
+.wb-notes b {font-weight:600; min-width:5.2rem; opacity:.8;}
+[data-testid="stMainBlockContainer"] {padding-top:3.2rem; padding-bottom:3rem;}
+[data-testid="stSidebarUserContent"] [data-testid="stExpander"] details {border-radius:.4rem;}
+</style>
+"""
+
+
+def list_colour(source: str, variant: int | None) -> str:
+    """The colour of a list: a shade per query variant of its source's colour."""
+    shades = SOURCE_COLOURS[source]
+    return shades[(variant or 0) % len(shades)]

@@ -1,0 +1,203 @@
+"""The views below the ranking; only the chosen one is computed and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from cems_workbench.pipeline import Trace
+from cems_workbench.ui import charts, tables
+from cems_workbench.ui.results import context_text
+
+SIDE_BY_SIDE = ("fusion", "rerank", "adjust", "assembly")
+TOP = 20
+ROW = 30
+"""Height of a table row in pixels: dense, and still easy to read."""
+
+
+def draw(trace: Trace) -> None:
+    """Let the user choose a view, and draw it."""
+    views: dict[str, Callable[[Trace], None]] = {
+        "Contributions": contributions,
+        "Stages side by side": side_by_side,
+        "Journey": journey,
+        "Rerank": rerank,
+        "Adjust": adjust,
+        "Context": context,
+    }
+    st.space("small")
+    chosen = st.segmented_control(
+        "View", list(views), default="Contributions", required=True, key="view", label_visibility="collapsed"
+    )
+    views[chosen or "Contributions"](trace)
+
+
+def nothing_found(trace: Trace) -> None:
+    """No results: which stage lost them, and what to do."""
+    emptied = next((stage.name for stage in trace.stages if stage.candidates_in and not stage.candidates_out), None)
+    if emptied in (None, "lists"):
+        text = "No list that is switched on has a hit. Try other words, another project, or switch a list on in the sidebar."
+    else:
+        text = f"The {emptied} stage dropped every candidate. Loosen its parameters in the sidebar, or see the journey below."
+    st.info(text, icon=":material/search_off:")
+
+
+def budget_line(trace: Trace) -> str:
+    """Tokens, how the results were chosen, and out of how many."""
+    budget = trace.config.assembly.max_tokens
+    tokens = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
+    diverse = " · diverse (mmr)" if trace.stage("assembly").fields["strategy"] == "mmr" else ""
+    return f"{tokens}{diverse} · {len(trace.evidence.memories)} candidates"
+
+
+def contributions(trace: Trace) -> None:
+    """What each list gave each candidate."""
+    if not any(row["kept"] for row in trace.stage("fusion").rows):
+        st.caption("No candidate reached the fusion.")
+        return
+    st.caption(
+        "What each list gave the first candidates after fusion. Solid: base, from weight and rank. Hatched: bonus.",
+        help="rrf: base = list weight × variant weight / (k + rank). The bonus for ranks 1 to 3 is not weighted. "
+        "Hover a bar for its numbers.",
+    )
+    st.plotly_chart(charts.contributions_figure(trace), key="contributions", config={"displayModeBar": False})
+
+
+def side_by_side(trace: Trace) -> None:
+    """Lists and stages in columns."""
+    options = tables.stage_options(trace)
+    chosen = st.pills(
+        "Lists and stages", options, selection_mode="multi", default=[name for name in SIDE_BY_SIDE if name in options],
+        key="stages", help="Up to five columns stand side by side: lists with their normalised score, stages with theirs.",
+    )  # fmt: skip
+    names = [name for name in options if name in (chosen or ())][:5]
+    if not names:
+        st.caption("Choose a list or a stage above.")
+        return
+    for column, name in zip(st.columns(len(names)), names, strict=True):
+        column.markdown(f"**{name}**")
+        column.dataframe(
+            tables.stage_table(trace, name, TOP),
+            hide_index=True,
+            height=ROW * (TOP + 1) + 4,
+            row_height=ROW,
+            placeholder="",
+            column_config={
+                "rank": st.column_config.NumberColumn("#", width=34, help="Rank after this stage"),
+                "move": st.column_config.TextColumn(
+                    "move", width=50, help="Places won ▲ or lost ▼ in this stage; out: dropped"
+                ),
+                "memory": st.column_config.TextColumn("memory", width=76),
+                "score": st.column_config.NumberColumn("score", format="%.4f", width=68),
+                "content": st.column_config.TextColumn("content, or why it was dropped", width="large"),
+            },
+        )
+
+
+def journey(trace: Trace) -> None:
+    """A memory a row, its rank in every list and stage."""
+    st.caption("The rank of each memory in every list and stage; empty: not there.")
+    frame = tables.journey_table(trace, 40)
+    narrow = {name: st.column_config.NumberColumn(name, width=78) for name in frame.columns[1:-2]}
+    st.dataframe(
+        frame,
+        hide_index=True,
+        height=_height(len(frame), 24),
+        row_height=ROW,
+        placeholder="",
+        column_config={
+            **narrow,
+            "memory": st.column_config.TextColumn("memory", width=92, pinned=True),
+            "lost at": st.column_config.TextColumn(
+                "lost at", width="medium", help="The stage that dropped it, and why"
+            ),
+            "content": st.column_config.TextColumn("content", width="large"),
+        },
+    )
+
+
+def rerank(trace: Trace) -> None:
+    """The blend of retrieval and reranker."""
+    config = trace.config.rerank
+    if config.backend == "none":
+        st.info("Reranking is off. Choose a reranker in the sidebar under Rerank; late interaction needs no server.")
+        return
+    if trace.stage("rerank").fields["skipped"]:
+        st.info("Not reranked: there are no more candidates than the result limit (skip if few).")
+        return
+    health = trace.stage("rerank").fields["health"]
+    spread = "" if health["min"] is None else f", raw {health['min']:.3f} to {health['max']:.3f}"
+    st.caption(
+        f"{health['scored']} of the first {health['head']} candidates scored, {health['failed']} failed, "
+        f"{health['not_scored']} never scored{spread}.",
+        help="score = weight × retrieval + (1 − weight) × unit, or the unit score alone with “replace”.",
+    )
+    number = st.column_config.NumberColumn
+    st.dataframe(
+        tables.rerank_table(trace),
+        hide_index=True,
+        height=_height(len(trace.stage("rerank").rows), 18),
+        row_height=ROW,
+        placeholder="",
+        column_config={
+            "before": number("before", width=64, help="Rank before reranking"),
+            "after": number("after", width=60, help="Rank after reranking; empty: dropped"),
+            "memory": st.column_config.TextColumn("memory", width=92),
+            "outcome": st.column_config.TextColumn(
+                "outcome", width=92, help="scored, failed (flagged), not scored, or in the tail"
+            ),
+            "raw": number("raw", format="%.4f", width=76, help="What the model said"),
+            "unit": number("unit", format="%.4f", width=76, help="Raw scaled to 0–1 and clamped"),
+            "weight": number("weight", format="%.2f", width=70, help="Share of the retrieval score at this rank"),
+            "retrieval": number("retrieval", format="%.4f", width=84, help="Retrieval score at this rank"),
+            "from retrieval": number("from retrieval", format="%.4f", width=106, help="weight × retrieval"),
+            "from reranker": number("from reranker", format="%.4f", width=106, help="(1 − weight) × unit"),
+            "score": st.column_config.ProgressColumn(
+                "score", format="%.4f", min_value=0, max_value=1, width=120, color="#0072B2"
+            ),
+            "text read": st.column_config.TextColumn(
+                "text read", width="large", help="The exact text the model was given"
+            ),
+        },
+    )
+
+
+def adjust(trace: Trace) -> None:
+    """The factor chain."""
+    st.caption("Each factor multiplies the score; an empty cell is a factor that does not apply.")
+    number = st.column_config.NumberColumn
+    frame = tables.adjust_table(trace, 60)
+    texts = {"memory": 92, "content": 320}
+    st.dataframe(
+        frame,
+        hide_index=True,
+        height=_height(len(frame), 18),
+        row_height=ROW,
+        placeholder="",
+        column_config={
+            name: st.column_config.TextColumn(name, width=texts[name]) if name in texts
+            else number(name, width=60) if name == "rank" else number(name, format="%.1f" if name == "age (days)" else "%.4f", width=98)
+            for name in frame.columns
+        },
+    )  # fmt: skip
+
+
+def _height(rows: int, most: int) -> int:
+    """Height of a table with its header, that scrolls past `most` rows."""
+    return ROW * (min(max(rows, 1), most) + 1) + 4
+
+
+def context(trace: Trace) -> None:
+    """The text an agent would get."""
+    if not trace.results:
+        st.caption("There is no context: nothing was selected.")
+        return
+    strategy = trace.stage("assembly").fields["strategy"]
+    skipped = trace.skipped_for_budget
+    left_out = f" Did not fit: {', '.join(skipped[:8])}{' …' if len(skipped) > 8 else ''}." if skipped else ""
+    st.caption(
+        f"{trace.tokens_used} tokens, assembled by {strategy}.{left_out}",
+        help="Tokens are counted as ceil(characters / 4) of each content. Texts are shown as they are, never rendered.",
+    )
+    st.code(context_text(trace), language=None, wrap_lines=True)

@@ -1,0 +1,179 @@
+"""Inspect: put a query in, see what each stage did with it, move a slider and see what would have happened."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, date, datetime
+
+import streamlit as st
+
+from cems_workbench.config import preset, preset_names
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.pipeline import Trace, replay
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.ui import gathering, handles, state, views
+from cems_workbench.ui.controls import draw_controls
+from cems_workbench.ui.results import judged_summary, results_html
+from cems_workbench.ui.strip import strip_html, warnings_html
+from cems_workbench.ui.theme import STYLESHEET
+
+EXAMPLES = 8
+
+
+def sidebar() -> None:
+    """Preset, its notes, and the controls of every stage."""
+    with st.sidebar:
+        names = preset_names()
+        st.selectbox(
+            "Preset",
+            names,
+            names.index(st.session_state["preset"]),
+            key=f"preset:{st.session_state['generation']}",
+            on_change=lambda: state.choose_preset(st.session_state[f"preset:{st.session_state['generation']}"]),
+            help="A system of the field as a setting of this pipeline. Choosing one sets every parameter.",
+        )
+        st.caption(preset(st.session_state["preset"]).summary, help=preset(st.session_state["preset"]).notes)
+        # Always there: an element that came and went would shift those below, and close the groups that are open.
+        changed = state.changed()
+        count = (
+            f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset"
+            if changed
+            else "As in the preset"
+        )
+        st.button(
+            count, key="reset", on_click=state.reset, disabled=not changed, icon=":material/undo:", width="stretch"
+        )
+        with st.container():
+            if changed:
+                st.caption("\n".join(f"- `{path}` {_shown(was)} → {_shown(now)}" for path, was, now in changed[:12]))
+            if st.session_state["config_error"]:
+                st.error(st.session_state["config_error"])
+        draw_controls(state.config(), state.base(), st.session_state["generation"], state.change)
+
+
+def _shown(value: object) -> str:
+    """A value of the config in a line of text."""
+    return "off" if value is None else f"{value:g}" if isinstance(value, float) else f"`{value}`"
+
+
+def ask(resources: Resources) -> Request | None:
+    """The query box, project and as-of; None while there is no query."""
+    query = st.text_input(
+        "Query",
+        key="query",
+        placeholder="What should the agent remember?",
+        label_visibility="collapsed",
+        icon=":material/search:",
+    )
+    project_box, only_box, as_of_box = st.columns([3, 2, 2], vertical_alignment="bottom")
+    projects = [name for name, _ in resources.store.projects() if name]
+    project = project_box.selectbox(
+        "Project",
+        projects,
+        index=None,
+        key="project",
+        placeholder="none",
+        accept_new_options=True,
+        help="The project the query is asked in: memories of it are preferred (Adjust → Project factors).",
+    )
+    only = only_box.toggle(
+        "Only this project", key="only_project", disabled=not project, help="Search that project's memories only."
+    )
+    as_of = as_of_box.date_input(
+        "As of",
+        value=None,
+        key="as_of",
+        format="YYYY-MM-DD",
+        help="The day ages are counted from (midnight UTC). Empty: now, stamped when the query is searched.",
+    )
+    typed: tuple[str, ...] = ()
+    if state.config().expansion.backend == "manual":
+        text = st.text_area(
+            "Expansions, one a line",
+            key="manual",
+            height=90,
+            help="Each is searched as a further variant of the query.",
+        )
+        typed = tuple(line.strip() for line in text.splitlines() if line.strip())
+    if not query.strip():
+        return None
+    return Request(query.strip(), project, _moment(as_of), bool(only and project), typed)
+
+
+def _moment(day: date | None) -> datetime | None:
+    return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def choose_example(query: str, project: str | None, as_of: datetime | None) -> None:
+    """Fill the query box from a stored query."""
+    st.session_state["query"] = query
+    st.session_state["project"] = project
+    st.session_state["as_of"] = as_of.date() if as_of else None
+
+
+def welcome(resources: Resources) -> None:
+    """Before the first query: what this is, and queries to start from."""
+    st.html(
+        '<div class="wb-empty"><h3>See why a memory was found, or was not</h3>'
+        "<p>Type a query. Every stage of the retrieval shows what it did with each candidate; the sliders on the left "
+        "replay it at once.</p></div>"
+    )
+    queries = resources.store.queries()
+    if not queries:
+        return
+    st.caption("Or start from a judged query of this store:")
+    kinds: dict[str | None, list[int]] = {}
+    for i, query in enumerate(queries):
+        kinds.setdefault(query.type, []).append(i)
+    picks = sorted(kinds.values(), key=lambda rows: rows[0])
+    first = [rows[turn] for turn in range(EXAMPLES) for rows in picks if turn < len(rows)][:EXAMPLES]
+    with st.container(horizontal=True):
+        for i in first:
+            query = queries[i]
+            arguments = (query.query, query.project, query.as_of)
+            st.button(query.query, key=f"example:{query.qid}", on_click=choose_example, args=arguments)
+
+
+def show(trace: Trace, grades: dict[str, int]) -> None:
+    """The strip, the ranking first, then the chosen view."""
+    st.html(strip_html(trace) + warnings_html(trace))
+    summary = judged_summary(trace, grades)
+    left, right = st.columns([5, 2], vertical_alignment="bottom")
+    left.markdown(f"##### {len(trace.results)} results")
+    right.caption(views.budget_line(trace), text_alignment="right")
+    if trace.results:
+        if summary:
+            st.caption(summary)
+        st.html(results_html(trace, grades))
+    else:
+        views.nothing_found(trace)
+    views.draw(trace)
+
+
+def main() -> None:
+    """Draw the page."""
+    state.prepare()
+    st.html(STYLESHEET)
+    try:
+        resources = handles.resources()
+    except WorkbenchError as error:
+        st.error(str(error), icon=":material/lock:")
+        st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
+        return
+    sidebar()
+    if not resources.store.count():
+        gathering.offer_sample_data(resources)
+        return
+    request = ask(resources)
+    if request is None:
+        welcome(resources)
+    else:
+        evidence = gathering.evidence(request, resources)
+        if evidence is not None:
+            trace = replay(evidence, state.config(), clock=time.perf_counter)
+            show(trace, gathering.grades(request, resources))
+    handles.warm_up(resources)
+
+
+main()

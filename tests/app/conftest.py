@@ -1,0 +1,48 @@
+"""The page under Streamlit's AppTest, on a copy of the sample store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.ui import handles
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def app_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sample store that the page may hold open."""
+    return shutil.copytree(sample_store, tmp_path_factory.mktemp("app") / "store")
+
+
+@pytest.fixture
+def open_page(app_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., AppTest]]:
+    """Open the Inspect page on the sample store, or on another one; the store is released afterwards."""
+
+    def start(store: Path = app_store) -> AppTest:
+        monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(store))
+        test = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+        return test.run()
+
+    yield start
+    release()
+
+
+def release() -> None:
+    """Close the store that the page holds, after its background loading is over."""
+    import threading
+
+    for thread in threading.enumerate():
+        if thread.name == "warm-up":
+            thread.join(60)
+    try:
+        handles.resources().close()
+    except Exception:
+        pass  # it was never opened, or another process holds it
+    handles.resources.clear()
+    handles.warmth.clear()

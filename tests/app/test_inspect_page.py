@@ -1,0 +1,191 @@
+"""The Inspect page: a query goes in, every stage is shown, a control changes the ranking."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.config import field_specs, preset, preset_names, with_values
+from cems_workbench.formats import read
+from cems_workbench.pipeline import STAGES
+from cems_workbench.pipeline.availability import available
+from cems_workbench.store import Store
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+OpenPage = Callable[..., AppTest]
+QUERY = "how many different doctors did I visit?"
+
+
+def search(page: AppTest, query: str = QUERY) -> AppTest:
+    page.text_input(key="query").set_value(query).run()
+    assert not page.exception
+    return page
+
+
+def html(page: AppTest, marker: str) -> str:
+    """The body of the one HTML element that has `marker`."""
+    bodies = [
+        element.proto.body
+        for element in page.get("html")
+        if marker in element.proto.body and "<style>" not in element.proto.body
+    ]
+    assert len(bodies) == 1, f"{len(bodies)} elements with {marker}"
+    return bodies[0]
+
+
+def order(page: AppTest) -> list[str]:
+    return re.findall(r"<code>(.+?)</code>", html(page, "wb-results"))
+
+
+def control(page: AppTest, kind: str, path: str) -> object:
+    return next(widget for widget in page.get(kind) if widget.key and widget.key.endswith(f":{path}"))
+
+
+def open_group(page: AppTest, section: str) -> AppTest:
+    """AppTest has no hands for expanders: their state is set as the browser would."""
+    page.session_state[f"group:{section}"] = True
+    return page.run()
+
+
+def test_the_first_page_asks_for_a_query_and_offers_judged_ones(open_page: OpenPage) -> None:
+    page = open_page()
+    assert not page.exception
+    assert "See why a memory was found" in html(page, "wb-empty")
+    assert len([button for button in page.button if button.key and button.key.startswith("example:")]) >= 5
+
+
+def test_a_query_shows_every_stage_and_the_results(open_page: OpenPage) -> None:
+    page = search(open_page())
+    strip = html(page, "wb-strip")
+    assert [name for name in STAGES if f'<div class="wb-name">{name}</div>' in strip] == list(STAGES)
+    assert len(order(page)) == 10
+
+
+def test_an_example_fills_the_query_box_and_is_searched(open_page: OpenPage) -> None:
+    page = open_page()
+    example = next(button for button in page.button if button.key and button.key.startswith("example:"))
+    page = example.click().run()
+    assert page.text_input(key="query").value == example.label
+    assert order(page)
+    assert "memories judged relevant are in the results" in " ".join(text.value for text in page.caption)
+
+
+def test_a_slider_changes_the_ranking_and_reset_brings_it_back(open_page: OpenPage) -> None:
+    page = search(open_page())
+    before = order(page)
+    page = control(page, "slider", "fusion.score_blend").set_value(1.0).run()  # type: ignore[attr-defined]
+    assert order(page) != before
+    reset = next(button for button in page.button if "reset" in button.label)
+    assert "1 parameter changed" in reset.label
+    page = reset.click().run()
+    assert order(page) == before
+
+
+def test_choosing_a_preset_sets_its_values_and_its_stages(open_page: OpenPage) -> None:
+    page = search(open_page())
+    page = page.selectbox(key="preset:0").select("qmd").run()
+    assert not page.exception
+    rerank = html(page, "wb-strip").split('<div class="wb-name">rerank</div>')[1].split("</div></div>")[0]
+    assert "off" not in rerank
+    assert control(page, "selectbox", "fusion.top_rank_bonus.mode").value == "best_rank"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
+    page = search(open_page())
+    page = page.selectbox(key="preset:0").select(name).run()
+    for view in ("Contributions", "Stages side by side", "Journey", "Rerank", "Adjust", "Context"):
+        page.session_state["view"] = view
+        page.run()
+        assert not page.exception, f"{name}: {view}"
+
+
+def test_the_rerank_view_shows_the_blend(open_page: OpenPage) -> None:
+    page = search(open_page())
+    page = page.selectbox(key="preset:0").select("qmd").run()
+    page.session_state["view"] = "Rerank"
+    page.run()
+    table = page.dataframe[0].value
+    row = table.iloc[0]
+    assert row["score"] == pytest.approx(row["from retrieval"] + row["from reranker"])
+    assert row["from retrieval"] == pytest.approx(row["weight"] * row["retrieval"])
+
+
+def test_every_parameter_that_works_has_a_control(open_page: OpenPage) -> None:
+    page = open_page()
+    for section in {spec.section for spec in field_specs()}:
+        page.session_state[f"group:{section}"] = True
+    page = page.run()
+    assert not page.exception
+    keys = {
+        widget.key.split(":", 1)[1]
+        for kind in ("slider", "toggle", "selectbox", "multiselect", "text_input")
+        for widget in page.get(kind)
+        if widget.key and ":" in widget.key
+    }
+    config = preset("cems").config
+    for spec in field_specs():
+        drawn_otherwise = spec.path in ("rerank.bands", "adjust.time_decay.tiers")
+        single = len(spec.choices) == 1
+        if available(spec.path) and not drawn_otherwise and not single:
+            present = spec.path in keys or f"{spec.path}:on" in keys
+            assert present, f"{spec.path} ({config.get(spec.path)}) has no control"
+
+
+def test_raising_a_depth_gathers_again_and_says_nothing_is_missing(open_page: OpenPage) -> None:
+    page = open_group(search(open_page()), "lists")
+    page = control(page, "slider", "lists.vector.depth").set_value(180).run()  # type: ignore[attr-defined]
+    assert not page.exception
+    assert "but the evidence was gathered with" not in html(page, "wb-strip")
+    assert "180" in html(page, "wb-strip") or "184" in html(page, "wb-strip")
+
+
+def test_a_stage_that_drops_everyone_is_named(open_page: OpenPage) -> None:
+    page = open_page()
+    page.session_state["config"] = with_values(preset("cems").config, {"filter.min_score": 2.0})
+    page = search(page)
+    assert "The filter stage dropped every candidate" in page.info[0].value
+    for view in ("Contributions", "Stages side by side", "Journey", "Rerank", "Adjust", "Context"):
+        page.session_state["view"] = view
+        page.run()
+        assert not page.exception, view
+
+
+def test_a_query_that_nothing_matches_is_not_an_error(open_page: OpenPage) -> None:
+    page = open_page()
+    page.session_state["config"] = with_values(preset("cems").config, {"lists.vector.enabled": False})
+    page = search(page, "zzzqqq xxyyzz")
+    assert "No list that is switched on has a hit" in page.info[0].value
+
+
+def test_an_empty_store_offers_the_sample(open_page: OpenPage, tmp_path: Path) -> None:
+    page = open_page(tmp_path / "new")
+    assert not page.exception
+    assert "This store is empty" in html(page, "wb-empty")
+    assert any(button.label == "Load the sample memories" for button in page.button)
+
+
+def test_a_path_that_is_not_a_store_is_one_clear_line(open_page: OpenPage, tmp_path: Path) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("not a store")
+    page = open_page(occupied)
+    assert not page.exception
+    assert "is a file, not a directory" in page.error[0].value
+
+
+def test_markup_in_a_memory_is_escaped(open_page: OpenPage, tmp_path: Path) -> None:
+    source = tmp_path / "memories.jsonl"
+    source.write_text(
+        '{"id": "<b>x</b>", "content": "zebra <script>alert(1)</script> **bold** <img src=x onerror=alert(2)>", "title": "<i>t</i>"}\n'
+    )
+    store = tmp_path / "store"
+    with Store.open(store) as opened:
+        opened.add(read(source))
+    page = search(open_page(store), "zebra")
+    body = html(page, "wb-results")
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; **bold** &lt;img" in body
+    assert "<script>" not in body and "<img" not in body and "<i>t</i>" not in body and "<b>x</b>" not in body

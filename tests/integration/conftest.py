@@ -1,0 +1,70 @@
+"""The real packaged model and the command line as a user meets it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.settings import Settings
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _weights_are_read_once() -> Iterator[None]:
+    """Every command opens its own embedder; here they share one, to save the seconds of loading it."""
+    from cems_workbench import resources as module
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SentenceTransformerEmbedder", lru_cache(module.SentenceTransformerEmbedder))
+        yield
+
+
+@pytest.fixture
+def store(sample_store: Path, tmp_path: Path) -> Path:
+    """A store of one's own with the sample data, closed."""
+    return Path(shutil.copytree(sample_store, tmp_path / "store"))
+
+
+@pytest.fixture
+def resources(store: Path) -> Iterator[Resources]:
+    """The same, open."""
+    from cems_workbench.resources import open_resources
+
+    opened = open_resources(Settings(store=store))
+    yield opened
+    opened.close()
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that ended: exit code and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Finished]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """Run `python -m cems_workbench ARGUMENTS` within this process, in an empty directory."""
+    from cems_workbench.cli import main
+
+    def run(*arguments: str | Path) -> Finished:
+        monkeypatch.setattr(sys, "argv", ["cems_workbench", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capsys.readouterr()
+        return Finished(int(stopped.value.code or 0), out, err)
+
+    monkeypatch.chdir(tmp_path)
+    return run

@@ -1,0 +1,144 @@
+"""Random evidence and random valid configs.
+
+Configs are drawn from the field metadata, so a new parameter is covered by having been declared; a parameter of a kind this
+module does not know fails loudly. A config changes a handful of parameters, so that most candidates get through.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from cems_workbench.config import FieldSpec, PipelineConfig, field_specs, with_values
+from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
+from cems_workbench.pipeline.evidence import VARIANT_KINDS
+from cems_workbench.records import Memory
+
+NOW = datetime(2026, 9, 1, tzinfo=UTC)
+IDS = [f"m{i:02d}" for i in range(8)] + ["Z", "é/1"]
+QUERIES = ["redis cache", "how many concerts", "restart elasticsearch", "recommend a tool", ""]
+CONTENTS = st.lists(st.sampled_from("red redis cache ache slow Night. night v2 2026-01-01 naïve —".split()), max_size=14).map(" ".join)
+
+SPECIAL: dict[str, st.SearchStrategy[Any]] = {
+    "threshold.applies_to": st.lists(st.sampled_from(["vector", "lexical", "relations"]), unique=True, max_size=3),
+    "adjust.time_decay.tiers": st.dictionaries(
+        st.sampled_from(["session", "preferences", "general"]), st.floats(0.5, 400), max_size=3
+    ),
+    "rerank.bands": st.lists(
+        st.fixed_dictionaries(
+            {"max_rank": st.none() | st.integers(1, 20), "retrieval": st.floats(0, 1, allow_subnormal=False)}
+        ),
+        max_size=4,
+    ),
+    "judge.bands": st.tuples(*[st.floats(-15, 15)] * 3).map(lambda bands: sorted(bands, reverse=True)),
+    "rerank.model": st.sampled_from([None, "oracle"]),
+    "judge.model": st.sampled_from([None, "oracle"]),
+}
+
+
+def values_of(spec: FieldSpec) -> st.SearchStrategy[Any]:
+    """Allowed values of one parameter: its default, its bounds, and what lies between (mostly within the slider)."""
+    if spec.path in SPECIAL:
+        return SPECIAL[spec.path]
+    if spec.choices:
+        inside: st.SearchStrategy[Any] = st.sampled_from(spec.choices)
+    elif spec.type is bool:
+        inside = st.booleans()
+    elif spec.type is str:
+        inside = st.text(st.characters(codec="utf-8"), max_size=12)
+    elif spec.type in (int, float):
+        assert spec.low is not None and spec.high is not None, f"{spec.path} has no range"
+        low, high = spec.soft or (spec.low, spec.high)
+        bounds = [value for value in (spec.low, spec.high) if not (spec.exclusive_low and value == spec.low)]
+        numbers = st.integers(int(low), int(high)) if spec.type is int else st.floats(low, high, exclude_min=spec.exclusive_low, allow_subnormal=False)
+        inside = numbers | numbers | st.sampled_from([spec.type(value) for value in bounds])
+    else:
+        raise AssertionError(f"{spec.path}: no strategy for {spec.type}; add one to SPECIAL")
+    return inside | st.none() if spec.optional else inside
+
+
+REPLAYED = [spec for spec in field_specs() if spec.kind != "gather"]
+OTHERS = [spec for spec in field_specs() if spec.kind == "gather"]
+
+
+@st.composite
+def configs(draw: st.DrawFn, **fixed: Any) -> PipelineConfig:
+    """A valid config in which some parameters are drawn from their ranges; `fixed` (dots as __) are set."""
+    chosen = draw(st.lists(st.sampled_from(REPLAYED), max_size=14, unique_by=lambda spec: spec.path))
+    chosen += draw(st.lists(st.sampled_from(OTHERS), max_size=3, unique_by=lambda spec: spec.path))
+    changes = {spec.path: draw(values_of(spec)) for spec in chosen}
+    changes |= draw(st.sampled_from([{}, {"rerank.backend": "cross_encoder"}, {"lists.recency.enabled": True, "lists.relations.enabled": True}]))
+    changes["name"] = draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=4))
+    return with_values(PipelineConfig(), changes | {path.replace("__", "."): value for path, value in fixed.items()})
+
+
+MOMENTS = st.none() | st.integers(-40, 900).map(lambda days: NOW - timedelta(days=days, hours=days % 24))
+PROJECTS = st.sampled_from([None, "org/repo", "org/repo2", "org"])
+
+
+def memories(memory_id: str) -> st.SearchStrategy[Memory]:
+    """A memory: dates missing, past or future, and every field that some stage reads."""
+    return st.builds(
+        Memory,
+        id=st.just(memory_id),
+        content=CONTENTS,
+        category=st.sampled_from([None, "session", "preferences", "general"]),
+        project=PROJECTS,
+        session=st.sampled_from([None, None, "s1", "s2", "s3"]),
+        tags=st.sampled_from([(), ("red", "blue")]),
+        priority=st.sampled_from([1.0, 1.0, 1.3, 2.0]),
+        pinned=st.booleans(),
+        importance=st.sampled_from(["normal", "high"]),
+        created_at=MOMENTS,
+        last_accessed=MOMENTS,
+        access_count=st.integers(0, 5),
+        relevant_count=st.integers(0, 4),
+        noise_count=st.integers(0, 4),
+    )
+
+
+COSINES = st.sampled_from([-0.4, -0.1, 0.0, 0.2, 0.35, 0.5, 0.5, 0.6, 0.75, 0.9]) | st.floats(-1, 1, allow_subnormal=False)
+BM25 = st.sampled_from([0.5, 1.0, 1.0, 2.5, 5.67]) | st.floats(0.01, 40)
+RAW_SCORES = {
+    "vector": COSINES,
+    "lexical": BM25,
+    "recency": st.integers(1_700_000_000, 1_800_000_000).map(float),
+    "access": st.integers(0, 5).map(float),
+    "relations": st.sampled_from([0.1, 0.5, 0.5, 1.0]),
+}
+MODEL_SCORES = st.builds(ModelScore, st.sampled_from([0.0, 0.5, 0.5, 7.0, -8.5, 12.0]) | st.floats(-15, 15, allow_subnormal=False))
+FAILED_SCORES = st.sampled_from(
+    [ModelScore(None, error="timeout"), ModelScore(float("nan")), ModelScore(float("inf")), ModelScore(None)]
+)
+
+
+@st.composite
+def evidences(draw: st.DrawFn) -> Evidence:
+    """Evidence with up to three variants, all five sources, empty lists, ties, and gaps in everything optional."""
+    ids = draw(st.lists(st.sampled_from(IDS), unique=True, min_size=0, max_size=len(IDS)))
+    kinds = ["original", *draw(st.lists(st.sampled_from(VARIANT_KINDS), max_size=2))]
+    variants = tuple(Variant(f"query {i}", kind) for i, kind in enumerate(kinds))  # type: ignore[arg-type]
+    names = [(f"{source}:{i}", source, i) for i in range(len(variants)) for source in ("vector", "lexical")]
+    names += [(source, source, None) for source in ("recency", "access", "relations")]
+    lists = []
+    for name, source, variant in draw(st.permutations(names)):
+        if draw(st.integers(0, 5)) == 0:
+            continue  # absent, not empty
+        members = draw(st.lists(st.sampled_from(ids), unique=True)) if ids else []
+        hits = [Hit(key, draw(RAW_SCORES[source])) for key in members]
+        lists.append(RankedList(name, source, variant, tuple(sorted(hits, key=lambda hit: -hit.score))))  # type: ignore[arg-type]
+    scored = draw(st.dictionaries(st.sampled_from(ids), MODEL_SCORES | MODEL_SCORES | FAILED_SCORES)) if ids else {}
+    vectors = st.sampled_from([[1.0, 0.0, 0.0], [0.9, 0.1, 0.0], [0.1, 0.2, 0.3], [-1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    return Evidence(
+        query=draw(st.sampled_from(QUERIES)),
+        memories={key: draw(memories(key)) for key in ids},
+        variants=variants,
+        lists=tuple(lists),
+        as_of=draw(st.sampled_from([NOW, NOW, NOW, None])),
+        project=draw(PROJECTS),
+        model_scores={"oracle": scored, "cross_encoder": scored},
+        judge_scores={"oracle": scored} if draw(st.booleans()) else {},
+        embeddings={key: draw(vectors) for key in ids if draw(st.integers(0, 3))},
+    )

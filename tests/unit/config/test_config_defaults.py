@@ -1,0 +1,197 @@
+"""The model's parameters and defaults are those of PIPELINE.md, and every parameter explains itself."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cems_workbench.config import (
+    FieldSpec,
+    PipelineConfig,
+    difference,
+    dump_config,
+    field_specs,
+    list_depths,
+    nested,
+    parse_config,
+    preset,
+    preset_names,
+    with_values,
+)
+
+OPEN_MAPPINGS = {"adjust.time_decay.tiers"}
+PRESETS = Path(__file__).resolve().parents[3] / "cems_workbench" / "config" / "presets"
+GATHER = re.compile(
+    r"query\.|expansion\.|lists\.pool\.|lists\.relations\.(seeds|per_seed)$|lists\.\w+\.prefetch$|lists\.coarse_multiplier$|"
+    r"lists\.lexical\.skip_if_conversational$|"
+    r"rerank\.(backend|model|instruction|query|chunk_\w+|oversample_factor|max_concurrent|timeout_s)$|judge\.(backend|model|max_chars)$"
+)
+GROWTH = {"lists.vector.depth", "lists.lexical.depth", "rerank.input_limit"}
+
+
+def leaves(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every value by dotted path; mappings with free keys are values."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, dict) and path not in OPEN_MAPPINGS:
+            found |= leaves(value, f"{path}.")
+        else:
+            found[path] = value
+    return found
+
+
+@pytest.fixture
+def specified(shared: Path) -> dict[str, Any]:
+    """The YAML block of PIPELINE.md."""
+    text = (shared / "PIPELINE.md").read_text(encoding="utf-8")
+    block = re.search(r"```yaml\n(version: 1\n.*?)```", text, re.DOTALL)
+    assert block, "PIPELINE.md has no YAML block"
+    values: dict[str, Any] = yaml.safe_load(block.group(1))
+    return values
+
+
+def test_the_keys_and_defaults_are_those_of_the_specification(specified: dict[str, Any]) -> None:
+    assert leaves(nested(PipelineConfig())) == leaves(specified)
+
+
+def test_the_specification_itself_parses_to_the_defaults(specified: dict[str, Any]) -> None:
+    assert parse_config(yaml.safe_dump(specified, sort_keys=False)) == PipelineConfig()
+
+
+def test_the_field_metadata_covers_every_key() -> None:
+    assert [spec.path for spec in field_specs()] == [path for path in leaves(nested(PipelineConfig())) if "." in path]
+
+
+def test_the_order_of_the_keys_is_that_of_the_specification(specified: dict[str, Any]) -> None:
+    assert list(leaves(nested(PipelineConfig()))) == list(leaves(specified))
+
+
+@pytest.mark.parametrize("spec", field_specs(), ids=lambda spec: spec.path)
+def test_every_parameter_explains_itself(spec: FieldSpec) -> None:
+    assert spec.label.strip() and spec.help.strip()
+    assert spec.help.rstrip().endswith((".", ")"))
+    assert spec.range_text
+    assert spec.label != spec.help
+
+
+@pytest.mark.parametrize("spec", [spec for spec in field_specs() if spec.type in (int, float)], ids=lambda spec: spec.path)
+def test_every_number_has_a_range_a_step_and_a_slider_within_it(spec: FieldSpec) -> None:
+    assert spec.low is not None and spec.high is not None and spec.step is not None
+    low, high = spec.soft or (spec.low, spec.high)
+    assert spec.low <= low < high <= spec.high
+    assert spec.default is None or spec.low <= spec.default <= spec.high
+    assert 0 < spec.step <= high - low
+
+
+@pytest.mark.parametrize("spec", field_specs(), ids=lambda spec: spec.path)
+def test_gather_and_replay_parameters_are_told_apart_as_the_specification_does(spec: FieldSpec) -> None:
+    expected = "growth" if spec.path in GROWTH else "gather" if GATHER.match(spec.path) else "replay"
+    assert spec.kind == expected
+
+
+def test_labels_are_distinct_within_a_section() -> None:
+    labels = [(spec.section, spec.label) for spec in field_specs()]
+    assert len(set(labels)) == len(labels)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_file_states_every_key_and_no_other(name: str) -> None:
+    stated = yaml.safe_load((PRESETS / f"{name}.yaml").read_text(encoding="utf-8"))
+    assert list(leaves(stated)) == list(leaves(nested(PipelineConfig())))
+    assert stated["name"] == name
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_names_its_source_and_survives_a_round_trip(name: str) -> None:
+    shipped = preset(name)
+    assert "Source:" in shipped.notes
+    assert parse_config(dump_config(shipped.config, header=shipped.notes)) == shipped.config
+
+
+def test_the_cems_preset_is_the_default_of_every_key() -> None:
+    assert preset("cems").config == PipelineConfig()
+    assert preset_names()[0] == "cems"
+
+
+PRESET_SETTINGS: dict[str, dict[str, Any]] = {
+    "cems_head": {
+        "expansion.skip_on_strong_signal.scale": "saturating", "rerank.backend": "none", "adjust.priority": False,
+        "adjust.pinned_factor": 1.0, "filter.min_score": 0.45, "gap.ratio": 0.5, "adjust.feedback.enabled": True,
+        "variants.decomposed_weight": 1.5, "adjust.time_decay.half_life_days": 60.0,
+    },
+    "qmd": {
+        "lists.vector.depth": 20, "lists.lexical.depth": 20, "fusion.top_rank_bonus.mode": "best_rank", "rerank.input_limit": 40,
+        "rerank.retrieval_score": "inverse_rank",
+    },
+    "recollection": {
+        "lists.pool.mode": "recent_access", "lists.pool.size": 200, "lists.vector.weight": 1.0, "lists.lexical.weight": 1.0,
+        "lists.recency.enabled": True, "lists.recency.weight": 0.6, "lists.access.enabled": True, "lists.access.weight": 0.4,
+        "lists.vector.ties": "dense", "lists.lexical.ties": "dense", "lists.recency.ties": "dense", "lists.access.ties": "dense",
+        "fusion.importance_bonus_ranks": 10, "assembly.limit": 3, "fusion.top_rank_bonus.rank1": 0.0,
+        "fusion.top_rank_bonus.rank2_3": 0.0, "fusion.normalize": "none", "fusion.score_blend": 0.0, "adjust.priority": False,
+        "adjust.time_decay.mode": "none", "adjust.pinned_factor": 1.0, "adjust.project.enabled": False,
+        "lists.vector.depth": None, "variants.original_weight": 1.0,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRESET_SETTINGS)
+def test_a_preset_has_the_settings_of_the_specification(name: str) -> None:
+    config = preset(name).config
+    assert {path: config.get(path) for path in PRESET_SETTINGS[name]} == PRESET_SETTINGS[name]
+
+
+def test_cems_head_has_tiers_of_21_60_and_120_days() -> None:
+    tiers = dict(preset("cems_head").config.adjust.time_decay.tiers)
+    assert tiers == dict.fromkeys(["preferences", "guidelines", "gate-rules"], 120.0) | dict.fromkeys(
+        ["session-summary", "tool-learning", "category-summary", "observation"], 21.0
+    )
+
+
+def test_equal_configs_hash_equal_and_different_ones_differ() -> None:
+    one, same = PipelineConfig(), parse_config("version: 1\nname: cems\n")
+    other = with_values(one, {"fusion.k": 61})
+    assert one == same and hash(one) == hash(same)
+    assert one != other and len({one, same, other}) == 2
+
+
+def test_a_config_cannot_be_changed_in_place() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        PipelineConfig().fusion.k = 3  # type: ignore[misc]
+
+
+def test_with_values_leaves_the_original_alone() -> None:
+    config = PipelineConfig()
+    changed = with_values(config, {"fusion.top_rank_bonus.rank1": 0.1, "lists.vector.depth": None})
+    assert difference(config, changed) == [("lists.vector.depth", 150, None), ("fusion.top_rank_bonus.rank1", 0.05, 0.1)]
+    assert config == PipelineConfig()
+
+
+def test_a_single_tier_can_be_set_by_its_path() -> None:
+    assert with_values(PipelineConfig(), {"adjust.time_decay.tiers.session": 21}).adjust.time_decay.tiers == (("session", 21.0),)
+
+
+def test_get_reads_a_dotted_path() -> None:
+    assert PipelineConfig().get("query.typo_correction.validate") is True
+    with pytest.raises(KeyError):
+        PipelineConfig().get("fusion.nope")
+
+
+@pytest.mark.parametrize(
+    ("changes", "depths"),
+    [
+        ({}, {"vector": 150, "lexical": 50}),
+        ({"lists.coarse_multiplier": 10, "lists.vector.prefetch": 2, "lists.lexical.prefetch": 5}, {"vector": 200, "lexical": 500}),
+        ({"rerank.oversample_factor": 20.0}, {"vector": 200, "lexical": 200}),
+        ({"lists.vector.depth": None, "rerank.oversample_factor": 20.0}, {"vector": None, "lexical": 200}),
+        ({"assembly.limit": None, "lists.coarse_multiplier": 10}, {"vector": 150, "lexical": 50}),
+    ],
+)
+def test_depths_grow_with_the_coarse_fetch_and_oversampling(changes: dict[str, Any], depths: dict[str, int | None]) -> None:
+    """ACE: 10 × 2 × 10 = 200 vector and 10 × 5 × 10 = 500 lexical hits."""
+    assert list_depths(with_values(PipelineConfig(), changes)) == depths

@@ -1,0 +1,175 @@
+"""memories.jsonl: the good rows are kept, the others named with line, field and what is allowed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats import read
+from cems_workbench.records import Memory
+
+GOOD = {"id": "good", "content": "kept"}
+
+
+def problems(parsed):
+    return [(error.row, error.field, error.reason) for error in parsed.errors]
+
+
+def test_all_fields_are_read(write):
+    row = {
+        "id": "m1",
+        "content": "<script>text</script>",
+        "title": "T",
+        "category": "c",
+        "project": "p",
+        "session": "s",
+        "author": "a",
+        "tags": ["x", "y"],
+        "priority": 1.5,
+        "pinned": True,
+        "importance": "high",
+        "created_at": "2024-05-08T13:56:00+02:00",
+        "last_accessed": "2024-05-09",
+        "access_count": 3,
+        "relevant_count": 2.0,
+        "noise_count": 0,
+        "scope": "shared",
+        "source_ref": "r",
+    }
+    parsed = read(write("m.jsonl", row))
+    assert parsed.memories == (
+        Memory(
+            "m1", "<script>text</script>", "T", "c", "p", "s", "a", ("x", "y"), 1.5, True, "high",
+            datetime(2024, 5, 8, 11, 56, tzinfo=UTC), datetime(2024, 5, 9, tzinfo=UTC), 3, 2, 0, "shared", "r",
+        ),
+    )  # fmt: skip
+    assert (parsed.errors, parsed.notes, parsed.format) == ((), (), "memories-jsonl")
+
+
+def test_absent_null_and_blank_optional_fields_take_the_defaults(write):
+    nulls = dict.fromkeys(["title", "tags", "priority", "pinned", "created_at", "access_count", "scope"])
+    parsed = read(write("m.jsonl", {**GOOD, **nulls, "project": " "}))
+    assert parsed.memories == (Memory("good", "kept"),)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "reason"),
+    [
+        ({"content": None}, "content", "is missing"),
+        ({"content": "  "}, "content", "is empty"),
+        ({"content": 5}, "content", "must be a string, found a number"),
+        ({"id": None}, "id", "is missing"),
+        ({"id": ""}, "id", "is empty"),
+        ({"id": True}, "id", "must be a string, found true or false"),
+        ({"id": "a\u0000b"}, "id", "must not contain control characters"),
+        ({"title": ["x"]}, "title", "must be a string, found a list"),
+        ({"priority": "high"}, "priority", "must be a number 1.0–2.0, found 'high'"),
+        ({"priority": 3}, "priority", "must be a number 1.0–2.0, found 3"),
+        ({"priority": True}, "priority", "must be a number 1.0–2.0, found True"),
+        ({"pinned": "yes"}, "pinned", "must be true or false, found 'yes'"),
+        ({"importance": "huge"}, "importance", "must be one of low, normal, high, found 'huge'"),
+        ({"scope": ["shared"]}, "scope", "must be one of personal, shared, found a list"),
+        ({"tags": "a,b"}, "tags", "must be a list of strings, found 'a,b'"),
+        ({"tags": ["a", 1]}, "tags", "must be a list of strings, found a list"),
+        ({"access_count": -1}, "access_count", "must be a whole number from 0, found -1"),
+        ({"noise_count": 1.5}, "noise_count", "must be a whole number from 0, found 1.5"),
+        ({"relevant_count": 10**30}, "relevant_count", f"must be a whole number from 0, found {10**30}"),
+    ],
+)
+def test_a_field_of_the_wrong_kind_costs_its_row_alone(write, change, field, reason):
+    parsed = read(write("m.jsonl", {"id": "bad", "content": "x", **change}, GOOD))
+    assert parsed.memories == (Memory("good", "kept"),)
+    assert problems(parsed) == [(1, field, reason)]
+
+
+@pytest.mark.parametrize(
+    "value", ["yesterday", "2024-13-01", "1715176560", 1715176560, "0001-01-01T00:00:00+10:00", True]
+)
+def test_only_iso_8601_is_a_date(write, value):
+    parsed = read(write("m.jsonl", {**GOOD, "id": "bad", "created_at": value}, GOOD))
+    assert [(row, field) for row, field, _ in problems(parsed)] == [(1, "created_at")]
+    assert "ISO 8601" in parsed.errors[0].reason
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_numbers_that_are_not_finite_are_refused(write, literal):
+    rows = [f'{{"id": "a", "content": "x", "{field}": {literal}}}' for field in ("priority", "access_count")]
+    parsed = read(write("m.jsonl", *rows, GOOD))
+    assert [error.row for error in parsed.errors] == [1, 2]
+    assert len(parsed.memories) == 1
+
+
+def test_lines_that_are_no_json_object_are_reported_where_they_stand(write):
+    rows = ['{"id": "x", ', "[1]", '"text"', "null", "", GOOD, "[" * 100_000, '{"id": ' + "9" * 5000 + "}"]
+    parsed = read(write("m.jsonl", *rows))
+    assert len(parsed.memories) == 1
+    assert [error.row for error in parsed.errors] == [1, 2, 3, 4, 7, 8]
+    assert parsed.errors[1].reason == "must be a JSON object, found a list"
+    assert parsed.errors[4].reason == "is nested too deeply"
+
+
+def test_bytes_that_are_not_utf8_cost_their_line_alone(write):
+    parsed = read(write("m.jsonl", b'{"id": "a", "content": "caf\xe9"}', GOOD))
+    assert len(parsed.memories) == 1
+    assert problems(parsed) == [(1, None, "is not UTF-8 (byte 0xe9 at position 28)")]
+
+
+def test_half_a_surrogate_pair_is_not_text(write):
+    for field in ("id", "content", "title"):
+        row = {"id": "a", "content": "x", field: "\ud83e"}
+        assert problems(read(write("m.jsonl", row, GOOD)))[0][1] == field
+    assert problems(read(write("m.jsonl", {**GOOD, "id": "a", "tags": ["\udc00"]}, GOOD)))[0][1] == "tags"
+
+
+def test_of_several_rows_with_one_id_the_first_is_kept(write):
+    parsed = read(write("m.jsonl", GOOD, "", {**GOOD, "content": "second"}, GOOD))
+    assert parsed.memories == (Memory("good", "kept"),)
+    assert problems(parsed) == [(n, "id", "'good' stands already in row 1") for n in (3, 4)]
+
+
+def test_unknown_fields_are_noted_once_each(write):
+    parsed = read(write("m.jsonl", {**GOOD, "colour": 1}, {"id": "b", "content": "x", "colour": 2, "size": 3}))
+    assert len(parsed.memories) == 2
+    assert parsed.notes == (
+        "field 'colour' is not known and was left out (2 rows)",
+        "field 'size' is not known and was left out (1 rows)",
+    )
+
+
+def test_windows_line_ends_and_a_byte_order_mark_are_no_trouble(write):
+    path = write("m.jsonl", b'\xef\xbb\xbf{"id": "good", "content": "kept"}\r', b"\r", b"")
+    assert read(path).memories == (Memory("good", "kept"),)
+
+
+def test_ten_megabytes_of_content(write):
+    content = "x y " * 2_500_000
+    assert read(write("m.jsonl", {"id": "a", "content": content})).memories[0].content == content
+
+
+def test_whole_numbers_are_ids_too(write):
+    assert read(write("m.jsonl", {"id": 17, "content": "x"})).memories[0].id == "17"
+
+
+def test_a_json_file_with_a_list_of_objects(write):
+    path = write("m.json", [GOOD, 5, {"id": "b"}])
+    parsed = read(path)
+    assert parsed.memories == (Memory("good", "kept"),)
+    assert problems(parsed) == [(2, None, "must be a JSON object, found a number"), (3, "content", "is missing")]
+
+
+@pytest.mark.parametrize("text", ["[1, 2", "[" * 100_000, "5", b"\xff", "[" + "9" * 5000 + "]"])
+def test_a_json_file_that_is_no_list_is_an_input_error(write, text):
+    with pytest.raises(InputError, match=r"m\.json"):
+        read(write("m.json", text), "memories-jsonl")
+
+
+def test_errors_print_as_one_line_with_file_and_line(write):
+    path = write("m.jsonl", GOOD, {"id": "b", "content": "x", "pinned": 1})
+    assert str(read(path).errors[0]) == f"{path}:2: pinned: must be true or false, found 1"
+
+
+def test_line_numbers_of_the_kept_rows_are_remembered(write):
+    parsed = read(write("m.jsonl", "broken", GOOD, "", {"id": "b", "content": "x"}))
+    assert parsed.extra["rows"]["memories"] == [2, 4]

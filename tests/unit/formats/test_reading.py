@@ -1,0 +1,110 @@
+"""Choosing a reader, reading directories, and files that are unusable as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats import FORMATS, detect, read, read_path
+from cems_workbench.progress import Cancelled
+
+MEMORY = {"id": "a", "content": "x"}
+QUERY = {"qid": "q", "query": "x"}
+EDGE = {"source_id": "a", "target_id": "b"}
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "format"),
+    [
+        ("x.jsonl", [MEMORY], "memories-jsonl"),
+        ("x.txt", [MEMORY], "memories-jsonl"),
+        ("x.json", [[MEMORY]], "memories-jsonl"),
+        ("x.jsonl", [QUERY], "queries-jsonl"),
+        ("x.jsonl", [EDGE], "relations-jsonl"),
+        ("x.jsonl", ["broken", {"id": 1}, MEMORY], "memories-jsonl"),
+        ("x.txt", ["q 0 m 1", "q 0 n 0"], "qrels"),
+        ("x.json", [{"session_1": [{"dia_id": "D1:1"}]}], "locomo"),
+        ("memories.jsonl", [{"id": 1, "text": "x"}], "memories-jsonl"),
+        ("queries_dev.jsonl", ["broken"], "queries-jsonl"),
+    ],
+)
+def test_a_format_is_known_by_what_is_in_the_file(write, name, rows, format):
+    assert detect(write(name, *rows)) == format
+
+
+def test_a_file_of_no_known_format_names_those_there_are(write):
+    with pytest.raises(InputError, match=r"pass one of .*memories-jsonl.*qrels"):
+        detect(write("README.md", "# Read me", "", "Some words."))
+
+
+def test_an_unknown_format_names_the_nearest(write):
+    with pytest.raises(InputError, match="did you mean qrels"):
+        read(write("x.jsonl", MEMORY), "qrel")
+
+
+@pytest.mark.parametrize("format", ["auto", *FORMATS])
+@pytest.mark.parametrize("content", ["", " \n\r\n \n", "\ufeff"])
+def test_an_empty_file_is_an_input_error(write, format, content):
+    with pytest.raises(InputError, match=r"is empty|is not recognised|has no file"):
+        read(write("memories.jsonl", content), format)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_directories_missing_and_utf16_files_are_input_errors(tmp_path, write, format):
+    with pytest.raises(InputError, match="is a directory"):
+        read(tmp_path, format)
+    with pytest.raises(InputError, match="does not exist"):
+        read(tmp_path / "none.jsonl", format)
+    with pytest.raises(InputError, match="UTF-16"):
+        read(write("x.jsonl", '{"id": "a"}'.encode("utf-16")), format)
+
+
+def test_a_directory_is_read_in_an_order_in_which_references_resolve(write, tmp_path):
+    write("a_judgments.qrels", "q 0 a 1")
+    write("b_queries.jsonl", QUERY)
+    write("c_relations.jsonl", EDGE)
+    write("d_memories.jsonl", MEMORY)
+    write("README.md", "# words")
+    write("empty.jsonl", "")
+    write(".hidden.jsonl", MEMORY)
+    (tmp_path / "more").mkdir()
+    parsed = read_path(tmp_path)
+    assert [one.format for one in parsed] == ["memories-jsonl", "relations-jsonl", "queries-jsonl", "qrels"]
+    notes = " | ".join(parsed[0].notes)
+    assert "README.md: the format is not recognised" in notes
+    assert "skipped empty.jsonl: is empty" in notes
+    assert "skipped more: it is a directory" in notes
+    assert ".hidden" not in notes
+
+
+def test_a_format_picks_its_files_out_of_a_directory(write, tmp_path):
+    write("m.jsonl", MEMORY)
+    write("q.jsonl", QUERY)
+    (parsed,) = read_path(tmp_path, "queries-jsonl")
+    assert parsed.format == "queries-jsonl"
+    assert parsed.notes == ("skipped m.jsonl: it is memories-jsonl",)
+
+
+def test_a_directory_without_a_file_to_read_is_an_input_error(tmp_path, write):
+    write("notes.txt", "words only")
+    with pytest.raises(InputError, match="has no file to read"):
+        read_path(tmp_path)
+
+
+def test_read_path_reads_a_file_too(write):
+    assert len(read_path(write("m.jsonl", MEMORY))) == 1
+
+
+def test_reading_reports_its_progress_and_can_be_cancelled(write):
+    path = write("m.jsonl", *({**MEMORY, "id": str(number)} for number in range(2_500)))
+    seen = []
+    read(path, progress=lambda label, done, total: seen.append((done, total)))
+    assert seen[0][0] == 0
+    assert seen[-1] == (path.stat().st_size,) * 2
+    assert len(seen) == 4
+
+    def cancel(label: str, done: int, total: int) -> None:
+        raise Cancelled
+
+    with pytest.raises(Cancelled):
+        read(path, progress=cancel)

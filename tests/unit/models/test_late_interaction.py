@@ -1,0 +1,85 @@
+"""Late interaction's formula against hand-computed numbers, with token vectors written by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies, max_sim
+
+VOCABULARY = {"redis": (1, [1.0, 0.0]), "cache": (2, [0.0, 1.0]), "slow": (3, [0.6, 0.8]), "warm": (4, [-1.0, 0.0])}
+
+
+class HandMadeEmbedder:
+    """Token vectors in two dimensions; words it does not know have no wordpiece."""
+
+    model_id = "hand-made"
+
+    def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[VOCABULARY[word][0] for word in text.split() if word in VOCABULARY] for text in texts]
+
+    def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Any]]:
+        rows = [[VOCABULARY[word][1] for word in text.split() if word in VOCABULARY] for text in texts]
+        vectors = [np.array(row, dtype=np.float32).reshape(-1, 2) for row in rows]
+        return list(zip(self.wordpieces(texts), vectors, strict=True))
+
+
+def reranker(documents: int = 10, **counts: int) -> LateInteraction:
+    frequencies = WordpieceFrequencies(documents, {VOCABULARY[word][0]: count for word, count in counts.items()})
+    return LateInteraction(HandMadeEmbedder(), frequencies)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("df", "idf"), [(0, math.log(1 + 10.5 / 0.5)), (1, math.log(1 + 9.5 / 1.5)), (10, math.log(1 + 0.5 / 10.5))]
+)
+def test_idf(df: int, idf: float) -> None:
+    assert WordpieceFrequencies(10, {7: df}).idf(7) == pytest.approx(idf, rel=1e-15)
+
+
+def test_frequencies_count_memories_not_occurrences() -> None:
+    counted = WordpieceFrequencies.of(HandMadeEmbedder(), ["redis redis cache", "redis", "unknown"])  # type: ignore[arg-type]
+    assert counted.documents == 3
+    assert counted.counts == {1: 2, 2: 1}
+
+
+def test_the_score_is_the_idf_weighted_mean_of_each_query_tokens_best_cosine() -> None:
+    """Document "slow warm": redis meets slow at 0.6 (warm at −1), cache meets slow at 0.8."""
+    model = reranker(redis=1, cache=4)
+    redis, cache = math.log(1 + 9.5 / 1.5), math.log(1 + 6.5 / 4.5)
+    expected = (redis * 0.6 + cache * 0.8) / (redis + cache)
+    assert model.score("redis cache", ["slow warm"]) == [pytest.approx(expected, rel=1e-6)]
+
+
+def test_a_text_that_says_the_same_scores_one() -> None:
+    assert reranker().score("redis cache", ["cache redis"]) == [pytest.approx(1.0)]
+
+
+def test_a_repeated_query_word_counts_each_time() -> None:
+    assert reranker().score("redis redis cache", ["redis"]) == [pytest.approx(2 / 3)]
+
+
+def test_the_best_cosine_may_be_negative() -> None:
+    assert reranker().score("redis", ["warm"]) == [pytest.approx(-1.0)]
+
+
+def test_a_query_or_text_without_wordpieces_has_no_score() -> None:
+    assert reranker().score("redis", ["", "unknown", "redis"]) == [None, None, pytest.approx(1.0)]
+    assert reranker().score("unknown", ["redis"]) == [None]
+    assert max_sim(np.zeros((0, 2)), np.zeros(0), np.ones((1, 2))) is None
+
+
+def test_scores_are_those_of_the_texts_in_their_order_across_batches() -> None:
+    texts = ["redis", "warm"] * 40
+    assert reranker().score("redis", texts) == pytest.approx([1.0, -1.0] * 40)
+
+
+def test_the_cache_key_changes_with_what_the_score_depends_on_and_with_nothing_else() -> None:
+    key = reranker(redis=1).cache_model("redis")
+    assert reranker(redis=1, cache=5).cache_model("redis") == key  # another word's frequency is no matter
+    assert reranker(redis=2).cache_model("redis") != key
+    assert reranker(11, redis=1).cache_model("redis") != key
+    assert "hand-made" in key

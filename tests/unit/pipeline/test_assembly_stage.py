@@ -1,0 +1,117 @@
+"""assembly: greedy and mmr within a limit and a token budget (PIPELINE.md, "assembly")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cases import column, dropped, evidence, kept, stage, trace, warned
+
+from cems_workbench.pipeline.encode import chars4
+
+ALONE: dict[str, Any] = {"fusion.single_list": "bypass"}
+MMR: dict[str, Any] = {**ALONE, "assembly.strategy": "mmr"}
+
+
+def text(tokens: int) -> dict[str, Any]:
+    return {"content": "x" * (4 * tokens)}
+
+
+@pytest.mark.parametrize(("content", "tokens"), [("", 1), ("abc", 1), ("abcd", 1), ("abcde", 2), ("a" * 400, 100), ("é" * 5, 2)])
+def test_chars4_is_a_quarter_of_the_characters_rounded_up_at_least_one(content: str, tokens: int) -> None:
+    assert chars4(content) == tokens
+
+
+def test_greedy_skips_what_does_not_fit_and_tries_the_next() -> None:
+    subject = evidence(
+        {"vector": {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}},
+        memories={"a": text(60), "b": text(50), "c": text(40), "d": text(1)},
+    )
+    result = trace(subject, {**ALONE, "assembly.max_tokens": 100})
+    assert [row["memory_id"] for row in result.results] == ["a", "c"]
+    assert result.tokens_used == 100
+    assert result.skipped_for_budget == ["b", "d"]
+    assert dropped(result.stage("assembly"))["b"] == "50 tokens do not fit the budget of 100"
+
+
+def test_the_limit_ends_the_results() -> None:
+    result = trace(evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}), {**ALONE, "assembly.limit": 2})
+    assert [(row["memory_id"], row["rank"]) for row in result.results] == [("a", 1), ("b", 2)]
+    assert dropped(result.stage("assembly")) == {"c": "past the result limit of 2"}
+    assert result.skipped_for_budget == []
+
+
+def test_null_limits_are_off() -> None:
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8}}, memories={"a": text(10**6)})
+    assert len(trace(subject, ALONE).results) == 2
+
+
+def test_nothing_fits_is_a_warning_not_an_error() -> None:
+    result = trace(evidence({"vector": {"a": 0.9}}), {**ALONE, "assembly.max_tokens": 0})
+    assert result.results == []
+    assert result.skipped_for_budget == ["a"]
+    assert warned(result.stage("assembly"), "nothing fits")
+
+
+def test_mmr_trades_score_against_the_closest_selected() -> None:
+    """λ 0.6. First a = 0.54. Then b: 0.6·0.8 − 0.4·J(b,a) = 0.48 − 0.4·1 = 0.08; c: 0.6·0.5 − 0.4·0 = 0.30."""
+    contents = {"a": "red apple pie", "b": "Red, apple: PIE!", "c": "blue sky"}
+    subject = evidence(
+        {"vector": {"a": 0.9, "b": 0.8, "c": 0.5}}, memories={key: {"content": value} for key, value in contents.items()}
+    )
+    assembly = stage("assembly", subject, MMR)
+    assert kept(assembly) == ["a", "c", "b"]
+    assert column(assembly, "mmr") == pytest.approx({"a": 0.54, "c": 0.30, "b": 0.08})
+
+
+def test_jaccard_is_over_sets_of_lower_case_words_and_digits() -> None:
+    """J = |{red, pie}| / |{red, apple, pie, v2}| = 2/4 however often a word stands there: 0.6·0.8 − 0.4·0.5 = 0.28."""
+    subject = evidence(
+        {"vector": {"a": 0.9, "b": 0.8}},
+        memories={"a": {"content": "red red apple pie"}, "b": {"content": "Red-pie v2 pie"}},
+    )
+    assert column(stage("assembly", subject, MMR), "mmr")["b"] == pytest.approx(0.28)
+
+
+def test_mmr_takes_the_best_of_each_session_first() -> None:
+    """Sessions s: a, b; t: c; d has none, which is a session of its own. Phase 1: a, c, d; phase 2: b."""
+    sessions = {"a": "s", "b": "s", "c": "t", "d": None}
+    memories = {key: {"session": session, "content": f"only {key}{key}{key}"} for key, session in sessions.items()}
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.2, "d": 0.1}}, memories=memories)
+    assert kept(stage("assembly", subject, {**MMR, "assembly.mmr_lambda": 1.0})) == ["a", "c", "d", "b"]
+
+
+def test_memories_without_session_are_each_their_own() -> None:
+    memories = {key: {"content": key * 3} for key in "abc"}
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}, memories=memories)
+    assert kept(stage("assembly", subject, {**MMR, "assembly.limit": 2})) == ["a", "b"]
+
+
+def test_mmr_ties_fall_to_the_higher_score_then_to_the_id() -> None:
+    """λ 0: every value is 0 until something is selected; the words are disjoint, so it stays 0."""
+    memories = {key: {"content": key * 3} for key in "abcd"}
+    subject = evidence({"vector": {"b": 0.5, "a": 0.5, "d": 0.9, "c": 0.1}}, memories=memories)
+    assert kept(stage("assembly", subject, {**MMR, "assembly.mmr_lambda": 0.0})) == ["d", "a", "b", "c"]
+
+
+def test_mmr_keeps_the_scores_and_skips_what_does_not_fit() -> None:
+    memories = {"a": text(10), "b": {"content": "zz " * 40}, "c": text(5)}
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}, memories=memories)
+    result = trace(subject, {**MMR, "assembly.max_tokens": 15})
+    assert [(row["memory_id"], row["score"]) for row in result.results] == [("a", 0.9), ("c", 0.7)]
+    assert result.skipped_for_budget == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("query", "strategy"),
+    [("how many concerts did I visit", "mmr"), ("which concert did I like", "greedy"), ("total spending", "mmr")],
+)
+def test_auto_is_mmr_for_aggregation_queries(query: str, strategy: str) -> None:
+    subject = evidence({"vector": {"a": 0.9}}, query=query)
+    assert stage("assembly", subject, {"assembly.strategy": "auto"}).fields["strategy"] == strategy
+
+
+def test_auto_without_detectors_is_greedy() -> None:
+    subject = evidence({"vector": {"a": 0.9}}, query="how many concerts")
+    changes = {"assembly.strategy": "auto", "query.detectors.enabled": False}
+    assert stage("assembly", subject, changes).fields["strategy"] == "greedy"

@@ -1,0 +1,108 @@
+"""Which part of a memory a reranker reads (PIPELINE.md, "rerank")."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cems_workbench.pipeline.chunks import best_chunk, seed_overlap, term_overlap
+
+
+def oracle(content: str, query: str, size: int) -> str:
+    """PIPELINE.md's words, step by step: split, close, score, take the first best, else the head."""
+    terms = {word for word in query.lower().split()}
+    chunks: list[tuple[str, list[str]]] = [("", [])]
+    for sentence in content.split(". "):
+        text, sentences = chunks[-1]
+        chunks[-1] = (text + sentence + ". ", [*sentences, sentence.lower()])
+        if len(chunks[-1][0]) > size:
+            chunks.append(("", []))
+    scored = [(sum(term in sentence for sentence in sentences for term in terms), text[:size]) for text, sentences in chunks]
+    best = max(score for score, _ in scored)
+    winner = next(text for score, text in scored if score == best)
+    return winner if best > 0 and winner else content[:size]
+
+
+WORDS = st.lists(st.sampled_from(["redis", "cache", "red", "CI", "ache", "x.", ".", "deploy. Then", "a"]), max_size=25)
+
+
+@given(WORDS, WORDS.map(lambda words: words[:4]), st.integers(1, 40))
+def test_seed_overlap_is_the_plans_algorithm(content: list[str], query: list[str], size: int) -> None:
+    text = " ".join(content)
+    assert seed_overlap(text, " ".join(query), size) == oracle(text, " ".join(query), size)
+
+
+def test_seed_overlap_takes_the_chunk_with_the_most_terms() -> None:
+    """Chunks: "The sky is blue. " (17 > 10), "Redis cache is slow. " with both terms, cut to 10."""
+    content = "The sky is blue. Redis cache is slow. Redis too"
+    assert seed_overlap(content, "redis cache", 10) == "Redis cach"
+
+
+def test_seed_overlap_counts_substrings() -> None:
+    """"ache" stands in "cache": the second sentence wins although no word is "ache"."""
+    assert seed_overlap("Nothing here at all. The cache is warm", "ache", 15) == "The cache is wa"
+
+
+def test_seed_overlap_counts_a_term_once_per_sentence() -> None:
+    """"redis redis redis" is one match; "redis cache" in one sentence is two."""
+    content = "redis redis redis redis. redis with a cache inside"
+    assert seed_overlap(content, "redis cache", 20) == "redis with a cache i"
+
+
+def test_seed_overlap_lets_the_first_best_win() -> None:
+    assert seed_overlap("cache number one. cache number two", "cache", 10) == "cache numb"
+
+
+def test_seed_overlap_without_a_match_is_the_head() -> None:
+    assert seed_overlap("First sentence. Second sentence", "zebra", 8) == "First se"
+
+
+def test_seed_overlap_of_short_content_is_the_content_closed_with_a_full_stop() -> None:
+    """The plan's function joins with ". " and so adds one at the end; the exact text sent says so."""
+    assert seed_overlap("redis cache", "redis", 300) == "redis cache. "
+
+
+def test_term_overlap_keeps_whole_sentences() -> None:
+    content = "The sky is blue. Redis caches expire at night! Nothing else happened."
+    assert term_overlap(content, "When does the Redis cache expire?", 40) == "Redis caches expire at night!"
+
+
+def test_term_overlap_counts_words_not_substrings_and_no_stopwords() -> None:
+    """"ache" is not in "cache"; "the" and "is" count for nothing."""
+    content = "The cache is what it is. My ache got better."
+    assert term_overlap(content, "is the ache", 25) == "My ache got better."
+
+
+def test_term_overlap_joins_sentences_while_they_fit() -> None:
+    content = "Unrelated words stand here. Redis is slow. The cache is cold. Unrelated again."
+    assert term_overlap(content, "redis cache", 40) == "Redis is slow. The cache is cold."
+
+
+def test_a_long_sentence_is_windowed_around_its_match() -> None:
+    content = "word " * 100 + "the elasticsearch cluster broke " + "word " * 100
+    chunk = term_overlap(content, "elasticsearch", 60)
+    assert "elasticsearch" in chunk
+    assert len(chunk) <= 60
+
+
+@given(st.text(alphabet="abc .!?\n", max_size=200), st.text(alphabet="abc ", max_size=10), st.integers(1, 50))
+def test_term_overlap_is_a_part_of_the_content_and_never_longer_than_the_chunk(content: str, query: str, size: int) -> None:
+    chunk = term_overlap(content, query, size)
+    assert len(chunk) <= size
+    assert chunk in content
+
+
+@given(st.integers(20, 120), st.integers(0, 80), st.integers(0, 80))
+def test_the_window_of_a_long_sentence_holds_the_match(size: int, before: int, after: int) -> None:
+    content = "filler " * before + "needle" + " filler" * after
+    assert "needle" in term_overlap(content, "needle", size)
+
+
+@pytest.mark.parametrize("selection", ["seed_overlap", "term_overlap", "head"])
+def test_empty_content_gives_an_empty_chunk_or_only_the_seeds_full_stop(selection: str) -> None:
+    assert best_chunk("", "query", 300, selection).strip(". ") == ""
+
+
+def test_head_is_the_beginning() -> None:
+    assert best_chunk("abcdef", "f", 3, "head") == "abc"

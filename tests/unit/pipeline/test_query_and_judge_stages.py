@@ -1,0 +1,100 @@
+"""The detectors of the query stage, and the judge (PIPELINE.md, "query" and "judge")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cases import column, evidence, kept, stage, trace, warned
+
+from cems_workbench.config.gathering import Detectors
+from cems_workbench.pipeline import ModelScore
+from cems_workbench.pipeline.stages.query import detect
+
+WORD = {"query.detectors.matching": "word"}
+
+
+def query_stage(query: str, changes: dict[str, Any] | None = None) -> Any:
+    return stage("query", evidence({"vector": {"a": 0.9}}, query=query), changes)
+
+
+def detectors(query: str, matching: Any = "substring") -> set[str]:
+    return {match.detector for match in detect(query, Detectors(matching=matching))}
+
+
+def test_substring_matching_calls_restart_elasticsearch_temporal_and_shows_the_cut_word() -> None:
+    found = query_stage("restart elasticsearch")
+    assert found.fields["matches"] == [
+        {"detector": "temporal", "signal": "last", "start": 9, "end": 13, "cuts_word": True}
+    ]
+    assert warned(found, "temporal: “last” was found inside a word (“elasticsearch”)")
+
+
+def test_word_matching_does_not() -> None:
+    found = query_stage("restart elasticsearch", WORD)
+    assert found.fields["matches"] == []
+    assert found.warnings == []
+
+
+@pytest.mark.parametrize("matching", ["substring", "word"])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("recommend video editing resources", {"preference"}),
+        ("Suggest a cocktail based on my taste", {"preference"}),
+        ("when did I deploy to production?", {"temporal"}),
+        ("WHICH CAME FIRST", {"temporal"}),
+        ("how many days since the upgrade", {"temporal", "aggregation"}),
+        ("how much did I spend", {"aggregation"}),
+        ("how does hybrid search work", set()),
+        ("", set()),
+    ],
+)
+def test_signal_words(query: str, expected: set[str], matching: str) -> None:
+    assert detectors(query, matching) == expected
+
+
+def test_detectors_can_be_off() -> None:
+    assert detect("how many", Detectors(enabled=False)) == ()
+
+
+def test_the_query_stage_has_no_candidates() -> None:
+    assert query_stage("x").rows == []
+
+
+JUDGE = {"judge.backend": "auto"}
+
+
+def judged(scores: dict[str, float | None], changes: dict[str, Any] | None = None, **fields: Any) -> Any:
+    judge_scores = {"ms-marco": {key: ModelScore(value) for key, value in scores.items()}}
+    subject = evidence({"vector": {key: 0.9 for key in scores}}, judge_scores=judge_scores, **fields)
+    return trace(subject, {**JUDGE, **(changes or {})})
+
+
+def test_bands_of_the_ace_document() -> None:
+    """> −8 highly relevant, −8…−10 relevant, −10…−12 weak, < −12 irrelevant; relevant when > −10."""
+    judge = judged({"a": -7.9, "b": -8.0, "c": -9.9, "d": -10.0, "e": -11.9, "f": -12.0, "g": -20.0}).stage("judge")
+    assert column(judge, "band") == {
+        "a": "highly relevant", "b": "relevant", "c": "relevant", "d": "weak", "e": "weak", "f": "irrelevant", "g": "irrelevant",
+    }  # fmt: skip
+    assert [key for key, relevant in column(judge, "relevant").items() if relevant] == ["a", "b", "c"]
+
+
+def test_a_result_without_judgment_has_no_band() -> None:
+    judge = judged({"a": -3.0, "b": None}).stage("judge")
+    assert column(judge, "band") == {"a": "highly relevant", "b": None}
+    assert column(judge, "relevant") == {"a": True, "b": None}
+
+
+def test_the_judge_never_changes_the_ranking() -> None:
+    scores = {"a": -20.0, "b": 5.0, "c": -9.0}
+    result = judged(scores)
+    assert kept(result.stage("judge")) == [row["memory_id"] for row in result.results] == ["a", "b", "c"]
+    assert [row["score"] for row in result.results] == [row["score"] for row in judged(scores, {"judge.backend": "none"}).results]
+
+
+def test_a_judge_that_also_ranked_warns_of_circularity() -> None:
+    changes = {"rerank.backend": "cross_encoder", "rerank.model": "ms-marco"}
+    result = judged({"a": 1.0}, changes)
+    assert warned(result.stage("judge"), "agree with the ranking by construction")
+    assert not judged({"a": 1.0}, {"rerank.backend": "cross_encoder", "rerank.model": "other"}).stage("judge").warnings

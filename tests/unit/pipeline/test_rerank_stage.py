@@ -1,0 +1,201 @@
+"""rerank: scales, bands, retrieval scores, failures and the tail (PIPELINE.md, "rerank")."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from cases import column, dropped, evidence, falling, kept, stage, trace, warned
+
+from cems_workbench.pipeline import ModelScore
+
+ON: dict[str, Any] = {"rerank.backend": "cross_encoder", "rerank.model": "oracle"}
+IDENTITY = {**ON, "rerank.raw_scale": "identity"}
+REPLACE = {**IDENTITY, "rerank.combine": "replace"}
+BELOW = {**REPLACE, "rerank.tail": "below"}
+
+
+def units(scale: str, **scores: float) -> dict[str, float]:
+    subject = evidence({"vector": {key: 0.9 - i / 100 for i, key in enumerate(scores)}}, model=scores)
+    return column(stage("rerank", subject, {**ON, "rerank.raw_scale": scale}), "unit")
+
+
+def test_divide_by_10_clamps() -> None:
+    assert units("divide_by_10", a=7.0, b=12.0, c=-1.0) == {"a": 0.7, "b": 1.0, "c": 0.0}
+
+
+def test_sigmoid_maps_logits() -> None:
+    found = units("sigmoid", a=0.0, b=math.log(3), c=-math.log(3), d=-800.0, e=800.0)
+    assert found == pytest.approx({"a": 0.5, "b": 0.75, "c": 0.25, "d": 0.0, "e": 1.0}, abs=1e-15)
+
+
+def test_minmax_runs_over_the_good_scores() -> None:
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}}, model={"a": -2.0, "b": 6.0, "c": 2.0, "d": None})
+    found = column(stage("rerank", subject, {**ON, "rerank.raw_scale": "minmax"}), "unit")
+    assert found == {"a": 0.0, "b": 1.0, "c": 0.5, "d": 0.5}  # d failed: neutral
+
+
+def test_minmax_of_equal_scores_is_one() -> None:
+    assert units("minmax", a=3.0, b=3.0) == {"a": 1.0, "b": 1.0}
+
+
+def test_identity_is_clamped_and_flattens_negative_logits() -> None:
+    assert units("identity", a=0.4, b=1.5, c=-9.0, d=-2.0) == {"a": 0.4, "b": 1.0, "c": 0.0, "d": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("retrieval_score", "expected"),
+    [
+        ("rrf", {"m01": 0.75 / 61 + 0.25 * 0.2, "m04": 0.6 / 64 + 0.4 * 0.8, "m11": 0.4 / 71 + 0.6 * 0.5}),
+        ("inverse_rank", {"m01": 0.75 + 0.25 * 0.2, "m04": 0.6 / 4 + 0.4 * 0.8, "m11": 0.4 / 11 + 0.6 * 0.5}),
+        ("normalized_rrf", {"m01": 0.75 + 0.25 * 0.2, "m04": 0.6 * 61 / 64 + 0.4 * 0.8, "m11": 0.4 * 61 / 71 + 0.6 * 0.5}),
+        ("fused", {"m01": 0.75 / 61 + 0.25 * 0.2, "m04": 0.6 / 64 + 0.4 * 0.8, "m11": 0.4 / 71 + 0.6 * 0.5}),
+    ],
+)
+def test_position_bands_blend_the_retrieval_score_by_rank(retrieval_score: str, expected: dict[str, float]) -> None:
+    """Bands 0.75 to rank 3, 0.60 to rank 10, 0.40 beyond; `fused` is here plain rrf."""
+    model = {f"m{i:02d}": 0.5 for i in range(1, 12)} | {"m01": 0.2, "m04": 0.8}
+    rerank = stage("rerank", evidence({"vector": falling(11)}, model=model), {**IDENTITY, "rerank.retrieval_score": retrieval_score})
+    assert {key: rerank.by_id[key]["score"] for key in expected} == pytest.approx(expected, rel=1e-12)
+    assert [rerank.by_id[key]["retrieval_weight"] for key in ("m03", "m04", "m10", "m11")] == [0.75, 0.6, 0.6, 0.4]
+
+
+def test_bands_with_rrf_are_inverted_an_all_neutral_reranker_puts_ranks_11_to_40_first() -> None:
+    """PIPELINE.md's demonstration: 1/(k+r) is so small that less retrieval weight means a higher score."""
+    subject = evidence({"vector": falling(40, top=0.9)}, model=dict.fromkeys(falling(40)))
+    order = kept(stage("rerank", subject, IDENTITY))
+    assert order == [f"m{i:02d}" for i in (*range(11, 41), *range(4, 11), *range(1, 4))]
+
+
+def test_inverse_rank_makes_rank_1_unbeatable() -> None:
+    """At worst 0.75 for rank 1, at best 0.4/11 + 0.6 = 0.636 for rank 11."""
+    model = dict.fromkeys(falling(40), 1.0) | {"m01": 0.0}
+    subject = evidence({"vector": falling(40, top=0.9)}, model=model)
+    rerank = stage("rerank", subject, {**IDENTITY, "rerank.retrieval_score": "inverse_rank"})
+    assert kept(rerank)[:2] == ["m01", "m11"]
+    assert rerank.by_id["m01"]["score"] == 0.75
+    assert rerank.by_id["m11"]["score"] == pytest.approx(0.6 + 0.4 / 11, rel=1e-15)
+
+
+def test_a_rank_past_every_band_takes_the_last_band() -> None:
+    bands = [{"max_rank": 1, "retrieval": 0.9}, {"max_rank": 2, "retrieval": 0.3}]
+    subject = evidence({"vector": falling(3)}, model=dict.fromkeys(falling(3), 0.5))
+    assert column(stage("rerank", subject, {**IDENTITY, "rerank.bands": bands}), "retrieval_weight") == {
+        "m01": 0.9, "m02": 0.3, "m03": 0.3,
+    }  # fmt: skip
+
+
+def test_replace_is_the_reranker_alone() -> None:
+    subject = evidence({"vector": falling(3)}, model={"m01": 0.1, "m02": 0.9, "m03": 0.5})
+    rerank = stage("rerank", subject, REPLACE)
+    assert kept(rerank) == ["m02", "m03", "m01"]
+    assert column(rerank, "score") == {"m02": 0.9, "m03": 0.5, "m01": 0.1}
+    assert column(rerank, "rank_before") == {"m02": 2, "m03": 3, "m01": 1}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ModelScore(None, error="timeout"),
+        ModelScore(None),
+        ModelScore(math.nan),
+        ModelScore(math.inf),
+        ModelScore(0.9, error="half an answer"),
+    ],
+    ids=["error", "nothing", "nan", "infinite", "number-with-error"],
+)
+def test_a_failed_score_is_neutral_and_flagged(failure: ModelScore) -> None:
+    subject = evidence({"vector": falling(3)}, model={"m01": 0.1, "m02": failure, "m03": 0.9})
+    rerank = stage("rerank", subject, {**REPLACE, "rerank.neutral_unit": 0.3})
+    assert column(rerank, "unit") == {"m03": 0.9, "m02": 0.3, "m01": 0.1}
+    assert column(rerank, "flagged") == {"m03": False, "m02": True, "m01": False}
+    assert rerank.by_id["m02"]["raw"] is None
+    assert rerank.fields["health"]["failed"] == 1
+    assert warned(rerank, "1 of 3 scores failed")
+
+
+def test_a_failed_score_can_be_dropped_and_is_still_flagged() -> None:
+    subject = evidence({"vector": falling(3)}, model={"m01": 0.1, "m02": None, "m03": 0.9})
+    rerank = stage("rerank", subject, {**REPLACE, "rerank.on_error": "drop"})
+    assert kept(rerank) == ["m03", "m01"]
+    assert rerank.by_id["m02"]["flagged"]
+    assert "timeout" in dropped(rerank)["m02"]
+    assert rerank.fields["health"]["causes"] == {"timeout": 1}
+
+
+def test_past_the_input_limit_is_dropped() -> None:
+    subject = evidence({"vector": falling(4)}, model=dict.fromkeys(falling(4), 0.5))
+    rerank = stage("rerank", subject, {**REPLACE, "rerank.input_limit": 2})
+    assert dropped(rerank) == {f"m0{i}": f"rank {i} is past the rerank depth of 2" for i in (3, 4)}
+
+
+def test_the_tail_follows_below_scaled_to_the_lowest_reranked() -> None:
+    """lowest reranked · own score / first such score: 0.4 · (1/63)/(1/63), 0.4 · 63/64."""
+    subject = evidence({"vector": falling(4)}, model={"m01": 0.4, "m02": 0.8})
+    rerank = stage("rerank", subject, {**BELOW, "rerank.input_limit": 2})
+    assert kept(rerank) == ["m02", "m01", "m03", "m04"]
+    assert [row["score"] for row in rerank.rows] == pytest.approx([0.8, 0.4, 0.4, 0.4 * 63 / 64], rel=1e-12)
+    assert column(rerank, "unit") == {"m02": 0.8, "m01": 0.4, "m03": None, "m04": None}
+    assert column(rerank, "rank_before")["m03"] is None
+
+
+def test_what_was_never_scored_follows_below_before_the_tail_and_is_needed() -> None:
+    subject = evidence({"vector": falling(5)}, model={"m02": 0.8, "m03": 0.6})
+    result = trace(subject, {**BELOW, "rerank.input_limit": 4})
+    rerank = result.stage("rerank")
+    assert kept(rerank) == ["m02", "m03", "m01", "m04", "m05"]
+    assert column(rerank, "outcome") == {
+        "m02": "scored", "m03": "scored", "m01": "not_scored", "m04": "not_scored", "m05": "tail",
+    }  # fmt: skip
+    assert rerank.by_id["m01"]["score"] == pytest.approx(0.6, rel=1e-12)
+    assert rerank.by_id["m05"]["score"] == pytest.approx(0.6 * 61 / 65, rel=1e-12)
+    assert not any(column(rerank, "flagged").values())
+    assert result.needs == [{"stage": "rerank", "model": "oracle", "memory_ids": ["m01", "m04"]}]
+
+
+def test_never_scored_candidates_stay_even_when_the_tail_is_dropped() -> None:
+    subject = evidence({"vector": falling(3)}, model={"m01": 0.8})
+    assert kept(stage("rerank", subject, {**REPLACE, "rerank.input_limit": 2})) == ["m01", "m02"]
+
+
+def test_without_any_score_the_order_stays_and_everything_is_needed() -> None:
+    result = trace(evidence({"vector": falling(3)}), IDENTITY)
+    assert kept(result.stage("rerank")) == ["m01", "m02", "m03"]
+    assert column(result.stage("rerank"), "score") == pytest.approx({"m01": 1 / 61, "m02": 1 / 62, "m03": 1 / 63})
+    assert result.needs[0]["memory_ids"] == ["m01", "m02", "m03"]
+
+
+def test_skip_if_few_reranks_nothing_at_the_result_limit() -> None:
+    subject = evidence({"vector": falling(3)}, model={"m01": 0.1, "m02": 0.5, "m03": 0.9})
+    changes = {**REPLACE, "rerank.skip_if_few": True}
+    skipped = trace(subject, {**changes, "assembly.limit": 3})
+    assert kept(skipped.stage("rerank")) == ["m01", "m02", "m03"]
+    assert set(column(skipped.stage("rerank"), "unit").values()) == {None}
+    assert kept(stage("rerank", subject, {**changes, "assembly.limit": 2})) == ["m03", "m02", "m01"]
+
+
+def test_skip_if_few_needs_no_scores() -> None:
+    subject = evidence({"vector": falling(2)})
+    assert trace(subject, {**REPLACE, "rerank.skip_if_few": True, "assembly.limit": 2}).needs == []
+
+
+def test_without_a_reranker_every_candidate_passes() -> None:
+    rerank = stage("rerank", evidence({"vector": falling(50)}))
+    assert rerank.candidates_out == 50
+    assert rerank.by_id["m07"]["score"] == 1 / 67
+
+
+def test_health_names_what_makes_scores_doubtful() -> None:
+    same = stage("rerank", evidence({"vector": falling(3)}, model=dict.fromkeys(falling(3), 0.5)), IDENTITY)
+    assert same.fields["health"]["all_equal"] and warned(same, "every raw score is the same")
+    narrow = stage("rerank", evidence({"vector": falling(3)}, model={"m01": 0.50, "m02": 0.51, "m03": 0.52}), IDENTITY)
+    assert warned(narrow, "span only 0.020")
+    outside = stage("rerank", evidence({"vector": falling(2)}, model={"m01": 11.0, "m02": -3.0}), ON)
+    assert outside.fields["health"]["out_of_range"] == 2 and warned(outside, "2 raw scores lie outside")
+
+
+def test_the_model_or_its_backend_names_the_scores_that_are_read() -> None:
+    subject = evidence({"vector": falling(2)}, model={"m01": 0.1, "m02": 0.9})
+    assert trace(subject, {"rerank.backend": "ollama"}).needs[0]["model"] == "ollama"
+    assert trace(subject, REPLACE).needs == []

@@ -1,0 +1,171 @@
+"""What goes into the store comes out of it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from cems_workbench.progress import Cancelled
+from cems_workbench.records import Memory, indexed_text
+from cems_workbench.store import Filter, RowCounts
+
+NOON = datetime(2024, 5, 8, 12, tzinfo=UTC)
+FULL = Memory(
+    id="m/1 ünï",
+    content="<script>alert('x')</script>\n\x00 'quoted' \"double\" 🦆",
+    title="A title",
+    category="preferences",
+    project="org/repo",
+    session="s1",
+    author="Ada",
+    tags=("a", "b, c", 'd"e'),
+    priority=1.75,
+    pinned=True,
+    importance="high",
+    created_at=datetime(2024, 5, 8, 13, 56, 1, 123456, tzinfo=UTC),
+    last_accessed=datetime(2025, 1, 1, tzinfo=UTC),
+    access_count=7,
+    relevant_count=2**63 - 1,
+    noise_count=1,
+    scope="shared",
+    source_ref="project:org/repo:1",
+)
+
+
+def test_every_field_round_trips_exactly(store, rows):
+    bare = Memory("bare", "x")
+    store.add(rows([FULL, bare]))
+    assert store.memory(FULL.id) == FULL
+    assert store.memory("bare") == bare
+
+
+def test_times_of_other_zones_come_back_as_the_same_moment_in_utc(store, rows):
+    local = datetime(2024, 5, 8, 14, tzinfo=timezone(timedelta(hours=2)))
+    store.add(rows([Memory("m", "x", created_at=local)]))
+    assert store.memory("m").created_at == NOON
+    assert store.memory("m").created_at.tzinfo == UTC
+
+
+def test_import_counts_added_updated_and_unchanged(store, rows):
+    assert store.add(rows([Memory("a", "1"), Memory("b", "2")])).memories == RowCounts(added=2)
+    again = store.add(rows([Memory("a", "1"), Memory("b", "changed"), Memory("c", "3")]))
+    assert again.memories == RowCounts(added=1, updated=1, unchanged=1)
+    assert store.memory("b").content == "changed"
+
+
+@pytest.mark.parametrize("change", [{"tags": ("t",)}, {"pinned": True}, {"project": "p"}, {"created_at": NOON}])
+def test_a_change_of_any_field_is_an_update(store, rows, change):
+    store.add(rows([Memory("a", "1")]))
+    assert store.add(rows([Memory("a", "1", **change)])).memories.updated == 1
+    assert store.memory("a") == Memory("a", "1", **change)
+
+
+def test_content_version_grows_only_when_a_memory_changes(store, rows):
+    assert store.content_version == 0
+    assert store.add(rows([Memory("a", "1")])).content_version == 1
+    assert store.add(rows([Memory("a", "1")])).content_version == 1
+    store.delete("a")
+    assert store.content_version == 2
+
+
+def test_memories_come_in_the_order_asked_and_unknown_ids_are_absent(store, rows):
+    store.add(rows([Memory(name, name) for name in "abc"]))
+    assert list(store.memories(["c", "zz", "a", "c"])) == ["c", "a"]
+    assert list(store.memories()) == ["a", "b", "c"]
+
+
+def test_content_of_ten_megabytes(store, rows):
+    content = "long story " * 1_000_000
+    store.add(rows([Memory("big", content)]))
+    assert store.memory("big").content == content
+
+
+def test_a_row_repeating_an_id_with_other_values_is_reported_and_the_first_kept(store, rows):
+    report = store.add(rows([Memory("a", "first"), Memory("a", "second"), Memory("a", "first")]))
+    assert store.memory("a").content == "first"
+    assert [(error.row, "row 1" in error.reason) for error in report.errors] == [(2, True)]
+
+
+def test_cancelling_an_import_leaves_nothing_of_it(store, rows):
+    def cancel_at_the_end(label: str, done: int, total: int) -> None:
+        if done == total:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        store.add(rows([Memory("a", "1")]), cancel_at_the_end)
+    assert store.count() == 0
+    assert store.content_version == 0
+    store.add(rows([Memory("a", "1")]))
+    assert store.count() == 1
+
+
+def test_deleted_memories_are_absent_until_restored(store, rows):
+    store.add(rows([Memory("a", "1", project="p"), Memory("b", "2")]))
+    assert store.delete("a")
+    assert not store.delete("a")
+    assert (store.memory("a"), store.count(), list(store.memories())) == (None, 1, ["b"])
+    assert store.projects() == [(None, 1)]
+    assert store.newest_by_access(5, Filter()) == ["b"]
+    assert store.restore("a")
+    assert not store.restore("a")
+    assert store.memory("a").content == "1"
+
+
+def test_importing_a_deleted_memory_updates_it_and_says_that_it_stays_deleted(store, rows):
+    store.add(rows([Memory("a", "1")]))
+    store.delete("a")
+    report = store.add(rows([Memory("a", "2")]))
+    assert report.memories.updated == 1
+    assert "stay" in report.notes[0]
+    assert store.count() == 0
+    store.restore("a")
+    assert store.memory("a").content == "2"
+
+
+def test_newest_by_access_falls_back_to_creation_puts_undated_last_and_breaks_ties_by_id(store, rows):
+    day = timedelta(days=1)
+    store.add(
+        rows(
+            [
+                Memory("undated", "x"),
+                Memory("created", "x", created_at=NOON + day),
+                Memory("b", "x", created_at=NOON + 9 * day, last_accessed=NOON),
+                Memory("a", "x", last_accessed=NOON),
+                Memory("newest", "x", last_accessed=NOON + 2 * day, project="p", scope="shared"),
+            ]
+        )
+    )
+    assert store.newest_by_access(9, Filter()) == ["newest", "created", "a", "b", "undated"]
+    assert store.newest_by_access(2, Filter()) == ["newest", "created"]
+    assert store.newest_by_access(9, Filter("p", project_only=True)) == ["newest"]
+    assert store.newest_by_access(9, Filter("p")) == store.newest_by_access(9, Filter())
+    assert "newest" not in store.newest_by_access(9, Filter(scope="personal"))
+
+
+def test_projects_are_counted_most_first(store, rows):
+    store.add(rows([Memory(str(i), "x", project=p) for i, p in enumerate(["b", "b", "a", None])]))
+    assert store.projects() == [("b", 2), ("a", 1), (None, 1)]
+
+
+@pytest.mark.parametrize(
+    ("title", "content", "text"),
+    [
+        (None, "body", "body"),
+        ("", "body", "body"),
+        ("Title", "body", "Title. body"),
+        ("Title", "Title: body", "Title: body"),
+    ],
+)
+def test_indexed_text_puts_the_title_first_unless_the_content_opens_with_it(title, content, text):
+    assert indexed_text(Memory("m", content, title=title)) == text
+
+
+def test_bulk_reading_does_not_go_row_by_row(store, rows):
+    store.add(rows([Memory(f"m{i:05d}", f"content {i}" * 5) for i in range(20_000)]))
+    wanted = [f"m{i:05d}" for i in range(0, 20_000, 67)]
+    store.memories(wanted)
+    started = time.perf_counter()
+    assert len(store.memories(wanted)) == len(wanted)
+    assert time.perf_counter() - started < 0.25, "300 of 20,000 take about 6 ms; row by row they take 300"

@@ -1,0 +1,117 @@
+"""Edges, queries, grades, cached scores, experiments."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from cems_workbench.records import Judgment, Memory, Query, Relation
+from cems_workbench.store import RowCounts
+
+MEMORIES = [Memory(name, name) for name in "abcd"]
+
+
+def test_neighbours_count_in_both_directions_best_first_ties_by_id(store, rows):
+    edges = [Relation("a", "b", weight=0.5), Relation("c", "a", weight=0.9), Relation("a", "d", weight=0.5)]
+    store.add(rows(MEMORIES, edges))
+    assert store.neighbours(["a"], 9) == [("a", "c", 0.9), ("a", "b", 0.5), ("a", "d", 0.5)]
+    assert store.neighbours(["d", "a"], 1) == [("d", "a", 0.5), ("a", "c", 0.9)]
+    assert store.neighbours([], 5) == []
+
+
+def test_a_pair_joined_twice_is_a_neighbour_once_by_its_best_weight(store, rows):
+    edges = [Relation("a", "b", "cites", 0.2), Relation("b", "a", "near", 0.8), Relation("a", "a", "self", 1.0)]
+    store.add(rows(MEMORIES, edges))
+    assert store.neighbours(["a"], 9) == [("a", "b", 0.8)]
+
+
+def test_a_deleted_memory_is_nobodys_neighbour(store, rows):
+    store.add(rows(MEMORIES, [Relation("a", "b")]))
+    store.delete("b")
+    assert store.neighbours(["a"], 9) == []
+
+
+def test_relations_to_unknown_memories_are_reported_and_kept_out(store, rows):
+    report = store.add(rows(MEMORIES, [Relation("a", "b"), Relation("a", "nobody"), Relation("nobody", "a")]))
+    assert report.relations == RowCounts(added=1)
+    assert [(error.row, error.field) for error in report.errors] == [(2, "target_id"), (3, "source_id")]
+    assert "'nobody'" in report.errors[0].reason
+
+
+def test_a_new_weight_updates_the_edge(store, rows):
+    store.add(rows(MEMORIES, [Relation("a", "b", weight=0.5), Relation("a", "c")]))
+    report = store.add(rows((), [Relation("a", "b", weight=0.7), Relation("a", "c")]))
+    assert report.relations == RowCounts(updated=1, unchanged=1)
+    assert store.neighbours(["b"], 1) == [("b", "a", 0.7)]
+
+
+def test_judgments_naming_unknown_queries_or_memories_are_reported(store, rows):
+    judgments = [Judgment("q", "a", 1), Judgment("q?", "a", 1), Judgment("q", "m?", 1)]
+    report = store.add(rows(MEMORIES, (), [Query("q", "text")], judgments))
+    assert store.judgments() == [Judgment("q", "a", 1)]
+    assert [(error.row, error.field) for error in report.errors] == [(2, "qid"), (3, "memory_id")]
+
+
+def test_row_numbers_of_the_file_are_kept_in_errors(store, rows):
+    from dataclasses import replace
+
+    given = replace(rows(MEMORIES, [Relation("a", "x")]), extra={"rows": {"relations": [17]}})
+    assert store.add(given).errors[0].row == 17
+
+
+def test_another_grade_of_the_same_judge_replaces_the_old_one_with_a_note(store, rows):
+    store.add(rows(MEMORIES, (), [Query("q", "text")], [Judgment("q", "a", 1), Judgment("q", "b", 0)]))
+    report = store.add(rows((), (), (), [Judgment("q", "a", 3), Judgment("q", "a", 2, "Bo"), Judgment("q", "b", 0)]))
+    assert report.judgments == RowCounts(added=1, updated=1, unchanged=1)
+    assert report.notes == ("judgment q / a by human: grade 1 replaced by 3",)
+    assert store.judgments("q") == [Judgment("q", "a", 2, "Bo"), Judgment("q", "a", 3), Judgment("q", "b", 0)]
+    assert store.judgments("other") == []
+
+
+def test_a_judgment_can_be_taken_back(store, rows):
+    store.add(rows(MEMORIES, (), [Query("q", "text")], [Judgment("q", "a", -2)]))
+    assert store.remove_judgment("q", "a")
+    assert not store.remove_judgment("q", "a")
+    assert store.judgments() == []
+
+
+def test_judgments_of_deleted_memories_are_absent(store, rows):
+    store.add(rows(MEMORIES, (), [Query("q", "text")], [Judgment("q", "a", 1)]))
+    store.delete("a")
+    assert store.judgments() == []
+
+
+def test_queries_round_trip_and_update(store, rows):
+    from datetime import UTC, datetime
+
+    asked = [Query("q1", "when?", "p", datetime(2024, 1, 1, tzinfo=UTC), "temporal"), Query("q2", "what?")]
+    assert store.add(rows((), (), asked)).queries == RowCounts(added=2)
+    assert store.queries() == asked
+    assert store.add(rows((), (), [Query("q2", "how?")])).queries == RowCounts(updated=1)
+    assert store.queries()[1] == Query("q2", "how?")
+
+
+def test_scores_are_cached_by_model_query_and_exact_text(store):
+    store.cache_scores("model@1", "q", [("text", 0.5), ("other", -3.0)])
+    assert store.cached_scores("model@1", "q", ["other", "text", "Text", "text"]) == [-3.0, 0.5, None, 0.5]
+    assert store.cached_scores("model@2", "q", ["text"]) == [None]
+    assert store.cached_scores("model@1", "r", ["text"]) == [None]
+    store.cache_scores("model@1", "q", [("text", 0.75)])
+    assert store.cached_scores("model@1", "q", ["text"]) == [0.75]
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_scores_that_are_not_finite_are_never_cached(store, score):
+    store.cache_scores("m", "q", [("bad", score), ("good", 1.0)])
+    assert store.cached_scores("m", "q", ["bad", "good"]) == [None, 1.0]
+
+
+def test_experiments_come_newest_first_with_their_evidence(store):
+    first = store.save_experiment("one", "version: 1")
+    second = store.save_experiment("one", "version: 1", "note", {"hit@5": [0.5, None]})
+    assert second > first
+    newest, oldest = store.experiments()
+    assert (newest.id, newest.note, newest.evidence) == (second, "note", {"hit@5": [0.5, None]})
+    assert (oldest.config_yaml, oldest.evidence) == ("version: 1", {})
+    assert newest.created_at.tzinfo is not None

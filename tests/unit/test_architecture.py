@@ -1,0 +1,212 @@
+"""The directions of imports, and the purity of replay, read from the source (DESIGN.md, "The house")."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "cems_workbench"
+
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "progress", "records", "settings"),
+    ("config", "models", "store", "formats"),
+    ("pipeline",),
+    ("evaluation", "tuning", "resources", "diagnosis"),
+    ("ui", "cli"),
+    ("pages", "app"),
+)
+"""Lowest first; a module imports from its own layer and those below. A new module at the top level has to be placed here."""
+
+NEVER: tuple[tuple[str, str, str], ...] = (
+    ("config", "store", "the config knows nothing of the store"),
+    ("config", "models", "the config knows nothing of models"),
+    ("config", "formats", "the config knows nothing of formats"),
+    ("config", "records", "the config knows nothing of memories"),
+    ("store", "formats", "the store keeps records, whatever file they came from"),
+    ("formats", "store", "a reader gives records, whoever keeps them"),
+    ("formats", "config", "a reader gives records, whatever is done with them"),
+    ("formats", "models", "a reader gives records, whatever is done with them"),
+    ("models", "store", "a model knows nothing of the store"),
+    ("models", "config", "a model is configured by arguments"),
+    ("pipeline", "formats", "the pipeline reads records and bundles"),
+    ("pipeline", "settings", "replay and gather take what they need as arguments"),
+    ("cli", "ui", "the command line needs no browser"),
+    ("ui", "cli", "the page needs no command line"),
+    ("evaluation", "tuning", "tuning uses evaluation, not the other way"),
+)
+
+STAGE_IMPORTS = ("config", "records", "pipeline.table", "pipeline.evidence", "pipeline.stages")
+
+PURE = sorted(
+    [
+        *(ROOT / PACKAGE / "pipeline" / f"{name}.py" for name in ("replay", "encode", "trace", "needs", "table", "evidence")),
+        *(ROOT / PACKAGE / "pipeline" / "stages").glob("*.py"),
+    ]
+)
+IMPURE_MODULES = {
+    "time", "random", "secrets", "uuid", "os", "io", "pathlib", "shutil", "tempfile", "socket", "subprocess", "threading",
+    "multiprocessing", "asyncio", "urllib", "http", "httpx", "requests", "duckdb", "chromadb", "bm25s", "torch",
+    "sentence_transformers", "transformers", "streamlit", "logging",
+}  # fmt: skip
+IMPURE_CALLS = {"open", "input", "print", "eval", "exec", "__import__"}
+IMPURE_ATTRIBUTES = {"now", "utcnow", "today", "read_text", "write_text", "read_bytes", "write_bytes", "random", "default_rng", "environ"}
+
+HEAVY = ("torch", "sentence_transformers", "transformers", "chromadb", "duckdb", "bm25s", "streamlit", "plotly", "pandas", "sklearn")
+SQL = re.compile(r"\b(SELECT\b.+\bFROM|INSERT\s+(OR\s+\w+\s+)?INTO|DELETE\s+FROM|UPDATE\b.+\bSET|CREATE\s+TABLE)\b", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import of a module of this project; `target` is dotted below the package."""
+
+    file: Path
+    line: int
+    target: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.file.relative_to(ROOT)}:{self.line}"
+
+
+def sources() -> list[Path]:
+    files = [*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
+    return sorted(file for file in files if file.is_file())
+
+
+def unit(file: Path) -> str:
+    """The part of the house a file belongs to: `config`, `pipeline`, `records`, `pages`, ..."""
+    parts = file.relative_to(ROOT).parts
+    return Path(parts[1]).stem if parts[0] == PACKAGE else Path(parts[0]).stem
+
+
+def imports(file: Path) -> Iterator[Import]:
+    """Every import of this project in the file, lazy ones within functions and those for type checking included."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: imports are absolute here"
+            module = node.module or ""
+            names = [f"{module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name == PACKAGE or name.startswith(f"{PACKAGE}."):
+                yield Import(file, node.lineno, name.removeprefix(PACKAGE).lstrip("."))
+            elif name.split(".")[0] in ("pages", "app"):
+                yield Import(file, node.lineno, name)
+
+
+def layer(name: str) -> int:
+    for height, names in enumerate(LAYERS):
+        if name in names:
+            return height
+    raise AssertionError(f"{name} stands in no layer; place it in LAYERS of {Path(__file__).name}")
+
+
+ALL = [found for file in sources() for found in imports(file)]
+
+
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for found in ALL:
+        here = unit(found.file)
+        there = found.target.split(".")[0]
+        if here in ("__init__", "__main__") or there in ("", "__version__"):
+            continue
+        if layer(there) > layer(here):
+            wrong.append(f"{found.place}: {here} imports {found.target}, which stands above it")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("here", "there", "why"), NEVER, ids=lambda value: value if isinstance(value, str) and " " not in value else "")
+def test_neighbours_that_do_not_know_each_other(here: str, there: str, why: str) -> None:
+    wrong = [found.place for found in ALL if unit(found.file) == here and found.target.split(".")[0] == there]
+    assert not wrong, f"{here} must not import {there} ({why}): {', '.join(wrong)}"
+
+
+def test_stages_import_only_config_and_the_row_types() -> None:
+    wrong = [
+        f"{found.place}: {found.target}"
+        for found in ALL
+        if found.file.parent.name == "stages" and not found.target.startswith(STAGE_IMPORTS)
+    ]
+    assert not wrong, "a stage reads its config and the candidate table, nothing else:\n" + "\n".join(wrong)
+
+
+def test_pages_hold_no_formula() -> None:
+    """Nothing that ranks is reached past replay: no stage, no table of candidates."""
+    wrong = [
+        f"{found.place}: {found.target}"
+        for found in ALL
+        if unit(found.file) in ("pages", "app") and found.target.startswith(("pipeline.stages", "pipeline.table", "pipeline.encode"))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_pages_and_ui_hold_no_sql_and_no_database() -> None:
+    wrong = []
+    for file in sources():
+        if unit(file) not in ("pages", "app", "ui"):
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL.search(node.value):
+                wrong.append(f"{file.relative_to(ROOT)}:{node.lineno}: SQL")
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(module.split(".")[0] in ("duckdb", "chromadb", "bm25s") for module in modules):
+                wrong.append(f"{file.relative_to(ROOT)}: {modules[0]}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("file", PURE, ids=lambda file: file.stem)
+def test_replay_reads_no_clock_no_file_and_throws_no_dice(file: Path) -> None:
+    wrong = []
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            wrong += [alias.name for alias in node.names if alias.name.split(".")[0] in IMPURE_MODULES]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in IMPURE_MODULES:
+            wrong.append(node.module or "")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
+            wrong.append(f"{node.func.id}() in line {node.lineno}")
+        elif isinstance(node, ast.Attribute) and node.attr in IMPURE_ATTRIBUTES:
+            wrong.append(f".{node.attr} in line {node.lineno}")
+    assert not wrong, f"{file.relative_to(ROOT)} must stay pure: {', '.join(wrong)}"
+
+
+def test_the_purity_check_covers_every_module_that_replay_loads() -> None:
+    loaded = loaded_by("cems_workbench.pipeline.replay")
+    ours = {name for name in loaded if name.startswith(f"{PACKAGE}.pipeline.")}
+    checked = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for file in PURE}
+    # bundle reads and writes files, and stands beside replay: the package offers both.
+    assert ours - checked == {f"{PACKAGE}.pipeline.bundle"}
+
+
+def loaded_by(module: str) -> set[str]:
+    """The modules in memory after importing one, in a fresh interpreter."""
+    code = f"import sys, {module}; print('\\n'.join(sys.modules))"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_importing_replay_loads_no_model_and_no_store() -> None:
+    loaded = loaded_by("cems_workbench.pipeline.replay")
+    unwanted = sorted(set(HEAVY) & loaded | {name for name in loaded if name.startswith((f"{PACKAGE}.store", f"{PACKAGE}.models"))})
+    assert not unwanted, f"cems_workbench.pipeline.replay loads {', '.join(unwanted)}"
+
+
+@pytest.mark.parametrize("module", ["cems_workbench.cli", "cems_workbench.settings", "cems_workbench.resources", "cems_workbench.diagnosis"])
+def test_starting_up_loads_nothing_heavy(module: str) -> None:
+    """The first page and `--help` appear before torch, Chroma and DuckDB are read from disk."""
+    unwanted = sorted(set(HEAVY) & loaded_by(module))
+    assert not unwanted, f"{module} loads {', '.join(unwanted)}"
