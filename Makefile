@@ -8,7 +8,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 .PHONY: run test setup check browser bench clean
 
 run: $(VENV)/.runs sample
-	$(BIN)/python -m streamlit run app.py
+	$(BIN)/python -m cems_workbench app --store $(STORE)
 
 # The sample is imported once; a store that holds anything is left alone.
 sample: $(VENV)/.runs

@@ -25,22 +25,12 @@ OURS = 'input[placeholder="What should the agent remember?"]'
 PEER = "text=painted"
 
 
-def painted(browser: Browser, app: Path, sign: str, store: Path) -> tuple[float, float]:
+def painted(browser: Browser, start: list[str], sign: str, store: Path) -> tuple[float, float]:
     """Seconds from process start, and from navigation, until `sign` is visible."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "streamlit",
-        "run",
-        str(app),
-        "--server.port",
-        str(port),
-        "--server.headless",
-        "true",
-    ]
+    command = [sys.executable, "-m", *start, "--port" if start[0] == "cems_workbench" else "--server.port", str(port)]
     environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store), "HF_HUB_OFFLINE": "1"}
     started = time.perf_counter()
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -82,8 +72,8 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         times: dict[str, list[tuple[float, float]]] = {"workbench": [], "one-line app": []}
         for i in range(repeats + 1):
-            ours = painted(browser, ROOT / "app.py", OURS, store)
-            other = painted(browser, peer, PEER, store)
+            ours = painted(browser, ["cems_workbench", "app", "--headless"], OURS, store)
+            other = painted(browser, ["streamlit", "run", str(peer), "--server.headless", "true"], PEER, store)
             if i:  # the first start fills the file cache
                 times["workbench"].append(ours)
                 times["one-line app"].append(other)

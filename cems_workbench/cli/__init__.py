@@ -12,7 +12,7 @@ from typing import NoReturn
 import typer
 
 from cems_workbench import __version__
-from cems_workbench.cli import doctor, export, importing, replaying, searching
+from cems_workbench.cli import doctor, export, importing, opening, replaying, searching
 from cems_workbench.errors import WorkbenchError
 
 INTERRUPTED = 130
@@ -25,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command("app")(opening.app_command)
 app.command("import")(importing.import_command)
 app.command("search")(searching.search_command)
 app.command("replay")(replaying.replay_command)

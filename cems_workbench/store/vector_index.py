@@ -4,7 +4,7 @@ HNSW is approximate, and on small or narrowly filtered sets it drops hits that a
 EXACT_ROWS candidates a matrix product is exact and faster, so it is used there; the matrix is kept per filter.
 
 A filter that many memories pass is applied after a deeper search, because Chroma's own filtering first lists all
-ids that pass (0.3 s for half of 100,000). Only when too few of the deeper hits pass is Chroma asked to filter.
+ids that pass (50 ms a query for half of 20,000). Only when too few of the deeper hits pass is Chroma asked to filter.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.resources import open_resources
 from cems_workbench.settings import Settings
 
-PAINT_SECONDS = 0.7
+PAINT_SECONDS = 2.0
 """Head start of the first page: importing torch holds the interpreter and would delay what is on its way to the browser."""
 
 

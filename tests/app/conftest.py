@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.errors import WorkbenchError
 from cems_workbench.ui import handles
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +27,8 @@ def app_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 def open_page(app_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., AppTest]]:
     """Open the Inspect page on the sample store, or on another one; the store is released afterwards."""
 
+    monkeypatch.setattr(handles, "PAINT_SECONDS", 0.0)
+
     def start(store: Path = app_store) -> AppTest:
         monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(store))
         test = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
@@ -35,14 +40,10 @@ def open_page(app_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 
 def release() -> None:
     """Close the store that the page holds, after its background loading is over."""
-    import threading
-
     for thread in threading.enumerate():
         if thread.name == "warm-up":
             thread.join(60)
-    try:
+    with contextlib.suppress(WorkbenchError):  # it could not be opened, which is what the test was about
         handles.resources().close()
-    except Exception:
-        pass  # it was never opened, or another process holds it
     handles.resources.clear()
     handles.warmth.clear()

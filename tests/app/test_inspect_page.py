@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -121,12 +122,9 @@ def test_every_parameter_that_works_has_a_control(open_page: OpenPage) -> None:
         page.session_state[f"group:{section}"] = True
     page = page.run()
     assert not page.exception
-    keys = {
-        widget.key.split(":", 1)[1]
-        for kind in ("slider", "toggle", "selectbox", "multiselect", "text_input")
-        for widget in page.get(kind)
-        if widget.key and ":" in widget.key
-    }
+    kinds = ("slider", "toggle", "selectbox", "multiselect", "text_input")
+    widgets = [widget for kind in kinds for widget in page.get(kind) if widget.key and ":" in widget.key]
+    keys = {widget.key.split(":", 1)[1] for widget in widgets}
     config = preset("cems").config
     for spec in field_specs():
         drawn_otherwise = spec.path in ("rerank.bands", "adjust.time_decay.tiers")
@@ -179,9 +177,8 @@ def test_a_path_that_is_not_a_store_is_one_clear_line(open_page: OpenPage, tmp_p
 
 def test_markup_in_a_memory_is_escaped(open_page: OpenPage, tmp_path: Path) -> None:
     source = tmp_path / "memories.jsonl"
-    source.write_text(
-        '{"id": "<b>x</b>", "content": "zebra <script>alert(1)</script> **bold** <img src=x onerror=alert(2)>", "title": "<i>t</i>"}\n'
-    )
+    content = "zebra <script>alert(1)</script> **bold** <img src=x onerror=alert(2)>"
+    source.write_text(json.dumps({"id": "<b>x</b>", "content": content, "title": "<i>t</i>"}) + "\n")
     store = tmp_path / "store"
     with Store.open(store) as opened:
         opened.add(read(source))

@@ -27,17 +27,7 @@ def server(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "streamlit",
-        "run",
-        "app.py",
-        "--server.port",
-        str(port),
-        "--server.headless",
-        "true",
-    ]
+    command = [sys.executable, "-m", "cems_workbench", "app", "--headless", "--port", str(port)]
     environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store), "HF_HUB_OFFLINE": "1"}
     log = store.parent / "server.log"
     with log.open("wb") as output:

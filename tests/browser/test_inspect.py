@@ -34,7 +34,20 @@ def test_typing_a_query_shows_the_strip_and_ten_results(page: Page) -> None:
     search(page)
     assert len(order(page)) == 10
     names = page.locator(".wb-strip .wb-name").all_inner_texts()
-    assert names == "query expansion lists threshold fusion filter rerank adjust gap dedup assembly judge".split()
+    assert names == [
+        "query",
+        "expansion",
+        "lists",
+        "threshold",
+        "fusion",
+        "filter",
+        "rerank",
+        "adjust",
+        "gap",
+        "dedup",
+        "assembly",
+        "judge",
+    ]
 
 
 def test_moving_a_slider_changes_the_order_and_reset_brings_it_back(page: Page) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shutil
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,14 +15,22 @@ import pytest
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
+from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
+from cems_workbench.resources import open_resources
+from cems_workbench.settings import Settings
 
-pytestmark = pytest.mark.models
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
 QUERY = "how do we roll back a failed deploy?"
+UNCACHED = "which database did the team choose?"
+"""Asked by one test alone, whose scores no other test has left in the cache."""
 AS_OF = datetime(2026, 9, 1, tzinfo=UTC)
+RERANK: dict[str, Any] = {
+    "rerank__backend": "late_interaction", "rerank__raw_scale": "identity", "rerank__input_limit": 20,
+}  # fmt: skip
 
 
 def configured(**changes: Any) -> PipelineConfig:
@@ -31,6 +41,21 @@ def evidence(resources: Resources, query: str = QUERY, manual: tuple[str, ...] =
     return gather(Request(query, as_of=AS_OF, manual=manual), configured(**changes), resources)
 
 
+@pytest.fixture(scope="module")
+def opened(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Resources]:
+    """A copy of the sample store, open for tests that change nothing in it."""
+    folder = shutil.copytree(sample_store, tmp_path_factory.mktemp("opened") / "store")
+    resources = open_resources(Settings(store=folder))
+    yield resources
+    resources.close()
+
+
+@pytest.fixture(scope="module")
+def reranked(opened: Resources) -> Evidence:
+    """Evidence with the late-interaction scores of the first 20."""
+    return evidence(opened, **RERANK)
+
+
 def ids(evidence: Evidence, name: str) -> list[str]:
     return [hit.memory_id for ranked in evidence.lists if ranked.name == name for hit in ranked.hits]
 
@@ -39,24 +64,24 @@ def names(evidence: Evidence) -> list[str]:
     return [ranked.name for ranked in evidence.lists]
 
 
-def test_every_source_is_gathered_whether_or_not_it_is_enabled(resources: Resources) -> None:
-    found = evidence(resources)
+def test_every_source_is_gathered_whether_or_not_it_is_enabled(opened: Resources) -> None:
+    found = evidence(opened)
     assert names(found) == ["vector:0", "lexical:0", "relations", "recency", "access"]
     assert len(ids(found, "vector:0")) == 150
     assert replay(found, configured()).needs == []
 
 
-def test_vector_scores_are_the_cosines_of_the_stored_embeddings(resources: Resources) -> None:
-    found = evidence(resources)
-    query = resources.embedder.encode_query(QUERY)
+def test_vector_scores_are_the_cosines_of_the_stored_embeddings(opened: Resources) -> None:
+    found = evidence(opened)
+    query = opened.embedder.encode_query(QUERY)
     (vector,) = [ranked for ranked in found.lists if ranked.name == "vector:0"]
     for hit in vector.hits[:20]:
         assert hit.score == pytest.approx(float(np.dot(found.embeddings[hit.memory_id], query)), abs=1e-5)
     assert [hit.score for hit in vector.hits] == sorted((hit.score for hit in vector.hits), reverse=True)
 
 
-def test_recency_and_access_rank_the_union_of_the_candidates(resources: Resources) -> None:
-    found = evidence(resources)
+def test_recency_and_access_rank_the_union_of_the_candidates(opened: Resources) -> None:
+    found = evidence(opened)
     union = set(ids(found, "vector:0")) | set(ids(found, "lexical:0")) | set(ids(found, "relations"))
     dated = {key for key in union if found.memories[key].created_at}
     assert set(ids(found, "recency")) == dated
@@ -67,31 +92,31 @@ def test_recency_and_access_rank_the_union_of_the_candidates(resources: Resource
     assert counts == sorted(counts, reverse=True)
 
 
-def test_vector_mode_has_no_lexical_list(resources: Resources) -> None:
-    assert "lexical:0" not in names(evidence(resources, query__mode="vector"))
+def test_vector_mode_has_no_lexical_list(opened: Resources) -> None:
+    assert "lexical:0" not in names(evidence(opened, query__mode="vector"))
 
 
-def test_the_recent_access_pool_is_the_newest_and_every_lexical_hit(resources: Resources) -> None:
-    found = evidence(resources, lists__pool__mode="recent_access", lists__pool__size=5, lists__vector__depth=None)
-    newest = resources.store.newest_by_access(5)
+def test_the_recent_access_pool_is_the_newest_and_every_lexical_hit(opened: Resources) -> None:
+    found = evidence(opened, lists__pool__mode="recent_access", lists__pool__size=5, lists__vector__depth=None)
+    newest = opened.store.newest_by_access(5)
     assert set(ids(found, "vector:0")) == set(newest) | set(ids(found, "lexical:0"))
     assert any("5 most recently accessed" in text for _, text in replay(found, preset("recollection").config).warnings)
 
 
-def test_relations_are_the_neighbours_of_the_first_seeds_of_a_fixed_fusion(resources: Resources) -> None:
-    found = evidence(resources, lists__relations__seeds=3, lists__relations__per_seed=2)
+def test_relations_are_the_neighbours_of_the_first_seeds_of_a_fixed_fusion(opened: Resources) -> None:
+    found = evidence(opened, lists__relations__seeds=3, lists__relations__per_seed=2)
     scores: dict[str, float] = {}
     for name in ("vector:0", "lexical:0"):
         for rank, key in enumerate(ids(found, name), 1):
             scores[key] = scores.get(key, 0) + 1 / (60 + rank)
     seeds = sorted(scores, key=lambda key: (-scores[key], key))[:3]
-    assert set(ids(found, "relations")) == {neighbour for _, neighbour, _ in resources.store.neighbours(seeds, 2)}
+    assert set(ids(found, "relations")) == {neighbour for _, neighbour, _ in opened.store.neighbours(seeds, 2)}
     assert ids(found, "relations")
 
 
-def test_manual_expansions_are_searched_up_to_the_maximum(resources: Resources) -> None:
+def test_manual_expansions_are_searched_up_to_the_maximum(opened: Resources) -> None:
     found = evidence(
-        resources, manual=("revert a release", " ", "revert a release", QUERY, "undo", "third"),
+        opened, manual=("revert a release", " ", "revert a release", QUERY, "undo", "third"),
         expansion__backend="manual", expansion__max_expansions=2,
     )  # fmt: skip
     assert [(variant.text, variant.kind) for variant in found.variants] == [
@@ -100,29 +125,30 @@ def test_manual_expansions_are_searched_up_to_the_maximum(resources: Resources) 
     assert {"vector:2", "lexical:2"} <= set(names(found))
 
 
-def test_what_is_not_available_is_a_warning_in_the_trace(resources: Resources) -> None:
-    found = evidence(resources, expansion__backend="llm", expansion__hyde=True)
+def test_what_is_not_available_is_a_warning_in_the_trace(opened: Resources) -> None:
+    found = evidence(opened, expansion__backend="llm", expansion__hyde=True)
     texts = replay(found, configured()).stage("expansion").warnings
-    assert any("llm is not available" in text for text in texts) and any("HyDE" in text for text in texts)
+    for name in ("llm", "hyde"):
+        assert any(f"{name} is not available" in text for text in texts)
 
 
-def test_a_project_only_request_searches_that_project_alone(resources: Resources) -> None:
-    project = next(name for name, _ in resources.store.projects() if name)
-    found = gather(Request(QUERY, project, AS_OF, project_only=True), configured(), resources)
+def test_a_project_only_request_searches_that_project_alone(opened: Resources) -> None:
+    project = next(name for name, _ in opened.store.projects() if name)
+    found = gather(Request(QUERY, project, AS_OF, project_only=True), configured(), opened)
     assert found.memories
     assert {memory.project for memory in found.memories.values()} == {project}
 
 
-def test_scope_restricts_every_list(resources: Resources) -> None:
+def test_scope_restricts_every_list(opened: Resources) -> None:
     for scope in ("personal", "shared"):
-        found = evidence(resources, query__scope=scope)
+        found = evidence(opened, query__scope=scope)
         assert {memory.scope for memory in found.memories.values()} <= {scope}
 
 
-def test_as_of_is_stamped_when_it_is_not_given(resources: Resources) -> None:
-    stamped = gather(Request(QUERY), configured(), resources).as_of
+def test_as_of_is_stamped_when_it_is_not_given(opened: Resources) -> None:
+    stamped = gather(Request(QUERY), configured(), opened).as_of
     assert stamped is not None and abs(stamped - datetime.now(UTC)) < timedelta(minutes=5)
-    assert evidence(resources).as_of == AS_OF
+    assert evidence(opened).as_of == AS_OF
 
 
 def test_a_deleted_memory_is_in_no_list(resources: Resources) -> None:
@@ -134,33 +160,29 @@ def test_a_deleted_memory_is_in_no_list(resources: Resources) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "  \n ", "caf\udce9"])
-def test_a_query_that_is_empty_or_no_text_is_one_line(query: str, resources: Resources) -> None:
+def test_a_query_that_is_empty_or_no_text_is_one_line(query: str, opened: Resources) -> None:
     with pytest.raises(InputError, match="query: it"):
-        evidence(resources, query)
+        evidence(opened, query)
 
 
-def test_a_query_that_matches_no_word_still_has_vector_hits(resources: Resources) -> None:
-    found = evidence(resources, "zzzyqx")
+def test_a_query_that_matches_no_word_still_has_vector_hits(opened: Resources) -> None:
+    found = evidence(opened, "zzzyqx")
     assert ids(found, "lexical:0") == []
     assert ids(found, "vector:0")
 
 
-def test_gathered_evidence_replays_from_its_bundle_to_the_same_trace(resources: Resources, tmp_path: Path) -> None:
-    found = evidence(resources, rerank__backend="late_interaction", rerank__raw_scale="identity", dedup__enabled=True)
+def test_gathered_evidence_replays_from_its_bundle_to_the_same_trace(reranked: Evidence, tmp_path: Path) -> None:
+    found = reranked
     write_bundle(found, tmp_path / "bundle.json")
     again = read_bundle(tmp_path / "bundle.json")
     for name in ("cems", "cems_head", "qmd", "recollection"):
         assert replay(again, preset(name).config).same_as(replay(found, preset(name).config))
 
 
-RERANK: dict[str, Any] = {"rerank__backend": "late_interaction", "rerank__raw_scale": "identity"}
-
-
-def test_late_interaction_is_the_formula_over_the_stores_token_vectors(resources: Resources) -> None:
+def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked: Evidence, opened: Resources) -> None:
     """Computed here from the model's raw token embeddings and a count over the store, without the reranker's code."""
-    found = evidence(resources, **RERANK)
-    model = resources.embedder.model
-    memories = resources.store.memories()
+    model = opened.embedder.model
+    memories = opened.store.memories()
 
     def tokens(text: str) -> tuple[list[int], Any]:
         special = set(model.tokenizer.all_special_ids)
@@ -174,51 +196,44 @@ def test_late_interaction_is_the_formula_over_the_stores_token_vectors(resources
     stored = [set(model.tokenizer(indexed_text(m), add_special_tokens=False)["input_ids"]) for m in memories.values()]
     frequencies = [sum(token in wordpieces for wordpieces in stored) for token in asked]
     weights = [math.log(1 + (len(memories) - df + 0.5) / (df + 0.5)) for df in frequencies]
-    scores = found.model_scores["late_interaction"]
-    assert len(scores) == 40
+    scores = reranked.model_scores["late_interaction"]
+    assert len(scores) == RERANK["rerank__input_limit"]
     for key in list(scores)[:5]:
         _, document_vectors = tokens(scores[key].chunk or "")
         best = (query_vectors @ document_vectors.T).max(axis=1)
         assert scores[key].raw == pytest.approx(float(np.dot(weights, best) / sum(weights)), abs=1e-4)
 
 
-def test_the_exact_text_that_was_read_is_in_the_evidence(resources: Resources) -> None:
-    found = evidence(resources, rerank__chunk_selection="head", rerank__chunk_chars=40, **RERANK)
-    for key, score in found.model_scores["late_interaction"].items():
-        assert score.chunk == found.memories[key].content[:40]
+def test_the_exact_text_that_was_read_is_in_the_evidence(reranked: Evidence) -> None:
+    for key, score in reranked.model_scores["late_interaction"].items():
+        assert score.chunk == best_chunk(reranked.memories[key].content, QUERY, 300, "seed_overlap")
 
 
-def test_scores_are_cached_a_second_gather_scores_nothing_new(resources: Resources) -> None:
-    first, second = evidence(resources, **RERANK), evidence(resources, **RERANK)
-    assert first.notes["rerank_scores"] == {"scored": 40, "cached": 0}
-    assert second.notes["rerank_scores"] == {"scored": 0, "cached": 40}
-    assert second.model_scores == first.model_scores
-    deeper = evidence(resources, rerank__input_limit=50, **RERANK)
-    assert deeper.notes["rerank_scores"] == {"scored": 10, "cached": 40}
+def test_cancelled_reranking_keeps_what_was_finished_and_nothing_is_scored_twice(resources: Resources) -> None:
+    """20 to score: one batch of 16 is finished before the cancel; then the other 4; then, deeper, 5 more."""
+    seen: list[tuple[str, int, int]] = []
 
-
-def test_cancelled_reranking_leaves_the_finished_scores_in_the_cache(resources: Resources) -> None:
     def cancel(label: str, done: int, total: int) -> None:
+        seen.append((label, done, total))
         if label == "reranking":
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        gather(Request(QUERY, as_of=AS_OF), configured(**RERANK), resources, cancel)
-    counts = evidence(resources, **RERANK).notes["rerank_scores"]
-    assert counts == {"scored": 40 - 16, "cached": 16}  # one batch of 16 was finished
+        gather(Request(UNCACHED, as_of=AS_OF), configured(**RERANK), resources, cancel)
+    assert seen[-1] == ("reranking", 16, 20)
+    after, again = evidence(resources, UNCACHED, **RERANK), evidence(resources, UNCACHED, **RERANK)
+    assert after.notes["rerank_scores"] == {"scored": 4, "cached": 16}
+    assert again.notes["rerank_scores"] == {"scored": 0, "cached": 20}
+    assert again.model_scores == after.model_scores
+    deeper = evidence(resources, UNCACHED, **{**RERANK, "rerank__input_limit": 25})
+    assert deeper.notes["rerank_scores"] == {"scored": 5, "cached": 20}
+    searching = [(done, total) for label, done, total in seen if label == "searching"]
+    assert searching == sorted(searching) and searching[-1][0] == searching[-1][1]
 
 
-def test_a_reranker_that_is_not_available_is_a_warning_and_a_need(resources: Resources) -> None:
-    found = evidence(resources, rerank__backend="ollama")
+def test_a_reranker_that_is_not_available_is_a_warning_and_a_need(opened: Resources) -> None:
+    found = evidence(opened, rerank__backend="ollama")
     trace = replay(found, configured(rerank__backend="ollama"))
-    assert any("ollama is not available" in text for _, text in trace.warnings)
+    assert any("ollama is not available" in text for text in trace.stage("rerank").warnings)
     assert trace.needs[0]["model"] == "ollama"
     assert trace.results
-
-
-def test_progress_is_reported_from_nothing_to_everything(resources: Resources) -> None:
-    seen: list[tuple[str, int, int]] = []
-    gather(Request(QUERY, as_of=AS_OF), configured(**RERANK), resources, lambda *step: seen.append(step))
-    for label in ("searching", "reranking"):
-        steps = [(done, total) for name, done, total in seen if name == label]
-        assert steps == sorted(steps) and steps[-1][0] == steps[-1][1]

@@ -19,7 +19,8 @@ from cems_workbench.records import Memory
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 IDS = [f"m{i:02d}" for i in range(8)] + ["Z", "é/1"]
 QUERIES = ["redis cache", "how many concerts", "restart elasticsearch", "recommend a tool", ""]
-CONTENTS = st.lists(st.sampled_from("red redis cache ache slow Night. night v2 2026-01-01 naïve —".split()), max_size=14).map(" ".join)
+WORDS = ["red", "redis", "cache", "ache", "slow", "Night.", "night", "v2", "2026-01-01", "naïve", "—"]
+CONTENTS = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
 
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "threshold.applies_to": st.lists(st.sampled_from(["vector", "lexical", "relations"]), unique=True, max_size=3),
@@ -52,7 +53,11 @@ def values_of(spec: FieldSpec) -> st.SearchStrategy[Any]:
         assert spec.low is not None and spec.high is not None, f"{spec.path} has no range"
         low, high = spec.soft or (spec.low, spec.high)
         bounds = [value for value in (spec.low, spec.high) if not (spec.exclusive_low and value == spec.low)]
-        numbers = st.integers(int(low), int(high)) if spec.type is int else st.floats(low, high, exclude_min=spec.exclusive_low, allow_subnormal=False)
+        numbers = (
+            st.integers(int(low), int(high))
+            if spec.type is int
+            else st.floats(low, high, exclude_min=spec.exclusive_low, allow_subnormal=False)
+        )
         inside = numbers | numbers | st.sampled_from([spec.type(value) for value in bounds])
     else:
         raise AssertionError(f"{spec.path}: no strategy for {spec.type}; add one to SPECIAL")
@@ -69,7 +74,11 @@ def configs(draw: st.DrawFn, **fixed: Any) -> PipelineConfig:
     chosen = draw(st.lists(st.sampled_from(REPLAYED), max_size=14, unique_by=lambda spec: spec.path))
     chosen += draw(st.lists(st.sampled_from(OTHERS), max_size=3, unique_by=lambda spec: spec.path))
     changes = {spec.path: draw(values_of(spec)) for spec in chosen}
-    changes |= draw(st.sampled_from([{}, {"rerank.backend": "cross_encoder"}, {"lists.recency.enabled": True, "lists.relations.enabled": True}]))
+    changes |= draw(
+        st.sampled_from(
+            [{}, {"rerank.backend": "cross_encoder"}, {"lists.recency.enabled": True, "lists.relations.enabled": True}]
+        )
+    )
     changes["name"] = draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=4))
     return with_values(PipelineConfig(), changes | {path.replace("__", "."): value for path, value in fixed.items()})
 
@@ -99,7 +108,9 @@ def memories(memory_id: str) -> st.SearchStrategy[Memory]:
     )
 
 
-COSINES = st.sampled_from([-0.4, -0.1, 0.0, 0.2, 0.35, 0.5, 0.5, 0.6, 0.75, 0.9]) | st.floats(-1, 1, allow_subnormal=False)
+COSINES = st.sampled_from([-0.4, -0.1, 0.0, 0.2, 0.35, 0.5, 0.5, 0.6, 0.75, 0.9]) | st.floats(
+    -1, 1, allow_subnormal=False
+)
 BM25 = st.sampled_from([0.5, 1.0, 1.0, 2.5, 5.67]) | st.floats(0.01, 40)
 RAW_SCORES = {
     "vector": COSINES,
@@ -108,7 +119,9 @@ RAW_SCORES = {
     "access": st.integers(0, 5).map(float),
     "relations": st.sampled_from([0.1, 0.5, 0.5, 1.0]),
 }
-MODEL_SCORES = st.builds(ModelScore, st.sampled_from([0.0, 0.5, 0.5, 7.0, -8.5, 12.0]) | st.floats(-15, 15, allow_subnormal=False))
+MODEL_SCORES = st.builds(
+    ModelScore, st.sampled_from([0.0, 0.5, 0.5, 7.0, -8.5, 12.0]) | st.floats(-15, 15, allow_subnormal=False)
+)
 FAILED_SCORES = st.sampled_from(
     [ModelScore(None, error="timeout"), ModelScore(float("nan")), ModelScore(float("inf")), ModelScore(None)]
 )

@@ -55,11 +55,15 @@ def test_score_max_takes_the_largest_base(evidence: Evidence, config: PipelineCo
 
 
 @given(evidences(), configs(fusion__single_list="fuse"))
-def test_the_fused_score_is_the_blend_of_normalised_and_best_list_score(evidence: Evidence, config: PipelineConfig) -> None:
+def test_the_fused_score_is_the_blend_of_normalised_and_best_list_score(
+    evidence: Evidence, config: PipelineConfig
+) -> None:
     blend = config.fusion.score_blend
     for row in replay(evidence, config).stage("fusion").rows:
         if row["kept"]:
-            assert row["score"] == pytest.approx((1 - blend) * row["normalized"] + blend * row["best_list_score"], rel=1e-12)
+            assert row["score"] == pytest.approx(
+                (1 - blend) * row["normalized"] + blend * row["best_list_score"], rel=1e-12
+            )
 
 
 @given(evidences(), configs())
@@ -124,7 +128,9 @@ def test_the_json_of_a_trace_has_no_nan(evidence: Evidence, config: PipelineConf
 
 
 @given(evidences(), configs(), st.randoms(use_true_random=False))
-def test_the_order_of_equal_hits_and_of_the_memories_does_not_matter(evidence: Evidence, config: PipelineConfig, random: object) -> None:
+def test_the_order_of_equal_hits_and_of_the_memories_does_not_matter(
+    evidence: Evidence, config: PipelineConfig, random: object
+) -> None:
     """Ties are broken by memory id, whatever order the input has."""
     shuffle = random.shuffle  # type: ignore[attr-defined]
     lists = []
@@ -139,14 +145,17 @@ def test_the_order_of_equal_hits_and_of_the_memories_does_not_matter(evidence: E
         lists=tuple(lists),
         memories={key: evidence.memories[key] for key in keys},
         model_scores={
-            model: {key: scores[key] for key in keys if key in scores} for model, scores in evidence.model_scores.items()
+            model: {key: scores[key] for key in keys if key in scores}
+            for model, scores in evidence.model_scores.items()
         },
     )
     assert replay(shuffled, config).same_as(replay(evidence, config))
 
 
 @given(evidences(), configs(), st.sampled_from(["vector", "lexical", "recency", "access", "relations"]))
-def test_a_list_of_weight_zero_has_base_zero_everywhere(evidence: Evidence, config: PipelineConfig, source: str) -> None:
+def test_a_list_of_weight_zero_has_base_zero_everywhere(
+    evidence: Evidence, config: PipelineConfig, source: str
+) -> None:
     config = with_values(config, {f"lists.{source}.weight": 0.0, "fusion.single_list": "fuse"})
     for row in replay(evidence, config).stage("fusion").rows:
         for term in row["contributions"]:
@@ -154,14 +163,18 @@ def test_a_list_of_weight_zero_has_base_zero_everywhere(evidence: Evidence, conf
 
 
 @given(evidences(), configs(threshold__mode="fixed"), st.floats(0, 1), st.floats(0, 1))
-def test_raising_a_fixed_threshold_never_adds_candidates(evidence: Evidence, config: PipelineConfig, one: float, other: float) -> None:
+def test_raising_a_fixed_threshold_never_adds_candidates(
+    evidence: Evidence, config: PipelineConfig, one: float, other: float
+) -> None:
     low, high = sorted((one, other))
     loose, strict = (replay(evidence, with_values(config, {"threshold.fixed": value})) for value in (low, high))
     assert survivors(strict, "threshold") <= survivors(loose, "threshold")
 
 
 @given(evidences(), configs(threshold__mode="adaptive"))
-def test_adaptive_thresholds_fall_and_end_with_the_minimum_unless_enough_were_found(evidence: Evidence, config: PipelineConfig) -> None:
+def test_adaptive_thresholds_fall_and_end_with_the_minimum_unless_enough_were_found(
+    evidence: Evidence, config: PipelineConfig
+) -> None:
     fields = replay(evidence, config).stage("threshold").fields
     visited, counts = fields["visited"], fields["counts"]
     bounds = config.threshold.adaptive
@@ -190,15 +203,21 @@ def test_results_stay_within_limit_and_budget(evidence: Evidence, config: Pipeli
 
 
 @given(evidences(), configs())
-def test_what_was_not_reranked_has_no_unit_score_and_failures_are_flagged(evidence: Evidence, config: PipelineConfig) -> None:
+def test_what_was_not_reranked_has_no_unit_score_and_failures_are_flagged(
+    evidence: Evidence, config: PipelineConfig
+) -> None:
     for row in replay(evidence, config).stage("rerank").rows:
         if "outcome" not in row:  # no reranker
             continue
         scored = evidence.model_scores.get(config.rerank.model or config.rerank.backend, {}).get(row["memory_id"])
         failed = row["outcome"] == "failed"
         assert row["flagged"] == failed
-        assert failed == (scored is not None and not scored.good and row["outcome"] != "tail" and row["outcome"] != "skipped")
-        assert (row["unit"] is not None) == (row["outcome"] == "scored" or (failed and config.rerank.on_error == "neutral"))
+        assert failed == (
+            scored is not None and not scored.good and row["outcome"] != "tail" and row["outcome"] != "skipped"
+        )
+        assert (row["unit"] is not None) == (
+            row["outcome"] == "scored" or (failed and config.rerank.on_error == "neutral")
+        )
         assert row["unit"] is None or 0 <= row["unit"] <= 1
         assert (row["raw"] is not None) == (row["outcome"] == "scored")
 
@@ -207,7 +226,9 @@ def test_what_was_not_reranked_has_no_unit_score_and_failures_are_flagged(eviden
 def test_a_variant_switched_off_contributes_nothing(evidence: Evidence, config: PipelineConfig, off: set[int]) -> None:
     without = replace(evidence, lists=tuple(ranked for ranked in evidence.lists if ranked.variant not in off))
     left, right = replay(evidence, config, switched_off=off), replay(without, config)
-    assert [(row["memory_id"], row["score"]) for row in left.results] == [(row["memory_id"], row["score"]) for row in right.results]
+    assert [(row["memory_id"], row["score"]) for row in left.results] == [
+        (row["memory_id"], row["score"]) for row in right.results
+    ]
 
 
 @given(st.lists(evidences(), min_size=1, max_size=4), configs())
@@ -218,7 +239,9 @@ def test_a_batch_gives_every_query_what_it_gets_alone(batch: list[Evidence], con
         for many, one in zip(together, alone, strict=True):
             order = one.after.order(0)
             assert many.after.order(q).tolist() == order.tolist(), many.name
-            assert many.after.score[q, order] == pytest.approx(one.after.score[0, order], rel=1e-12, abs=1e-12, nan_ok=True)
+            assert many.after.score[q, order] == pytest.approx(
+                one.after.score[0, order], rel=1e-12, abs=1e-12, nan_ok=True
+            )
             assert many.fields(q) == one.fields(0)
             assert many.warnings(q) == one.warnings(0)
             assert many.needs(q) == one.needs(0)

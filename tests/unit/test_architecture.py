@@ -48,7 +48,10 @@ STAGE_IMPORTS = ("config", "records", "pipeline.table", "pipeline.evidence", "pi
 
 PURE = sorted(
     [
-        *(ROOT / PACKAGE / "pipeline" / f"{name}.py" for name in ("replay", "encode", "trace", "needs", "table", "evidence")),
+        *(
+            ROOT / PACKAGE / "pipeline" / f"{name}.py"
+            for name in ("replay", "encode", "trace", "needs", "table", "evidence")
+        ),
         *(ROOT / PACKAGE / "pipeline" / "stages").glob("*.py"),
     ]
 )
@@ -58,10 +61,34 @@ IMPURE_MODULES = {
     "sentence_transformers", "transformers", "streamlit", "logging",
 }  # fmt: skip
 IMPURE_CALLS = {"open", "input", "print", "eval", "exec", "__import__"}
-IMPURE_ATTRIBUTES = {"now", "utcnow", "today", "read_text", "write_text", "read_bytes", "write_bytes", "random", "default_rng", "environ"}
+IMPURE_ATTRIBUTES = {
+    "now",
+    "utcnow",
+    "today",
+    "read_text",
+    "write_text",
+    "read_bytes",
+    "write_bytes",
+    "random",
+    "default_rng",
+    "environ",
+}
 
-HEAVY = ("torch", "sentence_transformers", "transformers", "chromadb", "duckdb", "bm25s", "streamlit", "plotly", "pandas", "sklearn")
-SQL = re.compile(r"\b(SELECT\b.+\bFROM|INSERT\s+(OR\s+\w+\s+)?INTO|DELETE\s+FROM|UPDATE\b.+\bSET|CREATE\s+TABLE)\b", re.DOTALL)
+HEAVY = (
+    "torch",
+    "sentence_transformers",
+    "transformers",
+    "chromadb",
+    "duckdb",
+    "bm25s",
+    "streamlit",
+    "plotly",
+    "pandas",
+    "sklearn",
+)
+SQL = re.compile(
+    r"\b(SELECT\b.+\bFROM|INSERT\s+(OR\s+\w+\s+)?INTO|DELETE\s+FROM|UPDATE\b.+\bSET|CREATE\s+TABLE)\b", re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +155,9 @@ def test_imports_point_one_way() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize(("here", "there", "why"), NEVER, ids=lambda value: value if isinstance(value, str) and " " not in value else "")
+@pytest.mark.parametrize(
+    ("here", "there", "why"), NEVER, ids=lambda value: value if isinstance(value, str) and " " not in value else ""
+)
 def test_neighbours_that_do_not_know_each_other(here: str, there: str, why: str) -> None:
     wrong = [found.place for found in ALL if unit(found.file) == here and found.target.split(".")[0] == there]
     assert not wrong, f"{here} must not import {there} ({why}): {', '.join(wrong)}"
@@ -148,7 +177,8 @@ def test_pages_hold_no_formula() -> None:
     wrong = [
         f"{found.place}: {found.target}"
         for found in ALL
-        if unit(found.file) in ("pages", "app") and found.target.startswith(("pipeline.stages", "pipeline.table", "pipeline.encode"))
+        if unit(found.file) in ("pages", "app")
+        and found.target.startswith(("pipeline.stages", "pipeline.table", "pipeline.encode"))
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -195,17 +225,23 @@ def loaded_by(module: str) -> set[str]:
     """The modules in memory after importing one, in a fresh interpreter."""
     code = f"import sys, {module}; print('\\n'.join(sys.modules))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     return set(run.stdout.split())
 
 
 def test_importing_replay_loads_no_model_and_no_store() -> None:
     loaded = loaded_by("cems_workbench.pipeline.replay")
-    unwanted = sorted(set(HEAVY) & loaded | {name for name in loaded if name.startswith((f"{PACKAGE}.store", f"{PACKAGE}.models"))})
+    unwanted = sorted(
+        set(HEAVY) & loaded | {name for name in loaded if name.startswith((f"{PACKAGE}.store", f"{PACKAGE}.models"))}
+    )
     assert not unwanted, f"cems_workbench.pipeline.replay loads {', '.join(unwanted)}"
 
 
-@pytest.mark.parametrize("module", ["cems_workbench.cli", "cems_workbench.settings", "cems_workbench.resources", "cems_workbench.diagnosis"])
+@pytest.mark.parametrize(
+    "module", ["cems_workbench.cli", "cems_workbench.settings", "cems_workbench.resources", "cems_workbench.diagnosis"]
+)
 def test_starting_up_loads_nothing_heavy(module: str) -> None:
     """The first page and `--help` appear before torch, Chroma and DuckDB are read from disk."""
     unwanted = sorted(set(HEAVY) & loaded_by(module))

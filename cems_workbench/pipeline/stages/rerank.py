@@ -161,7 +161,8 @@ def _order(blend: Blend, before: Standing) -> Standing:
     )
     first = np.where(before.rank == first_rank, before.score, 0.0).sum(axis=1, keepdims=True)
     share = np.divide(before.score, first, out=np.zeros_like(before.score), where=first > 0)
-    below = np.where(count > 0, np.where(count > 0, lowest, 0.0) * share, before.score)
+    floor = np.where(count > 0, lowest, 0.0)
+    below = np.where(count > 0, np.minimum(floor, floor * share), before.score)  # a negative lowest stays the higher
     places = (
         np.where(blend.following, before.rank, np.iinfo(np.int64).max)
         .argsort(axis=1, kind="stable")
@@ -211,11 +212,13 @@ def _warnings(model: ModelTable, blend: Blend, config: RerankConfig, few: Bools,
     missing = int((blend.head & ~blend.good & ~blend.failed)[q].sum())
     if missing:
         found.append(
-            f"{missing} of the first {int(blend.head[q].sum())} candidates were never scored by {model_key(config)}; they follow below the reranked"
+            f"{missing} of the first {int(blend.head[q].sum())} candidates were never scored by {model_key(config)}; "
+            "they follow below the reranked"
         )
     if config.combine == "position_bands" and config.retrieval_score == "rrf" and blend.reranked[q].any():
         found.append(
-            "retrieval score 1/(k+r) is at most 1/(k+1): the reranker decides nearly everything, most of all past rank 10 (the bands are inverted)"
+            "retrieval score 1/(k+r) is at most 1/(k+1): the reranker decides nearly everything, most of all past "
+            "rank 10 (the bands are inverted)"
         )
     return found
 

@@ -79,7 +79,9 @@ def test_every_parameter_explains_itself(spec: FieldSpec) -> None:
     assert spec.label != spec.help
 
 
-@pytest.mark.parametrize("spec", [spec for spec in field_specs() if spec.type in (int, float)], ids=lambda spec: spec.path)
+@pytest.mark.parametrize(
+    "spec", [spec for spec in field_specs() if spec.type in (int, float)], ids=lambda spec: spec.path
+)
 def test_every_number_has_a_range_a_step_and_a_slider_within_it(spec: FieldSpec) -> None:
     assert spec.low is not None and spec.high is not None and spec.step is not None
     low, high = spec.soft or (spec.low, spec.high)
@@ -168,12 +170,17 @@ def test_a_config_cannot_be_changed_in_place() -> None:
 def test_with_values_leaves_the_original_alone() -> None:
     config = PipelineConfig()
     changed = with_values(config, {"fusion.top_rank_bonus.rank1": 0.1, "lists.vector.depth": None})
-    assert difference(config, changed) == [("lists.vector.depth", 150, None), ("fusion.top_rank_bonus.rank1", 0.05, 0.1)]
+    assert difference(config, changed) == [
+        ("lists.vector.depth", 150, None),
+        ("fusion.top_rank_bonus.rank1", 0.05, 0.1),
+    ]
     assert config == PipelineConfig()
 
 
 def test_a_single_tier_can_be_set_by_its_path() -> None:
-    assert with_values(PipelineConfig(), {"adjust.time_decay.tiers.session": 21}).adjust.time_decay.tiers == (("session", 21.0),)
+    assert with_values(PipelineConfig(), {"adjust.time_decay.tiers.session": 21}).adjust.time_decay.tiers == (
+        ("session", 21.0),
+    )
 
 
 def test_get_reads_a_dotted_path() -> None:
@@ -186,12 +193,17 @@ def test_get_reads_a_dotted_path() -> None:
     ("changes", "depths"),
     [
         ({}, {"vector": 150, "lexical": 50}),
-        ({"lists.coarse_multiplier": 10, "lists.vector.prefetch": 2, "lists.lexical.prefetch": 5}, {"vector": 200, "lexical": 500}),
+        (
+            {"lists.coarse_multiplier": 10, "lists.vector.prefetch": 2, "lists.lexical.prefetch": 5},
+            {"vector": 200, "lexical": 500},
+        ),
         ({"rerank.oversample_factor": 20.0}, {"vector": 200, "lexical": 200}),
         ({"lists.vector.depth": None, "rerank.oversample_factor": 20.0}, {"vector": None, "lexical": 200}),
         ({"assembly.limit": None, "lists.coarse_multiplier": 10}, {"vector": 150, "lexical": 50}),
     ],
 )
-def test_depths_grow_with_the_coarse_fetch_and_oversampling(changes: dict[str, Any], depths: dict[str, int | None]) -> None:
+def test_depths_grow_with_the_coarse_fetch_and_oversampling(
+    changes: dict[str, Any], depths: dict[str, int | None]
+) -> None:
     """ACE: 10 × 2 × 10 = 200 vector and 10 × 5 × 10 = 500 lexical hits."""
     assert list_depths(with_values(PipelineConfig(), changes)) == depths

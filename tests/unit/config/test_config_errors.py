@@ -21,7 +21,10 @@ from cems_workbench.errors import InputError
 REFUSED: dict[str, tuple[str, str]] = {
     "unknown key": ("fusion: {kk: 3}", "fusion.kk: unknown key; the nearest known key is fusion.k"),
     "unknown section": ("fuson: {k: 3}", "fuson: unknown key; the nearest known key is fusion"),
-    "misspelt nested key": ("lists: {vector: {deph: 3}}", "lists.vector.deph: unknown key; the nearest known key is lists.vector.depth"),
+    "misspelt nested key": (
+        "lists: {vector: {deph: 3}}",
+        "lists.vector.deph: unknown key; the nearest known key is lists.vector.depth",
+    ),
     "nothing near": ("xyzzy: 3", "xyzzy: unknown key; known here: adjust, assembly"),
     "unknown band key": (
         "rerank: {bands: [{max_ranks: 3}]}",
@@ -34,15 +37,27 @@ REFUSED: dict[str, tuple[str, str]] = {
     "below the range": ("fusion: {k: -1}", "fusion.k: -1 is not allowed; allowed: 0 to 10000"),
     "above the range": ("fusion: {score_blend: 1.01}", "fusion.score_blend: 1.01 is not allowed; allowed: 0 to 1"),
     "excluded bound": ("adjust: {time_decay: {half_life_days: 0}}", "allowed: more than 0, at most 36500"),
-    "a step that never ends": ("threshold: {adaptive: {step: 1.0e-12}}", "threshold.adaptive.step: 1e-12 is not allowed; allowed: 0.001 to 1"),
+    "a step that never ends": (
+        "threshold: {adaptive: {step: 1.0e-12}}",
+        "threshold.adaptive.step: 1e-12 is not allowed; allowed: 0.001 to 1",
+    ),
     "optional": ("lists: {vector: {depth: 0}}", "lists.vector.depth: 0 is not allowed; allowed: 1 to 10000, or null"),
-    "not a choice": ("fusion: {method: max}", "fusion.method: 'max' is not allowed; allowed: rrf | score_sum | score_max"),
+    "not a choice": (
+        "fusion: {method: max}",
+        "fusion.method: 'max' is not allowed; allowed: rrf | score_sum | score_max",
+    ),
     "null where none is allowed": ("fusion: {k: null}", "fusion.k: None is not allowed; allowed: 0 to 10000"),
     "text for a number": ("fusion: {k: '60'}", "fusion.k: '60' is not allowed; allowed: 0 to 10000"),
     "truth for a number": ("fusion: {k: true}", "fusion.k: True is not allowed; allowed: 0 to 10000"),
     "number for truth": ("dedup: {enabled: 1}", "dedup.enabled: 1 is not allowed; allowed: true | false"),
-    "band out of range": ("rerank: {bands: [{retrieval: 2.0}]}", "rerank.bands.0.retrieval: 2.0 is not allowed; allowed: 0 to 1"),
-    "tier out of range": ("adjust: {time_decay: {tiers: {a: 0}}}", "adjust.time_decay.tiers: 0.0 is not allowed; allowed: a mapping"),
+    "band out of range": (
+        "rerank: {bands: [{retrieval: 2.0}]}",
+        "rerank.bands.0.retrieval: 2.0 is not allowed; allowed: 0 to 1",
+    ),
+    "tier out of range": (
+        "adjust: {time_decay: {tiers: {a: 0}}}",
+        "adjust.time_decay.tiers: 0.0 is not allowed; allowed: a mapping",
+    ),
     "huge tier": ("adjust: {time_decay: {tiers: {a: 1" + "0" * 400 + "}}}", "adjust.time_decay.tiers: 1000"),
     "unknown list": ("threshold: {applies_to: [recency]}", "threshold.applies_to.0: 'recency' is not allowed"),
     "NaN": ("fusion: {score_blend: .nan}", "fusion.score_blend: nan is not allowed; allowed: 0 to 1"),
@@ -87,7 +102,11 @@ def test_several_mistakes_are_all_named() -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"\xff\xfev\x00", "not UTF-8 text (byte 0)"), (b"name: caf\xe9", "not UTF-8 text (byte 9)"), (b"", "the file is empty")],
+    [
+        (b"\xff\xfev\x00", "not UTF-8 text (byte 0)"),
+        (b"name: caf\xe9", "not UTF-8 text (byte 9)"),
+        (b"", "the file is empty"),
+    ],
 )
 def test_a_file_that_is_no_text_is_one_line(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
@@ -156,7 +175,9 @@ def test_what_is_no_assignment_is_one_line(text: str) -> None:
         parse_assignment(text)
 
 
-@pytest.mark.parametrize("path", ["fusion.kk", "fuson.k", "fusion.k.deeper", "rerank.bands.0.retrieval", "nope", "fusion."])
+@pytest.mark.parametrize(
+    "path", ["fusion.kk", "fuson.k", "fusion.k.deeper", "rerank.bands.0.retrieval", "nope", "fusion."]
+)
 def test_setting_an_unknown_path_is_an_error(path: str) -> None:
     with pytest.raises(InputError):
         with_values(PipelineConfig(), {path: 0.5})

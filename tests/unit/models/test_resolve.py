@@ -14,11 +14,12 @@ from cems_workbench.models.resolve import PACKAGED_ID, resolve
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    probe = module.hub_reachable  # a test may put another in its place
     resolve.cache_clear()
-    module.hub_reachable.cache_clear()
+    probe.cache_clear()
     yield
     resolve.cache_clear()
-    module.hub_reachable.cache_clear()
+    probe.cache_clear()
 
 
 def cached(tmp_path: Path, model_id: str) -> Path:

@@ -43,7 +43,7 @@ def evidence(
     lists: Mapping[str, Scores],
     *,
     memories: Mapping[str, Mapping[str, Any]] | None = None,
-    model: Mapping[str, float | None | ModelScore] | None = None,
+    model: Mapping[str, float | ModelScore | None] | None = None,
     variants: Sequence[Variant] = (Variant("query"),),
     query: str = "query",
     **fields: Any,

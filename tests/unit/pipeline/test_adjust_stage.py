@@ -49,7 +49,9 @@ def test_the_clock_is_last_accessed_or_created_at() -> None:
     assert decay(memory, clock="created_at") == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize(("category", "factor"), [("preferences", 0.5), ("observation", 21 / 141), ("else", 60 / 180), (None, 60 / 180)])
+@pytest.mark.parametrize(
+    ("category", "factor"), [("preferences", 0.5), ("observation", 21 / 141), ("else", 60 / 180), (None, 60 / 180)]
+)
 def test_tiers_give_a_half_life_per_category(category: str | None, factor: float) -> None:
     memory = {**ago(days=120), "category": category}
     assert decay(memory, tiers={"preferences": 120.0, "observation": 21.0}) == pytest.approx(factor, rel=1e-12)

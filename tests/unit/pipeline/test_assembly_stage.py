@@ -17,7 +17,9 @@ def text(tokens: int) -> dict[str, Any]:
     return {"content": "x" * (4 * tokens)}
 
 
-@pytest.mark.parametrize(("content", "tokens"), [("", 1), ("abc", 1), ("abcd", 1), ("abcde", 2), ("a" * 400, 100), ("é" * 5, 2)])
+@pytest.mark.parametrize(
+    ("content", "tokens"), [("", 1), ("abc", 1), ("abcd", 1), ("abcde", 2), ("a" * 400, 100), ("é" * 5, 2)]
+)
 def test_chars4_is_a_quarter_of_the_characters_rounded_up_at_least_one(content: str, tokens: int) -> None:
     assert chars4(content) == tokens
 
@@ -57,7 +59,8 @@ def test_mmr_trades_score_against_the_closest_selected() -> None:
     """λ 0.6. First a = 0.54. Then b: 0.6·0.8 − 0.4·J(b,a) = 0.48 − 0.4·1 = 0.08; c: 0.6·0.5 − 0.4·0 = 0.30."""
     contents = {"a": "red apple pie", "b": "Red, apple: PIE!", "c": "blue sky"}
     subject = evidence(
-        {"vector": {"a": 0.9, "b": 0.8, "c": 0.5}}, memories={key: {"content": value} for key, value in contents.items()}
+        {"vector": {"a": 0.9, "b": 0.8, "c": 0.5}},
+        memories={key: {"content": value} for key, value in contents.items()},
     )
     assembly = stage("assembly", subject, MMR)
     assert kept(assembly) == ["a", "c", "b"]

@@ -32,7 +32,10 @@ def memory(**fields: Any) -> dict[str, Any]:
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "wrong format": ({"format": "cems-workbench-evidence/9"}, "format: 'cems-workbench-evidence/9' is not known"),
     "no query": ({"query": None}, "query: expected text"),
-    "unknown source": ({"lists": [{"name": "v", "source": "graph", "hits": []}]}, "lists[0].source: 'graph' is not known"),
+    "unknown source": (
+        {"lists": [{"name": "v", "source": "graph", "hits": []}]},
+        "lists[0].source: 'graph' is not known",
+    ),
     "hit without memory": ({"lists": hits({"memory_id": "zz", "score": 1})}, "'zz' is not among the bundle's memories"),
     "hit without score": ({"lists": hits({"memory_id": "a"})}, "lists[0].hits[0].score: expected a number, found None"),
     "hit that is text": ({"lists": hits("a")}, "lists[0].hits[0]: expected an object"),
@@ -62,13 +65,18 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "embeddings of two lengths": ({"embeddings": {"a": [1], "b": [1, 2]}}, "embeddings: vectors of different lengths"),
     "notes not an object": ({"notes": {"query": 5}}, "notes.query: expected an object"),
     "warnings not by stage": ({"notes": {"warnings": "careful"}}, "notes.warnings: expected an object"),
-    "warnings of a stage not an array": ({"notes": {"warnings": {"lists": "careful"}}}, "notes.warnings.lists: expected an array"),
+    "warnings of a stage not an array": (
+        {"notes": {"warnings": {"lists": "careful"}}},
+        "notes.warnings.lists: expected an array",
+    ),
     "NaN in the notes": ({"notes": {"query": {"x": math.nan}}}, "notes: a number in them is not finite"),
 }
 
 
 @pytest.mark.parametrize(("change", "message"), BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_bundle_is_one_line_naming_file_and_field(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_a_broken_bundle_is_one_line_naming_file_and_field(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
     path = tmp_path / "bundle.json"
     path.write_text(json.dumps(GOOD | change))
     with pytest.raises(InputError) as caught:
@@ -120,7 +128,10 @@ def test_keys_of_a_newer_writer_are_left_out() -> None:
 
 def test_a_time_without_zone_is_utc_and_every_zone_becomes_utc() -> None:
     assert bundle_from(evidence_from(GOOD | {"as_of": "2026-09-01T00:00:00"}))["as_of"] == "2026-09-01T00:00:00+00:00"
-    assert bundle_from(evidence_from(GOOD | {"as_of": "2026-09-01T02:00:00+02:00"}))["as_of"] == "2026-09-01T00:00:00+00:00"
+    assert (
+        bundle_from(evidence_from(GOOD | {"as_of": "2026-09-01T02:00:00+02:00"}))["as_of"]
+        == "2026-09-01T00:00:00+00:00"
+    )
 
 
 @pytest.mark.parametrize("raw", ["high", True, [0.5], 10**400, math.nan, -math.inf], ids=repr)

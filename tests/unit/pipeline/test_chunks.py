@@ -18,7 +18,9 @@ def oracle(content: str, query: str, size: int) -> str:
         chunks[-1] = (text + sentence + ". ", [*sentences, sentence.lower()])
         if len(chunks[-1][0]) > size:
             chunks.append(("", []))
-    scored = [(sum(term in sentence for sentence in sentences for term in terms), text[:size]) for text, sentences in chunks]
+    scored = [
+        (sum(term in sentence for sentence in sentences for term in terms), text[:size]) for text, sentences in chunks
+    ]
     best = max(score for score, _ in scored)
     winner = next(text for score, text in scored if score == best)
     return winner if best > 0 and winner else content[:size]
@@ -40,12 +42,12 @@ def test_seed_overlap_takes_the_chunk_with_the_most_terms() -> None:
 
 
 def test_seed_overlap_counts_substrings() -> None:
-    """"ache" stands in "cache": the second sentence wins although no word is "ache"."""
+    """ "ache" stands in "cache": the second sentence wins although no word is "ache"."""
     assert seed_overlap("Nothing here at all. The cache is warm", "ache", 15) == "The cache is wa"
 
 
 def test_seed_overlap_counts_a_term_once_per_sentence() -> None:
-    """"redis redis redis" is one match; "redis cache" in one sentence is two."""
+    """ "redis redis redis" is one match; "redis cache" in one sentence is two."""
     content = "redis redis redis redis. redis with a cache inside"
     assert seed_overlap(content, "redis cache", 20) == "redis with a cache i"
 
@@ -69,7 +71,7 @@ def test_term_overlap_keeps_whole_sentences() -> None:
 
 
 def test_term_overlap_counts_words_not_substrings_and_no_stopwords() -> None:
-    """"ache" is not in "cache"; "the" and "is" count for nothing."""
+    """ "ache" is not in "cache"; "the" and "is" count for nothing."""
     content = "The cache is what it is. My ache got better."
     assert term_overlap(content, "is the ache", 25) == "My ache got better."
 
@@ -87,7 +89,9 @@ def test_a_long_sentence_is_windowed_around_its_match() -> None:
 
 
 @given(st.text(alphabet="abc .!?\n", max_size=200), st.text(alphabet="abc ", max_size=10), st.integers(1, 50))
-def test_term_overlap_is_a_part_of_the_content_and_never_longer_than_the_chunk(content: str, query: str, size: int) -> None:
+def test_term_overlap_is_a_part_of_the_content_and_never_longer_than_the_chunk(
+    content: str, query: str, size: int
+) -> None:
     chunk = term_overlap(content, query, size)
     assert len(chunk) <= size
     assert chunk in content

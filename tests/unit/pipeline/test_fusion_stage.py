@@ -39,7 +39,9 @@ def test_list_weight_times_variant_weight() -> None:
 def test_recency_access_and_relations_are_not_weighted_by_the_variant() -> None:
     subject = evidence({"recency": {"a": 5.0}, "access": {"a": 1.0}, "relations": {"a": 0.5}})
     on = {f"lists.{name}.enabled": True for name in ("recency", "access", "relations")}
-    assert raw(subject, {**on, "variants.original_weight": 50.0})["a"] == pytest.approx((0.6 + 0.4 + 0.5) / 61, rel=1e-15)
+    assert raw(subject, {**on, "variants.original_weight": 50.0})["a"] == pytest.approx(
+        (0.6 + 0.4 + 0.5) / 61, rel=1e-15
+    )
 
 
 def test_per_list_bonus_is_added_in_every_list_and_not_weighted() -> None:
@@ -89,7 +91,9 @@ def test_score_max_takes_the_largest_weighted_score() -> None:
 
 @pytest.mark.parametrize("method", ["score_sum", "score_max"])
 def test_score_methods_leave_recency_and_access_out_and_warn(method: str) -> None:
-    subject = evidence({"vector": {"a": 0.9}, "lexical": {"a": 2.0}, "recency": {"a": 1e9, "z": 2e9}, "access": {"a": 7.0}})
+    subject = evidence(
+        {"vector": {"a": 0.9}, "lexical": {"a": 2.0}, "recency": {"a": 1e9, "z": 2e9}, "access": {"a": 7.0}}
+    )
     changes = {"fusion.method": method, "lists.recency.enabled": True, "lists.access.enabled": True}
     fusion = stage("fusion", subject, changes)
     assert fusion.by_id["a"]["raw"] == pytest.approx(1.9 if method == "score_sum" else 1.0)
@@ -98,7 +102,9 @@ def test_score_methods_leave_recency_and_access_out_and_warn(method: str) -> Non
 
 
 def test_multi_query_boost_counts_the_lists_beyond_the_first() -> None:
-    subject = evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"a": 5.0}, "vector@1": {"a": 0.7}}, variants=TWO_VARIANTS)
+    subject = evidence(
+        {"vector": {"a": 0.9, "b": 0.8}, "lexical": {"a": 5.0}, "vector@1": {"a": 0.7}}, variants=TWO_VARIANTS
+    )
     rows = stage("fusion", subject, {"fusion.multi_query_boost": 0.1}).by_id
     assert rows["a"]["boost_factor"] == pytest.approx(1.2)
     assert rows["a"]["raw"] == pytest.approx(1.2 * 3 / 61, rel=1e-15)
@@ -177,7 +183,9 @@ def test_k_of_zero_is_one_over_rank() -> None:
 
 
 def test_every_row_accounts_for_its_raw_score() -> None:
-    subject = evidence({"vector": falling(4), "lexical": {"m03": 3.0, "m09": 2.0}}, memories={"m03": {"importance": "high"}})
+    subject = evidence(
+        {"vector": falling(4), "lexical": {"m03": 3.0, "m09": 2.0}}, memories={"m03": {"importance": "high"}}
+    )
     changes = {**BONUS, "fusion.multi_query_boost": 0.3, "fusion.importance_bonus_ranks": 5}
     for row in stage("fusion", subject, changes).rows:
         terms = math.fsum(entry["base"] + entry["bonus"] for entry in row["contributions"])

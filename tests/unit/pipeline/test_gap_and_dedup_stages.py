@@ -20,7 +20,9 @@ def test_gap_drops_below_a_share_of_the_top() -> None:
     assert dropped(gap) == {"d": "score 0.3900 is below 0.5 × the top score 0.8000"}
 
 
-@pytest.mark.parametrize(("keep", "expected"), [(0, ["a"]), (1, ["a"]), (2, ["a", "b"]), (3, ["a", "b", "c"]), (9, ["a", "b", "c"])])
+@pytest.mark.parametrize(
+    ("keep", "expected"), [(0, ["a"]), (1, ["a"]), (2, ["a", "b"]), (3, ["a", "b", "c"]), (9, ["a", "b", "c"])]
+)
 def test_gap_always_keeps_the_first(keep: int, expected: list[str]) -> None:
     subject = evidence({"vector": {"a": 0.8, "b": 0.2, "c": 0.1}})
     assert kept(stage("gap", subject, {**ALONE, "gap.ratio": 0.9, "gap.keep": keep})) == expected

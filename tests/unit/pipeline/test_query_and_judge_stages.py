@@ -30,6 +30,13 @@ def test_substring_matching_calls_restart_elasticsearch_temporal_and_shows_the_c
     assert warned(found, "temporal: “last” was found inside a word (“elasticsearch”)")
 
 
+@pytest.mark.parametrize(
+    ("query", "cut"), [("firstly", True), ("at last", False), ("ballast", True), ("last-minute", False)]
+)
+def test_a_signal_cuts_a_word_when_letters_touch_it_on_either_side(query: str, cut: bool) -> None:
+    assert [match["cuts_word"] for match in query_stage(query).fields["matches"]] == [cut]
+
+
 def test_word_matching_does_not() -> None:
     found = query_stage("restart elasticsearch", WORD)
     assert found.fields["matches"] == []
@@ -90,7 +97,9 @@ def test_the_judge_never_changes_the_ranking() -> None:
     scores = {"a": -20.0, "b": 5.0, "c": -9.0}
     result = judged(scores)
     assert kept(result.stage("judge")) == [row["memory_id"] for row in result.results] == ["a", "b", "c"]
-    assert [row["score"] for row in result.results] == [row["score"] for row in judged(scores, {"judge.backend": "none"}).results]
+    assert [row["score"] for row in result.results] == [
+        row["score"] for row in judged(scores, {"judge.backend": "none"}).results
+    ]
 
 
 def test_a_judge_that_also_ranked_warns_of_circularity() -> None:

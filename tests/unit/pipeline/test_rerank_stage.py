@@ -31,7 +31,9 @@ def test_sigmoid_maps_logits() -> None:
 
 
 def test_minmax_runs_over_the_good_scores() -> None:
-    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}}, model={"a": -2.0, "b": 6.0, "c": 2.0, "d": None})
+    subject = evidence(
+        {"vector": {"a": 0.9, "b": 0.8, "c": 0.7, "d": 0.6}}, model={"a": -2.0, "b": 6.0, "c": 2.0, "d": None}
+    )
     found = column(stage("rerank", subject, {**ON, "rerank.raw_scale": "minmax"}), "unit")
     assert found == {"a": 0.0, "b": 1.0, "c": 0.5, "d": 0.5}  # d failed: neutral
 
@@ -49,14 +51,21 @@ def test_identity_is_clamped_and_flattens_negative_logits() -> None:
     [
         ("rrf", {"m01": 0.75 / 61 + 0.25 * 0.2, "m04": 0.6 / 64 + 0.4 * 0.8, "m11": 0.4 / 71 + 0.6 * 0.5}),
         ("inverse_rank", {"m01": 0.75 + 0.25 * 0.2, "m04": 0.6 / 4 + 0.4 * 0.8, "m11": 0.4 / 11 + 0.6 * 0.5}),
-        ("normalized_rrf", {"m01": 0.75 + 0.25 * 0.2, "m04": 0.6 * 61 / 64 + 0.4 * 0.8, "m11": 0.4 * 61 / 71 + 0.6 * 0.5}),
+        (
+            "normalized_rrf",
+            {"m01": 0.75 + 0.25 * 0.2, "m04": 0.6 * 61 / 64 + 0.4 * 0.8, "m11": 0.4 * 61 / 71 + 0.6 * 0.5},
+        ),
         ("fused", {"m01": 0.75 / 61 + 0.25 * 0.2, "m04": 0.6 / 64 + 0.4 * 0.8, "m11": 0.4 / 71 + 0.6 * 0.5}),
     ],
 )
 def test_position_bands_blend_the_retrieval_score_by_rank(retrieval_score: str, expected: dict[str, float]) -> None:
     """Bands 0.75 to rank 3, 0.60 to rank 10, 0.40 beyond; `fused` is here plain rrf."""
     model = {f"m{i:02d}": 0.5 for i in range(1, 12)} | {"m01": 0.2, "m04": 0.8}
-    rerank = stage("rerank", evidence({"vector": falling(11)}, model=model), {**IDENTITY, "rerank.retrieval_score": retrieval_score})
+    rerank = stage(
+        "rerank",
+        evidence({"vector": falling(11)}, model=model),
+        {**IDENTITY, "rerank.retrieval_score": retrieval_score},
+    )
     assert {key: rerank.by_id[key]["score"] for key in expected} == pytest.approx(expected, rel=1e-12)
     assert [rerank.by_id[key]["retrieval_weight"] for key in ("m03", "m04", "m10", "m11")] == [0.75, 0.6, 0.6, 0.4]
 
@@ -138,6 +147,15 @@ def test_the_tail_follows_below_scaled_to_the_lowest_reranked() -> None:
     assert [row["score"] for row in rerank.rows] == pytest.approx([0.8, 0.4, 0.4, 0.4 * 63 / 64], rel=1e-12)
     assert column(rerank, "unit") == {"m02": 0.8, "m01": 0.4, "m03": None, "m04": None}
     assert column(rerank, "rank_before")["m03"] is None
+
+
+def test_the_tail_stays_below_a_negative_score() -> None:
+    """Negative cosines under score_sum: the reranked a is 0.75 · −0.1 = −0.075, and no tail score may pass it."""
+    subject = evidence({"vector": {"a": -0.1, "b": -0.2, "c": -0.3}}, model={"a": 0.0})
+    changes = {"fusion.method": "score_sum", "rerank.retrieval_score": "fused", "rerank.tail": "below"}
+    rerank = stage("rerank", subject, {**IDENTITY, **changes, "rerank.input_limit": 1})
+    assert kept(rerank) == ["a", "b", "c"]
+    assert [row["score"] for row in rerank.rows] == pytest.approx([-0.075] * 3)
 
 
 def test_what_was_never_scored_follows_below_before_the_tail_and_is_needed() -> None:

@@ -15,7 +15,9 @@ from cems_workbench.store import Filter
 def probed(raw: list[float], scale: str, **settings: float) -> dict[str, Any]:
     """The probe over a lexical index that answers with these scores."""
     hits = [(f"m{i}", score) for i, score in enumerate(raw)]
-    resources: Any = SimpleNamespace(indexes=SimpleNamespace(lexical=SimpleNamespace(search=lambda query, k, where: hits[:k])))
+    resources: Any = SimpleNamespace(
+        indexes=SimpleNamespace(lexical=SimpleNamespace(search=lambda query, k, where: hits[:k]))
+    )
     path = "expansion.skip_on_strong_signal"
     config = configured({f"{path}.scale": scale} | {f"{path}.{key}": value for key, value in settings.items()})
     return probe("query", config, resources, Filter())

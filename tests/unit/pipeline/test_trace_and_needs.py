@@ -12,7 +12,9 @@ from cems_workbench.config import PipelineConfig, preset
 from cems_workbench.pipeline import STAGES, Evidence, replay
 from cems_workbench.pipeline.needs import gather_parameters
 
-SPEC_ORDER = "query expansion lists threshold fusion filter rerank adjust gap dedup assembly judge".split()
+SPEC_ORDER = [
+    "query", "expansion", "lists", "threshold", "fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly", "judge",
+]  # fmt: skip
 
 
 def gathered(config: PipelineConfig, **fields: Any) -> Evidence:
@@ -42,7 +44,15 @@ def test_trace_json_has_the_keys_of_the_specification() -> None:
     rows = {stage["name"]: stage["rows"][0] for stage in values["stages"] if stage["rows"]}
     assert {"raw", "normalized", "contributions"} <= rows["fusion"].keys()
     assert rows["fusion"]["contributions"][0].keys() >= {"list", "rank", "weight", "base", "bonus"}
-    assert rows["rerank"].keys() >= {"raw", "unit", "rank_before", "retrieval_weight", "retrieval_score", "score", "flagged"}
+    assert rows["rerank"].keys() >= {
+        "raw",
+        "unit",
+        "rank_before",
+        "retrieval_weight",
+        "retrieval_score",
+        "score",
+        "flagged",
+    }
     assert rows["adjust"].keys() >= {"factors", "score"}
     assert all({"name", "rows", "warnings", "elapsed_ms"} <= stage.keys() for stage in values["stages"])
     assert all({"memory_id", "score"} <= row.keys() for row in values["results"])
@@ -114,7 +124,13 @@ def test_a_gather_parameter_that_differs_is_needed(path: str, value: Any) -> Non
 
 @pytest.mark.parametrize(
     "changes",
-    [{"fusion.k": 5}, {"lists.relations.enabled": True}, {"rerank.chunk_chars": 50}, {"lists.pool.size": 10}, {"rerank.timeout_s": 3.0}],
+    [
+        {"fusion.k": 5},
+        {"lists.relations.enabled": True},
+        {"rerank.chunk_chars": 50},
+        {"lists.pool.size": 10},
+        {"rerank.timeout_s": 3.0},
+    ],
 )
 def test_replay_parameters_and_those_of_what_is_off_need_nothing(changes: dict[str, Any]) -> None:
     assert missing(gathered(configured()), changes) == {}
