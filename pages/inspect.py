@@ -13,10 +13,13 @@ from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui import gathering, handles, state, views
+from cems_workbench.ui.changed import draw_changed
 from cems_workbench.ui.controls import draw_controls
+from cems_workbench.ui.query_picker import draw_picker
 from cems_workbench.ui.results import judged_summary, results_html
 from cems_workbench.ui.strip import strip_html, warnings_html
 from cems_workbench.ui.theme import STYLESHEET
+from cems_workbench.ui.transfer import draw_transfer
 
 EXAMPLES = 8
 
@@ -34,27 +37,11 @@ def sidebar() -> None:
             help="A system of the field as a setting of this pipeline. Choosing one sets every parameter.",
         )
         st.caption(preset(st.session_state["preset"]).summary, help=preset(st.session_state["preset"]).notes)
-        # Always there: an element that came and went would shift those below, and close the groups that are open.
-        changed = state.changed()
-        count = (
-            f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset"
-            if changed
-            else "As in the preset"
-        )
-        st.button(
-            count, key="reset", on_click=state.reset, disabled=not changed, icon=":material/undo:", width="stretch"
-        )
+        draw_changed()
         with st.container():
-            if changed:
-                st.caption("\n".join(f"- `{path}` {_shown(was)} → {_shown(now)}" for path, was, now in changed[:12]))
             if st.session_state["config_error"]:
                 st.error(st.session_state["config_error"])
         draw_controls(state.config(), state.base(), st.session_state["generation"], state.change)
-
-
-def _shown(value: object) -> str:
-    """A value of the config in a line of text."""
-    return "off" if value is None else f"{value:g}" if isinstance(value, float) else f"`{value}`"
 
 
 def ask(resources: Resources) -> Request | None:
@@ -135,7 +122,7 @@ def welcome(resources: Resources) -> None:
             st.button(query.query, key=f"example:{query.qid}", on_click=choose_example, args=arguments)
 
 
-def show(trace: Trace, grades: dict[str, int]) -> None:
+def show(trace: Trace, request: Request, grades: dict[str, int]) -> None:
     """The strip, the ranking first, then the chosen view."""
     st.html(strip_html(trace) + warnings_html(trace))
     summary = judged_summary(trace, grades)
@@ -145,10 +132,10 @@ def show(trace: Trace, grades: dict[str, int]) -> None:
     if trace.results:
         if summary:
             st.caption(summary)
-        st.html(results_html(trace, grades))
+        st.html(results_html(trace, grades, st.session_state["follow"]))
     else:
         views.nothing_found(trace)
-    views.draw(trace)
+    views.draw(trace, request)
 
 
 def main() -> None:
@@ -166,13 +153,17 @@ def main() -> None:
         gathering.offer_sample_data(resources)
         return
     request = ask(resources)
+    with st.container(horizontal=True):
+        draw_picker(resources, choose_example)
+        draw_transfer(state.evidence_for(request) if request else None)
     if request is None:
         welcome(resources)
     else:
         evidence = gathering.evidence(request, resources)
         if evidence is not None:
-            trace = replay(evidence, state.config(), clock=time.perf_counter)
-            show(trace, gathering.grades(request, resources))
+            off = state.switched_off(request)
+            trace = replay(evidence, state.config(), switched_off=off, clock=time.perf_counter)
+            show(trace, request, gathering.grades(request, resources))
     handles.warm_up(resources)
 
 

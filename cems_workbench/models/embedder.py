@@ -113,6 +113,11 @@ class SentenceTransformerEmbedder:
             out.append(([ids[i] for i in keep], kept / np.maximum(norms, 1e-12)))
         return out
 
+    def truncated(self, texts: Sequence[str]) -> int:
+        """How many of the texts are longer than the model reads."""
+        room = self.model.max_seq_length - 2  # the two special tokens
+        return sum(len(ids) > room for ids in self.wordpieces(texts))
+
     def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
         """Wordpiece ids of each text without special tokens, not truncated."""
         tokenizer = self.model.tokenizer

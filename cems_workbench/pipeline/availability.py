@@ -9,7 +9,7 @@ from __future__ import annotations
 from cems_workbench.config import PipelineConfig, field_specs
 
 CHOICES: dict[str, tuple[str, ...]] = {
-    "expansion.backend": ("none", "manual"),
+    "expansion.backend": ("none", "manual", "dictionary", "feedback"),
     "rerank.backend": ("none", "late_interaction"),
 }
 """Parameters of which only some values work."""
@@ -49,7 +49,7 @@ def refusals(config: PipelineConfig) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for spec in field_specs():
         value = config.get(spec.path)
-        if not available(spec.path) and spec.type is bool and value and not spec.default:
+        if not available(spec.path) and spec.kind == "gather" and value != spec.default:
             found.setdefault(spec.section, []).append(f"{spec.path} is not available in this version and was left out")
         elif spec.path in CHOICES and value not in CHOICES[spec.path]:
             known = ", ".join(CHOICES[spec.path])

@@ -1,7 +1,7 @@
 """Evidence bundles: `Evidence` as JSON and back, with one clear line for what cannot be read.
 
 Round trip is exact: floats are written with `repr` precision, times as ISO 8601 in UTC, and keys a newer writer added are
-left out with a note rather than failing.
+ignored.
 """
 
 from __future__ import annotations

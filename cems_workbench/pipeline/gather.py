@@ -18,9 +18,11 @@ from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.availability import refusals
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.expanding import FEEDBACK_DOCUMENTS, expansions, read_dictionary
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.rescoring import score_missing
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.understanding import Intent, understand
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
@@ -43,11 +45,18 @@ class Request:
 
 
 def gather(request: Request, config: PipelineConfig, resources: Resources, progress: Progress = silent) -> Evidence:
-    """Gather the evidence of one query.
+    """Gather the evidence of one query: lists first, then the model scores that the config needs.
 
     Raises InputError for an empty query; ModelError or StoreError when model or store cannot be used. A `Cancelled` from
     `progress` passes through; model scores that were finished by then stay in the store's cache.
     """
+    return score_missing(gather_lists(request, config, resources, progress), config, resources, progress)
+
+
+def gather_lists(
+    request: Request, config: PipelineConfig, resources: Resources, progress: Progress = silent
+) -> Evidence:
+    """The evidence without new model scores: everything that takes milliseconds. Raises as `gather` does."""
     query = request.query.strip()
     if not query:
         raise InputError("query: it is empty; type what you are looking for")
@@ -57,15 +66,17 @@ def gather(request: Request, config: PipelineConfig, resources: Resources, progr
     progress("searching", 0, 3)
     where = Filter(request.project, request.project_only, config.query.scope)
     warnings = refusals(config)
-    variants, said = _variants(query, request, config)
+    intent = understand(query, config.query)
+    signal = probe(query, config, resources, where)
+    variants, said = _variants(query, request, config, resources, where, signal["fires"])
     warnings.setdefault("expansion", []).extend(said)
-    lists = _search(variants, config, resources, where)
+    lists = _search(variants, config, resources, where, intent.route == "hybrid")
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
     progress("searching", 1, 3)
     lists.append(_relations(lists, config, resources, where))
     memories = resources.store.memories({hit.memory_id for ranked in lists for hit in ranked.hits})
     lists = [_only_known(ranked, memories) for ranked in lists]
-    lists += _by_metadata(memories)
+    lists += _by_metadata(memories, lists, config)
     progress("searching", 2, 3)
     evidence = Evidence(
         query=query,
@@ -75,46 +86,44 @@ def gather(request: Request, config: PipelineConfig, resources: Resources, progr
         as_of=request.as_of or datetime.now(UTC),
         project=request.project,
         embeddings=resources.indexes.vectors.embeddings(sorted(memories)),
-        notes=_notes(query, request, config, resources, where, warnings),
+        notes=_notes(request, config, resources, intent, signal, warnings),
     )
     progress("searching", 3, 3)
-    return score_missing(evidence, config, resources, progress)
+    return evidence
 
 
-def _variants(query: str, request: Request, config: PipelineConfig) -> tuple[list[Variant], list[str]]:
-    """The query and its expansions, and what has to be said about them."""
-    variants = [Variant(query)]
-    expansion = config.expansion
-    if expansion.backend != "manual":
-        return variants, []
-    typed = [text for text in dict.fromkeys(text.strip() for text in request.manual) if text and text != query]
-    variants += [Variant(text, "expansion") for text in typed[: expansion.max_expansions]]
-    if not typed:
-        return variants, ["expansion is manual, and nothing was typed"]
-    if len(typed) > expansion.max_expansions:
-        return variants, [f"{len(typed)} expansions were typed; the first {expansion.max_expansions} are used"]
-    return variants, []
+def _variants(
+    query: str, request: Request, config: PipelineConfig, resources: Resources, where: Filter, strong: bool
+) -> tuple[list[Variant], list[str]]:
+    """The query and its expansions, and what has to be said about them. A strong signal saves all but typed ones."""
+    backend = config.expansion.backend
+    if strong and config.expansion.skip_on_strong_signal.enabled and backend not in ("none", "manual"):
+        return [Variant(query)], ["the strong-signal probe fired: no expansion was made"]
+    hits: list[tuple[Memory, float]] = []
+    if backend == "feedback":
+        found = resources.indexes.lexical.search(query, FEEDBACK_DOCUMENTS, where)
+        memories = resources.store.memories([memory_id for memory_id, _ in found])
+        hits = [(memories[memory_id], score) for memory_id, score in found if memory_id in memories]
+    dictionary = read_dictionary(resources.dictionary_path) if backend == "dictionary" else {}
+    more, said = expansions(query, config.expansion, request.manual, dictionary, hits)
+    return [Variant(query), *more], said
 
 
 def _search(
-    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter
+    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, hybrid: bool
 ) -> list[RankedList]:
-    """One vector and one lexical list per variant; lexical is absent in vector mode."""
+    """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector."""
     depths = {source: depth or EVERYTHING for source, depth in list_depths(config).items()}
     lists = []
     for i, variant in enumerate(variants):
-        lexical = (
-            []
-            if config.query.mode == "vector"
-            else resources.indexes.lexical.search(variant.text, depths["lexical"], where)
-        )
+        lexical = resources.indexes.lexical.search(variant.text, depths["lexical"], where) if hybrid else []
         vector = resources.embedder.encode_query(variant.text)
         if config.lists.pool.mode == "recent_access":
             hits = resources.cosines(vector, _pool(lexical, config, resources, where))[: depths["vector"]]
         else:
             hits = resources.indexes.vectors.search(vector, depths["vector"], where)
         lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))
-        if config.query.mode != "vector":
+        if hybrid:
             lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
     return lists
 
@@ -163,11 +172,14 @@ def _only_known(ranked: RankedList, memories: Mapping[str, Memory]) -> RankedLis
     return replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id in memories))
 
 
-def _by_metadata(memories: Mapping[str, Memory]) -> list[RankedList]:
-    """The union of candidates by created_at and by access_count."""
-    created = {key: memory.created_at.timestamp() for key, memory in memories.items() if memory.created_at}
-    accessed = {key: float(memory.access_count) for key, memory in memories.items()}
-    return [_ranked("recency", created), _ranked("access", accessed)]
+def _by_metadata(
+    memories: Mapping[str, Memory], lists: Sequence[RankedList], config: PipelineConfig
+) -> list[RankedList]:
+    """The union of candidates by created_at and by access_count; neighbours count only while relations are on."""
+    sources = {"vector", "lexical"} | ({"relations"} if config.lists.relations.enabled else set())
+    union = {hit.memory_id for ranked in lists if ranked.source in sources for hit in ranked.hits}
+    created = {key: moment.timestamp() for key in union if (moment := memories[key].created_at)}
+    return [_ranked("recency", created), _ranked("access", {key: float(memories[key].access_count) for key in union})]
 
 
 def _ranked(source: Any, scores: Mapping[str, float]) -> RankedList:
@@ -176,26 +188,21 @@ def _ranked(source: Any, scores: Mapping[str, float]) -> RankedList:
 
 
 def _notes(
-    query: str,
-    request: Request,
-    config: PipelineConfig,
-    resources: Resources,
-    where: Filter,
+    request: Request, config: PipelineConfig, resources: Resources, intent: Intent, signal: dict[str, Any],
     warnings: dict[str, list[str]],
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """What the trace has to say about gathering, and the parameters it was done with."""
-    gathered = {path: _plain(value) for path, value in gather_parameters(config).items()}
-    route = "vector" if config.query.mode == "vector" else "hybrid"
-    why = "no LLM is asked in this version: auto is hybrid" if config.query.mode == "auto" else "as configured"
     return {
-        "query": {"route": route, "route_reason": why, "project_only": request.project_only},
-        "expansion": {
-            "backend": config.expansion.backend,
-            "manual": list(request.manual),
-            "probe": probe(query, config, resources, where),
+        "query": {
+            "route": intent.route,
+            "route_reason": intent.reason,
+            "complexity": intent.complexity,
+            "reasoning": intent.reasoning,
+            "project_only": request.project_only,
         },
+        "expansion": {"backend": config.expansion.backend, "manual": list(request.manual), "probe": signal},
         "warnings": {stage: lines for stage, lines in warnings.items() if lines},
-        "gathered": gathered,
+        "gathered": {path: _plain(value) for path, value in gather_parameters(config).items()},
         "models": {"embedder": resources.embedder.model_id},
         "content_version": resources.store.content_version,
     }

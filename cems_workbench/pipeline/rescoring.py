@@ -24,9 +24,13 @@ BATCH = 16
 
 
 def score_missing(
-    evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent
-) -> Evidence:
-    """The evidence with the scores added that this config's rerank head still needs; the same one when none is missing."""
+    evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent, *,
+    cached_only: bool = False,
+) -> Evidence:  # fmt: skip
+    """The evidence with the scores added that this config's rerank head still needs; the same one when none is missing.
+
+    `cached_only` asks no model: what the cache does not hold stays unscored.
+    """
     if config.rerank.backend == "none":
         return evidence
     missing = [key for need in replay(evidence, config).stage_needs for key in need["memory_ids"]]
@@ -34,13 +38,15 @@ def score_missing(
         return evidence
     if config.rerank.backend not in CHOICES["rerank.backend"]:
         return evidence  # gathering has said so
+    if config.rerank.model not in (None, resources.embedder.model_id):
+        return evidence  # late interaction has no other model than the embedder, which gathering has said too
     query = config.rerank.query or evidence.query
     chunks = {
         key: best_chunk(evidence.memories[key].content, query, config.rerank.chunk_chars, config.rerank.chunk_selection)
         for key in missing
     }
     try:
-        scores, cached = _cached_or_scored(query, chunks, resources, progress)
+        scores, cached = _cached_or_scored(query, chunks, resources, progress, cached_only)
     except ModelError as error:
         scores = {key: ModelScore(None, chunk, str(error)) for key, chunk in chunks.items()}
         cached = 0
@@ -48,11 +54,17 @@ def score_missing(
     merged = {**evidence.model_scores, key: {**evidence.model_scores.get(key, {}), **scores}}
     models = {**evidence.notes.get("models", {}), "reranker": f"late interaction on {resources.embedder.model_id}"}
     counts = {"scored": len(scores) - cached, "cached": cached}
-    return replace(evidence, model_scores=merged, notes={**evidence.notes, "models": models, "rerank_scores": counts})
+    notes = {**evidence.notes, "models": models, "rerank_scores": counts}
+    cut = resources.embedder.truncated(list(chunks.values()))
+    if cut:
+        warnings = notes.get("warnings", {})
+        line = f"{cut} texts are longer than the model reads; their ends were cut off"
+        notes["warnings"] = {**warnings, "rerank": [*warnings.get("rerank", ()), line]}
+    return replace(evidence, model_scores=merged, notes=notes)
 
 
 def _cached_or_scored(
-    query: str, chunks: Mapping[str, str], resources: Resources, progress: Progress
+    query: str, chunks: Mapping[str, str], resources: Resources, progress: Progress, cached_only: bool
 ) -> tuple[dict[str, ModelScore], int]:
     model: LateInteraction = resources.late_interaction(progress)
     name = model.cache_model(query)
@@ -63,6 +75,8 @@ def _cached_or_scored(
         if score is not None
     }
     hits = sum(chunk in known for chunk in chunks.values())
+    if cached_only:
+        return {key: ModelScore(known[chunk], chunk) for key, chunk in chunks.items() if chunk in known}, hits
     todo = [text for text in texts if text not in known]
     for start in range(0, len(todo), BATCH):
         batch = todo[start : start + BATCH]

@@ -49,6 +49,12 @@ class Resources:
             self._indexes = (version, self.store.indexes(self.embedder))
             return report
 
+    def rebuild(self, progress: Progress = silent) -> RefreshReport:
+        """Drop the indexes, build them anew and open them. When it is cancelled, the next refresh goes on."""
+        with self._lock:
+            self._indexes = None
+            return self.store.rebuild(self.embedder, progress)
+
     def cosines(self, query: Float32, ids: Sequence[str]) -> list[tuple[str, float]]:
         """(id, cosine) of each of `ids` to the query vector, best first, ties by id; exact."""
         vectors = self.indexes.vectors.embeddings(ids)
@@ -83,3 +89,8 @@ class Resources:
     @cached_property
     def _frequency_file(self) -> Path:
         return self.store.path / "wordpieces.json"
+
+    @property
+    def dictionary_path(self) -> Path:
+        """The user's expansion dictionary of this store."""
+        return self.store.path / "expansions.yaml"

@@ -4,6 +4,7 @@
 or an index is asked for.
 """
 
+from cems_workbench.store.browsing import DeletedMemory, Facets, Page, Selection
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.indexes import Indexes
 from cems_workbench.store.reports import (
@@ -13,16 +14,23 @@ from cems_workbench.store.reports import (
     RefreshReport,
     RowCounts,
 )
+from cems_workbench.store.statistics import Duplicates, Statistics
 from cems_workbench.store.store import Store
 
 __all__ = [
     "ANY",
+    "DeletedMemory",
+    "Duplicates",
     "Experiment",
+    "Facets",
     "Filter",
     "ImportReport",
     "IndexState",
     "Indexes",
+    "Page",
     "RefreshReport",
     "RowCounts",
+    "Selection",
+    "Statistics",
     "Store",
 ]

@@ -69,5 +69,17 @@ def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collect
     )
 
 
+def drop_collection(client: ClientAPI, name: str) -> None:
+    """Delete a collection with its vectors, if it exists. Raises StoreError when Chroma refuses."""
+    from chromadb.errors import ChromaError, NotFoundError
+
+    try:
+        client.delete_collection(name)
+    except (NotFoundError, ValueError):
+        return
+    except ChromaError as error:
+        raise StoreError(f"the vectors cannot be dropped: {_first_line(error)}") from error
+
+
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]

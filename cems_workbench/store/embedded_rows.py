@@ -96,3 +96,8 @@ def forget(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str
     cursor.execute(
         "DELETE FROM embedded WHERE collection = ? AND memory_id IN (SELECT unnest(?))", [collection, list(ids)]
     )
+
+
+def forget_all(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
+    """Note that a collection is gone as a whole."""
+    cursor.execute("DELETE FROM embedded WHERE collection = ?", [collection])

@@ -83,17 +83,38 @@ class DerivedIndexes:
 
     def refresh(self, embedder: Embedder, progress: Progress) -> RefreshReport:
         """Bring both to the content as it is now; durable in steps. Raises what `progress` raises."""
-        started = time.perf_counter()
         with self._refreshing:
-            version = self._content_version()
-            try:
-                rebuilt = self._refresh_lexical(version, progress)
-                embedded, relabelled, removed, notes = self._refresh_vectors(embedder, version, progress)
-            finally:
-                self._opened = {}
+            return self._bring_up_to_date(embedder, progress)
+
+    def rebuild(self, embedder: Embedder, progress: Progress) -> RefreshReport:
+        """Drop both and build them anew. Raises what `progress` raises; `refresh` goes on from there."""
+        with self._refreshing:
+            self._opened = {}
+            lexical_refresh.discard(self._lexical_home)
+            self._discard_vectors(embedder)
+            return self._bring_up_to_date(embedder, progress)
+
+    def _bring_up_to_date(self, embedder: Embedder, progress: Progress) -> RefreshReport:
+        started = time.perf_counter()
+        version = self._content_version()
+        try:
+            rebuilt = self._refresh_lexical(version, progress)
+            embedded, relabelled, removed, notes = self._refresh_vectors(embedder, version, progress)
+        finally:
+            self._opened = {}
         return RefreshReport(
             version, embedded, relabelled, removed, rebuilt, time.perf_counter() - started, tuple(notes)
         )
+
+    def _discard_vectors(self, embedder: Embedder) -> None:
+        """Forget the embedder's vectors, then drop them: a crash in between leaves a collection that is cleaned later."""
+        name = self._collection_name(embedder.model_id)
+        with self._database.transaction() as cursor:
+            recorded = schema.read_meta(cursor, _KEY + embedder.model_id)
+            if recorded is not None:
+                embedded_rows.forget_all(cursor, json.loads(recorded)["collection"])
+                schema.delete_meta(cursor, _KEY + embedder.model_id)
+        chroma.drop_collection(self._chroma(), name)
 
     def states(self, embedder_id: str | None) -> list[IndexState]:
         """States read from the store alone: Chroma is neither loaded nor asked."""

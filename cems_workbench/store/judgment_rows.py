@@ -71,6 +71,16 @@ def read(cursor: duckdb.DuckDBPyConnection, qid: str | None = None) -> list[Judg
     return [Judgment(*row) for row in rows]
 
 
+def of_memory(cursor: duckdb.DuckDBPyConnection, memory_id: str) -> list[tuple[Judgment, str]]:
+    """The judgments of one memory, each with the words of its query, highest grade first, ties by qid and judge."""
+    rows = cursor.execute(
+        "SELECT j.qid, j.memory_id, j.grade, j.judge, j.kind, q.query FROM judgments AS j JOIN queries AS q USING (qid) "
+        "WHERE j.memory_id = ? ORDER BY j.grade DESC, j.qid, j.judge",
+        [memory_id],
+    ).fetchall()
+    return [(Judgment(*row[:5]), row[5]) for row in rows]
+
+
 def remove(cursor: duckdb.DuckDBPyConnection, qid: str, memory_id: str, judge: str) -> bool:
     """Take back one judgment; False when there was none."""
     removed = cursor.execute(

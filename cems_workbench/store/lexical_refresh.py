@@ -81,6 +81,12 @@ def build(home: Path, documents: Iterable[Document], total: int, content_version
     return manifest
 
 
+def discard(home: Path) -> None:
+    """Remove the index, if there is one: its manifest first, so that no half of it is ever taken for an index."""
+    (home / MANIFEST).unlink(missing_ok=True)
+    shutil.rmtree(home, ignore_errors=True)
+
+
 def _write(target: Path, documents: Iterable[Document], total: int, progress: Progress) -> int:
     ids: list[str] = []
     labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}

@@ -96,18 +96,18 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) ->
     columns = ", ".join(FIELDS)
     if ids is None:
         rows = cursor.execute(f"SELECT {columns} FROM memories WHERE deleted_at IS NULL ORDER BY id").fetchall()
-        return {row[0]: _memory(row) for row in rows}
+        return {row[0]: record(row) for row in rows}
     wanted = list(dict.fromkeys(ids))
     found = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [wanted]).fetchall()
     rows = cursor.execute(
         f"SELECT {columns} FROM memories WHERE rowid IN (SELECT unnest(?)) AND deleted_at IS NULL",
         [[row[0] for row in found]],
     ).fetchall()
-    by_id = {row[0]: _memory(row) for row in rows}
+    by_id = {row[0]: record(row) for row in rows}
     return {name: by_id[name] for name in wanted if name in by_id}
 
 
-def _memory(row: tuple[Any, ...]) -> Memory:
+def record(row: tuple[Any, ...]) -> Memory:
     """A row of FIELDS as a record."""
     (id_, content, title, category, project, session, author, tags, priority, pinned, importance,
      created_at, last_accessed, access_count, relevant_count, noise_count, scope, source_ref) = row  # fmt: skip

@@ -64,3 +64,15 @@ def neighbours(cursor: duckdb.DuckDBPyConnection, seeds: Sequence[str], per_seed
     ).fetchall()
     place = {seed: position for position, seed in enumerate(wanted)}
     return sorted(rows, key=lambda row: (place[row[0]], -row[2], row[1]))
+
+
+def touching(cursor: duckdb.DuckDBPyConnection, memory_id: str) -> list[Relation]:
+    """The edges from and to a memory, outgoing first, strongest first, ties by the other end; none to deleted ones."""
+    rows = cursor.execute(
+        "SELECT source_id, target_id, kind, weight FROM relations AS r "
+        "JOIN memories AS m ON m.id = CASE WHEN r.source_id = $id THEN r.target_id ELSE r.source_id END "
+        "WHERE (r.source_id = $id OR r.target_id = $id) AND m.deleted_at IS NULL "
+        "ORDER BY r.source_id <> $id, weight DESC, m.id, kind",
+        {"id": memory_id},
+    ).fetchall()
+    return [Relation(*row) for row in rows]

@@ -104,6 +104,11 @@ def write_meta(cursor: duckdb.DuckDBPyConnection, key: str, value: str) -> None:
     cursor.execute("INSERT OR REPLACE INTO workbench_meta VALUES (?, ?)", [key, value])
 
 
+def delete_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> None:
+    """Take a meta key away, if it is there."""
+    cursor.execute("DELETE FROM workbench_meta WHERE key = ?", [key])
+
+
 def bump_content_version(cursor: duckdb.DuckDBPyConnection) -> int:
     """Add one to the content version; to be called in the transaction that changes a memory."""
     version = int(read_meta(cursor, "content_version") or 0) + 1

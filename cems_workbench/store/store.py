@@ -15,8 +15,9 @@ from typing import Any
 from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, Relation
 from cems_workbench.store import (
+    browsing,
     experiment_rows,
     judgment_rows,
     memory_rows,
@@ -24,12 +25,15 @@ from cems_workbench.store import (
     relation_rows,
     schema,
     score_cache,
+    statistics,
 )
+from cems_workbench.store.browsing import DeletedMemory, Facets, Page, Selection
 from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.importing import import_rows
 from cems_workbench.store.indexes import DerivedIndexes, Indexes
 from cems_workbench.store.reports import Experiment, ImportReport, IndexState, RefreshReport
+from cems_workbench.store.statistics import Duplicates, Statistics
 
 
 class Store:
@@ -55,6 +59,11 @@ class Store:
         _check_directory(path, create)
         return cls(path, Database(path), chroma_url)
 
+    @staticmethod
+    def exists(path: Path) -> bool:
+        """Whether a directory holds a store, of whatever version."""
+        return (Path(path) / FILE_NAME).is_file()
+
     def close(self) -> None:
         """Release the files; everything that was reported done is already on disk."""
         self._derived.close()
@@ -78,6 +87,24 @@ class Store:
         """Import one input in one transaction: all its good rows, or none when `progress` raises Cancelled."""
         with self._database.transaction() as cursor:
             return import_rows(cursor, parsed, progress)
+
+    def update(self, memory: Memory, expected: Memory | None = None) -> bool:
+        """Replace a live memory by `memory`, which has the same id; False when nothing differs.
+
+        `expected` is the memory as it was when the editing began. Raises StoreError when there is no such live memory,
+        or when it no longer is as `expected`, so that nobody's change is overwritten unseen.
+        """
+        with self._database.transaction() as cursor:
+            present = memory_rows.read(cursor, [memory.id]).get(memory.id)
+            if present is None:
+                raise StoreError(f"memory {memory.id} is not there any more; it was deleted meanwhile")
+            if expected is not None and present != expected:
+                raise StoreError(f"memory {memory.id} was changed meanwhile; open it again and repeat your edit")
+            if present == memory:
+                return False
+            memory_rows.upsert(cursor, [memory])
+            schema.bump_content_version(cursor)
+        return True
 
     def delete(self, memory_id: str) -> bool:
         """Hide a memory from everything until `restore`; False when there is no such live memory."""
@@ -107,6 +134,31 @@ class Store:
         with self._database.reading() as cursor:
             return memory_rows.read(cursor, None if ids is None else list(ids))
 
+    def find(self, selection: Selection, limit: int, offset: int = 0) -> Page:
+        """`limit` live memories of a selection from `offset` on, in its order, and the size of the whole selection."""
+        with self._database.reading() as cursor:
+            return browsing.find(cursor, selection, limit, offset)
+
+    def facets(self, most: int = 500) -> Facets:
+        """The categories, projects and sessions in use with their number of memories; the `most` frequent of each."""
+        with self._database.reading() as cursor:
+            return browsing.facets(cursor, most)
+
+    def deleted(self, limit: int, offset: int = 0) -> tuple[list[DeletedMemory], int]:
+        """`limit` deleted memories from `offset` on, latest deletion first, and how many there are in all."""
+        with self._database.reading() as cursor:
+            return browsing.deleted(cursor, limit, offset)
+
+    def statistics(self, now: datetime) -> Statistics:
+        """Counts by category, project, month, age (back from `now`) and length."""
+        with self._database.reading() as cursor:
+            return statistics.read(cursor, now)
+
+    def exact_duplicates(self, limit: int) -> tuple[list[Duplicates], int]:
+        """Contents that several live memories share to the character, most first, and how many there are in all."""
+        with self._database.reading() as cursor:
+            return statistics.exact_duplicates(cursor, limit)
+
     def count(self) -> int:
         """Number of live memories."""
         with self._database.reading() as cursor:
@@ -126,6 +178,16 @@ class Store:
         """Judgments of live memories, of one query or of all."""
         with self._database.reading() as cursor:
             return judgment_rows.read(cursor, qid)
+
+    def judgments_of(self, memory_id: str) -> list[tuple[Judgment, str]]:
+        """The judgments of one memory with the words of their queries, highest grade first."""
+        with self._database.reading() as cursor:
+            return judgment_rows.of_memory(cursor, memory_id)
+
+    def relations_of(self, memory_id: str) -> list[Relation]:
+        """The relations from and to a memory (outgoing first, strongest first), those with deleted memories left out."""
+        with self._database.reading() as cursor:
+            return relation_rows.touching(cursor, memory_id)
 
     def remove_judgment(self, qid: str, memory_id: str, judge: str = "human") -> bool:
         """Take back one judgment; False when there was none."""
@@ -174,6 +236,13 @@ class Store:
     def refresh(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
         """Bring both derived indexes to the present content; a cancelled refresh is continued by the next."""
         return self._derived.refresh(embedder, progress)
+
+    def rebuild(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
+        """Drop both derived indexes and build them anew from the memories; a cancelled one is continued by `refresh`.
+
+        Indexes opened before may fail from then on; ask for them again afterwards.
+        """
+        return self._derived.rebuild(embedder, progress)
 
     def index_state(self, embedder_id: str | None = None) -> list[IndexState]:
         """The lexical index and the vectors of one embedder (of all known ones when None)."""

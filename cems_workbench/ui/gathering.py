@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench import formats
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.rescoring import score_missing
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
@@ -19,35 +20,68 @@ SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
 
 
 def evidence(request: Request, resources: Resources) -> Evidence | None:
-    """The evidence for a request under the present config; None after an error, which is shown."""
+    """The evidence for a request under the present config; None after an error, which is shown.
+
+    Any interaction while this runs, the cancel button among them, ends it at the next step: lists that were gathered are
+    kept, and scores that were finished are in the store's cache.
+    """
     kept = state.evidence_for(request)
     needs = replay(kept, state.config()).needs if kept is not None else []
-    if kept is not None and (not needs or not state.first_attempt(request)):
+    if kept is not None and not needs:
         return kept
-    place = st.empty()
+    if kept is not None and not state.first_attempt(request):
+        _offer_again(needs)
+        return kept
+    state.first_attempt(request)
+    area = st.empty()
     try:
-        fetched = _fetch(request, resources, kept, needs, _progress(place))
+        with area.container():
+            return _fetch(request, resources, kept, needs, _progress_with_cancel())
     except WorkbenchError as error:
         st.error(str(error))
         return None
     finally:
-        place.empty()
-    state.keep(request, fetched)
-    return fetched
+        area.empty()
 
 
 def _fetch(
     request: Request, resources: Resources, kept: Evidence | None, needs: list[dict[str, object]], progress: Progress
 ) -> Evidence:
-    """Only scores when only scores are missing; otherwise the lists again, from the same moment as before."""
-    if kept is not None and all("memory_ids" in need for need in needs):
-        return score_missing(kept, state.config(), resources, progress)
-    moment = request.as_of or (kept.as_of if kept is not None else None)
-    again = Request(request.query, request.project, moment, request.project_only, request.manual)
-    return gather(again, state.config(), resources, progress)
+    """The lists, unless only scores are missing; then the scores, those in the cache first."""
+    config = state.config()
+    if kept is None or any("parameter" in need for need in needs):
+        moment = request.as_of or (kept.as_of if kept is not None else None)
+        again = Request(request.query, request.project, moment, request.project_only, request.manual)
+        kept = gather_lists(again, config, resources, progress)
+    kept = score_missing(kept, config, resources, progress, cached_only=True)
+    state.keep(request, kept)  # before the slow part, which may be cancelled
+    scored = score_missing(kept, config, resources, progress)
+    state.keep(request, scored)
+    return scored
 
 
-def _progress(place: st.delta_generator.DeltaGenerator) -> Progress:
+def _progress_with_cancel() -> Progress:
+    bar_box, button_box = st.columns([6, 1], vertical_alignment="center")
+    button_box.button("Cancel", key="cancel", help="Stops here; what was scored stays in the cache.")
+    return progress_in(bar_box.empty())
+
+
+def _offer_again(needs: list[dict[str, object]]) -> None:
+    """After a cancel, or a need that could not be met: say what is missing, and offer to go on."""
+    scores = 0
+    for need in needs:
+        memory_ids = need.get("memory_ids")
+        scores += len(memory_ids) if isinstance(memory_ids, list) else 0
+    if not scores:
+        return
+    text_box, button_box = st.columns([6, 1], vertical_alignment="center")
+    text_box.info(f"{scores} candidates are not scored; what was scored is kept.", icon=":material/pause_circle:")
+    button_box.button("Go on", key="go_on", on_click=state.try_again)
+
+
+def progress_in(place: DeltaGenerator) -> Progress:
+    """A progress that draws its bar in `place`."""
+
     def report(label: str, done: int, total: int) -> None:
         place.progress(done / total if total else 0.0, text=f"{label}: {done} of {total}")
 
@@ -76,8 +110,7 @@ def offer_sample_data(resources: Resources) -> None:
         "<code>python -m cems_workbench import PATH</code><br>while the app is closed, or begin with the sample.</p></div>"
     )
     if SAMPLE_DATA.is_dir() and st.button("Load the sample memories", type="primary"):
-        place = st.empty()
-        progress = _progress(place)
+        progress = progress_in(st.empty())
         for parsed in formats.read_path(SAMPLE_DATA):
             resources.store.add(parsed, progress)
         resources.refresh(progress)

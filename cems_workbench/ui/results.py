@@ -14,16 +14,20 @@ LONG = 330
 """Characters from which a text is folded."""
 
 
-def results_html(trace: Trace, grades: Mapping[str, int]) -> str:
-    """The results as HTML, best first; contents are escaped and never rendered. `grades` are human judgments by id."""
+def results_html(trace: Trace, grades: Mapping[str, int], followed: str | None = None) -> str:
+    """The results as HTML, best first; contents are escaped and never rendered.
+
+    `grades` are human judgments by id; the `followed` memory is marked.
+    """
     top = max((row["score"] for row in trace.results), default=0.0)
     fused = {row["memory_id"]: row["rank_out"] for row in trace.stage("fusion").rows}
     cards = []
     for row in trace.results:
         memory = trace.evidence.memories[row["memory_id"]]
         width = 100 * row["score"] / top if top > 0 else 0
+        classes = "wb-result wb-followed" if memory.id == followed else "wb-result"
         cards.append(
-            f'<div class="wb-result"><div class="wb-rank">{row["rank"]}{_move(fused.get(memory.id), row["rank"])}</div>'
+            f'<div class="{classes}"><div class="wb-rank">{row["rank"]}{_move(fused.get(memory.id), row["rank"])}</div>'
             f'<div class="wb-score" title="Score after the last stage: {row["score"]!r}">{row["score"]:.4f}'
             f'<div class="wb-bar"><i style="width:{max(0.0, min(width, 100.0)):.1f}%"></i></div></div>'
             f"<div>{_facts(memory, trace.evidence.as_of, row['tokens'], grades.get(memory.id))}{_text(memory)}</div></div>"

@@ -25,6 +25,8 @@ def prepare() -> None:
     st.session_state.setdefault("config_error", None)
     st.session_state.setdefault("gathered", None)
     st.session_state.setdefault("attempted", None)
+    st.session_state.setdefault("follow", None)
+    st.session_state.setdefault("off", {})
 
 
 def config() -> PipelineConfig:
@@ -47,6 +49,19 @@ def choose_preset(name: str) -> None:
 def reset() -> None:
     """Back to the preset's values."""
     st.session_state["config"] = base()
+    st.session_state["config_error"] = None
+    st.session_state["generation"] += 1
+
+
+def reset_one(path: str) -> None:
+    """One parameter back to the preset's value."""
+    change({path: base().get(path)})
+    st.session_state["generation"] += 1
+
+
+def take(imported: PipelineConfig) -> None:
+    """Use an imported config; the preset it is compared with stays."""
+    st.session_state["config"] = imported
     st.session_state["config_error"] = None
     st.session_state["generation"] += 1
 
@@ -74,6 +89,28 @@ def evidence_for(request: Request) -> Evidence | None:
 def keep(request: Request, evidence: Evidence) -> None:
     """Remember the evidence of a request."""
     st.session_state["gathered"] = (request, evidence)
+
+
+def forget() -> None:
+    """Drop the evidence at hand, so that it is gathered again."""
+    st.session_state["gathered"] = None
+    st.session_state["attempted"] = None
+
+
+def try_again() -> None:
+    """Let a need that was given up, or cancelled, be fetched once more."""
+    st.session_state["attempted"] = None
+
+
+def switched_off(request: Request) -> frozenset[int]:
+    """The query variants that are switched off for this request."""
+    off: dict[Request, frozenset[int]] = st.session_state["off"]
+    return off.get(request, frozenset())
+
+
+def switch_variants(request: Request, off: frozenset[int]) -> None:
+    """Switch query variants off; the others are on."""
+    st.session_state["off"] = {request: off}
 
 
 def first_attempt(request: Request) -> bool:

@@ -9,6 +9,9 @@ from cems_workbench.pipeline import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
+FOLLOWED = "rgba(0, 114, 178, 0.16)"
+"""Tint of the followed memory's row; the sign ◆ says the same."""
+
 RANKED_STAGES = ("fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly")
 
 
@@ -18,17 +21,21 @@ def stage_options(trace: Trace) -> list[str]:
     return [*lists, *RANKED_STAGES]
 
 
-def stage_table(trace: Trace, name: str, top: int) -> pd.DataFrame:
-    """The first `top` of a list or stage: rank, move since it entered, memory, score, and why it was dropped."""
+def stage_table(trace: Trace, name: str, top: int, followed: str | None = None) -> pd.DataFrame:
+    """The first `top` of a list or stage: rank, move since it entered, memory, score, and why it was dropped.
+
+    The followed memory's row stands at the end when it is further down.
+    """
     import pandas as pd
 
-    rows = _stage_rows(trace, name, top) if name in RANKED_STAGES else _list_rows(trace, name, top)
+    every = _stage_rows(trace, name) if name in RANKED_STAGES else _list_rows(trace, name)
+    rows = every[:top] + [row for row in every[top:] if row[2] == followed]
     return pd.DataFrame(rows, columns=["rank", "move", "memory", "score", "content"])
 
 
-def _stage_rows(trace: Trace, name: str, top: int) -> list[list[Any]]:
+def _stage_rows(trace: Trace, name: str) -> list[list[Any]]:
     out = []
-    for row in trace.stage(name).rows[:top]:
+    for row in trace.stage(name).rows:
         rank, before = row["rank_out"], row["rank_in"]
         move = "" if not rank or not before else _move(before - rank)
         if not row["kept"]:
@@ -38,17 +45,40 @@ def _stage_rows(trace: Trace, name: str, top: int) -> list[list[Any]]:
     return out
 
 
-def _list_rows(trace: Trace, name: str, top: int) -> list[list[Any]]:
+def _list_rows(trace: Trace, name: str) -> list[list[Any]]:
     found = [
         (entry["rank"], row["memory_id"], entry["normalized"])
         for row in trace.stage("lists").rows
         for entry in row["lists"]
         if entry["list"] == name and entry["kept"]
     ]
-    return [[rank, "", memory_id, score, _excerpt(trace, memory_id)] for rank, memory_id, score in sorted(found)[:top]]
+    return [[rank, "", memory_id, score, _excerpt(trace, memory_id)] for rank, memory_id, score in sorted(found)]
 
 
-def journey_table(trace: Trace, top: int) -> pd.DataFrame:
+def list_table(trace: Trace, name: str) -> pd.DataFrame:
+    """Every hit of one gathered list with its raw and normalised score; cut or switched-off hits have no normalised one."""
+    import pandas as pd
+
+    rows = [
+        (entry["rank"], row["memory_id"], entry["raw"], entry["normalized"], _excerpt(trace, row["memory_id"]))
+        for row in trace.stage("lists").rows
+        for entry in row["lists"]
+        if entry["list"] == name
+    ]
+    return pd.DataFrame(sorted(rows), columns=["#", "memory", "raw", "normalised", "content"])
+
+
+def marked(frame: pd.DataFrame, memory_id: str | None) -> Any:
+    """The frame with the followed memory's row marked by a sign and a tint; the frame itself when it is not in it."""
+    if memory_id is None or memory_id not in set(frame["memory"]):
+        return frame
+    shown = frame.copy()
+    shown["memory"] = [f"◆ {value}" if value == memory_id else value for value in frame["memory"]]
+    tint = [f"background-color: {FOLLOWED}" if value == memory_id else "" for value in frame["memory"]]
+    return shown.style.apply(lambda column: tint, axis=0)
+
+
+def journey_table(trace: Trace, top: int, followed: str | None = None) -> pd.DataFrame:
     """One row per memory, one column per list and stage with its rank there; where it was lost, and why."""
     import pandas as pd
 
@@ -57,6 +87,8 @@ def journey_table(trace: Trace, top: int) -> pd.DataFrame:
     shown += [row["memory_id"] for row in trace.stage("fusion").rows if row["memory_id"] not in shown][
         : max(0, top - len(shown))
     ]
+    if followed is not None and followed not in shown:
+        shown.append(followed)
     members = {
         row["memory_id"]: {entry["list"]: entry["rank"] for entry in row["lists"] if entry["kept"]}
         for row in trace.stage("lists").rows

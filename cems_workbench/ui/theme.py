@@ -44,6 +44,21 @@ STYLESHEET = """
 .wb-result details:not([open]) > summary .wb-text {display:-webkit-box; -webkit-line-clamp:3; -webkit-box-orient:vertical; overflow:hidden;}
 .wb-result details .wb-more {font-size:.78rem; opacity:.75; text-decoration:underline;}
 .wb-result details[open] .wb-more {display:none;}
+.wb-followed {background:color-mix(in srgb, #0072B2 12%, transparent); box-shadow:inset 3px 0 0 #0072B2;}
+.wb-followed .wb-facts::before, .wb-mark {content:"◆"; color:#0072B2;}
+.wb-path {font-size:.84rem; border:1px solid color-mix(in srgb, currentColor 16%, transparent); border-radius:.5rem; padding:.6rem .8rem;}
+.wb-path code {background:none; padding:0; color:inherit;}
+.wb-path table, .wb-probe table {border-collapse:collapse; margin-top:.4rem; width:100%;}
+.wb-path th, .wb-path td, .wb-probe th, .wb-probe td {border:0; border-top:1px solid color-mix(in srgb, currentColor 10%, transparent);
+  padding:.22rem .6rem .22rem 0; text-align:left; font-weight:400; font-variant-numeric:tabular-nums; vertical-align:top;}
+.wb-path thead th, .wb-path thead td {border-top:0; opacity:.65; font-size:.76rem;}
+.wb-path tbody th {font-weight:600; white-space:nowrap;}
+.wb-path td:nth-child(2), .wb-path td:nth-child(3), .wb-path td:nth-child(4) {white-space:nowrap;}
+.wb-path tr.wb-lost td, .wb-path tr.wb-lost th {font-weight:650;}
+.wb-path tr.wb-lost th::before {content:"✕ ";}
+.wb-probe {font-size:.86rem; max-width:46rem; border:1px solid color-mix(in srgb, currentColor 16%, transparent); border-radius:.5rem; padding:.6rem .8rem;}
+.wb-spans {font-size:1.05rem; line-height:1.7; overflow-wrap:anywhere;}
+.wb-spans mark {background:color-mix(in srgb, #E69F00 32%, transparent); color:inherit; border-bottom:2px solid #E69F00; border-radius:2px; padding:0 1px;}
 .wb-empty {padding:1.6rem 0 .6rem; max-width:46rem;}
 .wb-empty h3 {font-size:1.15rem; margin:0 0 .4rem; padding:0;}
 .wb-empty p {margin:0 0 .4rem; opacity:.85;}

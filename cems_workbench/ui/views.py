@@ -7,7 +7,9 @@ from collections.abc import Callable
 import streamlit as st
 
 from cems_workbench.pipeline import Trace
-from cems_workbench.ui import charts, tables
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.ui import charts, follow, tables
+from cems_workbench.ui.query_view import draw_lists, draw_query
 from cems_workbench.ui.results import context_text
 
 SIDE_BY_SIDE = ("fusion", "rerank", "adjust", "assembly")
@@ -16,21 +18,26 @@ ROW = 30
 """Height of a table row in pixels: dense, and still easy to read."""
 
 
-def draw(trace: Trace) -> None:
-    """Let the user choose a view, and draw it."""
-    views: dict[str, Callable[[Trace], None]] = {
-        "Contributions": contributions,
-        "Stages side by side": side_by_side,
-        "Journey": journey,
-        "Rerank": rerank,
-        "Adjust": adjust,
-        "Context": context,
+def draw(trace: Trace, request: Request) -> None:
+    """Let the user choose a view and a memory to follow, and draw the view."""
+    views: dict[str, Callable[[], None]] = {
+        "Contributions": lambda: contributions(trace),
+        "Query": lambda: draw_query(trace, request),
+        "Lists": lambda: draw_lists(trace),
+        "Stages side by side": lambda: side_by_side(trace, followed),
+        "Journey": lambda: journey(trace, followed),
+        "Rerank": lambda: rerank(trace, followed),
+        "Adjust": lambda: adjust(trace, followed),
+        "Context": lambda: context(trace),
     }
     st.space("small")
+    followed = follow.choose(trace)
+    if followed is not None:
+        st.html(follow.path_html(trace, followed))
     chosen = st.segmented_control(
         "View", list(views), default="Contributions", required=True, key="view", label_visibility="collapsed"
     )
-    views[chosen or "Contributions"](trace)
+    views[chosen or "Contributions"]()
 
 
 def nothing_found(trace: Trace) -> None:
@@ -64,7 +71,7 @@ def contributions(trace: Trace) -> None:
     st.plotly_chart(charts.contributions_figure(trace), key="contributions", config={"displayModeBar": False})
 
 
-def side_by_side(trace: Trace) -> None:
+def side_by_side(trace: Trace, followed: str | None) -> None:
     """Lists and stages in columns."""
     options = tables.stage_options(trace)
     chosen = st.pills(
@@ -78,7 +85,7 @@ def side_by_side(trace: Trace) -> None:
     for column, name in zip(st.columns(len(names)), names, strict=True):
         column.markdown(f"**{name}**")
         column.dataframe(
-            tables.stage_table(trace, name, TOP),
+            tables.marked(tables.stage_table(trace, name, TOP, followed), followed),
             hide_index=True,
             height=ROW * (TOP + 1) + 4,
             row_height=ROW,
@@ -95,13 +102,13 @@ def side_by_side(trace: Trace) -> None:
         )
 
 
-def journey(trace: Trace) -> None:
+def journey(trace: Trace, followed: str | None) -> None:
     """A memory a row, its rank in every list and stage."""
     st.caption("The rank of each memory in every list and stage; empty: not there.")
-    frame = tables.journey_table(trace, 40)
+    frame = tables.journey_table(trace, 40, followed)
     narrow = {name: st.column_config.NumberColumn(name, width=78) for name in frame.columns[1:-2]}
     st.dataframe(
-        frame,
+        tables.marked(frame, followed),
         hide_index=True,
         height=_height(len(frame), 24),
         row_height=ROW,
@@ -117,7 +124,7 @@ def journey(trace: Trace) -> None:
     )
 
 
-def rerank(trace: Trace) -> None:
+def rerank(trace: Trace, followed: str | None) -> None:
     """The blend of retrieval and reranker."""
     config = trace.config.rerank
     if config.backend == "none":
@@ -135,7 +142,7 @@ def rerank(trace: Trace) -> None:
     )
     number = st.column_config.NumberColumn
     st.dataframe(
-        tables.rerank_table(trace),
+        tables.marked(tables.rerank_table(trace), followed),
         hide_index=True,
         height=_height(len(trace.stage("rerank").rows), 18),
         row_height=ROW,
@@ -163,14 +170,14 @@ def rerank(trace: Trace) -> None:
     )
 
 
-def adjust(trace: Trace) -> None:
+def adjust(trace: Trace, followed: str | None) -> None:
     """The factor chain."""
     st.caption("Each factor multiplies the score; an empty cell is a factor that does not apply.")
     number = st.column_config.NumberColumn
     frame = tables.adjust_table(trace, 60)
     texts = {"memory": 92, "content": 320}
     st.dataframe(
-        frame,
+        tables.marked(frame, followed),
         hide_index=True,
         height=_height(len(frame), 18),
         row_height=ROW,

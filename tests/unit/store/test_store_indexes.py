@@ -307,3 +307,55 @@ def test_identifiers_are_found_whole_and_by_their_words(store, embedder, rows):
     store.refresh(embedder)
     for query in ("getUserById", "getuserbyid", "user by id", "main.py", "src/api/main.py"):
         assert lexical_ids(store, embedder, query)[0] == "code", query
+
+
+def test_a_rebuild_drops_both_indexes_and_gives_the_same_answers(store, embedder, rows):
+    store.add(rows([Memory("a", "alpha"), Memory("b", "beta")]))
+    store.refresh(embedder)
+    collection = store.indexes(embedder).vectors
+    report = store.rebuild(embedder)
+    assert (report.embedded, report.lexical_rebuilt, report.notes) == (2, True, ())
+    assert fresh(store, embedder) == [True, True]
+    rebuilt = store.indexes(embedder)
+    assert rebuilt.vectors is not collection
+    assert rebuilt.vectors.search(embedder.encode(["beta"])[0], 1)[0][0] == "b"
+    assert lexical_ids(store, embedder, "alpha") == ["a"]
+    assert store.refresh(embedder).embedded == 0
+
+
+def test_a_rebuild_repairs_an_index_whose_files_were_damaged(store, embedder, rows):
+    store.add(rows([Memory("a", "alpha")]))
+    store.refresh(embedder)
+    for file in (store.path / "lexical").glob("*/*"):
+        file.write_bytes(b"")
+    store.rebuild(embedder)
+    assert lexical_ids(store, embedder, "alpha") == ["a"]
+
+
+def test_a_rebuild_works_on_a_store_that_was_never_indexed(store, embedder, rows):
+    store.add(rows([Memory("a", "alpha")]))
+    assert store.rebuild(embedder).embedded == 1
+
+
+def test_a_cancelled_rebuild_says_it_is_half_done_and_a_refresh_completes_it(store, embedder, rows):
+    store.add(rows([Memory("a", "alpha"), Memory("b", "beta")]))
+    store.refresh(embedder)
+
+    def cancel(label, done, total):
+        if label == "embedding memories":
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        store.rebuild(embedder, cancel)
+    assert fresh(store, embedder) == [True, False]
+    assert store.refresh(embedder).embedded == 2
+    assert fresh(store, embedder) == [True, True]
+
+
+def test_a_rebuild_leaves_the_vectors_of_another_embedder_alone(store, embedder, other_embedder, rows):
+    store.add(rows([Memory("a", "alpha")]))
+    store.refresh(embedder)
+    store.refresh(other_embedder)
+    store.rebuild(embedder)
+    assert fresh(store, other_embedder) == [True, True]
+    assert len(store.indexes(other_embedder).vectors) == 1

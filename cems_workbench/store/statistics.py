@@ -1,0 +1,139 @@
+"""What is in a store, in numbers: how many of each kind, how old, how long, and which contents stand there twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from cems_workbench.store.memory_rows import to_aware, to_naive
+
+if TYPE_CHECKING:
+    import duckdb
+
+AGES: tuple[tuple[str, int], ...] = (
+    ("up to a week", 7),
+    ("a month", 30),
+    ("3 months", 90),
+    ("6 months", 182),
+    ("a year", 365),
+    ("2 years", 730),
+)
+"""Age classes with their last day; what is older falls in one more."""
+OLDER = "older"
+FIRST_LENGTH = 50
+"""The first length class ends here, in characters; each further one ends at twice the one before."""
+_LIVE = "FROM memories WHERE deleted_at IS NULL"
+
+Counts = tuple[tuple[str | None, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counts over the live memories. Lengths are characters of the content; ages are days from the given moment.
+
+    `months` is (first day, count) without gaps; `ages` and `lengths` are classes in order, empty ones included.
+    """
+
+    memories: int
+    deleted: int
+    pinned: int
+    never_accessed: int
+    undated: int
+    first_created: datetime | None
+    last_created: datetime | None
+    median_length: int
+    longest: int
+    categories: Counts
+    projects: Counts
+    months: tuple[tuple[date, int], ...]
+    ages: tuple[tuple[str, int], ...]
+    lengths: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """A content that several live memories share, with their ids."""
+
+    content: str
+    ids: tuple[str, ...]
+
+
+def read(cursor: duckdb.DuckDBPyConnection, now: datetime) -> Statistics:
+    """The statistics of the live memories; ages are counted back from `now`."""
+    row = cursor.execute(
+        "SELECT count(*), count(*) FILTER (pinned), count(*) FILTER (last_accessed IS NULL AND access_count = 0), "
+        "count(*) FILTER (created_at IS NULL), min(created_at), max(created_at), "
+        f"coalesce(median(length(content)), 0), coalesce(max(length(content)), 0) {_LIVE}"
+    ).fetchall()[0]
+    gone = cursor.execute("SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL").fetchall()[0][0]
+    total, pinned, unread, undated, first, last, median, longest = row
+    return Statistics(
+        total, int(gone), pinned, unread, undated, to_aware(first), to_aware(last), int(median), longest,
+        _counts(cursor, "category"), _counts(cursor, "project"), _months(cursor), _ages(cursor, now), _lengths(cursor),
+    )  # fmt: skip
+
+
+def exact_duplicates(cursor: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[Duplicates], int]:
+    """Contents that more than one live memory has, character for character, most first, and how many there are."""
+    # Grouped by digest: the texts themselves would have to be held in memory.
+    grouped = f"SELECT list(id ORDER BY id) AS ids {_LIVE} GROUP BY sha256(content) HAVING count(*) > 1"
+    total = cursor.execute(f"SELECT count(*) FROM ({grouped})").fetchall()[0][0]
+    rows = cursor.execute(
+        f"SELECT m.content, d.ids FROM ({grouped}) AS d JOIN memories AS m ON m.id = d.ids[1] "
+        "ORDER BY len(d.ids) DESC, d.ids[1] LIMIT ?",
+        [limit],
+    ).fetchall()
+    return [Duplicates(content, tuple(ids)) for content, ids in rows], int(total)
+
+
+def _counts(cursor: duckdb.DuckDBPyConnection, column: str) -> Counts:
+    return tuple(
+        cursor.execute(
+            f"SELECT {column}, count(*) AS n {_LIVE} GROUP BY {column} ORDER BY n DESC, {column} NULLS LAST"
+        ).fetchall()
+    )
+
+
+def _months(cursor: duckdb.DuckDBPyConnection) -> tuple[tuple[date, int], ...]:
+    found = dict(
+        cursor.execute(
+            f"SELECT date_trunc('month', created_at)::DATE, count(*) {_LIVE} AND created_at IS NOT NULL GROUP BY ALL"
+        ).fetchall()
+    )
+    if not found:
+        return ()
+    months = [min(found)]
+    while months[-1] < max(found):
+        months.append((months[-1] + timedelta(days=31)).replace(day=1))
+    return tuple((month, found.get(month, 0)) for month in months)
+
+
+def _ages(cursor: duckdb.DuckDBPyConnection, now: datetime) -> tuple[tuple[str, int], ...]:
+    steps = " ".join(
+        f"WHEN created_at >= ?::TIMESTAMP - INTERVAL {days} DAY THEN {i}" for i, (_, days) in enumerate(AGES)
+    )
+    found = dict(
+        cursor.execute(
+            f"SELECT CASE {steps} ELSE {len(AGES)} END AS class, count(*) {_LIVE} AND created_at IS NOT NULL GROUP BY ALL",
+            [to_naive(now)] * len(AGES),
+        ).fetchall()
+    )
+    return tuple((name, found.get(i, 0)) for i, name in enumerate((*(name for name, _ in AGES), OLDER)))
+
+
+def _lengths(cursor: duckdb.DuckDBPyConnection) -> tuple[tuple[str, int], ...]:
+    found = dict(
+        cursor.execute(
+            f"SELECT greatest(0, floor(log2(greatest(length(content), 1) / {FIRST_LENGTH})) + 1)::INT, count(*) {_LIVE} "
+            "GROUP BY ALL"
+        ).fetchall()
+    )
+    if not found:
+        return ()
+    return tuple((_length_class(number), found.get(number, 0)) for number in range(min(found), max(found) + 1))
+
+
+def _length_class(number: int) -> str:
+    low = FIRST_LENGTH * 2 ** (number - 1) if number else 0
+    return f"{low:,}–{FIRST_LENGTH * 2**number - 1:,}"

@@ -1,0 +1,110 @@
+"""The judged queries of the store, the failing ones first, under the present config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import streamlit as st
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.query_status import K, QueryStatus, query_statuses
+from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.rescoring import score_missing
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Query
+from cems_workbench.ui import state
+from cems_workbench.ui.gathering import progress_in
+
+SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
+Choose = Callable[[str, str | None, datetime | None], None]
+
+
+@st.cache_resource(show_spinner=False)
+def _kept() -> dict[tuple[str, int, str], list[Evidence]]:
+    """Evidence of whole query sets, by store, content version and gather parameters; the last few."""
+    return {}
+
+
+def draw_picker(resources: Resources, choose: Choose) -> None:
+    """A popover with every judged query and how it fares; choosing a row searches it."""
+    queries = resources.store.queries()
+    if not queries:
+        return
+    popover = st.popover(
+        f"{len(queries)} judged queries", icon=":material/checklist:", key="picker", on_change="rerun",
+        help="The queries of this store that have human judgments, the failing ones first.",
+    )  # fmt: skip
+    if not popover.open:
+        return
+    with popover:
+        rows = statuses(resources, queries, state.config())
+        counts = {name: sum(row.status == name for row in rows) for name in SIGNS}
+        st.caption(
+            " · ".join(f"{SIGNS[name]} {count}" for name, count in counts.items()),
+            help=f"missed: nothing that helps within the first {K} results. low: something does, but the best judged memory is not "
+            "the first judged one. Under the config as it is set now.",
+        )
+        st.dataframe(
+            [_row(row) for row in rows],
+            hide_index=True,
+            height=420,
+            width=760,
+            row_height=30,
+            placeholder="",
+            key="picker_table",
+            on_select=lambda: _search_selected(rows, choose),
+            selection_mode="single-row",
+            column_config={
+                "": st.column_config.TextColumn("", width=96),
+                "rank": st.column_config.NumberColumn("rank", width=52, help="Best rank of a memory that helps"),
+                "query": st.column_config.TextColumn("query", width="large"),
+                "type": st.column_config.TextColumn("type", width=104),
+                "project": st.column_config.TextColumn("project", width=120),
+            },
+        )
+
+
+def _row(row: QueryStatus) -> dict[str, str | int | None]:
+    query = row.query
+    return {
+        "": SIGNS[row.status],
+        "rank": row.best_rank,
+        "query": query.query,
+        "type": query.type,
+        "project": query.project,
+    }
+
+
+def _search_selected(rows: list[QueryStatus], choose: Choose) -> None:
+    """Search the query of the row that was clicked, and close the popover."""
+    selected = st.session_state["picker_table"]["selection"]["rows"]
+    if selected:
+        query = rows[selected[0]].query
+        choose(query.query, query.project, query.as_of)
+        st.session_state["picker"] = False
+
+
+def statuses(resources: Resources, queries: list[Query], config: PipelineConfig) -> list[QueryStatus]:
+    """How every query fares; evidence is gathered once per content and gather parameters, with progress."""
+    key = (str(resources.store.path), resources.store.content_version, repr(sorted(gather_parameters(config).items())))
+    evidences = _kept().get(key)
+    if evidences is None:
+        place = st.empty()
+        progress = progress_in(place)
+        evidences = []
+        for i, query in enumerate(queries):
+            progress("gathering the query set", i, len(queries))
+            found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+            evidences.append(score_missing(found, config, resources))
+        place.empty()
+        while len(_kept()) >= 4:
+            _kept().pop(next(iter(_kept())))
+        _kept()[key] = evidences
+    grades: dict[str, dict[str, int]] = {}
+    for judgment in resources.store.judgments():
+        if judgment.kind == "human":
+            grades.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
+    return query_statuses(queries, evidences, grades, config)

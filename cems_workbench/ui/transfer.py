@@ -1,0 +1,76 @@
+"""Taking a config or the evidence away, and bringing a config in with its differences shown first."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import streamlit as st
+
+from cems_workbench.config import PipelineConfig, difference, export_config, field_spec, parse_config
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline import Evidence, bundle_from
+from cems_workbench.ui import state
+from cems_workbench.ui.changed import shown
+
+
+def draw_transfer(evidence: Evidence | None) -> None:
+    """A popover with downloads and the import of a config."""
+    popover = st.popover(
+        "Config", icon=":material/swap_vert:", key="transfer", on_change="rerun", help="Export or import"
+    )
+    if not popover.open:
+        return
+    with popover:
+        name = state.config().name
+        st.caption("Export", help="Every parameter is stated. The bundle replays with these numbers on any machine.")
+        left, middle, right = st.columns(3)
+        left.download_button(
+            "YAML", export_config(state.config(), "yaml"), f"{name}.yaml", key="yaml", on_click="ignore"
+        )
+        middle.download_button(
+            "JSON", export_config(state.config(), "json"), f"{name}.json", key="json", on_click="ignore"
+        )
+        if evidence is not None:
+            right.download_button(
+                "Evidence", lambda: json.dumps(bundle_from(evidence), ensure_ascii=False), f"{_slug(evidence.query)}.json",
+                key="bundle", on_click="ignore", help="The evidence bundle of this query, for `replay`.",
+            )  # fmt: skip
+        upload = st.file_uploader("Import a config", ["yaml", "yml", "json"], key="config_file", help="YAML or JSON")
+        if upload is not None:
+            _offer(upload.name, upload.getvalue())
+
+
+def _offer(name: str, content: bytes) -> None:
+    try:
+        imported = parse_config(content.decode("utf-8-sig"), source=name)
+    except UnicodeDecodeError:
+        st.error(f"{name}: not UTF-8 text")
+        return
+    except InputError as error:
+        st.error(str(error))
+        return
+    rows = diff_rows(state.config(), imported)
+    if not rows:
+        st.caption("The file has the values that are set.")
+        return
+    st.caption(f"{len(rows)} parameters would change:")
+    st.dataframe(rows, hide_index=True, height=min(38 + 35 * len(rows), 320))
+    st.button("Use this config", key="take", type="primary", on_click=state.take, args=(imported,))
+
+
+def diff_rows(old: PipelineConfig, new: PipelineConfig) -> list[dict[str, str]]:
+    """One row per parameter in which two configs differ."""
+    return [
+        {
+            "parameter": path,
+            "now": shown(was),
+            "file": shown(will),
+            "effect": "instant" if field_spec(path).kind == "replay" else "gathers",
+        }
+        for path, was, will in difference(old, new)
+    ]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:48] or "evidence"

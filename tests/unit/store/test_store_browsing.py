@@ -1,0 +1,179 @@
+"""Finding memories by literal text and filters, page by page; editing one; listing what was deleted."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from cems_workbench.errors import StoreError
+from cems_workbench.records import Judgment, Memory, Query, Relation
+from cems_workbench.store import Selection, Store
+
+MAY = datetime(2024, 5, 8, 23, 30, tzinfo=UTC)
+JUNE = datetime(2024, 6, 1, tzinfo=UTC)
+
+
+def found(store, **wanted):
+    return [memory.id for memory in store.find(Selection(**wanted), 100).memories]
+
+
+@pytest.fixture
+def filled(store, rows):
+    store.add(
+        rows(
+            [
+                Memory(
+                    "a", "100% of the Äpfel", title="Fruit", category="fact", project="p", session="s1", created_at=MAY
+                ),
+                Memory("b", "a_b [x] \\d+", tags=("Garden, shed", 'with "quotes"'), created_at=JUNE, priority=1.5),
+                Memory(
+                    "c", "third and longest of them all", category="note", project="q", pinned=True, importance="high"
+                ),
+            ]
+        )
+    )
+    return store
+
+
+def test_an_empty_selection_lists_every_live_memory_newest_first_undated_last(filled):
+    assert found(filled) == ["b", "a", "c"]
+    filled.delete("b")
+    page = filled.find(Selection(), 10)
+    assert ([memory.id for memory in page.memories], page.total) == (["a", "c"], 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("äPFEL", ["a"]),
+        ("fruit", ["a"]),
+        ("100%", ["a"]),
+        ("%", ["a"]),
+        ("a_b", ["b"]),
+        ("[x] \\d+", ["b"]),
+        ("garden, SHED", ["b"]),
+        ('"quotes"', ["b"]),
+        ('", "', []),
+        ("' OR 1=1 --", []),
+        ("third", ["c"]),
+    ],
+)
+def test_text_is_looked_for_literally_in_id_title_content_and_tags(filled, text, ids):
+    assert found(filled, text=text) == ids
+
+
+def test_filters_combine_and_none_means_has_none(filled):
+    assert found(filled, projects=(None,)) == ["b"]
+    assert found(filled, projects=("p", None)) == ["b", "a"]
+    assert found(filled, categories=("fact", "note"), projects=("q",)) == ["c"]
+    assert found(filled, sessions=("s1",)) == ["a"]
+    assert found(filled, sessions=("s1",), pinned=True) == []
+    assert found(filled, pinned=False) == ["b", "a"]
+    assert found(filled, importance=("high", "low")) == ["c"]
+
+
+def test_an_empty_name_is_not_taken_for_a_missing_one(store, rows):
+    store.add(rows([Memory("empty", "x", project=""), Memory("none", "x")]))
+    assert found(store, projects=(None,)) == ["none"]
+
+
+def test_days_of_creation_are_both_included(filled):
+    assert found(filled, created_from=date(2024, 5, 8), created_to=date(2024, 5, 8)) == ["a"]
+    assert found(filled, created_from=date(2024, 5, 9)) == ["b"]
+    assert found(filled, created_to=date(2024, 5, 31)) == ["a"]
+
+
+def test_sorting_has_missing_values_last_and_ties_by_id(filled):
+    assert found(filled, sort="created", descending=False) == ["a", "b", "c"]
+    assert found(filled, sort="priority") == ["b", "a", "c"]
+    assert found(filled, sort="importance") == ["c", "a", "b"]
+    assert found(filled, sort="length") == ["c", "a", "b"]
+    assert found(filled, sort="id", descending=False) == ["a", "b", "c"]
+
+
+def test_pages_cover_the_selection_once(store, rows):
+    store.add(rows([Memory(f"m{i:03}", "x") for i in range(25)]))
+    pages = [store.find(Selection(sort="id", descending=False), 10, offset) for offset in (0, 10, 20, 30)]
+    assert [len(page.memories) for page in pages] == [10, 10, 5, 0]
+    assert [memory.id for page in pages for memory in page.memories] == [f"m{i:03}" for i in range(25)]
+    assert {page.total for page in pages} == {25}
+
+
+def test_facets_count_live_memories_and_name_what_has_none(filled):
+    facets = filled.facets()
+    assert facets.projects == (("p", 1), ("q", 1), (None, 1))
+    assert facets.sessions == ((None, 2), ("s1", 1))
+    assert len(filled.facets(1).categories) == 1
+
+
+def test_an_update_replaces_the_memory_and_raises_the_content_version_once(filled):
+    before, version = filled.memory("a"), filled.content_version
+    after = Memory("a", "new", tags=("t",), pinned=True, created_at=MAY)
+    assert filled.update(after, before)
+    assert (filled.memory("a"), filled.content_version) == (after, version + 1)
+    assert not filled.update(after)
+    assert filled.content_version == version + 1
+
+
+def test_an_update_of_a_memory_that_is_not_there_or_has_changed_is_refused(filled):
+    before, version = filled.memory("a"), filled.content_version
+    with pytest.raises(StoreError, match="not there any more"):
+        filled.update(Memory("unknown", "x"))
+    filled.delete("b")
+    with pytest.raises(StoreError, match="not there any more"):
+        filled.update(Memory("b", "x"))
+    filled.update(Memory("a", "someone else's"), before)
+    with pytest.raises(StoreError, match="changed meanwhile"):
+        filled.update(Memory("a", "mine"), before)
+    assert filled.memory("a").content == "someone else's"
+    assert filled.content_version == version + 2
+
+
+def test_after_an_update_a_refresh_embeds_that_memory_alone(filled, embedder):
+    filled.refresh(embedder)
+    filled.update(Memory("a", "quite another text"))
+    assert filled.refresh(embedder).embedded == 1
+    assert filled.indexes(embedder).lexical.search("quite another", 5)[0][0] == "a"
+
+
+def test_deleted_memories_are_listed_latest_first_until_restored(filled):
+    whole = filled.memory("a")
+    filled.delete("a")
+    filled.delete("b")
+    listed, total = filled.deleted(10)
+    assert ([entry.memory.id for entry in listed], total) == (["b", "a"], 2)
+    assert listed[1].memory == whole
+    assert listed[0].deleted_at.tzinfo == UTC
+    assert len(filled.deleted(1)[0]) == 1
+    filled.restore("a")
+    assert filled.memory("a") == whole
+    assert filled.deleted(10)[1] == 1
+
+
+def test_relations_and_judgments_of_a_memory(filled, rows):
+    filled.add(
+        rows(
+            relations=[
+                Relation("a", "b", "follows", 0.5),
+                Relation("c", "a"),
+                Relation("b", "c"),
+                Relation("a", "c", "x", 0.9),
+            ],
+            queries=[Query("q1", "what fruit?"), Query("q2", "which?")],
+            judgments=[Judgment("q1", "a", 1), Judgment("q2", "a", 3), Judgment("q1", "b", 2)],
+        )
+    )
+    touching = filled.relations_of("a")
+    assert [(edge.source_id, edge.target_id) for edge in touching] == [("a", "c"), ("a", "b"), ("c", "a")]
+    assert [(judgment.grade, query) for judgment, query in filled.judgments_of("a")] == [
+        (3, "which?"),
+        (1, "what fruit?"),
+    ]
+    filled.delete("c")
+    assert [edge.target_id for edge in filled.relations_of("a")] == ["b"]
+
+
+def test_a_store_is_recognised_by_its_file(store, tmp_path):
+    assert Store.exists(store.path)
+    assert not Store.exists(tmp_path / "elsewhere")
