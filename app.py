@@ -11,5 +11,9 @@ ICON = (
 st.set_page_config(page_title="CEMS Workbench", page_icon=str(ICON), layout="wide")
 
 st.navigation(
-    [st.Page("pages/inspect.py", title="Inspect", icon=":material/search:", default=True)], position="top"
+    [
+        st.Page("pages/inspect.py", title="Inspect", icon=":material/search:", default=True),
+        st.Page("pages/memories.py", title="Memories", icon=":material/inventory_2:"),
+    ],
+    position="top",
 ).run()

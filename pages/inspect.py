@@ -122,9 +122,9 @@ def welcome(resources: Resources) -> None:
             st.button(query.query, key=f"example:{query.qid}", on_click=choose_example, args=arguments)
 
 
-def show(trace: Trace, request: Request, grades: dict[str, int]) -> None:
+def show(trace: Trace, request: Request, grades: dict[str, int], started: float) -> None:
     """The strip, the ranking first, then the chosen view."""
-    st.html(strip_html(trace) + warnings_html(trace))
+    st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
     summary = judged_summary(trace, grades)
     left, right = st.columns([5, 2], vertical_alignment="bottom")
     left.markdown(f"##### {len(trace.results)} results")
@@ -140,6 +140,7 @@ def show(trace: Trace, request: Request, grades: dict[str, int]) -> None:
 
 def main() -> None:
     """Draw the page."""
+    started = time.perf_counter()
     state.prepare()
     st.html(STYLESHEET)
     try:
@@ -153,9 +154,7 @@ def main() -> None:
         gathering.offer_sample_data(resources)
         return
     request = ask(resources)
-    with st.container(horizontal=True):
-        draw_picker(resources, choose_example)
-        draw_transfer(state.evidence_for(request) if request else None)
+    toolbar = st.container(horizontal=True)  # filled last: the ranking comes first
     if request is None:
         welcome(resources)
     else:
@@ -163,7 +162,10 @@ def main() -> None:
         if evidence is not None:
             off = state.switched_off(request)
             trace = replay(evidence, state.config(), switched_off=off, clock=time.perf_counter)
-            show(trace, request, gathering.grades(request, resources))
+            show(trace, request, gathering.grades(request, resources), started)
+    with toolbar:
+        draw_picker(resources, choose_example)
+        draw_transfer(state.evidence_for(request) if request else None)
     handles.warm_up(resources)
 
 

@@ -65,6 +65,39 @@ STYLESHEET = """
 .wb-notes {margin-top:.5rem; font-size:.84rem;}
 .wb-notes > div {padding:.14rem 0; display:flex; gap:.55rem;}
 .wb-notes b {font-weight:600; min-width:5.2rem; opacity:.8;}
+.wb-mem-head {display:flex; align-items:baseline; flex-wrap:wrap; gap:.1rem .8rem; padding-top:.7rem;}
+.wb-mem-head b {font-size:1.15rem; font-weight:650; font-variant-numeric:tabular-nums;}
+.wb-mem-head span {font-size:.84rem; opacity:.7; overflow-wrap:anywhere;}
+.wb-mem-hint {font-size:.86rem; opacity:.8; margin:.1rem 0; overflow-wrap:anywhere;}
+.wb-mem-title {display:flex; align-items:baseline; gap:.6rem; min-width:0; overflow-wrap:anywhere;}
+.wb-mem-title code {font-size:.86rem; background:none; padding:0; color:inherit; opacity:.75;}
+.wb-mem-title span {font-size:1.05rem; font-weight:650;}
+.wb-mem-facts {display:grid; grid-template-columns:auto minmax(0,1fr); gap:.2rem .9rem; font-size:.86rem;}
+.wb-mem-facts span {opacity:.7;}
+.wb-mem-facts div {overflow-wrap:anywhere; font-variant-numeric:tabular-nums;}
+.wb-mem-text {padding:.1rem 0 .4rem; line-height:1.55;}
+.wb-mem-undo {font-size:.9rem;}
+.wb-mem-undo code {background:none; padding:0; color:inherit; font-weight:650;}
+.wb-mem-numbers {display:grid; grid-template-columns:repeat(8, minmax(0,1fr)); border-radius:.5rem; overflow:hidden;
+  border:1px solid color-mix(in srgb, currentColor 16%, transparent);}
+@media (max-width:1100px) {.wb-mem-numbers {grid-template-columns:repeat(4, minmax(0,1fr));}}
+.wb-mem-numbers > div {padding:.5rem .7rem; min-width:0; box-shadow:1px 1px 0 0 color-mix(in srgb, currentColor 16%, transparent);}
+.wb-mem-numbers span {display:block; font-size:.74rem; opacity:.72;}
+.wb-mem-numbers b {font-size:1.02rem; font-weight:650; font-variant-numeric:tabular-nums;}
+.wb-mem-scroll {max-height:8.6rem; overflow:auto; font-size:.9rem;}
+.wb-mem-pairs, .wb-mem-exact {border-top:1px solid color-mix(in srgb, currentColor 12%, transparent);}
+.wb-mem-pair {display:grid; grid-template-columns:3.4rem minmax(0,1fr) minmax(0,1fr); gap:1.1rem; padding:.6rem 0;
+  border-bottom:1px solid color-mix(in srgb, currentColor 12%, transparent);}
+.wb-mem-cosine {font-weight:650; font-variant-numeric:tabular-nums;}
+.wb-mem-exact > div {padding:.5rem 0; border-bottom:1px solid color-mix(in srgb, currentColor 12%, transparent);}
+.wb-mem-table {width:100%; border-collapse:collapse; font-size:.9rem; font-variant-numeric:tabular-nums;}
+.wb-mem-table th {text-align:left; font-weight:400; font-size:.78rem; opacity:.72; padding:.2rem .9rem .35rem 0; border:0;
+  border-bottom:1px solid color-mix(in srgb, currentColor 16%, transparent);}
+.wb-mem-table td {padding:.5rem .9rem .5rem 0; vertical-align:top; border:0; overflow-wrap:anywhere;
+  border-bottom:1px solid color-mix(in srgb, currentColor 12%, transparent);}
+.wb-mem-table td span {font-size:.84rem; opacity:.8;}
+/* Streamlit's own CSV of a table does not guard cells against spreadsheet formulas; memories are untrusted. */
+[data-testid="stElementToolbar"] [aria-label="Download as CSV"] {display:none;}
 [data-testid="stMainBlockContainer"] {padding-top:3.2rem; padding-bottom:3rem;}
 [data-testid="stSidebarUserContent"] [data-testid="stExpander"] details {border-radius:.4rem;}
 </style>

@@ -1,0 +1,41 @@
+"""Untrusted text on its way to the screen or to a spreadsheet: always shown, never interpreted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def plain(text: str) -> str:
+    """Text as Markdown that shows it literally, on one line; for messages that Streamlit renders as Markdown."""
+    return _PUNCTUATION.sub(r"\\\1", " ".join(text.split()))
+
+
+def excerpt(text: str, length: int = 160) -> str:
+    """The beginning of a text on one line."""
+    line = " ".join(text[: 4 * length].split())
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def tick(text: str, length: int = 28) -> str:
+    """A label for Plotly, which reads a little HTML in its texts."""
+    return excerpt(text, length).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def guarded(cell: object) -> object:
+    """A cell of a CSV that no spreadsheet takes for a formula: an apostrophe stands before what would begin one."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+
+def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """A CSV file in UTF-8 with a byte order mark (Excel asks for one), every cell guarded."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(header)
+    writer.writerows([guarded(cell) for cell in row] for row in rows)
+    return out.getvalue().encode("utf-8-sig")

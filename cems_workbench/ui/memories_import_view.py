@@ -1,0 +1,125 @@
+"""The Import view: choose files, see what became of every row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import IO
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from cems_workbench.formats import FORMATS
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.ui import memories_state as state
+from cems_workbench.ui.gathering import SAMPLE_DATA
+from cems_workbench.ui.memories_escape import plain
+from cems_workbench.ui.memories_import import ERROR_COLUMNS, Outcome, counts_table, error_rows, errors_csv, import_files
+from cems_workbench.ui.views import ROW
+
+SHOWN_ERRORS = 1_000
+AUTO = "recognise"
+
+
+def draw(resources: Resources, place: DeltaGenerator) -> None:
+    """The uploader, and the report on the last import. Progress is shown in `place`."""
+    files = st.file_uploader(
+        "Files to import",
+        accept_multiple_files=True,
+        key=f"mem:upload:{state.get('generation')}",
+        help="Memories, relations, queries or judgments, one or several files, in any order. "
+        "Importing a file again changes nothing; changed rows are updated.",
+    )
+    kind, button, sample = st.columns([2, 1, 2], vertical_alignment="bottom")
+    chosen = kind.selectbox(
+        "Format",
+        [AUTO, *FORMATS],
+        key="mem:format",
+        help="Which format the files have. “recognise” looks at each file.\n\n"
+        + "\n".join(f"- `{reader.name}`: {plain(reader.description)}" for reader in FORMATS.values()),
+    )
+    start = button.button(
+        "Import", key="mem:import", type="primary", disabled=not files, width="stretch",
+        help="Import the files above. Rows that cannot be used are listed; all others are kept.",
+    )  # fmt: skip
+    if start and files:
+        _run([(file.name, file) for file in files], resources, place, "auto" if chosen == AUTO else chosen)
+    if not resources.store.count() and SAMPLE_DATA.is_dir():
+        with sample:
+            offer_sample(resources, place, "import")
+    _report(state.get("outcomes"))
+
+
+def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
+    """A button that imports the sample data of this project."""
+    if st.button("Load the sample memories", key=f"mem:sample:{key}", help="184 memories with judged queries."):
+        with ExitStack() as stack:
+            names = [path for path in sorted(SAMPLE_DATA.iterdir()) if path.suffix in (".jsonl", ".qrels")]
+            files = [(path.name, stack.enter_context(path.open("rb"))) for path in names]
+            _run(files, resources, place, "auto")
+
+
+def _run(files: Iterable[tuple[str, IO[bytes]]], resources: Resources, place: DeltaGenerator, format: str) -> None:
+    state.put(outcomes=(), undo=None)
+    with state.work(place, "import") as progress:
+        for outcome in import_files(files, resources.store, progress, format):
+            # Kept one by one: an import that is interrupted still reports what it finished.
+            state.put(outcomes=(*state.get("outcomes"), outcome), due=True)
+        resources.refresh(progress)
+    state.changed()
+    state.put(due=False)
+    st.rerun()
+
+
+def _report(outcomes: tuple[Outcome, ...]) -> None:
+    if not outcomes:
+        st.html(
+            '<p class="wb-mem-hint">One record a line: <code>{"id": "m1", "content": "…", "category": "preference"}</code>. '
+            "Only id and content are needed. The formats are described in <code>docs/formats.md</code>.</p>"
+        )
+        return
+    st.markdown("###### Last import")
+    for outcome in outcomes:
+        if outcome.problem:
+            st.error(plain(outcome.problem), icon=":material/block:")
+    rows = counts_table(outcomes)
+    if rows:
+        number = st.column_config.NumberColumn
+        st.dataframe(
+            rows, hide_index=True, row_height=ROW, placeholder="", key="mem:counts", height=ROW * (len(rows) + 1) + 4,
+            column_config={
+                "file": st.column_config.TextColumn("file", width="medium"),
+                "rows": st.column_config.TextColumn("rows", width="small"),
+                "added": number("added", help="New in this store"),
+                "updated": number("updated", help="Already here, with other values"),
+                "unchanged": number("unchanged", help="Already here, the same"),
+                "left out": number("left out", help="Rows of the file that could not be used; listed below"),
+            },
+        )  # fmt: skip
+    for note in dict.fromkeys(note for outcome in outcomes if outcome.report for note in outcome.report.notes):
+        st.caption(plain(note))
+    errors = error_rows(outcomes)
+    if errors:
+        _errors(outcomes, errors)
+
+
+def _errors(outcomes: tuple[Outcome, ...], errors: list[tuple[str, int, str, str]]) -> None:
+    title, button = st.columns([4, 1], vertical_alignment="bottom")
+    title.markdown(f"###### {len(errors):,} row{'s' if len(errors) != 1 else ''} left out")
+    if len(errors) > SHOWN_ERRORS:
+        title.caption(f"The first {SHOWN_ERRORS:,} are shown; the CSV has all of them.")
+    button.download_button(
+        "Download as CSV", errors_csv(outcomes), "left-out-rows.csv", "text/csv", key="mem:errors:csv",
+        on_click="ignore", icon=":material/download:", width="stretch", help="Every row that was left out, and why.",
+    )  # fmt: skip
+    shown = [dict(zip(ERROR_COLUMNS, row, strict=True)) for row in errors[:SHOWN_ERRORS]]
+    st.dataframe(
+        shown, hide_index=True, row_height=ROW, placeholder="", key="mem:errors",
+        height=ROW * (min(len(shown), 12) + 1) + 4,
+        column_config={
+            "file": st.column_config.TextColumn("file", width="medium"),
+            "row": st.column_config.NumberColumn("row", width=64, format="%d", help="Line or record number, from 1"),
+            "field": st.column_config.TextColumn("field", width="small"),
+            "reason": st.column_config.TextColumn("reason", width="large"),
+        },
+    )  # fmt: skip

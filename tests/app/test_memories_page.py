@@ -1,0 +1,347 @@
+"""The Memories page: import, browse, edit, delete and undo, count, index health, another store."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.errors import StoreError
+from cems_workbench.formats import read
+from cems_workbench.store import Store
+from cems_workbench.ui import handles
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+OpenPage = Callable[..., AppTest]
+
+
+@pytest.fixture
+def copy(sample_store: Path, tmp_path: Path) -> Path:
+    """A copy of the sample store that the test may change."""
+    return shutil.copytree(sample_store, tmp_path / "store")
+
+
+@pytest.fixture
+def open_memories(open_page: OpenPage, copy: Path) -> Iterator[OpenPage]:
+    """Open the Memories page on the copy, or on another store, in a view."""
+
+    def start(store: Path = copy, view: str | None = None) -> AppTest:
+        page = open_page(store).switch_page("pages/memories.py").run()
+        return show(page, view) if view else page
+
+    yield start
+
+
+def show(page: AppTest, view: str) -> AppTest:
+    page.session_state["mem:view"] = view
+    return checked(page.run())
+
+
+def checked(page: AppTest) -> AppTest:
+    assert not page.exception, page.exception[0].message
+    return page
+
+
+def pick(page: AppTest, memory_id: str) -> AppTest:
+    """What a click on a row does."""
+    page.session_state["mem:selected"] = memory_id
+    return checked(page.run())
+
+
+def html(page: AppTest) -> str:
+    return "\n".join(element.proto.body for element in page.get("html") if "<style>" not in element.proto.body)
+
+
+def ids(page: AppTest) -> list[str]:
+    return list(page.dataframe[0].value["id"])
+
+
+def field(page: AppTest, kind: str, name: str) -> Any:
+    return next(widget for widget in page.get(kind) if widget.key and widget.key.endswith(f":{name}"))
+
+
+def store(page: AppTest) -> Store:
+    return handles.resources().store
+
+
+def upload(page: AppTest, *files: tuple[str, bytes]) -> AppTest:
+    page.file_uploader[0].set_value([(name, content, "application/octet-stream") for name, content in files]).run()
+    return checked(page.button(key="mem:import").click().run())
+
+
+def test_the_table_lists_every_memory_and_says_how_many(open_memories: OpenPage) -> None:
+    page = checked(open_memories())
+    assert len(ids(page)) == 184
+    assert "All 184 memories" in html(page)
+    assert "Pick a row" in html(page)
+
+
+def test_search_and_filters_narrow_the_table_and_are_cleared(open_memories: OpenPage) -> None:
+    page = open_memories()
+    page = checked(page.text_input(key="mem:find:text").set_value("POETRY").run())
+    assert "m003" in ids(page) and len(ids(page)) < 10
+    assert "of 184 memories match" in html(page)
+    page = checked(page.multiselect(key="mem:find:projects").set_value(["(none)"]).run())
+    assert not page.dataframe and "No memory matches" in html(page)
+    page = checked(page.button(key="mem:clear").click().run())
+    assert len(ids(page)) == 184
+
+
+def test_order_and_pinned_are_applied_by_the_store(open_memories: OpenPage) -> None:
+    page = open_memories()
+    page = checked(page.selectbox(key="mem:find:pinned").set_value("pinned").run())
+    assert set(page.dataframe[0].value["pinned"]) == {"pinned"}
+    page = checked(page.selectbox(key="mem:find:order").set_value("By id").run())
+    assert ids(page) == sorted(ids(page))
+
+
+def test_more_than_a_page_of_memories_are_shown_in_pages(
+    open_memories: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cems_workbench.ui.memories_browse.PAGE", 100)
+    page = checked(open_memories())
+    first = ids(page)
+    assert len(first) == 100 and "1–100 shown" in html(page)
+    page.session_state["mem:page"] = 2
+    page = checked(page.run())
+    assert len(ids(page)) == 84 and not set(first) & set(ids(page))
+    page = checked(page.text_input(key="mem:find:text").set_value("poetry").run())
+    assert "m003" in ids(page), "a new search begins at its first page"
+
+
+def test_a_picked_memory_shows_its_text_facts_relations_and_judgments(open_memories: OpenPage) -> None:
+    page = pick(open_memories(), "m137")
+    body = html(page)
+    assert "State on 27 August" in body and "harbor/api" in body and "session-summary" in body
+    headings = [text.value for text in page.markdown]
+    assert "###### Relations (2)" in headings and "###### Judgments (4)" in headings
+
+
+def test_an_edit_is_saved_and_the_indexes_follow(open_memories: OpenPage) -> None:
+    page = pick(open_memories(), "m003")
+    before, version = store(page).memory("m003"), store(page).content_version
+    page = checked(page.button(key="mem:edit").click().run())
+    field(page, "text_area", "content").set_value("Dependencies are added with zebrafish.")
+    field(page, "multiselect", "tags").set_value(["python", "new"])
+    field(page, "toggle", "pinned").set_value(True)
+    page = checked(page.button(key="mem:save").click().run())
+    after = store(page).memory("m003")
+    assert (after.content, after.tags, after.pinned) == ("Dependencies are added with zebrafish.", ("python", "new"), True)
+    assert (after.created_at, after.priority, after.title) == (before.created_at, before.priority, before.title)
+    assert store(page).content_version == version + 1
+    assert all(index.fresh for index in store(page).index_state(handles.resources().embedder.model_id))
+    assert handles.resources().indexes.lexical.search("zebrafish", 1)[0][0] == "m003"
+    assert "zebrafish" in html(page)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "line"),
+    [
+        ("text_area", "content", "  ", "Content is empty"),
+        ("text_input", "created_at", "yesterday", "Created must be an ISO 8601 date"),
+    ],
+)
+def test_a_refused_edit_is_one_clear_line_and_changes_nothing(
+    open_memories: OpenPage, kind: str, name: str, value: str, line: str
+) -> None:
+    page = pick(open_memories(), "m003")
+    before, version = store(page).memory("m003"), store(page).content_version
+    page = page.button(key="mem:edit").click().run()
+    field(page, kind, name).set_value(value)
+    page = checked(page.button(key="mem:save").click().run())
+    assert line in page.error[0].value.replace("\\", "")
+    assert field(page, kind, name).value == value, "what was typed stays"
+    assert (store(page).memory("m003"), store(page).content_version) == (before, version)
+    page = checked(page.button(key="mem:edit:cancel").click().run())
+    assert not page.error
+
+
+def test_saving_without_a_change_changes_nothing(open_memories: OpenPage) -> None:
+    page = pick(open_memories(), "m003")
+    version = store(page).content_version
+    page = page.button(key="mem:edit").click().run()
+    page = checked(page.button(key="mem:save").click().run())
+    assert store(page).content_version == version
+    assert "Nothing was changed." in [text.value for text in page.caption]
+
+
+def test_an_edit_drops_the_evidence_that_inspect_had_gathered(open_memories: OpenPage) -> None:
+    page = pick(open_memories(), "m003")
+    page.session_state["gathered"] = ("a request", "its evidence")
+    page = page.button(key="mem:delete").click().run()
+    assert "gathered" not in page.session_state
+
+
+def test_a_deleted_memory_is_restored_by_undo(open_memories: OpenPage) -> None:
+    page = pick(open_memories(), "m003")
+    before = store(page).memory("m003")
+    page = checked(page.button(key="mem:delete").click().run())
+    assert "m003" not in ids(page) and store(page).memory("m003") is None
+    assert "Deleted <code>m003</code>" in html(page)
+    page = checked(page.button(key="mem:undo:button").click().run())
+    assert "m003" in ids(page) and store(page).memory("m003") == before
+    assert "Deleted <code>" not in html(page)
+    assert all(index.fresh for index in store(page).index_state(handles.resources().embedder.model_id))
+
+
+def test_the_deleted_view_lists_what_was_deleted(open_memories: OpenPage) -> None:
+    page = open_memories(view="Deleted")
+    assert "Nothing is deleted" in html(page)
+    store(page).delete("m003")
+    page = checked(page.run())
+    assert ids(page) == ["m003"]
+    assert page.button(key="mem:restore").disabled
+
+
+def test_an_upload_keeps_the_good_rows_and_lists_the_bad_ones(open_memories: OpenPage) -> None:
+    page = open_memories(view="Import")
+    lines = ['{"id":"n1","content":"new"}', '{"id":"n2"}', "no json", '{"id":"n3","content":"x","priority":9}']
+    page = upload(
+        page,
+        ("judged.qrels", b"q01 0 n1 2\n"),
+        ("rows.jsonl", "\n".join(lines).encode()),
+        ("picture.png", b"\x89PNG\x00\x01"),
+    )
+    assert store(page).memory("n1").content == "new"
+    counts, errors = page.dataframe[0].value, page.dataframe[1].value
+    assert list(counts["file"]) == ["rows.jsonl", "judged.qrels"], "memories come before what refers to them"
+    assert (counts.iloc[0]["added"], counts.iloc[0]["left out"]) == (1, 3)
+    assert [(row["file"], row["row"]) for _, row in errors.iterrows()] == [("rows.jsonl", n) for n in (2, 3, 4)]
+    assert len(page.error) == 1 and "picture" in page.error[0].value
+    assert store(page).count() == 185
+    assert all(index.fresh for index in store(page).index_state(handles.resources().embedder.model_id))
+
+
+def test_importing_the_same_file_again_changes_nothing(open_memories: OpenPage) -> None:
+    page = open_memories(view="Import")
+    for expected in (("added", 1), ("unchanged", 1)):
+        page = upload(page, ("rows.jsonl", b'{"id":"n1","content":"new"}'))
+        assert page.dataframe[0].value.iloc[0][expected[0]] == expected[1]
+
+
+def test_statistics_count_and_find_near_duplicates(open_memories: OpenPage) -> None:
+    page = open_memories(view="Statistics")
+    assert "<b>184</b>" in html(page)
+    assert len(page.get("plotly_chart")) == 5
+    page = checked(page.button(key="mem:near:button").click().run())
+    assert "m103" in html(page) and "m104" in html(page)
+    assert any("pairs from 0.92 on" in text.value for text in page.caption)
+    page = checked(page.slider(key="mem:near:threshold").set_value(1.0).run())
+    assert any("No pair reaches 1.00" in text.value for text in page.caption)
+
+
+def test_exact_duplicates_are_listed(open_memories: OpenPage) -> None:
+    page = open_memories(view="Import")
+    page = upload(page, ("rows.jsonl", b'{"id":"n1","content":"<b>twice"}\n{"id":"n2","content":"<b>twice"}'))
+    page = show(page, "Statistics")
+    assert "&lt;b&gt;twice" in html(page) and "<code>n1</code> <code>n2</code>" in html(page)
+
+
+def test_a_rebuild_makes_both_indexes_anew_and_says_how_long_it_took(open_memories: OpenPage) -> None:
+    page = open_memories(view="Store")
+    assert html(page).count("✓ up to date") == 2
+    page = checked(page.button(key="mem:rebuild").click().run(timeout=120))
+    assert any("Rebuilt in" in text.value and "184 memories embedded" in text.value for text in page.caption)
+    assert html(page).count("✓ up to date") == 2
+    assert handles.resources().indexes.lexical.search("poetry", 1)
+
+
+def test_another_store_is_created_and_the_first_one_opened_again(
+    open_memories: OpenPage, copy: Path, tmp_path: Path
+) -> None:
+    page = open_memories(view="Store")
+    embedder = handles.resources().embedder
+    page.session_state["query"] = "a query of the old store"
+    page.text_input(key="mem:folder").set_value(str(tmp_path / "new"))
+    page = checked(page.button(key="mem:folder:create").click().run())
+    assert store(page).path == tmp_path / "new" and store(page).count() == 0
+    assert handles.resources().embedder is embedder, "the loaded model goes over"
+    assert "query" not in page.session_state
+    assert "This store has no memories yet" in html(show(page, "Browse"))
+    page = show(page, "Store")
+    page.text_input(key="mem:folder").set_value(str(copy))
+    page = checked(page.button(key="mem:folder:open").click().run())
+    assert store(page).count() == 184
+    with Store.open(tmp_path / "new"):
+        pass  # it was released
+
+
+@pytest.mark.parametrize("case", ["missing", "a file", "not a store", "nothing typed", "a NUL"])
+def test_a_folder_that_cannot_be_opened_is_one_line_and_the_store_stays_open(
+    open_memories: OpenPage, tmp_path: Path, case: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("x")
+    typed, button = {
+        "missing": (str(tmp_path / "nowhere"), "open"),
+        "a file": (str(tmp_path / "file"), "create"),
+        "not a store": (str(tmp_path / "full"), "create"),
+        "nothing typed": ("", "open"),
+        "a NUL": ("a\0b", "open"),
+    }[case]
+    page = open_memories(view="Store")
+    page.text_input(key="mem:folder").set_value(typed)
+    page = checked(page.button(key=f"mem:folder:{button}").click().run())
+    assert len(page.error) == 1 and "\n" not in page.error[0].value
+    assert store(page).count() == 184
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_the_store_picker_is_there_when_the_store_cannot_be_opened(
+    open_memories: OpenPage, tmp_path: Path, copy: Path
+) -> None:
+    (tmp_path / "file").write_text("not a store")
+    page = checked(open_memories(tmp_path / "file"))
+    assert "is a file" in page.error[0].value
+    page.text_input(key="mem:folder").set_value(str(copy))
+    page = checked(page.button(key="mem:folder:open").click().run())
+    assert "All 184 memories" in html(page)
+
+
+def test_a_switch_that_fails_raises_and_keeps_the_store(open_memories: OpenPage, tmp_path: Path) -> None:
+    page = open_memories()
+    present = store(page)
+    with pytest.raises(StoreError, match="Create makes one"):
+        handles.switch(str(tmp_path / "nowhere"), create=False)
+    assert store(page) is present and present.count() == 184
+
+
+def test_the_empty_store_offers_import_and_sample(open_memories: OpenPage, tmp_path: Path) -> None:
+    page = checked(open_memories(tmp_path / "empty"))
+    assert "This store has no memories yet" in html(page)
+    for view in ("Import", "Statistics", "Deleted", "Store"):
+        page = show(page, view)
+    page = show(page, "Browse")
+    page = checked(page.button(key="mem:sample:browse").click().run(timeout=120))
+    assert len(ids(page)) == 184
+
+
+def test_markup_in_a_memory_is_shown_literally_in_every_view(open_memories: OpenPage, tmp_path: Path) -> None:
+    evil = "<script>alert(1)</script> **bold** $x$ :red[r] <img src=x onerror=alert(2)>"
+    rows = [
+        {"id": f"<b>{i}</b>", "content": evil, "title": "<i>t</i>", "category": evil, "project": evil, "tags": [evil]}
+        for i in (1, 2)
+    ]
+    source = tmp_path / "memories.jsonl"
+    source.write_text("\n".join(json.dumps(row) for row in rows))
+    with Store.open(tmp_path / "evil") as opened:
+        opened.add(read(source))
+    page = pick(open_memories(tmp_path / "evil"), "<b>1</b>")
+    bodies = html(page)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; **bold**" in bodies
+    page = checked(page.button(key="mem:edit").click().run())
+    page = checked(page.button(key="mem:edit:cancel").click().run())
+    page = checked(page.button(key="mem:delete").click().run())
+    bodies += html(page)
+    for view in ("Deleted", "Statistics", "Store"):
+        page = show(page, view)
+        bodies += html(page)
+    assert "<script>" not in bodies and "<img" not in bodies and "<i>t</i>" not in bodies and "<b>1</b>" not in bodies
+    shown = [text.value for text in (*page.markdown, *page.caption)] + [button.label for button in page.button]
+    assert not any("**bold**" in text for text in shown), "Markdown is never made of what a memory says"
