@@ -124,7 +124,7 @@ def measure(browser: Any, port: int, moves: int) -> list[dict[str, Any]]:
     page.wait_for_timeout(4000)
     page.evaluate(OBSERVE)
     rng = random.Random(7)
-    samples = []
+    samples: list[dict[str, Any]] = []
     for _ in range(2 * moves):  # a move may leave the ranking as it was
         if len(samples) == moves:
             break

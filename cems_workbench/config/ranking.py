@@ -35,15 +35,29 @@ class Adaptive(Section):
 
     max: float = param(0.75, "Adaptive max", "First threshold tried.", ge=0, le=1, step=0.01)
     min: float = param(0.35, "Adaptive min", "Last threshold tried; always tried.", ge=0, le=1, step=0.01)
-    step: float = param(0.05, "Adaptive step", "Distance between thresholds.", ge=0.001, le=1, step=0.01, soft=(0.01, 0.5))
-    target_ratio: float = param(0.8, "Target ratio", "Stop at the first threshold with int(limit × ratio) distinct memories.", ge=0, le=10, step=0.05, soft=(0, 2))
+    step: float = param(
+        0.05, "Adaptive step", "Distance between thresholds.", ge=0.001, le=1, step=0.01, soft=(0.01, 0.5)
+    )
+    target_ratio: float = param(
+        0.8,
+        "Target ratio",
+        "Stop at the first threshold with int(limit × ratio) distinct memories.",
+        ge=0,
+        le=10,
+        step=0.05,
+        soft=(0, 2),
+    )
 
 
 class ThresholdConfig(Section):
     """Similarity threshold on the lists, before fusion."""
 
-    mode: Literal["none", "fixed", "adaptive"] = param("none", "Threshold", "none, one fixed cut, or the first of falling cuts that finds enough.")
-    fixed: float = param(0.6, "Fixed threshold", "Hits with a list score below this are cut; 0.0 means 0.0.", ge=0, le=1, step=0.01)
+    mode: Literal["none", "fixed", "adaptive"] = param(
+        "none", "Threshold", "none, one fixed cut, or the first of falling cuts that finds enough."
+    )
+    fixed: float = param(
+        0.6, "Fixed threshold", "Hits with a list score below this are cut; 0.0 means 0.0.", ge=0, le=1, step=0.01
+    )
     adaptive: Adaptive = Adaptive()
     applies_to: Sources = param(("vector", "lexical"), "Applies to", "Lists that are cut; the others pass whole.")
 
@@ -51,36 +65,77 @@ class ThresholdConfig(Section):
 class TopRankBonus(Section):
     """Bonus for standing at the top of a list (QMD)."""
 
-    rank1: float = param(0.05, "Bonus rank 1", "Added for rank 1; not weighted.", ge=0, le=10, step=0.005, soft=(0, 0.2))
-    rank2_3: float = param(0.02, "Bonus ranks 2–3", "Added for ranks 2 and 3; not weighted.", ge=0, le=10, step=0.005, soft=(0, 0.2))
-    mode: Literal["per_list", "best_rank"] = param("per_list", "Bonus mode", "per_list: in every list (CEMS); best_rank: once, by the best rank (QMD).")
+    rank1: float = param(
+        0.05, "Bonus rank 1", "Added for rank 1; not weighted.", ge=0, le=10, step=0.005, soft=(0, 0.2)
+    )
+    rank2_3: float = param(
+        0.02, "Bonus ranks 2–3", "Added for ranks 2 and 3; not weighted.", ge=0, le=10, step=0.005, soft=(0, 0.2)
+    )
+    mode: Literal["per_list", "best_rank"] = param(
+        "per_list", "Bonus mode", "per_list: in every list (CEMS); best_rank: once, by the best rank (QMD)."
+    )
 
 
 class FusionConfig(Section):
     """How the lists become one score."""
 
-    method: Literal["rrf", "score_sum", "score_max"] = param("rrf", "Fusion method", "rrf: Σ weight/(k+rank); score_sum: Σ weight·score; score_max: the largest weight·score.")
-    k: int = param(60, "RRF k", "Larger k flattens the difference between ranks.", ge=0, le=10_000, step=1, soft=(1, 200))
+    method: Literal["rrf", "score_sum", "score_max"] = param(
+        "rrf",
+        "Fusion method",
+        "rrf: Σ weight/(k+rank); score_sum: Σ weight·score; score_max: the largest weight·score.",
+    )
+    k: int = param(
+        60, "RRF k", "Larger k flattens the difference between ranks.", ge=0, le=10_000, step=1, soft=(1, 200)
+    )
     top_rank_bonus: TopRankBonus = TopRankBonus()
-    multi_query_boost: float = param(0.0, "Multi-list boost", "Score × (1 + boost × (lists containing it − 1)).", ge=0, le=10, step=0.01, soft=(0, 1))
-    importance_bonus_ranks: int = param(0, "Importance bonus", "High importance adds 1/(k+1) − 1/(k+1+ranks); 0 is off.", ge=0, le=10_000, step=1, soft=(0, 50), unit="ranks")
-    normalize: Literal["minmax", "none"] = param("minmax", "Normalise fused", "minmax over the candidates (all equal → 1.0), or leave the fused score as it is.")
-    score_blend: float = param(0.5, "Score blend", "Share of the best vector/lexical list score in the fused score.", ge=0, le=1, step=0.01)
-    single_list: Literal["fuse", "bypass"] = param("fuse", "Single list", "bypass: with one non-empty list, keep its scores and order (ACE).")
+    multi_query_boost: float = param(
+        0.0, "Multi-list boost", "Score × (1 + boost × (lists containing it − 1)).", ge=0, le=10, step=0.01, soft=(0, 1)
+    )
+    importance_bonus_ranks: int = param(
+        0,
+        "Importance bonus",
+        "High importance adds 1/(k+1) − 1/(k+1+ranks); 0 is off.",
+        ge=0,
+        le=10_000,
+        step=1,
+        soft=(0, 50),
+        unit="ranks",
+    )
+    normalize: Literal["minmax", "none"] = param(
+        "minmax", "Normalise fused", "minmax over the candidates (all equal → 1.0), or leave the fused score as it is."
+    )
+    score_blend: float = param(
+        0.5, "Score blend", "Share of the best vector/lexical list score in the fused score.", ge=0, le=1, step=0.01
+    )
+    single_list: Literal["fuse", "bypass"] = param(
+        "fuse", "Single list", "bypass: with one non-empty list, keep its scores and order (ACE)."
+    )
 
 
 class FilterConfig(Section):
     """Relevance filter on the fused score."""
 
-    min_score: float | None = param(0.005, "Minimum score", "Candidates below this are dropped; null is off.", ge=-100, le=100, step=0.005, soft=(0, 1))
-    percentile: float = param(0, "Percentile", "Then those below this percentile of what is left; 0 is off.", ge=0, le=100, step=1)
+    min_score: float | None = param(
+        0.005,
+        "Minimum score",
+        "Candidates below this are dropped; null is off.",
+        ge=-100,
+        le=100,
+        step=0.005,
+        soft=(0, 1),
+    )
+    percentile: float = param(
+        0, "Percentile", "Then those below this percentile of what is left; 0 is off.", ge=0, le=100, step=1
+    )
 
 
 class Band(Section):
     """Share of the retrieval score up to a rank before reranking; `max_rank` null is the rest."""
 
     max_rank: int | None = param(None, "Up to rank", "Last rank before reranking that this band covers.", ge=1)
-    retrieval: float = param(0.5, "Retrieval share", "Share of the retrieval score; the reranker has the rest.", ge=0, le=1, step=0.01)
+    retrieval: float = param(
+        0.5, "Retrieval share", "Share of the retrieval score; the reranker has the rest.", ge=0, le=1, step=0.01
+    )
 
 
 Bands = Annotated[tuple[Band, ...], BeforeValidator(_tuple), _as_list]
@@ -92,51 +147,143 @@ class RerankConfig(Section):
 
     backend: RerankBackend = param("none", "Reranker", "Model that scores query and memory together.", kind="gather")
     model: str | None = param(None, "Reranker model", "Model id or path; null is the backend's default.", kind="gather")
-    instruction: str = param("Given a query, retrieve relevant facts that answer the query", "Instruction", "Task given to an instructed reranker.", kind="gather")
-    query: str | None = param(None, "Rerank query", "Score against another query than the one searched; null is the query.", kind="gather")
-    oversample_factor: float = param(1.0, "Oversample", "List depth is at least this × result limit (memory agent: 3.0).", kind="gather", ge=0, le=100, step=0.5, soft=(1, 10))
-    skip_if_few: bool = param(False, "Skip if few", "Nothing to rerank when there are no more candidates than the result limit.")
-    max_concurrent: int = param(10, "Concurrent requests", "Requests in flight to a model server.", kind="gather", ge=1, le=256, step=1, soft=(1, 32))
-    timeout_s: float = param(30, "Timeout", "Per request to a model server.", kind="gather", gt=0, le=3600, step=1, soft=(1, 120), unit="s")
-    input_limit: int | None = param(40, "Rerank depth", "Candidates that are reranked.", kind="growth", ge=1, le=10_000, step=1, soft=(1, 150))
-    tail: Literal["drop", "below"] = param("drop", "Tail", "What lies past the rerank depth: dropped, or kept below the reranked.")
-    chunk_chars: int = param(300, "Chunk size", "Characters of a memory that are sent.", kind="gather", ge=1, le=100_000, step=10, soft=(50, 2000), unit="characters")
-    chunk_selection: Literal["seed_overlap", "term_overlap", "head"] = param("seed_overlap", "Chunk choice", "seed_overlap: as the CEMS plan (substring counts); term_overlap: stemmed words; head: the beginning.", kind="gather")
-    raw_scale: Literal["divide_by_10", "sigmoid", "minmax", "identity"] = param("divide_by_10", "Raw → unit", "How the model's score becomes 0–1; a logit needs sigmoid.")
-    combine: Literal["position_bands", "replace"] = param("position_bands", "Combine", "position_bands: blend with the retrieval score by rank; replace: the reranker alone.")
-    bands: Bands = param((Band(max_rank=3, retrieval=0.75), Band(max_rank=10, retrieval=0.60), Band(max_rank=None, retrieval=0.40)), "Bands", "Share of retrieval by the rank before reranking.")
-    retrieval_score: Literal["rrf", "inverse_rank", "normalized_rrf", "fused"] = param("rrf", "Retrieval score", "rrf 1/(k+r) inverts the bands; inverse_rank 1/r makes rank 1 unbeatable; normalized_rrf (k+1)/(k+r); fused.")
-    on_error: Literal["neutral", "drop"] = param("neutral", "On error", "A failed score becomes neutral, or the candidate is dropped. Both are flagged.")
+    instruction: str = param(
+        "Given a query, retrieve relevant facts that answer the query",
+        "Instruction",
+        "Task given to an instructed reranker.",
+        kind="gather",
+    )
+    query: str | None = param(
+        None, "Rerank query", "Score against another query than the one searched; null is the query.", kind="gather"
+    )
+    oversample_factor: float = param(
+        1.0,
+        "Oversample",
+        "List depth is at least this × result limit (memory agent: 3.0).",
+        kind="gather",
+        ge=0,
+        le=100,
+        step=0.5,
+        soft=(1, 10),
+    )
+    skip_if_few: bool = param(
+        False, "Skip if few", "Nothing to rerank when there are no more candidates than the result limit."
+    )
+    max_concurrent: int = param(
+        10,
+        "Concurrent requests",
+        "Requests in flight to a model server.",
+        kind="gather",
+        ge=1,
+        le=256,
+        step=1,
+        soft=(1, 32),
+    )
+    timeout_s: float = param(
+        30, "Timeout", "Per request to a model server.", kind="gather", gt=0, le=3600, step=1, soft=(1, 120), unit="s"
+    )
+    input_limit: int | None = param(
+        40, "Rerank depth", "Candidates that are reranked.", kind="growth", ge=1, le=10_000, step=1, soft=(1, 150)
+    )
+    tail: Literal["drop", "below"] = param(
+        "drop", "Tail", "What lies past the rerank depth: dropped, or kept below the reranked."
+    )
+    chunk_chars: int = param(
+        300,
+        "Chunk size",
+        "Characters of a memory that are sent.",
+        kind="gather",
+        ge=1,
+        le=100_000,
+        step=10,
+        soft=(50, 2000),
+        unit="characters",
+    )
+    chunk_selection: Literal["seed_overlap", "term_overlap", "head"] = param(
+        "seed_overlap",
+        "Chunk choice",
+        "seed_overlap: as the CEMS plan (substring counts); term_overlap: stemmed words; head: the beginning.",
+        kind="gather",
+    )
+    raw_scale: Literal["divide_by_10", "sigmoid", "minmax", "identity"] = param(
+        "divide_by_10", "Raw → unit", "How the model's score becomes 0–1; a logit needs sigmoid."
+    )
+    combine: Literal["position_bands", "replace"] = param(
+        "position_bands",
+        "Combine",
+        "position_bands: blend with the retrieval score by rank; replace: the reranker alone.",
+    )
+    bands: Bands = param(
+        (Band(max_rank=3, retrieval=0.75), Band(max_rank=10, retrieval=0.60), Band(max_rank=None, retrieval=0.40)),
+        "Bands",
+        "Share of retrieval by the rank before reranking.",
+    )
+    retrieval_score: Literal["rrf", "inverse_rank", "normalized_rrf", "fused"] = param(
+        "rrf",
+        "Retrieval score",
+        "rrf 1/(k+r) inverts the bands; inverse_rank 1/r makes rank 1 unbeatable; normalized_rrf (k+1)/(k+r); fused.",
+    )
+    on_error: Literal["neutral", "drop"] = param(
+        "neutral", "On error", "A failed score becomes neutral, or the candidate is dropped. Both are flagged."
+    )
     neutral_unit: float = param(0.5, "Neutral score", "Unit score of a failed candidate.", ge=0, le=1, step=0.01)
 
 
 class TimeDecay(Section):
     """Old memories lose score."""
 
-    mode: Literal["none", "hyperbolic", "exponential"] = param("hyperbolic", "Time decay", "hyperbolic 1/(1+age/h): half at h; exponential 0.5^(age/h).")
-    half_life_days: float = param(60, "Half-life", "Age at which the factor is one half.", gt=0, le=36500, step=1, soft=(1, 365), unit="days")
-    clock: Literal["last_accessed", "created_at"] = param("last_accessed", "Decay clock", "Which date the age is counted from.")
+    mode: Literal["none", "hyperbolic", "exponential"] = param(
+        "hyperbolic", "Time decay", "hyperbolic 1/(1+age/h): half at h; exponential 0.5^(age/h)."
+    )
+    half_life_days: float = param(
+        60, "Half-life", "Age at which the factor is one half.", gt=0, le=36500, step=1, soft=(1, 365), unit="days"
+    )
+    clock: Literal["last_accessed", "created_at"] = param(
+        "last_accessed", "Decay clock", "Which date the age is counted from."
+    )
     whole_days: bool = param(True, "Whole days", "Floor the age to whole days, as CEMS does.")
-    tiers: Tiers = param((), "Half-life per category", "Half-life in days for a category; the others use the half-life above.")
+    tiers: Tiers = param(
+        (), "Half-life per category", "Half-life in days for a category; the others use the half-life above."
+    )
 
 
 class ProjectFactors(Section):
     """Factors by the query's project."""
 
     enabled: bool = param(True, "Project factors", "Prefer memories of the query's project.")
-    same: float = param(1.3, "Same project", "Factor for a memory of the query's project.", ge=0, le=10, step=0.05, soft=(0.5, 2))
-    different: float = param(0.8, "Other project", "Factor for a memory of another project.", ge=0, le=10, step=0.05, soft=(0, 1.5))
-    untagged: float = param(0.9, "No project", "Factor for a memory without project.", ge=0, le=10, step=0.05, soft=(0, 1.5))
-    match: Literal["exact", "prefix"] = param("exact", "Project match", "prefix: as CEMS, which also boosts org/repo2 for org/repo.")
+    same: float = param(
+        1.3, "Same project", "Factor for a memory of the query's project.", ge=0, le=10, step=0.05, soft=(0.5, 2)
+    )
+    different: float = param(
+        0.8, "Other project", "Factor for a memory of another project.", ge=0, le=10, step=0.05, soft=(0, 1.5)
+    )
+    untagged: float = param(
+        0.9, "No project", "Factor for a memory without project.", ge=0, le=10, step=0.05, soft=(0, 1.5)
+    )
+    match: Literal["exact", "prefix"] = param(
+        "exact", "Project match", "prefix: as CEMS, which also boosts org/repo2 for org/repo."
+    )
 
 
 class Feedback(Section):
     """Factor from shown-and-useful against shown-and-noise counts."""
 
     enabled: bool = param(False, "Feedback factor", "Use relevant and noise counts.")
-    base: float = param(0.85, "Feedback base", "Factor when every signal was noise.", ge=0, le=10, step=0.01, soft=(0, 1.5))
-    span: float = param(0.30, "Feedback span", "Added in proportion to the share of relevant signals.", ge=0, le=10, step=0.01, soft=(0, 1))
-    min_signals: int = param(3, "Signals needed", "Fewer signals leave the score alone.", ge=1, le=10_000, step=1, soft=(1, 20))
+    base: float = param(
+        0.85, "Feedback base", "Factor when every signal was noise.", ge=0, le=10, step=0.01, soft=(0, 1.5)
+    )
+    span: float = param(
+        0.30,
+        "Feedback span",
+        "Added in proportion to the share of relevant signals.",
+        ge=0,
+        le=10,
+        step=0.01,
+        soft=(0, 1),
+    )
+    min_signals: int = param(
+        3, "Signals needed", "Fewer signals leave the score alone.", ge=1, le=10_000, step=1, soft=(1, 20)
+    )
 
 
 class AdjustConfig(Section):
@@ -144,7 +291,9 @@ class AdjustConfig(Section):
 
     priority: bool = param(True, "Priority factor", "Multiply by the memory's priority (1.0–2.0).")
     time_decay: TimeDecay = TimeDecay()
-    pinned_factor: float = param(1.1, "Pinned factor", "Factor for a pinned memory.", ge=0, le=10, step=0.05, soft=(0.5, 2))
+    pinned_factor: float = param(
+        1.1, "Pinned factor", "Factor for a pinned memory.", ge=0, le=10, step=0.05, soft=(0.5, 2)
+    )
     project: ProjectFactors = ProjectFactors()
     feedback: Feedback = Feedback()
     clamp: bool = param(True, "Clamp to 0–1", "Clamp the adjusted score; scores above 1 become ties.")
@@ -161,15 +310,29 @@ class DedupConfig(Section):
     """Drop near-duplicates of better ranked memories."""
 
     enabled: bool = param(False, "Deduplicate", "Drop a memory whose embedding is too close to a kept one.")
-    similarity: float = param(0.90, "Duplicate from", "Cosine from which two memories count as duplicates.", ge=-1, le=1, step=0.01, soft=(0.5, 1))
+    similarity: float = param(
+        0.90,
+        "Duplicate from",
+        "Cosine from which two memories count as duplicates.",
+        ge=-1,
+        le=1,
+        step=0.01,
+        soft=(0.5, 1),
+    )
 
 
 class AssemblyConfig(Section):
     """The results and the context text within a token budget."""
 
     limit: int | None = param(10, "Result limit", "Most results.", ge=1, le=10_000, step=1, soft=(1, 50))
-    max_tokens: int | None = param(2000, "Token budget", "Most tokens of context.", ge=0, le=10_000_000, step=50, soft=(100, 8000), unit="tokens")
-    strategy: Literal["auto", "greedy", "mmr"] = param("auto", "Assembly", "greedy: by score; mmr: diverse, first one memory per session; auto: mmr for aggregation queries.")
+    max_tokens: int | None = param(
+        2000, "Token budget", "Most tokens of context.", ge=0, le=10_000_000, step=50, soft=(100, 8000), unit="tokens"
+    )
+    strategy: Literal["auto", "greedy", "mmr"] = param(
+        "auto",
+        "Assembly",
+        "greedy: by score; mmr: diverse, first one memory per session; auto: mmr for aggregation queries.",
+    )
     mmr_lambda: float = param(0.6, "MMR λ", "Share of the score against diversity.", ge=0, le=1, step=0.01)
     mmr_similarity: Literal["jaccard"] = param("jaccard", "MMR similarity", "Overlap of the sets of words.")
     token_counter: Literal["chars4"] = param("chars4", "Token counter", "chars4: ceil(characters / 4), at least 1.")
@@ -178,8 +341,22 @@ class AssemblyConfig(Section):
 class JudgeConfig(Section):
     """Relevance judgment beside the results; never changes the ranking."""
 
-    backend: Literal["auto", "none", "cross_encoder", "llama_server", "late_interaction"] = param("auto", "Judge", "Model that judges the results.", kind="gather")
+    backend: Literal["auto", "none", "cross_encoder", "llama_server", "late_interaction"] = param(
+        "auto", "Judge", "Model that judges the results.", kind="gather"
+    )
     model: str | None = param(None, "Judge model", "Model id or path; null is the backend's default.", kind="gather")
-    threshold: float = param(-10.0, "Judge threshold", "Relevant above this raw score.", ge=-1000, le=1000, step=0.5, soft=(-15, 15))
+    threshold: float = param(
+        -10.0, "Judge threshold", "Relevant above this raw score.", ge=-1000, le=1000, step=0.5, soft=(-15, 15)
+    )
     bands: JudgeBands = param((-8.0, -10.0, -12.0), "Judge bands", "Lower ends of highly relevant, relevant and weak.")
-    max_chars: int = param(500, "Judge text", "Characters of a memory the judge reads.", kind="gather", ge=1, le=100_000, step=50, soft=(100, 4000), unit="characters")
+    max_chars: int = param(
+        500,
+        "Judge text",
+        "Characters of a memory the judge reads.",
+        kind="gather",
+        ge=1,
+        le=100_000,
+        step=50,
+        soft=(100, 4000),
+        unit="characters",
+    )

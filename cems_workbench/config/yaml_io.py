@@ -117,7 +117,9 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
 
 def dump_config(config: PipelineConfig, header: str = "") -> str:
     """The config as YAML with every key stated, in order; `parse_config` of it gives an equal config."""
-    body = yaml.dump(nested(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    body = yaml.dump(
+        nested(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
     # YAML refuses control characters even in a comment.
     lines = ("".join(c if c.isprintable() else " " for c in line) for line in header.splitlines())
     comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)

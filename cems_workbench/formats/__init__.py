@@ -4,16 +4,34 @@ Readers never raise anything but InputError, and that only when a whole file is 
 a RowError in the result; every other row is kept.
 """
 
-from cems_workbench.formats import locomo, memories_jsonl, qrels, queries_jsonl, relations_jsonl
+from cems_workbench.formats import (
+    beir,
+    cells,
+    cems_export,
+    facts_jsonl,
+    locomo,
+    memories_csv,
+    memories_jsonl,
+    messages_jsonl,
+    qrels,
+    queries_jsonl,
+    relations_jsonl,
+)
 from cems_workbench.formats.reader import FORMATS, Reader
 from cems_workbench.formats.reading import detect, read, read_path
 
 __all__ = [
     "FORMATS",
     "Reader",
+    "beir",
+    "cells",
+    "cems_export",
     "detect",
+    "facts_jsonl",
     "locomo",
+    "memories_csv",
     "memories_jsonl",
+    "messages_jsonl",
     "qrels",
     "queries_jsonl",
     "read",

@@ -1,13 +1,14 @@
-"""Reading a text file line by line so that a bad line costs only itself."""
+"""Reading a text file line by line, or a JSON list item by item, so that a bad one costs only itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.reader import open_file, parse_json
+from cems_workbench.formats.reader import SAMPLE_LINES, Sample, open_file, parse_json, read_document
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 
@@ -61,6 +62,44 @@ def read_objects(
             yield number, row
         else:
             errors.append(RowError(str(path), number, f"must be a JSON object, found {type_name(row)}"))
+
+
+def read_records(
+    path: Path, errors: list[RowError], progress: Progress = silent
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON-lines file by line number; of a .json file with a list of them, by record number."""
+    if path.suffix.lower() != ".json":
+        yield from read_objects(path, errors, progress)
+        return
+    document = read_document(path)
+    if isinstance(document, dict):
+        document = [document]
+    if not isinstance(document, list):
+        raise InputError(f"{path}: must be a list of objects, found {type_name(document)}")
+    if not document:
+        raise InputError(f"{path} is an empty list")
+    for number, row in enumerate(document, start=1):
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            errors.append(RowError(str(path), number, f"must be a JSON object, found {type_name(row)}"))
+
+
+def take_sample(path: Path) -> Sample:
+    """The beginning of a file, for recognising it; of a .json file all of it. Raises InputError."""
+    if open_file(path).suffix.lower() == ".json":
+        return Sample(path, document=read_document(path))
+    ignored: list[RowError] = []
+    lines = tuple(line for _, line in islice(read_lines(path, ignored), SAMPLE_LINES))
+    objects: list[dict[str, Any]] = []
+    for line in lines:
+        try:
+            row = parse_json(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            objects.append(row)
+    return Sample(path, lines, tuple(objects))
 
 
 def type_name(value: Any) -> str:

@@ -6,15 +6,13 @@ last_accessed?, access_count?, relevant_count?, noise_count?, scope?, source_ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.errors import InputError
 from cems_workbench.formats import fields
-from cems_workbench.formats.lines import read_objects, type_name
-from cems_workbench.formats.reader import Reader, Sample, read_document, register
+from cems_workbench.formats.lines import read_records
+from cems_workbench.formats.reader import Reader, Sample, register
 from cems_workbench.formats.rows import collect
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, RowError
@@ -50,8 +48,7 @@ def parse_memory(row: dict[str, Any]) -> Memory:
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the memories of a file; raises InputError when it is no file of memories at all."""
     errors: list[RowError] = []
-    is_list = path.suffix.lower() == ".json"
-    objects = _read_list(path, errors) if is_list else read_objects(path, errors, progress)
+    objects = read_records(path, errors, progress)
     found = collect(str(path), objects, parse_memory, lambda memory: memory.id, "id", KNOWN, errors)
     return ParsedInput(
         str(path),
@@ -63,26 +60,12 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     )
 
 
-def _read_list(path: Path, errors: list[RowError]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(1-based record number, object) of a .json file with a list of objects."""
-    document = read_document(path)
-    if isinstance(document, dict):
-        document = [document]
-    if not isinstance(document, list):
-        raise InputError(f"{path}: must be a list of objects, found {type_name(document)}")
-    if not document:
-        raise InputError(f"{path} is an empty list")
-    for number, row in enumerate(document, start=1):
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            errors.append(RowError(str(path), number, f"must be a JSON object, found {type_name(row)}"))
-
-
 def sniff(sample: Sample) -> bool:
     """Objects with content."""
     rows = sample.document if isinstance(sample.document, list) else sample.objects
     return any(isinstance(row, dict) and "content" in row for row in rows[:50])
 
 
-register(Reader(NAME, "one memory a line: {id, content, ...}", 0, sniff, read, (".jsonl", ".ndjson", ".json")))
+register(
+    Reader(NAME, "one memory a line: {id, content, ...}", 0, sniff, read, (".jsonl", ".ndjson", ".json"), breadth=1)
+)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from cems_workbench.formats.fields import FieldError
 from cems_workbench.formats.lines import read_lines
 from cems_workbench.formats.reader import Reader, Sample, register
+from cems_workbench.formats.rows import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -20,44 +22,48 @@ _GRADE = re.compile(r"[+-]?[0-9]{1,18}")
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the judgments of a file; of two grades for one pair the first is kept. Raises InputError."""
     errors: list[RowError] = []
-    kept: dict[tuple[str, str], tuple[int, Judgment]] = {}
-    repeated = 0
-    for number, line in read_lines(path, errors, progress):
-        judgment = _parse(line)
-        if isinstance(judgment, str):
-            errors.append(RowError(str(path), number, judgment, "rel" if "rel" in judgment else None))
-            continue
-        before, first = kept.setdefault((judgment.qid, judgment.memory_id), (number, judgment))
-        if first.grade != judgment.grade:
-            reason = f"{judgment.qid} {judgment.memory_id} has grade {first.grade} in row {before}, which is kept"
-            errors.append(RowError(str(path), number, reason, "rel"))
-        elif before != number:
-            repeated += 1
+    found = collect_judgments(str(path), read_lines(path, errors, progress), _parse, errors, "rel")
     return ParsedInput(
         str(path),
         NAME,
-        judgments=tuple(judgment for _, judgment in kept.values()),
-        errors=tuple(sorted(errors, key=lambda error: error.row)),
-        notes=(f"{repeated} lines repeat an earlier one",) if repeated else (),
-        extra={"rows": {"judgments": [number for number, _ in kept.values()]}},
+        judgments=tuple(found.records),
+        errors=tuple(errors),
+        notes=found.notes,
+        extra={"rows": {"judgments": found.rows}},
     )
 
 
-def _parse(line: str) -> Judgment | str:
-    """The judgment of a line, or what is wrong with it."""
+def _parse(line: str) -> Judgment:
+    """The judgment of a line; raises FieldError."""
     columns = line.split()
     if len(columns) != 4:
-        return f"must have the 4 columns qid 0 docno rel, found {len(columns)}"
+        raise FieldError("", f"must have the 4 columns qid 0 docno rel, found {len(columns)}")
     qid, _, docno, grade = columns
+    if "\0" in qid + docno:
+        raise FieldError("", "must not contain NUL")
+    return Judgment(qid, docno, whole_grade(grade, "rel"))
+
+
+def whole_grade(grade: str, field: str) -> int:
+    """A grade written in a line of qrels; raises FieldError."""
     if not _GRADE.fullmatch(grade):
-        return f"rel must be a whole number, found {ascii(grade)[:60]}"
-    return Judgment(qid, docno, int(grade)) if "\0" not in qid + docno else "must not contain NUL"
+        raise FieldError(field, f"{field} must be a whole number, found {ascii(grade)[:60]}")
+    return int(grade)
+
+
+def _is_judgment(line: str) -> bool:
+    try:
+        return bool(_parse(line))
+    except FieldError:
+        return False
 
 
 def sniff(sample: Sample) -> bool:
     """Four columns that end in a whole number, in most of the first lines."""
-    good = sum(isinstance(_parse(line), Judgment) for line in sample.lines)
+    good = sum(_is_judgment(line) for line in sample.lines)
     return good * 2 > len(sample.lines)
 
 
-register(Reader(NAME, "TREC judgments: qid 0 docno rel", 3, sniff, read, (".qrels", ".txt", ".tsv", ".trec")))
+register(
+    Reader(NAME, "TREC judgments: qid 0 docno rel", 3, sniff, read, (".qrels", ".txt", ".tsv", ".trec"), breadth=2)
+)

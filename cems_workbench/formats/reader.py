@@ -27,10 +27,25 @@ class Sample:
     objects: tuple[dict[str, Any], ...] = ()
     document: Any = None
 
+    @property
+    def rows(self) -> tuple[dict[str, Any], ...]:
+        """The first objects of the file, be they lines, the items of a list, or the one object of a document."""
+        items = self.document if isinstance(self.document, list) else [self.document]
+        return self.objects or tuple(item for item in items[:SAMPLE_LINES] if isinstance(item, dict))
+
+
+def _no_folder(directory: Path) -> frozenset[str]:
+    return frozenset()
+
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One format. `order` says when its rows can be imported: after the formats of lower order they refer to."""
+    """One format.
+
+    `order` says when its rows can be imported: after the formats of lower order they refer to. `breadth` says how
+    easily `sniff` says yes: the narrower formats are asked first. `folder` gives the names in a directory that the
+    format reads as one, none when the directory is not such a folder; `read` is then called with the directory.
+    """
 
     name: str
     description: str
@@ -38,10 +53,12 @@ class Reader:
     sniff: Callable[[Sample], bool]
     read: Callable[[Path, Progress], ParsedInput]
     suffixes: tuple[str, ...] = field(default=(".jsonl", ".ndjson"))
+    breadth: int = 0
+    folder: Callable[[Path], frozenset[str]] = _no_folder
 
 
 FORMATS: dict[str, Reader] = {}
-"""Every known format by name, in the order in which they are asked to recognise a file."""
+"""Every known format by name."""
 
 
 def register(reader: Reader) -> Reader:
@@ -68,14 +85,15 @@ def open_file(path: Path) -> Path:
         if path.is_dir():
             raise InputError(f"{path} is a directory, not a file")
         with path.open("rb") as file:
-            head = file.read(4)
+            head = file.read(64)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     if not head:
         raise InputError(f"{path} is empty")
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+    # The mark alone may be a broken first line; text in UTF-16 has zero bytes too.
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") and b"\0" in head:
         raise InputError(f"{path} is UTF-16; save it as UTF-8")
     return path
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.formats.lines import read_lines
-from cems_workbench.formats.reader import FORMATS, SAMPLE_LINES, Reader, Sample, open_file, parse_json, read_document
+from cems_workbench.formats.lines import take_sample
+from cems_workbench.formats.reader import FORMATS, Reader
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import ParsedInput, RowError
+from cems_workbench.records import ParsedInput
 
 
 def detect(path: Path) -> str:
@@ -21,14 +19,15 @@ def detect(path: Path) -> str:
     Raises InputError for a file that cannot be read or that no format recognises, listing the known ones.
     """
     path = Path(path)
-    sample = _sample(open_file(path))
-    for reader in FORMATS.values():
+    sample = take_sample(path)
+    for reader in sorted(FORMATS.values(), key=lambda reader: reader.breadth):
         if reader.sniff(sample):
             return reader.name
-    named = [r for r in FORMATS.values() if path.stem.lower().startswith(r.name.split("-")[0])]
-    if len(named) == 1 and path.suffix.lower() in named[0].suffixes:
+    name, suffix = path.stem.lower(), path.suffix.lower()
+    named = [r for r in FORMATS.values() if name.startswith(r.name.split("-")[0]) and suffix in r.suffixes]
+    if len(named) == 1:
         return named[0].name
-    raise InputError(f"{path}: the format is not recognised; pass one of {', '.join(FORMATS)}")
+    raise InputError(f"{path}: the format is not recognised; pass one of {', '.join(sorted(FORMATS))}")
 
 
 def read(path: Path, format: str = "auto", progress: Progress = silent) -> ParsedInput:
@@ -42,40 +41,68 @@ def read(path: Path, format: str = "auto", progress: Progress = silent) -> Parse
 def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> list[ParsedInput]:
     """Read a file, or every file of a directory that a reader knows, memories before what refers to them.
 
-    Files in a directory that are skipped are named, with the reason, in the notes of the first input.
+    A folder that is one data set in a known form (BEIR) is read as one, be it `path` itself or in it; no other
+    directory is descended into. What is skipped is named, with the reason, in the notes of the first input.
     Raises InputError when there is nothing to read.
     """
     path = Path(path)
     if not path.is_dir():
         return [read(path, format, progress)]
     wanted = None if format == "auto" else _reader(format)
-    chosen: list[tuple[int, Path, Reader]] = []
+    parsed: list[ParsedInput] = []
     notes: list[str] = []
-    for file in _files(path, notes):
-        try:
-            reader = FORMATS[detect(file)]
-        except InputError as error:
-            notes.append(f"skipped {file.name}: {_without_path(error, file)}")
-            continue
+    for place, reader in _sources(path, notes):
         if wanted in (None, reader):
-            chosen.append((reader.order, file, reader))
+            parsed.append(reader.read(place, progress))
         else:
-            notes.append(f"skipped {file.name}: it is {reader.name}")
-    parsed = [reader.read(file, progress) for _, file, reader in sorted(chosen, key=lambda c: (c[0], c[1].name))]
+            notes.append(f"skipped {place.name}: it is {reader.name}")
     if not parsed:
-        raise InputError(f"{path} has no file to read; known formats are {', '.join(FORMATS)}")
+        raise InputError(f"{path} has no file to read; known formats are {', '.join(sorted(FORMATS))}")
+    parsed.sort(key=_order)
     return [replace(parsed[0], notes=(*notes, *parsed[0].notes)), *parsed[1:]]
 
 
-def _files(directory: Path, notes: list[str]) -> Iterator[Path]:
-    """The files of a directory by name, hidden ones left out; directories in it are noted."""
-    for entry in sorted(directory.iterdir()):
-        if entry.name.startswith("."):
+def _order(parsed: ParsedInput) -> int:
+    """When an input can be imported: by the kind of rows it brings, after what such rows refer to."""
+    kinds = (parsed.memories, parsed.relations, parsed.queries, parsed.judgments)
+    first = next((order for order, rows in enumerate(kinds) if rows), 0)
+    return max(first, FORMATS[parsed.format].order)
+
+
+def _sources(directory: Path, notes: list[str]) -> Iterator[tuple[Path, Reader]]:
+    """What a directory holds to be read, by name; hidden entries are left out and what is not known is noted."""
+    whole = _as_folder(directory)
+    if whole is not None:
+        yield directory, whole[0]
+    for entry in _entries(directory):
+        if entry.name.startswith(".") or (whole is not None and entry.name in whole[1]):
             continue
         if entry.is_dir():
-            notes.append(f"skipped {entry.name}: it is a directory")
-        else:
-            yield entry
+            inner = _as_folder(entry)
+            if inner is not None:
+                yield entry, inner[0]
+            else:
+                notes.append(f"skipped {entry.name}: it is a directory")
+            continue
+        try:
+            yield entry, FORMATS[detect(entry)]
+        except InputError as error:
+            notes.append(f"skipped {entry.name}: {_without_path(error, entry)}")
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError as error:
+        raise InputError(f"{directory} cannot be read: {error.strerror or error}") from None
+
+
+def _as_folder(directory: Path) -> tuple[Reader, frozenset[str]] | None:
+    """The reader that reads the directory as one, and which of its entries that takes in."""
+    for reader in FORMATS.values():
+        if names := reader.folder(directory):
+            return reader, names
+    return None
 
 
 def _without_path(error: InputError, file: Path) -> str:
@@ -87,21 +114,4 @@ def _reader(name: str) -> Reader:
         return FORMATS[name]
     near = nearest(name, FORMATS)
     hint = f"; did you mean {near}?" if near else ""
-    raise InputError(f"format: {name!r} is not one of auto, {', '.join(FORMATS)}{hint}")
-
-
-def _sample(path: Path) -> Sample:
-    """The beginning of a file; of a .json file all of it."""
-    if path.suffix.lower() == ".json":
-        return Sample(path, document=read_document(path))
-    ignored: list[RowError] = []
-    lines = tuple(line for _, line in islice(read_lines(path, ignored), SAMPLE_LINES))
-    objects: list[dict[str, Any]] = []
-    for line in lines:
-        try:
-            row = parse_json(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict):
-            objects.append(row)
-    return Sample(path, lines, tuple(objects))
+    raise InputError(f"format: {name!r} is not one of auto, {', '.join(sorted(FORMATS))}{hint}")

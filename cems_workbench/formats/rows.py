@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from cems_workbench.formats.fields import FieldError, UnknownFields
-from cems_workbench.records import RowError
+from cems_workbench.records import Judgment, RowError
 
 Record = TypeVar("Record")
 
@@ -40,13 +41,47 @@ def collect(
         except FieldError as error:
             errors.append(RowError(source, number, error.reason, error.field))
             continue
-        before = first.setdefault(key(record), number)
-        if before != number:
-            errors.append(RowError(source, number, f"{key(record)!r} stands already in row {before}", key_field))
+        name = key(record)
+        if name in first:
+            errors.append(RowError(source, number, f"{name!r} stands already in row {first[name]}", key_field))
             continue
+        first[name] = number
         unknown.see(row)
         collected.records.append(record)
         collected.rows.append(number)
     collected.notes = unknown.notes()
     errors.sort(key=lambda error: error.row)
     return collected
+
+
+def collect_judgments(
+    source: str,
+    lines: Iterable[tuple[int, str]],
+    make: Callable[[str], Judgment],
+    errors: list[RowError],
+    grade_field: str,
+) -> Collected[Judgment]:
+    """Make a judgment of every line; of two grades for one pair the first is kept, repetitions are only noted."""
+    first: dict[tuple[str, str], tuple[int, Judgment]] = {}
+    repeated = 0
+    for number, line in lines:
+        try:
+            judgment = make(line)
+        except FieldError as error:
+            errors.append(RowError(source, number, error.reason, error.field or None))
+            continue
+        before, kept = first.setdefault((judgment.qid, judgment.memory_id), (number, judgment))
+        if kept.grade != judgment.grade:
+            reason = f"{judgment.qid} {judgment.memory_id} has grade {kept.grade} in row {before}, which is kept"
+            errors.append(RowError(source, number, reason, grade_field))
+        elif before != number:
+            repeated += 1
+    errors.sort(key=lambda error: error.row)
+    notes = (f"{repeated} lines repeat an earlier one",) if repeated else ()
+    return Collected([kept for _, kept in first.values()], [number for number, _ in first.values()], notes)
+
+
+def derived_id(prefix: str, *parts: str) -> str:
+    """A stable id for a row without one: the prefix and the first 12 hex digits of the SHA-256 of its parts."""
+    text = "\n".join(parts).encode(errors="surrogatepass")
+    return f"{prefix}-{hashlib.sha256(text).hexdigest()[:12]}"

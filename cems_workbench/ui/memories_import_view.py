@@ -52,7 +52,9 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
 
 def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
     """A button that imports the sample data of this project."""
-    if st.button("Load the sample memories", key=f"mem:sample:{key}", help="184 memories with judged queries."):
+    if st.button(
+        "Load the sample memories", key=f"mem:sample:{key}", help="Memories of a made-up engineer, with judged queries."
+    ):
         with ExitStack() as stack:
             names = [path for path in sorted(SAMPLE_DATA.iterdir()) if path.suffix in (".jsonl", ".qrels")]
             files = [(path.name, stack.enter_context(path.open("rb"))) for path in names]

@@ -56,7 +56,12 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         charts.columns(statistics.lengths, LIST_COLOURS[1]),
     )  # fmt: skip
     left, right = st.columns(2, gap="large")
-    _chart(left, "Age", f"Time since creation, each up to the age named.{undated}", charts.bars(list(statistics.ages), LIST_COLOURS[5]))
+    _chart(
+        left,
+        "Age",
+        f"Time since creation, each up to the age named.{undated}",
+        charts.bars(list(statistics.ages), LIST_COLOURS[5]),
+    )
     with right:
         _exact(*resources.store.exact_duplicates(EXACT_SHOWN))
     _near(resources, place)

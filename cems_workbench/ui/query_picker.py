@@ -30,7 +30,8 @@ def _kept() -> dict[tuple[str, int, str], list[Evidence]]:
 
 def draw_picker(resources: Resources, choose: Choose) -> None:
     """A popover with every judged query and how it fares; choosing a row searches it."""
-    queries = resources.store.queries()
+    grades = human_grades(resources)
+    queries = [query for query in resources.store.queries() if query.qid in grades]
     if not queries:
         return
     popover = st.popover(
@@ -40,7 +41,7 @@ def draw_picker(resources: Resources, choose: Choose) -> None:
     if not popover.open:
         return
     with popover:
-        rows = statuses(resources, queries, state.config())
+        rows = query_statuses(queries, evidence_of(resources, queries, state.config()), grades, state.config())
         counts = {name: sum(row.status == name for row in rows) for name in SIGNS}
         st.caption(
             " · ".join(f"{SIGNS[name]} {count}" for name, count in counts.items()),
@@ -87,9 +88,10 @@ def _search_selected(rows: list[QueryStatus], choose: Choose) -> None:
         st.session_state["picker"] = False
 
 
-def statuses(resources: Resources, queries: list[Query], config: PipelineConfig) -> list[QueryStatus]:
-    """How every query fares; evidence is gathered once per content and gather parameters, with progress."""
-    key = (str(resources.store.path), resources.store.content_version, repr(sorted(gather_parameters(config).items())))
+def evidence_of(resources: Resources, queries: list[Query], config: PipelineConfig) -> list[Evidence]:
+    """The evidence of every query, gathered once per content and gather parameters, with progress."""
+    wanted = repr(sorted(gather_parameters(config).items()))
+    key = (str(resources.store.path), resources.store.content_version, f"{len(queries)} {wanted}")
     evidences = _kept().get(key)
     if evidences is None:
         place = st.empty()
@@ -103,8 +105,13 @@ def statuses(resources: Resources, queries: list[Query], config: PipelineConfig)
         while len(_kept()) >= 4:
             _kept().pop(next(iter(_kept())))
         _kept()[key] = evidences
+    return evidences
+
+
+def human_grades(resources: Resources) -> dict[str, dict[str, int]]:
+    """Human grades by qid and memory id."""
     grades: dict[str, dict[str, int]] = {}
     for judgment in resources.store.judgments():
         if judgment.kind == "human":
             grades.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
-    return query_statuses(queries, evidences, grades, config)
+    return grades

@@ -27,7 +27,8 @@ def strip_html(trace: Trace, python_ms: float = 0.0) -> str:
     """The strip of a trace as HTML; every text is escaped. `python_ms`, the page's own time so far, is kept for benchmarks."""
     off = switched_off(trace.config)
     replay_ms = sum(stage.elapsed_ms or 0.0 for stage in trace.stages)
-    return f'<div class="wb-strip" data-python-ms="{python_ms:.2f}" data-replay-ms="{replay_ms:.2f}">{"".join(_cell(stage, trace, stage.name in off) for stage in trace.stages)}</div>'
+    cells = "".join(_cell(stage, trace, stage.name in off) for stage in trace.stages)
+    return f'<div class="wb-strip" data-python-ms="{python_ms:.2f}" data-replay-ms="{replay_ms:.2f}">{cells}</div>'
 
 
 def warnings_html(trace: Trace) -> str:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import FORMATS, detect, read
+from cems_workbench.formats import FORMATS, detect, read, read_path
+from cems_workbench.formats.lines import take_sample
 
 _NAMES = """
     id content title tags priority pinned importance created_at access_count scope qid query as_of type source_id
     target_id weight kind session_1 session_1_date_time qa evidence question conversation sample_id dia_id speaker text
+    _id metadata subject predicate object author role session project documents chunks document_id seq index user_id
+    source_ref updated_at shown_count last_shown_at
 """
 FIELDS = _NAMES.split()
 SCALARS = st.one_of(
@@ -28,19 +33,34 @@ VALUES = st.recursive(
 )
 ROWS = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=5), VALUES, max_size=8)
 JSON_LINES = (ROWS | VALUES).map(lambda value: json.dumps(value).encode())
+CELLS = st.text(max_size=6) | st.sampled_from(["", "id", "content", '"', "'=1", "[1", "1e999", "true", "a\r\nb"])
+
+
+def as_csv(cells: list[str], delimiter: str = ",") -> bytes:
+    line = io.StringIO()
+    csv.writer(line, delimiter=delimiter, lineterminator="").writerow(cells)
+    return line.getvalue().encode("utf-8", "replace")
+
+
+CSV_ROWS = st.one_of(
+    st.builds(as_csv, st.lists(CELLS, min_size=1, max_size=5), st.sampled_from(",;\t")),
+    st.lists(CELLS, max_size=5).map(lambda cells: ",".join(cells).encode("utf-8", "replace")),
+)
 GARBAGE = st.one_of(
     st.binary(max_size=60).map(lambda raw: raw.replace(b"\n", b" ")),
     JSON_LINES,
     JSON_LINES.map(lambda line: line[: len(line) // 2]),
     st.sampled_from([b"", b"[" * 50_000, b'{"a":' * 50_000, b'{"id": "\\ud800", "content": "x"}']),
-    st.sampled_from([b"q 0 d 1", b"q 0 d x"]),
+    st.sampled_from([b"q 0 d 1", b"q 0 d x", b"q\td\t1", b"query-id\tcorpus-id\tscore", b"id,content", b'a,"', b'",']),
+    CSV_ROWS,
 )
+FILES = st.binary(max_size=200) | st.lists(GARBAGE, max_size=8).map(b"\n".join)
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def read_bytes(raw: bytes, format: str, suffix: str = ".jsonl"):
+def read_bytes(raw: bytes, format: str, name: str = "file.jsonl"):
     with tempfile.TemporaryDirectory() as home:
-        path = Path(home) / f"file{suffix}"
+        path = Path(home) / name
         path.write_bytes(raw)
         if format == "detect":
             return detect(path)
@@ -49,50 +69,121 @@ def read_bytes(raw: bytes, format: str, suffix: str = ".jsonl"):
 
 @pytest.mark.parametrize("format", ["detect", "auto", *FORMATS])
 @quick
-@given(
-    raw=st.binary(max_size=200) | st.lists(GARBAGE, max_size=8).map(b"\n".join),
-    suffix=st.sampled_from([".jsonl", ".json"]),
-)
+@given(raw=FILES, suffix=st.sampled_from([".jsonl", ".json", ".csv", ".tsv"]))
 def test_a_reader_raises_nothing_but_input_errors(format, raw, suffix):
     try:
-        read_bytes(raw, format, suffix)
+        read_bytes(raw, format, f"file{suffix}")
     except InputError as error:
         assert "\n" not in str(error)
+
+
+@quick
+@given(raw=FILES, suffix=st.sampled_from([".jsonl", ".json", ".csv"]))
+def test_recognising_a_format_never_raises(raw, suffix):
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / f"file{suffix}"
+        path.write_bytes(raw)
+        try:
+            sample = take_sample(path)
+        except InputError:
+            return
+        for reader in FORMATS.values():
+            assert reader.sniff(sample) in (True, False)
 
 
 @quick
 @given(document=VALUES | ROWS | st.fixed_dictionaries({"session_1": st.lists(ROWS, min_size=1), "qa": VALUES}))
 def test_locomo_reads_any_json_document_or_says_why_not(document):
     try:
-        read_bytes(json.dumps(document).encode(), "locomo", ".json")
+        read_bytes(json.dumps(document).encode(), "locomo", "file.json")
     except InputError as error:
         assert "\n" not in str(error)
 
 
+DOCUMENTS = st.fixed_dictionaries(
+    {"documents": st.lists(ROWS | VALUES, max_size=4)}, optional={"chunks": st.lists(ROWS | VALUES, max_size=4)}
+)
+
+
+@quick
+@given(export=DOCUMENTS, chunk=VALUES)
+def test_a_cems_export_keeps_its_good_documents_whatever_stands_beside_them(export, chunk):
+    export["documents"].append({"id": "good-whole", "content": "kept", "chunks": chunk})
+    export["documents"].append({"id": "good-parts", "chunks": ["kept", chunk]})
+    parsed = read_bytes(json.dumps(export).encode(), "cems-export", "file.json")
+    found = {memory.id: memory.content.split("\n")[0] for memory in parsed.memories}
+    assert found.items() >= {"good-whole": "kept", "good-parts": "kept"}.items()
+
+
+@quick
+@given(corpus=FILES, queries=FILES, qrels=FILES)
+def test_a_folder_of_garbage_is_read_or_said_to_be_none(corpus, queries, qrels):
+    with tempfile.TemporaryDirectory() as home:
+        folder = Path(home)
+        (folder / "qrels").mkdir()
+        (folder / "corpus.jsonl").write_bytes(b'{"_id": "good", "text": "kept"}\n' + corpus)
+        (folder / "queries.jsonl").write_bytes(queries or b" ")
+        (folder / "qrels" / "test.tsv").write_bytes(qrels)
+        try:
+            parsed = read_path(folder)
+        except InputError as error:
+            assert "\n" not in str(error)
+        else:
+            assert parsed[0].memories[0].id == "good"
+
+
+def _json(**row: object) -> bytes:
+    return json.dumps(row).encode()
+
+
 GOOD = {
-    "memories-jsonl": (lambda n: json.dumps({"id": f"good-{n}", "content": "kept"}), "memories"),
-    "queries-jsonl": (lambda n: json.dumps({"qid": f"good-{n}", "query": "kept"}), "queries"),
-    "relations-jsonl": (lambda n: json.dumps({"source_id": f"good-{n}", "target_id": "b"}), "relations"),
-    "qrels": (lambda n: f"good-{n} 0 d 1", "judgments"),
-}
+    "memories-jsonl": ("file.jsonl", "memories", b"", lambda name: _json(id=name, content="kept")),
+    "memories-csv": ("file.csv", "memories", b"id,content", lambda name: f'"{name}","kept"'.encode()),
+    "facts-jsonl": ("file.jsonl", "memories", b"", lambda name: _json(id=name, subject="a", predicate="b", object="c")),
+    "messages-jsonl": ("file.jsonl", "memories", b"", lambda name: _json(id=name, role="a", text="kept")),
+    "cems-export": ("file.jsonl", "memories", b"", lambda name: _json(id=name, content="kept")),
+    "beir corpus": ("corpus.jsonl", "memories", b"", lambda name: _json(_id=name, text="kept")),
+    "beir queries": ("queries.jsonl", "queries", b"", lambda name: _json(_id=name, text="kept")),
+    "beir qrels": (
+        "test.tsv", "judgments", b"query-id\tcorpus-id\tscore", lambda name: f"{name}\td\t1".encode(),
+    ),
+    "queries-jsonl": ("file.jsonl", "queries", b"", lambda name: _json(qid=name, query="kept")),
+    "relations-jsonl": ("file.jsonl", "relations", b"", lambda name: _json(source_id=name, target_id="b")),
+    "qrels": ("file.qrels", "judgments", b"", lambda name: f"{name} 0 d 1".encode()),
+}  # fmt: skip
+"""What a good row of each format is: the file's name, the kind of record, the header, the row of a name."""
+
+UNNUMBERED = ("memories-csv", "cems-export")
+"""Formats in which not every line is a row of its own."""
 
 
-@pytest.mark.parametrize("format", GOOD)
+def test_every_format_is_fuzzed():
+    assert {name.split()[0] for name in GOOD} | {"locomo"} == set(FORMATS)
+
+
+@pytest.mark.parametrize("case", GOOD)
 @quick
 @given(garbage=st.lists(GARBAGE, min_size=1, max_size=8))
-def test_good_rows_among_garbage_are_all_kept_and_no_row_disappears(format, garbage):
-    make, kind = GOOD[format]
-    lines = [line for n, bad in enumerate(garbage) for line in (bad, make(n).encode())]
-    parsed = read_bytes(b"\n".join(lines), format)
+def test_good_rows_among_garbage_are_all_kept_and_no_row_disappears(case, garbage):
+    assume(not garbage[0].startswith((b"\xff\xfe", b"\xfe\xff")))  # The mark of UTF-16, refused as a whole.
+    name, kind, header, make = GOOD[case]
+    lines = [line for n, bad in enumerate(garbage) for line in (bad, make(f"good-{n}"))]
+    raw = b"\n".join([header, *lines] if header else lines)
+    lines = raw.split(b"\n")
+    parsed = read_bytes(raw, case.split()[0], name)
     rows = getattr(parsed, kind)
     names = {getattr(row, "id", None) or getattr(row, "qid", None) or getattr(row, "source_id", None) for row in rows}
     assert {f"good-{n}" for n in range(len(garbage))} <= names
     reported = {error.row for error in parsed.errors}
     kept = set(parsed.extra["rows"][kind])
-    blank = {n for n, line in enumerate(lines, start=1) if is_blank(line, first=n == 1)}
-    repeated = {n for n, line in enumerate(lines, start=1) if format == "qrels" and line in lines[: n - 1]}
-    assert reported | kept | blank | repeated >= set(range(1, len(lines) + 1))
+    assert len(parsed.extra["rows"][kind]) == len(rows)
+    if case in UNNUMBERED:
+        return
     assert not reported & kept
+    blank = {n for n, line in enumerate(lines, start=1) if is_blank(line, first=n == 1)}
+    repeated = {n for n, line in enumerate(lines, start=1) if kind == "judgments" and line in lines[: n - 1]}
+    head = {1} if header else set()
+    assert reported | kept | blank | repeated | head >= set(range(1, len(lines) + 1))
 
 
 def is_blank(line: bytes, first: bool) -> bool:

@@ -1,0 +1,192 @@
+"""BEIR: a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv (Thakur et al., 2021), or one of these files.
+
+`{_id, title, text}` of the corpus is a memory, `{_id, text}` a query of type "beir", a line `query-id corpus-id score`
+a judgment. Ids stay as they are. Of a folder's qrels one split is read: test, or else dev, or else train.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats import fields
+from cems_workbench.formats.lines import read_lines, read_objects, take_sample
+from cems_workbench.formats.qrels import whole_grade
+from cems_workbench.formats.reader import Reader, Sample, register
+from cems_workbench.formats.rows import collect, collect_judgments
+from cems_workbench.progress import Progress
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+
+NAME = "beir"
+SPLITS = ("test", "dev", "train")
+HEADER = ["query-id", "corpus-id", "score"]
+
+
+def parse_memory(row: dict[str, Any]) -> Memory:
+    """One document of a corpus; raises FieldError."""
+    name, title = fields.identifier(row, "_id"), fields.text(row, "title")
+    content = fields.text(row, "text") or title or fields.required_text(row, "text")
+    return Memory(name, content, title)
+
+
+def parse_query(row: dict[str, Any]) -> Query:
+    """One query; raises FieldError."""
+    return Query(fields.identifier(row, "_id"), fields.required_text(row, "text"), type="beir")
+
+
+def parse_judgment(line: str) -> Judgment:
+    """One line of qrels; raises FieldError."""
+    columns = _columns(line)
+    if len(columns) != 3:
+        raise fields.FieldError("", f"must have the 3 columns {' '.join(HEADER)}, found {len(columns)}")
+    row = dict(zip(HEADER, columns, strict=True))
+    qid, document = fields.identifier(row, "query-id"), fields.identifier(row, "corpus-id")
+    return Judgment(qid, document, whole_grade(row["score"], "score"))
+
+
+def _columns(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().split("\t")] if "\t" in line.strip() else line.split()
+
+
+def _is_header(line: str) -> bool:
+    return [name.lower() for name in _columns(line)] == HEADER
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read a BEIR folder or one file of it; raises InputError when it is neither."""
+    if path.is_dir():
+        return _read_folder(path, progress)
+    return {"corpus": _read_corpus, "queries": _read_queries, "qrels": _read_qrels}[_role(path)](path, progress)
+
+
+def _role(path: Path) -> str:
+    """Which file of a folder this is: by its name, by its header, or by the titles that only a corpus has."""
+    if path.suffix.lower() != ".tsv":
+        for role in ("corpus", "queries"):
+            if path.stem.lower().startswith(role):
+                return role
+    sample = take_sample(path)
+    if sample.lines and _is_header(sample.lines[0]):
+        return "qrels"
+    return "corpus" if any("title" in row for row in sample.rows) else "queries"
+
+
+def _read_corpus(path: Path, progress: Progress) -> ParsedInput:
+    errors: list[RowError] = []
+    rows = _objects(path, errors, progress)
+    found = collect(str(path), rows, parse_memory, lambda memory: memory.id, "_id", ("_id", "title", "text"), errors)
+    return ParsedInput(
+        str(path),
+        NAME,
+        memories=tuple(found.records),
+        errors=tuple(errors),
+        notes=found.notes,
+        extra={"rows": {"memories": found.rows}},
+    )
+
+
+def _read_queries(path: Path, progress: Progress) -> ParsedInput:
+    errors: list[RowError] = []
+    rows = _objects(path, errors, progress)
+    found = collect(str(path), rows, parse_query, lambda query: query.qid, "_id", ("_id", "text"), errors)
+    return ParsedInput(
+        str(path),
+        NAME,
+        queries=tuple(found.records),
+        errors=tuple(errors),
+        notes=found.notes,
+        extra={"rows": {"queries": found.rows}},
+    )
+
+
+def _objects(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows of a file; `metadata` that is there but empty is not worth a note."""
+    for number, row in read_objects(path, errors, progress):
+        yield number, {name: value for name, value in row.items() if value or name != "metadata"}
+
+
+def _read_qrels(path: Path, progress: Progress) -> ParsedInput:
+    errors: list[RowError] = []
+    lines = read_lines(path, errors, progress)
+    below = (line for n, line in enumerate(lines) if n > 0 or not _is_header(line[1]))
+    found = collect_judgments(str(path), below, parse_judgment, errors, "score")
+    return ParsedInput(
+        str(path),
+        NAME,
+        judgments=tuple(found.records),
+        errors=tuple(errors),
+        notes=found.notes,
+        extra={"rows": {"judgments": found.rows}},
+    )
+
+
+def _read_folder(path: Path, progress: Progress) -> ParsedInput:
+    names = folder(path)
+    if not names:
+        raise InputError(f"{path} is a directory, but not BEIR's: it has no corpus.jsonl whose rows have an _id")
+    parts = [_read_corpus(path / "corpus.jsonl", progress)]
+    if "queries.jsonl" in names:
+        parts.append(_read_queries(path / "queries.jsonl", progress))
+    splits = [split for split in SPLITS if (path / "qrels" / f"{split}.tsv").is_file()]
+    if splits:
+        parts.append(_read_qrels(path / "qrels" / f"{splits[0]}.tsv", progress))
+    noted = [f"{Path(part.source).name}: {note}" for part in parts for note in part.notes]
+    whole = ParsedInput(
+        str(path),
+        NAME,
+        memories=parts[0].memories,
+        queries=tuple(query for part in parts for query in part.queries),
+        judgments=tuple(judgment for part in parts for judgment in part.judgments),
+        errors=tuple(error for part in parts for error in part.errors),
+        extra={"rows": {kind: rows for part in parts for kind, rows in part.extra["rows"].items()}},
+    )
+    return replace(whole, notes=(*noted, *_split_notes(splits, whole)))
+
+
+def _split_notes(splits: list[str], whole: ParsedInput) -> Iterator[str]:
+    if not splits:
+        yield "there are no judgments: none of qrels/test.tsv, dev.tsv and train.tsv is there"
+        return
+    others = " and ".join(f"qrels/{split}.tsv" for split in splits[1:])
+    yield f"the judgments are those of qrels/{splits[0]}.tsv" + (f"; import {others} by name" if others else "")
+    unjudged = len({query.qid for query in whole.queries} - {judgment.qid for judgment in whole.judgments})
+    if unjudged:
+        yield f"{unjudged} of {len(whole.queries)} queries have no judgment in qrels/{splits[0]}.tsv"
+
+
+def folder(directory: Path) -> frozenset[str]:
+    """The entries of a BEIR folder: one in which corpus.jsonl has rows with an _id. None of any other."""
+    names = {name for name in ("corpus.jsonl", "queries.jsonl") if _has_ids(directory / name)}
+    if "corpus.jsonl" not in names:
+        return frozenset()
+    return frozenset(names | ({"qrels"} if (directory / "qrels").is_dir() else set()))
+
+
+def _has_ids(path: Path) -> bool:
+    try:
+        return path.is_file() and any("_id" in row for row in take_sample(path).objects)
+    except (InputError, OSError):
+        return False
+
+
+def sniff(sample: Sample) -> bool:
+    """Objects with _id and text, or the header of BEIR's qrels."""
+    if sample.lines and _is_header(sample.lines[0]):
+        return True
+    return any("_id" in row and "text" in row for row in sample.objects)
+
+
+register(
+    Reader(
+        NAME,
+        "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, or one of them",
+        0,
+        sniff,
+        read,
+        (".jsonl", ".ndjson", ".tsv"),
+        folder=folder,
+    )
+)

@@ -1,0 +1,214 @@
+"""A CEMS export: memory_documents and memory_chunks as JSON or JSON lines.
+
+`{documents: [...], chunks: [...]}`, or rows each of which is a document (with its `chunks` in it, perhaps) or, with a
+`document_id`, a chunk. The project is that of a `source_ref` "project:ORG/REPO…", the author is user_id, access_count is
+shown_count and last_accessed the first there is of last_shown_at, updated_at, created_at. Scopes team and company are
+shared. A document without content has that of its chunks, in their order. team_id and source are not kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.formats import fields
+from cems_workbench.formats.fields import FieldError
+from cems_workbench.formats.lines import read_records, type_name
+from cems_workbench.formats.reader import Reader, Sample, register
+from cems_workbench.formats.rows import collect
+from cems_workbench.progress import Progress
+from cems_workbench.records import Memory, ParsedInput, RowError
+
+NAME = "cems-export"
+USED = (
+    "id", "user_id", "scope", "category", "title", "source_ref", "tags", "content", "created_at", "updated_at",
+    "deleted_at", "shown_count", "last_shown_at", "relevant_count", "noise_count",
+)  # fmt: skip
+KNOWN = (*USED, "team_id", "source", "content_hash", "content_bytes", "chunks")
+PLACES = ("seq", "chunk_index", "index")
+_MARKS = {"user_id", "team_id", "shown_count", "last_shown_at", "deleted_at", "content_hash", "chunks"}
+_OTHERS = {"project", "author", "session", "importance", "role", "speaker", "subject"}
+_PROJECT = re.compile(r"project:([^:#\s]+)")
+_SCOPES = {"personal": "personal", "shared": "shared", "team": "shared", "company": "shared"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A chunk as it stands in the file; it is looked at only when its document has no content."""
+
+    number: int
+    where: str
+    row: Any
+
+
+@dataclass
+class _Export:
+    """The documents and chunks of a file, before they are joined."""
+
+    source: str
+    errors: list[RowError] = field(default_factory=list)
+    documents: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    chunks: dict[str, list[_Chunk]] = field(default_factory=dict)
+    deleted: int = 0
+    from_chunks: int = 0
+
+    def report(self, number: int, where: str, reason: str) -> None:
+        self.errors.append(RowError(self.source, number, reason, where or None))
+
+
+def parse_document(row: dict[str, Any]) -> Memory:
+    """One document with content; raises FieldError."""
+    created, source_ref = fields.moment(row, "created_at"), fields.text(row, "source_ref")
+    project = _PROJECT.match(source_ref) if source_ref else None
+    return Memory(
+        id=fields.identifier(row, "id"),
+        content=fields.required_text(row, "content"),
+        title=fields.text(row, "title"),
+        category=fields.text(row, "category"),
+        project=project[1] if project else None,
+        author=fields.identifier(row, "user_id") if row.get("user_id") not in (None, "") else None,
+        tags=fields.tags(row, "tags"),
+        created_at=created,
+        last_accessed=fields.moment(row, "last_shown_at") or fields.moment(row, "updated_at") or created,
+        access_count=fields.count(row, "shown_count"),
+        relevant_count=fields.count(row, "relevant_count"),
+        noise_count=fields.count(row, "noise_count"),
+        scope=_SCOPES[fields.choice(row, "scope", _SCOPES, "personal")],
+        source_ref=source_ref,
+    )
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read the documents of a file; raises InputError when it cannot be read."""
+    export = _Export(str(path))
+    for number, row in read_records(path, export.errors, progress):
+        _sort_in(export, number, row)
+    rows = _joined(export)
+    found = collect(str(path), rows, parse_document, lambda memory: memory.id, "id", KNOWN, export.errors)
+    notes = list(found.notes)
+    if export.deleted:
+        notes.append(f"{export.deleted} deleted documents were left out")
+    if export.from_chunks:
+        notes.append(f"{export.from_chunks} documents are in the file only as chunks and were put together from them")
+    return ParsedInput(
+        str(path),
+        NAME,
+        memories=tuple(found.records),
+        errors=tuple(export.errors),
+        notes=tuple(notes),
+        extra={"rows": {"memories": found.rows}},
+    )
+
+
+def _sort_in(export: _Export, number: int, row: dict[str, Any]) -> None:
+    """Put one row where it belongs; the rows within `documents` and `chunks` are numbered from 1 in each."""
+    if isinstance(row.get("documents"), list):
+        for kind, add in (("documents", _add_document), ("chunks", _add_chunk)):
+            items = row.get(kind)
+            for place, item in enumerate(items if isinstance(items, list) else [], start=1):
+                if isinstance(item, dict):
+                    add(export, place, item, f"{kind}[{place}]")
+                else:
+                    export.report(place, f"{kind}[{place}]", f"must be an object, found {type_name(item)}")
+    elif row.get("document_id") is not None:
+        _add_chunk(export, number, row, "")
+    else:
+        _add_document(export, number, row, "")
+
+
+def _add_document(export: _Export, number: int, row: dict[str, Any], where: str) -> None:
+    export.documents.append((number, row))
+    inner = row.get("chunks")
+    name = _name(row, "id")
+    if isinstance(inner, list) and name:
+        chunks = (_Chunk(number, f"{where}.chunks[{n}]".lstrip("."), chunk) for n, chunk in enumerate(inner, start=1))
+        export.chunks.setdefault(name, []).extend(chunks)
+
+
+def _add_chunk(export: _Export, number: int, row: dict[str, Any], where: str) -> None:
+    try:
+        name = fields.identifier(row, "document_id")
+    except FieldError as error:
+        export.report(number, f"{where}.document_id".lstrip("."), error.reason)
+        return
+    export.chunks.setdefault(name, []).append(_Chunk(number, where, row))
+
+
+def _name(row: dict[str, Any], key: str) -> str | None:
+    try:
+        return fields.identifier(row, key)
+    except FieldError:
+        return None
+
+
+def _joined(export: _Export) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every document that is not deleted, with content where its chunks have it; then those known by chunks alone."""
+    seen: set[str] = set()
+    for number, row in export.documents:
+        name = _name(row, "id")
+        seen.update([name] if name else [])
+        if row.get("deleted_at") not in (None, "", False):
+            export.deleted += 1
+            continue
+        content = row.get("content")
+        if name in export.chunks and (content is None or (isinstance(content, str) and not content.strip())):
+            row = {**row, "content": _content(export, export.chunks[name])}
+        yield number, row
+    for name, chunks in export.chunks.items():
+        if name not in seen and (content := _content(export, chunks)):
+            export.from_chunks += 1
+            yield chunks[0].number, {**_document_fields(chunks[0].row), "id": name, "content": content}
+
+
+def _document_fields(chunk: dict[str, Any]) -> dict[str, Any]:
+    """What a chunk's row says of its document; its own times are the document's, having no others."""
+    return {key: value for key, value in chunk.items() if key in USED}
+
+
+def _content(export: _Export, chunks: list[_Chunk]) -> str:
+    """The text of a document's chunks in their order, a line end between them; a broken chunk is reported."""
+    texts: list[tuple[int, str]] = []
+    for position, chunk in enumerate(chunks):
+        try:
+            row = {"content": chunk.row} if isinstance(chunk.row, str) else chunk.row
+            if not isinstance(row, dict):
+                raise FieldError("", f"must be an object or a string, found {type_name(row)}")
+            place = next((fields.count(row, key) for key in PLACES if row.get(key) is not None), position)
+            texts.append((place, fields.required_text(row, "content")))
+        except FieldError as error:
+            export.report(chunk.number, f"{chunk.where}.{error.field}".strip("."), error.reason)
+    return "\n".join(said for _, said in sorted(texts, key=lambda text: text[0]))
+
+
+def sniff(sample: Sample) -> bool:
+    """Documents and chunks, or rows most of which have what only CEMS writes."""
+    if any(_is_container(row) for row in sample.rows):
+        return True
+    return sum(map(_is_cems, sample.rows)) * 2 > len(sample.rows)
+
+
+def _is_container(row: dict[str, Any]) -> bool:
+    documents = row.get("documents")
+    return isinstance(documents, list) and any(isinstance(item, dict) for item in documents)
+
+
+def _is_cems(row: dict[str, Any]) -> bool:
+    keys = row.keys()
+    if "document_id" in keys:
+        return "content" in keys
+    return "id" in keys and bool(keys & _MARKS) and not keys & _OTHERS
+
+
+register(
+    Reader(
+        NAME,
+        "documents of CEMS, with their chunks, as JSON or JSON lines",
+        0,
+        sniff,
+        read,
+        (".json", ".jsonl", ".ndjson"),
+    )
+)

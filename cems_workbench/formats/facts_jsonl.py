@@ -1,0 +1,64 @@
+"""Facts: one triple a line, `{subject, predicate, object}`, whose memory reads "subject predicate object".
+
+Any other field of memories.jsonl may stand beside them. A fact without an id gets `f-` and a hash of what it says.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.formats import fields, memories_jsonl
+from cems_workbench.formats.lines import read_records
+from cems_workbench.formats.reader import Reader, Sample, register
+from cems_workbench.formats.rows import collect, derived_id
+from cems_workbench.progress import Progress
+from cems_workbench.records import Memory, ParsedInput, RowError
+
+NAME = "facts-jsonl"
+PARTS = ("subject", "predicate", "object")
+KNOWN = (*PARTS, *(name for name in memories_jsonl.KNOWN if name != "content"))
+
+
+def parse_fact(row: dict[str, Any]) -> Memory:
+    """One fact; raises FieldError."""
+    content = " ".join(_word(row, part) for part in PARTS)
+    given = {**row, "content": content}
+    if row.get("id") is None:
+        given["id"] = derived_id("f", content)
+    return memories_jsonl.parse_memory(given)
+
+
+def _word(row: dict[str, Any], part: str) -> str:
+    """A part of the triple; a number is taken as it is written."""
+    value = row.get(part)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        fields.number(row, part, -sys.float_info.max, sys.float_info.max, 0.0)  # Refuses NaN and infinity.
+        return str(value)
+    return fields.required_text(row, part).strip()
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read the facts of a file; raises InputError when it cannot be read."""
+    errors: list[RowError] = []
+    rows = read_records(path, errors, progress)
+    found = collect(str(path), rows, parse_fact, lambda memory: memory.id, "id", KNOWN, errors)
+    return ParsedInput(
+        str(path),
+        NAME,
+        memories=tuple(found.records),
+        errors=tuple(errors),
+        notes=found.notes,
+        extra={"rows": {"memories": found.rows}},
+    )
+
+
+def sniff(sample: Sample) -> bool:
+    """Objects with the three parts and no content of their own."""
+    return any(row.keys() >= set(PARTS) and "content" not in row for row in sample.rows)
+
+
+register(
+    Reader(NAME, "one fact a line: {subject, predicate, object, ...}", 0, sniff, read, (".jsonl", ".ndjson", ".json"))
+)

@@ -1,0 +1,125 @@
+"""memories.csv: the fields of memories.jsonl as columns, in any order, under a header that names them.
+
+Comma, semicolon or tab between cells; quoted cells may hold line ends. An empty cell is an absent field. `tags` are a
+JSON array or separated by `;`, booleans are true/false, yes/no or 1/0. A leading apostrophe that guards against formula
+injection is taken off. A row is numbered by its place among the rows below the header; messages give its line too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats import cells
+from cems_workbench.formats.csv_records import header_of, read_csv_lines, records
+from cems_workbench.formats.memories_jsonl import KNOWN, parse_memory
+from cems_workbench.formats.reader import Reader, Sample, register
+from cems_workbench.formats.rows import collect
+from cems_workbench.progress import Progress
+from cems_workbench.records import Memory, ParsedInput, RowError
+
+NAME = "memories-csv"
+DELIMITERS = (",", ";", "\t")
+REQUIRED = ("id", "content")
+NUMBERS = ("priority", "access_count", "relevant_count", "noise_count")
+TRIMMED = ("importance", "scope", "created_at", "last_accessed")
+
+
+@dataclass
+class _Table:
+    """A file being read: its lines and columns, the line of each record, and the rows that hold nothing."""
+
+    source: str
+    lines: list[str]
+    start: int
+    delimiter: str
+    columns: list[str]
+    errors: list[RowError] = field(default_factory=list)
+    line_of: dict[int, int] = field(default_factory=dict)
+    empty: int = 0
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read the memories of a file; raises InputError when its header lacks a required column."""
+    table = _open(path)
+    objects = _objects(table, progress, path.name)
+    found = collect(str(path), objects, _parse, lambda memory: memory.id, "id", KNOWN, table.errors)
+    empty = (f"{table.empty} rows have no value in any column and were left out",) if table.empty else ()
+    return ParsedInput(
+        str(path),
+        NAME,
+        memories=tuple(found.records),
+        errors=tuple(replace(e, reason=f"{e.reason} (line {table.line_of[e.row]})") for e in table.errors),
+        notes=(*found.notes, *empty),
+        extra={"rows": {"memories": found.rows}},
+    )
+
+
+def _open(path: Path) -> _Table:
+    lines = read_csv_lines(path)
+    start = next((n for n, line in enumerate(lines) if line.strip()), None)
+    if start is None:
+        raise InputError(f"{path} is empty")
+    delimiter, columns = _header(lines[start])
+    missing = [name for name in REQUIRED if name not in columns]
+    if missing:
+        raise InputError(
+            f"{path}:{start + 1}: the header has no column {' and no column '.join(missing)}; "
+            f"known columns are {', '.join(KNOWN)}"
+        )
+    twice = sorted({name for name in columns if columns.count(name) > 1})
+    if twice:
+        raise InputError(f"{path}:{start + 1}: the header has the column {ascii(twice[0])[:60]} more than once")
+    return _Table(str(path), lines, start + 1, delimiter, columns)
+
+
+def _header(line: str) -> tuple[str, list[str]]:
+    """The delimiter under which a line names the most known columns, and the columns under it."""
+    tried = [(delimiter, header_of(line, delimiter)) for delimiter in DELIMITERS]
+    return max(tried, key=lambda found: len(set(found[1]) & set(KNOWN)))
+
+
+def _objects(table: _Table, progress: Progress, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(record number, non-empty cells by column) of each row as wide as the header; the others are reported."""
+    number = 0
+    for line, row in records(table.lines, table.start, table.delimiter):
+        if isinstance(row, list) and not any(cell.strip() for cell in row):
+            table.empty += len(row) > 1  # An empty line is no row.
+            continue
+        number += 1
+        table.line_of[number] = line
+        if number % 1_000 == 1:
+            progress(f"reading {name}", line, len(table.lines))
+        if isinstance(row, str):
+            table.errors.append(RowError(table.source, number, row))
+        elif len(row) != len(table.columns):
+            reason = f"has {len(row)} cells, the header has {len(table.columns)}"
+            table.errors.append(RowError(table.source, number, reason))
+        else:
+            known = zip(table.columns, row, strict=True)
+            yield number, {column: cell for column, cell in known if cell.strip() or column not in KNOWN}
+    progress(f"reading {name}", len(table.lines), len(table.lines))
+
+
+def _parse(row: dict[str, Any]) -> Memory:
+    """One memory; raises FieldError."""
+    typed: dict[str, Any] = {column: cells.restored(cell) for column, cell in row.items()}
+    typed.update({column: cells.number(typed[column]) for column in NUMBERS if column in typed})
+    typed.update({column: typed[column].strip() for column in TRIMMED if column in typed})
+    if "pinned" in typed:
+        typed["pinned"] = cells.flag(typed["pinned"])
+    if "tags" in typed:
+        typed["tags"] = cells.tags("tags", typed["tags"])
+    return parse_memory(typed)
+
+
+def sniff(sample: Sample) -> bool:
+    """A first line that names `id` or `content` and one more column at least."""
+    columns = set(_header(sample.lines[0])[1]) & set(KNOWN) if sample.lines else set()
+    return len(columns) > 1 and bool(columns & set(REQUIRED))
+
+
+register(Reader(NAME, "the columns of memories.jsonl as CSV", 0, sniff, read, (".csv", ".tsv")))

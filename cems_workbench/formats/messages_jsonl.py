@@ -1,0 +1,73 @@
+"""Messages of a chat: `{author|speaker|role, content|text}`, each a memory that reads "author: content".
+
+Any other field of memories.jsonl may stand beside them. A message without an id gets `m-` and a hash of what it says,
+and of its project, session and created_at where it has them: the same word said twice is two messages.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.formats import memories_jsonl
+from cems_workbench.formats.fields import FieldError, required_text
+from cems_workbench.formats.lines import read_records
+from cems_workbench.formats.reader import Reader, Sample, register
+from cems_workbench.formats.rows import collect, derived_id
+from cems_workbench.progress import Progress
+from cems_workbench.records import Memory, ParsedInput, RowError
+
+NAME = "messages-jsonl"
+SPEAKERS = ("author", "speaker", "role")
+WORDS = ("content", "text")
+KNOWN = (*memories_jsonl.KNOWN, "speaker", "role", "text")
+_MEMORY_ONLY = {"title", "category", "tags", "priority", "pinned", "importance", "scope", "source_ref"}
+
+
+def parse_message(row: dict[str, Any]) -> Memory:
+    """One message; raises FieldError."""
+    author, said = _first(row, SPEAKERS), _first(row, WORDS)
+    content = f"{author}: {said}"
+    given = {**row, "author": author, "content": content}
+    if row.get("id") is None:
+        said_at = (row.get(name) for name in ("project", "session", "created_at"))
+        given["id"] = derived_id("m", content, *(part for part in said_at if isinstance(part, str)))
+    return memories_jsonl.parse_memory(given)
+
+
+def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:
+    """The text of the first of these fields that has any."""
+    name = next((name for name in names if row.get(name) is not None and row.get(name) != ""), None)
+    if name is None:
+        raise FieldError(names[0], f"is missing, and so is {' and '.join(names[1:])}")
+    return required_text(row, name)
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read the messages of a file; raises InputError when it cannot be read."""
+    errors: list[RowError] = []
+    rows = read_records(path, errors, progress)
+    found = collect(str(path), rows, parse_message, lambda memory: memory.id, "id", KNOWN, errors)
+    return ParsedInput(
+        str(path),
+        NAME,
+        memories=tuple(found.records),
+        errors=tuple(errors),
+        notes=found.notes,
+        extra={"rows": {"memories": found.rows}},
+    )
+
+
+def sniff(sample: Sample) -> bool:
+    """Rows most of which say who said what, and are not memories with an author."""
+    return sum(map(_is_message, sample.rows)) * 2 > len(sample.rows)
+
+
+def _is_message(row: dict[str, Any]) -> bool:
+    keys = row.keys()
+    if not keys & set(WORDS) or keys & _MEMORY_ONLY or "_id" in keys:
+        return False
+    return bool(keys & {"speaker", "role"}) or ("author" in keys and ("text" in keys or "id" not in keys))
+
+
+register(Reader(NAME, "one message a line: {author, content, ...}", 0, sniff, read, (".jsonl", ".ndjson", ".json")))

@@ -1,0 +1,164 @@
+"""BEIR: a folder, or one of its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats import detect, read, read_path
+from cems_workbench.records import Judgment, Memory, Query
+
+SCIFACT = Path(__file__).parents[4] / "shared" / "data" / "scifact"
+CORPUS = [{"_id": "4983", "title": "T", "text": "words"}, {"_id": "d 2", "title": "Only a title", "text": ""}]
+QUERIES = [{"_id": "1", "text": "what?", "metadata": {}}, {"_id": "2", "text": "why?"}]
+HEADER = "query-id\tcorpus-id\tscore"
+
+
+def lines(*rows):
+    return "\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """`folder(name, test=..., ...)`: a BEIR folder with the given qrels."""
+
+    def make(name="set", **qrels):
+        home = tmp_path / name
+        (home / "qrels").mkdir(parents=True)
+        (home / "corpus.jsonl").write_text(lines(*CORPUS))
+        (home / "queries.jsonl").write_text(lines(*QUERIES))
+        for split, rows in qrels.items():
+            (home / "qrels" / f"{split}.tsv").write_text(lines(HEADER, *rows), newline="\r\n")
+        return home
+
+    return make
+
+
+def problems(parsed):
+    return [(Path(error.source).name, error.row, error.field, error.reason) for error in parsed.errors]
+
+
+def test_a_folder_is_read_as_one(folder):
+    (parsed,) = read_path(folder(test=["1\t4983\t1", "2\td 2\t0"]))
+    assert parsed.memories == (Memory("4983", "words", "T"), Memory("d 2", "Only a title", "Only a title"))
+    assert parsed.queries == (Query("1", "what?", type="beir"), Query("2", "why?", type="beir"))
+    assert parsed.judgments == (Judgment("1", "4983", 1), Judgment("2", "d 2", 0))
+    assert (parsed.format, parsed.errors) == ("beir", ())
+    assert parsed.notes == ("the judgments are those of qrels/test.tsv",)
+    assert parsed.extra["rows"] == {"memories": [1, 2], "queries": [1, 2], "judgments": [2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("splits", "note"),
+    [
+        (("train", "dev", "test"), "qrels/test.tsv; import qrels/dev.tsv and qrels/train.tsv by name"),
+        (("train", "dev"), "qrels/dev.tsv; import qrels/train.tsv by name"),
+        (("train",), "qrels/train.tsv"),
+    ],
+)
+def test_one_split_is_read_test_before_dev_before_train(folder, splits, note):
+    (parsed,) = read_path(folder(**{split: [f"1\t{split}\t1"] for split in splits}))
+    assert parsed.judgments[0].memory_id == note[6:].split(".")[0]
+    assert parsed.notes == (
+        f"the judgments are those of {note}",
+        f"1 of 2 queries have no judgment in {note.split(';')[0]}",
+    )
+
+
+def test_a_folder_without_judgments_says_so(folder):
+    (parsed,) = read_path(folder())
+    assert parsed.notes == ("there are no judgments: none of qrels/test.tsv, dev.tsv and train.tsv is there",)
+
+
+def test_the_rest_of_a_folder_is_read_by_its_own_readers_or_noted(folder):
+    home = folder(test=["1\t4983\t1"])
+    (home / "relations.jsonl").write_text(lines({"source_id": "4983", "target_id": "d 2"}))
+    (home / "README.md").write_text("words")
+    (home / "more").mkdir()
+    parsed = read_path(home)
+    assert [one.format for one in parsed] == ["beir", "relations-jsonl"]
+    assert "README.md: the format is not recognised" in parsed[0].notes[0]
+    assert parsed[0].notes[1] == "skipped more: it is a directory"
+
+
+def test_folders_in_a_directory_are_read_and_other_directories_are_not_descended_into(folder, tmp_path):
+    folder("b", test=["1\t4983\t1"])
+    folder("a")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "memories.jsonl").write_text(lines({"id": "x", "content": "y"}))
+    parsed = read_path(tmp_path)
+    assert [Path(one.source).name for one in parsed] == ["a", "b"]
+    assert parsed[0].notes[0] == "skipped c: it is a directory"
+    assert len(read_path(tmp_path, "beir")) == 2
+    with pytest.raises(InputError, match="has no file to read"):
+        read_path(tmp_path, "memories-jsonl")
+
+
+def test_rows_that_cannot_be_used_are_reported_with_their_file(folder):
+    home = folder(test=["1\t4983", "1\t4983\thigh", "1\t4983\t1", "1\t4983\t2", "1\t4983\t1"])
+    (home / "corpus.jsonl").write_text(
+        lines({"_id": 7, "text": "x", "metadata": {"a": 1}}, {"text": "x"}, {"_id": "e", "title": " "}, "{")
+    )
+    (home / "queries.jsonl").write_text(lines({"_id": "1", "text": "x"}, {"_id": "1", "text": "y"}, {"_id": "3"}))
+    (parsed,) = read_path(home)
+    assert [memory.id for memory in parsed.memories] == ["7"]
+    assert problems(parsed) == [
+        ("corpus.jsonl", 2, "_id", "is missing"),
+        ("corpus.jsonl", 3, "text", "is missing"),
+        ("corpus.jsonl", 4, None, "is not JSON: Expecting property name enclosed in double quotes at column 2"),
+        ("queries.jsonl", 2, "_id", "'1' stands already in row 1"),
+        ("queries.jsonl", 3, "text", "is missing"),
+        ("test.tsv", 2, None, "must have the 3 columns query-id corpus-id score, found 2"),
+        ("test.tsv", 3, "score", "score must be a whole number, found 'high'"),
+        ("test.tsv", 5, "score", "1 4983 has grade 1 in row 4, which is kept"),
+    ]
+    assert parsed.notes[:2] == (
+        "corpus.jsonl: field 'metadata' is not known and was left out (1 rows)",
+        "test.tsv: 1 lines repeat an earlier one",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "counts"),
+    [
+        ("corpus.jsonl", [{"_id": "1", "text": "x"}], (1, 0, 0)),
+        ("queries.jsonl", QUERIES, (0, 2, 0)),
+        ("nq_docs.jsonl", CORPUS, (2, 0, 0)),
+        ("nq_questions.jsonl", QUERIES, (0, 2, 0)),
+        ("dev.tsv", [HEADER, "1\t4983\t1"], (0, 0, 1)),
+        ("qrels.txt", ["query-id corpus-id score", "1 4983 1"], (0, 0, 1)),
+    ],
+)
+def test_a_single_file(write, name, rows, counts):
+    path = write(name, *rows)
+    parsed = read(path)
+    assert (len(parsed.memories), len(parsed.queries), len(parsed.judgments)) == counts
+    assert (parsed.format, parsed.errors) == ("beir", ())
+    assert detect(path) == "beir"
+
+
+def test_single_files_of_a_directory_come_in_an_order_in_which_references_resolve(write, tmp_path):
+    write("a.tsv", HEADER, "1\t4983\t1")
+    write("b_questions.jsonl", *QUERIES)
+    write("c_docs.jsonl", *CORPUS)
+    assert [Path(one.source).name for one in read_path(tmp_path)] == ["c_docs.jsonl", "b_questions.jsonl", "a.tsv"]
+
+
+def test_a_directory_that_is_no_beir_folder_is_an_input_error(tmp_path, write):
+    write("corpus.jsonl", {"id": "a", "content": "x"})
+    with pytest.raises(InputError, match=r"no corpus\.jsonl whose rows have an _id"):
+        read(tmp_path, "beir")
+    assert [one.format for one in read_path(tmp_path)] == ["memories-jsonl"]
+
+
+@pytest.mark.skipif(not SCIFACT.exists(), reason="the shared data are not here")
+def test_scifact():
+    (parsed,) = read_path(SCIFACT)
+    assert (len(parsed.memories), len(parsed.queries), len(parsed.judgments)) == (5_183, 1_409, 339)
+    assert len({judgment.qid for judgment in parsed.judgments}) == 300
+    assert parsed.errors == ()
+    assert {judgment.memory_id for judgment in parsed.judgments} <= {memory.id for memory in parsed.memories}
+    assert len(read(SCIFACT / "qrels" / "train.tsv").judgments) == 919

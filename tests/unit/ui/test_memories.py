@@ -1,0 +1,147 @@
+"""The parts of the Memories page that draw nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from cems_workbench.errors import InputError
+from cems_workbench.progress import Cancelled, silent
+from cems_workbench.records import Memory
+from cems_workbench.store import Store
+from cems_workbench.ui.memories_charts import bars, first_and_rest
+from cems_workbench.ui.memories_duplicates import near_pairs, pairs_html
+from cems_workbench.ui.memories_edit import edited, shown
+from cems_workbench.ui.memories_escape import csv_bytes, guarded, plain
+from cems_workbench.ui.memories_import import errors_csv, import_files
+from cems_workbench.ui.memories_state import progress_text
+
+MEMORY = Memory(
+    "m1", "one\r\ntwo\rthree\x00", title="T", tags=("a", "a", "b, c"), priority=1.333, project="p", author="Ada",
+    created_at=datetime(2024, 5, 8, 13, 56, 1, 123456, tzinfo=UTC), access_count=7, source_ref="ref", scope="shared",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"])
+def test_cells_that_begin_a_formula_get_an_apostrophe(cell):
+    assert guarded(cell) == f"'{cell}"
+    rows = list(csv.reader(io.StringIO(csv_bytes(["a"], [[cell]]).decode("utf-8-sig"), newline="")))
+    assert rows == [["a"], [f"'{cell}"]]
+
+
+@pytest.mark.parametrize("cell", ["a=b", "", 3, -3, None])
+def test_other_cells_stay_as_they_are(cell):
+    assert guarded(cell) == cell
+
+
+def test_plain_text_has_no_markdown_left():
+    assert plain("**b** [l](u)\n# h `c` $x$") == r"\*\*b\*\* \[l\]\(u\) \# h \`c\` \$x\$"
+
+
+def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch):
+    monkeypatch.setattr("cems_workbench.ui.memories_duplicates.BLOCK", 7)
+    vectors = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    ids = [f"m{i:02}" for i in range(40)]
+    contents = [str(i // 2) for i in range(40)]
+    cosines = vectors @ vectors.T
+    expected = sorted(
+        (-float(cosines[i, j]), ids[i], ids[j])
+        for i in range(40) for j in range(i + 1, 40) if cosines[i, j] >= 0.8 and contents[i] != contents[j]
+    )  # fmt: skip
+    found = near_pairs(ids, vectors, contents, 0.8, 10)
+    assert found.total == len(expected) > 10
+    assert [pair[:2] for pair in found.pairs] == [(a, b) for _, a, b in expected[:10]]
+    assert [pair[2] for pair in found.pairs] == pytest.approx([-score for score, _, _ in expected[:10]], abs=1e-6)
+
+
+def test_no_memories_have_no_near_pairs():
+    assert near_pairs([], np.empty((0, 3), np.float32), [], 0.9, 5).total == 0
+
+
+def test_pairs_are_escaped():
+    memories = {name: Memory(name, "<script>", title="<b>") for name in ("<i>1", "<i>2")}
+    body = pairs_html([("<i>1", "<i>2", 0.95)], memories)
+    assert "<script>" not in body and "<i>1" not in body and "<b><b>" not in body and "0.950" in body
+
+
+def test_a_form_that_nobody_touched_gives_the_same_memory_back():
+    typed = shown(MEMORY)
+    typed["content"] = typed["content"].replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
+    assert edited(MEMORY, typed) == MEMORY
+
+
+def test_an_edit_changes_only_what_was_typed():
+    after = edited(MEMORY, {**shown(MEMORY), "title": " ", "last_accessed": "2024-06-01", "category": "fact"})
+    assert (after.title, after.category, after.last_accessed) == (None, "fact", datetime(2024, 6, 1, tzinfo=UTC))
+    assert (after.content, after.tags, after.author, after.access_count) == (MEMORY.content, MEMORY.tags, "Ada", 7)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "line"),
+    [
+        ("content", "", "Content is empty"),
+        ("priority", 3.0, "Priority must be a number"),
+        ("created_at", "soon", "Created must be an ISO 8601"),
+    ],
+)
+def test_an_edit_is_held_to_the_rules_of_the_import(field, value, line):
+    with pytest.raises(InputError, match=line):
+        edited(MEMORY, {**shown(MEMORY), field: value})
+
+
+def test_two_uploads_of_one_name_are_both_read(tmp_path):
+    files = [
+        ("a/x.jsonl", io.BytesIO(b'{"id":"1","content":"x"}')),
+        ("..\\x.jsonl", io.BytesIO(b'{"id":"2","content":"=y"}\n{}')),
+    ]
+    with Store.open(tmp_path / "store") as store:
+        outcomes = list(import_files(files, store, silent))
+        assert store.count() == 2
+    assert [outcome.name for outcome in outcomes] == ["x.jsonl", "x.jsonl"]
+    assert [len(outcome.report.errors) for outcome in outcomes] == [0, 1]
+    assert str(tmp_path) not in errors_csv(outcomes).decode()
+
+
+def test_a_cancelled_import_keeps_the_files_before(tmp_path):
+    files = [(f"{i}.jsonl", io.BytesIO(b'{"id":"%d","content":"x"}' % i)) for i in range(3)]
+
+    def cancel(label, done, total):
+        if "1.jsonl" in label:
+            raise Cancelled
+
+    with Store.open(tmp_path / "store") as store:
+        outcomes = []
+        with pytest.raises(Cancelled):
+            outcomes.extend(import_files(files, store, cancel))
+        assert list(store.memories()) == ["0"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("embedding", 0, 2_000, 0.0), "0 of 2,000"),
+        (("embedding", 500, 2_000, 10.0), "500 of 2,000, about 30 s left"),
+        (("embedding", 10, 2_000, 10.0), "10 of 2,000, about 33 min left"),
+        (("reading x", 50, 200, 0.1), "25 %"),
+        (("embedding", 0, 0, 0.0), "0 of 0"),
+    ],
+)
+def test_progress_has_a_count_and_an_estimate(arguments, text):
+    assert progress_text(*arguments) == text
+
+
+def test_what_does_not_fit_in_a_chart_is_one_more_bar():
+    assert first_and_rest([("a", 5), (None, 3), ("b", 2), ("c", 1)], "(none)", 2) == [
+        ("a", 5), ("(none)", 3), ("2 others", 3),
+    ]  # fmt: skip
+
+
+def test_chart_labels_are_escaped():
+    figure = bars([("<b>x</b>", 1)])
+    assert figure.layout.yaxis.ticktext[0].startswith("&lt;b&gt;")
+    assert "<b>" not in figure.data[0].hovertext[0]
