@@ -51,7 +51,7 @@ def move(page: Page, share: float) -> dict[str, Any] | None:
     box = track.bounding_box()
     root = page.locator('[data-testid="stSlider"]', has_text="Score blend").bounding_box()
     assert box and root
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"], box["y"] + box["height"] / 2)  # the input begins at the thumb's centre
     page.mouse.down()
     page.mouse.move(root["x"] + 6 + share * (root["width"] - 12), box["y"] + box["height"] / 2, steps=4)
     page.mouse.up()

@@ -126,7 +126,7 @@ def show(trace: Trace, request: Request, grades: dict[str, int], started: float)
     """The strip, the ranking first, then the chosen view."""
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
     summary = judged_summary(trace, grades)
-    left, right = st.columns([5, 2], vertical_alignment="bottom")
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
     left.markdown(f"##### {len(trace.results)} results")
     right.caption(views.budget_line(trace), text_alignment="right")
     if trace.results:

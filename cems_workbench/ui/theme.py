@@ -16,10 +16,11 @@ SOURCE_COLOURS = {
 
 STYLESHEET = """
 <style>
-.wb-strip {display:grid; grid-template-columns:repeat(12, minmax(0,1fr)); gap:1px; border-radius:.5rem; overflow:hidden;
-  border:1px solid color-mix(in srgb, currentColor 16%, transparent); background:color-mix(in srgb, currentColor 16%, transparent);}
+.wb-strip {display:grid; grid-template-columns:repeat(12, minmax(0,1fr)); border-radius:.5rem; overflow:hidden;
+  border:1px solid color-mix(in srgb, currentColor 16%, transparent);}
 @media (max-width:1250px) {.wb-strip {grid-template-columns:repeat(6, minmax(0,1fr));}}
-.wb-cell {padding:.5rem .55rem .45rem; background:var(--st-background-color, Canvas); min-width:0;}
+.wb-cell {padding:.5rem .55rem .45rem; min-width:0; overflow:hidden;
+  box-shadow:1px 0 0 color-mix(in srgb, currentColor 16%, transparent), 0 1px 0 color-mix(in srgb, currentColor 16%, transparent);}
 .wb-cell .wb-name {font-size:.72rem; letter-spacing:.02em; opacity:.72; white-space:nowrap; overflow:hidden; text-overflow:ellipsis;}
 .wb-cell .wb-flow {overflow:hidden; text-overflow:ellipsis; font-size:.98rem; font-variant-numeric:tabular-nums; white-space:nowrap; line-height:1.45;}
 .wb-cell .wb-flow b {font-weight:650;}
@@ -98,7 +99,7 @@ STYLESHEET = """
 .wb-mem-table td span {font-size:.84rem; opacity:.8;}
 /* Streamlit's own CSV of a table does not guard cells against spreadsheet formulas; memories are untrusted. */
 [data-testid="stElementToolbar"] [aria-label="Download as CSV"] {display:none;}
-[data-testid="stMainBlockContainer"] {padding-top:3.2rem; padding-bottom:3rem;}
+[data-testid="stMainBlockContainer"] {padding-top:4.8rem; padding-bottom:3rem;}
 [data-testid="stSidebarUserContent"] [data-testid="stExpander"] details {border-radius:.4rem;}
 </style>
 """
