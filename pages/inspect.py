@@ -52,6 +52,7 @@ def ask(resources: Resources) -> Request | None:
         placeholder="What should the agent remember?",
         label_visibility="collapsed",
         icon=":material/search:",
+        persist_state="session",
     )
     project_box, only_box, as_of_box = st.columns([3, 2, 2], vertical_alignment="bottom")
     projects = [name for name, _ in resources.store.projects() if name]
@@ -62,16 +63,22 @@ def ask(resources: Resources) -> Request | None:
         key="project",
         placeholder="none",
         accept_new_options=True,
+        persist_state="session",
         help="The project the query is asked in: memories of it are preferred (Adjust → Project factors).",
     )
     only = only_box.toggle(
-        "Only this project", key="only_project", disabled=not project, help="Search that project's memories only."
+        "Only this project",
+        key="only_project",
+        disabled=not project,
+        help="Search that project's memories only.",
+        persist_state="session",
     )
     as_of = as_of_box.date_input(
         "As of",
         value=None,
         key="as_of",
         format="YYYY-MM-DD",
+        persist_state="session",
         help="The day ages are counted from (midnight UTC). Empty: now, stamped when the query is searched.",
     )
     typed: tuple[str, ...] = ()
@@ -80,6 +87,7 @@ def ask(resources: Resources) -> Request | None:
             "Expansions, one a line",
             key="manual",
             height=90,
+            persist_state="session",
             help="Each is searched as a further variant of the query.",
         )
         typed = tuple(line.strip() for line in text.splitlines() if line.strip())
@@ -165,7 +173,7 @@ def main() -> None:
             show(trace, request, gathering.grades(request, resources), started)
     with toolbar:
         draw_picker(resources, choose_example)
-        draw_transfer(state.evidence_for(request) if request else None)
+        draw_transfer(state.evidence_for(request, resources.store) if request else None)
     handles.warm_up(resources)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -37,9 +40,13 @@ def app_command(
         raise InputError(f"{PAGE} is not there; run the app from a checkout of the project")
     if store is not None:
         os.environ["CEMS_WORKBENCH_STORE"] = str(store.resolve())
+    from streamlit.runtime.pages_manager import PagesManager
     from streamlit.web import cli
 
-    threading.Thread(target=_preload, name="preload", daemon=True).start()
+    # A folder called pages/ switches Streamlit's older way of paging on until app.py has run once, so that a link straight
+    # to a page, opened first, would miss the app's frame.
+    PagesManager.uses_pages_directory = False
+    threading.Thread(target=_preload, args=(port,), name="preload", daemon=True).start()
     os.chdir(PAGE.parent)  # where .streamlit/config.toml is
     sys.argv = ["streamlit", "run", str(PAGE), "--server.port", str(port)]
     if headless:
@@ -47,6 +54,11 @@ def app_command(
     cli.main()
 
 
-def _preload() -> None:
+def _preload(port: int) -> None:
+    """Import once the server listens: before that the imports would only delay it."""
+    for _ in range(1000):
+        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+            break
+        time.sleep(0.02)
     for name in PRELOADED:
         importlib.import_module(name)

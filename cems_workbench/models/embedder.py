@@ -19,6 +19,8 @@ from cems_workbench.progress import Progress, silent
 
 BATCH = 32
 REMEMBERED = 256
+READ_CHARS = 100_000
+"""Characters handed to the tokenizer: the models read a few hundred wordpieces, far fewer than stand in these."""
 
 
 class SentenceTransformerEmbedder:
@@ -80,7 +82,10 @@ class SentenceTransformerEmbedder:
             batch = order[start : start + BATCH]
             with self._lock:
                 vectors[batch] = self.model.encode(
-                    [unique[i] for i in batch], batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False
+                    [unique[i][:READ_CHARS] for i in batch],
+                    batch_size=BATCH,
+                    normalize_embeddings=True,
+                    show_progress_bar=False,
                 )
             progress("embedding", min(start + BATCH, len(order)), len(order))
         place = {text: i for i, text in enumerate(unique)}

@@ -29,14 +29,14 @@ def contributions_figure(trace: Trace, top: int = 12) -> Figure:
         if any(entries):
             bases = [entry["base"] if entry else 0 for entry in entries]
             hovers = [_base_hover(trace, row, entry) for row, entry in zip(rows, entries, strict=True)]
-            figure.add_bar(**_series(f"{ranked.name} base", names, bases, hovers, colour))
+            figure.add_bar(**_series(f"{_literal(ranked.name)} base", names, bases, hovers, colour))
         if any(entry and entry["bonus"] for entry in entries):
             bonuses = [entry["bonus"] if entry else 0 for entry in entries]
             hovers = [
-                f"{ranked.name}: bonus for rank {entry['rank']} = {entry['bonus']:.4f}" if entry else ""
+                f"{_literal(ranked.name)}: bonus for rank {entry['rank']} = {entry['bonus']:.4f}" if entry else ""
                 for entry in entries
             ]
-            figure.add_bar(**_series(f"{ranked.name} bonus", names, bonuses, hovers, colour, hatched=True))
+            figure.add_bar(**_series(f"{_literal(ranked.name)} bonus", names, bonuses, hovers, colour, hatched=True))
     for key, title, colour in (
         ("best_rank_bonus", "bonus of the best rank", "#7B848D"),
         ("importance_bonus", "bonus for importance", "#8C6D31"),
@@ -97,7 +97,7 @@ def _base_hover(trace: Trace, row: dict[str, Any], entry: dict[str, Any] | None)
         how = f"{weight:g} / ({trace.config.fusion.k} + {rank}) = {base:.4f}"
     else:
         how = f"{weight:g} × list score {base / weight if weight else 0:.4f} = {base:.4f}"
-    return f"{entry['list']}, rank {rank}: {how}<br>raw {row['raw']:.4f}, boost ×{row['boost_factor']:g}"
+    return f"{_literal(entry['list'])}, rank {rank}: {how}<br>raw {row['raw']:.4f}, boost ×{row['boost_factor']:g}"
 
 
 def _axis(trace: Trace) -> str:
@@ -109,6 +109,9 @@ def _axis(trace: Trace) -> str:
 def _label(trace: Trace, row: dict[str, Any]) -> str:
     text = " ".join(trace.evidence.memories[row["memory_id"]].content.split())
     excerpt = text if len(text) <= 34 else text[:33] + "…"
-    # Plotly reads a little HTML in tick labels; content must not.
-    safe = excerpt.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return f"{row['rank_out']}  {row['memory_id']}  {safe}"
+    return f"{row['rank_out']}  {_literal(row['memory_id'])}  {_literal(excerpt)}"
+
+
+def _literal(text: str) -> str:
+    """Plotly reads a little HTML in names, labels and hovers; what comes from outside must not be read."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

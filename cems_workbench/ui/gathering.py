@@ -25,7 +25,7 @@ def evidence(request: Request, resources: Resources) -> Evidence | None:
     Any interaction while this runs, the cancel button among them, ends it at the next step: lists that were gathered are
     kept, and scores that were finished are in the store's cache.
     """
-    kept = state.evidence_for(request)
+    kept = state.evidence_for(request, resources.store)
     needs = replay(kept, state.config()).needs if kept is not None else []
     if kept is not None and not needs:
         return kept
@@ -54,9 +54,9 @@ def _fetch(
         again = Request(request.query, request.project, moment, request.project_only, request.manual)
         kept = gather_lists(again, config, resources, progress)
     kept = score_missing(kept, config, resources, progress, cached_only=True)
-    state.keep(request, kept)  # before the slow part, which may be cancelled
+    state.keep(request, resources.store, kept)  # before the slow part, which may be cancelled
     scored = score_missing(kept, config, resources, progress)
-    state.keep(request, scored)
+    state.keep(request, resources.store, scored)
     return scored
 
 

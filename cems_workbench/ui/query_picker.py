@@ -8,6 +8,7 @@ from datetime import datetime
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.query_status import K, QueryStatus, query_statuses
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request, gather_lists
@@ -41,7 +42,12 @@ def draw_picker(resources: Resources, choose: Choose) -> None:
     if not popover.open:
         return
     with popover:
-        rows = query_statuses(queries, evidence_of(resources, queries, state.config()), grades, state.config())
+        try:
+            evidences = evidence_of(resources, queries, state.config())
+        except WorkbenchError as error:
+            st.error(str(error))
+            return
+        rows = query_statuses(queries, evidences, grades, state.config())
         counts = {name: sum(row.status == name for row in rows) for name in SIGNS}
         st.caption(
             " · ".join(f"{SIGNS[name]} {count}" for name, count in counts.items()),

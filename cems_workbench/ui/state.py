@@ -15,6 +15,7 @@ from cems_workbench.config import DEFAULT, PipelineConfig, difference, preset, w
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.store import Store
 
 
 def prepare() -> None:
@@ -80,15 +81,19 @@ def changed() -> list[tuple[str, Any, Any]]:
     return difference(base(), config())
 
 
-def evidence_for(request: Request) -> Evidence | None:
-    """The evidence at hand, when it was gathered for this very request."""
-    kept: tuple[Request, Evidence] | None = st.session_state["gathered"]
-    return kept[1] if kept is not None and kept[0] == request else None
+def evidence_for(request: Request, store: Store) -> Evidence | None:
+    """The evidence at hand, when it was gathered for this very request from the store as it is now."""
+    kept: tuple[object, Evidence] | None = st.session_state["gathered"]
+    return kept[1] if kept is not None and kept[0] == (request, *_content(store)) else None
 
 
-def keep(request: Request, evidence: Evidence) -> None:
+def keep(request: Request, store: Store, evidence: Evidence) -> None:
     """Remember the evidence of a request."""
-    st.session_state["gathered"] = (request, evidence)
+    st.session_state["gathered"] = ((request, *_content(store)), evidence)
+
+
+def _content(store: Store) -> tuple[str, int]:
+    return str(store.path), store.content_version
 
 
 def forget() -> None:

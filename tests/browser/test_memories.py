@@ -13,18 +13,25 @@ ROW = 30
 
 def open_memories(page: Page) -> None:
     page.get_by_role("link", name="Memories").click()
-    page.get_by_label("Search", exact=True).wait_for(timeout=WAIT)
+    search_box(page).wait_for(timeout=WAIT)
     settle(page)
 
 
+def search_box(page: Page) -> Locator:
+    return page.get_by_placeholder("words, exactly as written")
+
+
 def search(page: Page, text: str) -> None:
-    page.get_by_label("Search", exact=True).fill(text)
-    page.get_by_label("Search", exact=True).press("Enter")
+    search_box(page).fill(text)
+    search_box(page).press("Enter")
+    expect(page.locator(".wb-mem-hint").first).to_contain_text("memories match", timeout=WAIT)
     settle(page)
 
 
 def pick_first(page: Page) -> None:
-    box = page.get_by_test_id("stDataFrame").first.bounding_box()
+    table = page.get_by_test_id("stDataFrame").first
+    table.wait_for(timeout=WAIT)
+    box = table.bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + 15, box["y"] + 1.5 * ROW)
     title(page).wait_for(timeout=WAIT)
@@ -72,12 +79,11 @@ def test_an_edit_is_saved_and_a_deletion_is_undone(page: Page) -> None:
 def test_filters_stay_while_another_page_is_looked_at(page: Page) -> None:
     open_memories(page)
     search(page, "poetry add")
-    expect(page.locator(".wb-mem-hint").first).to_contain_text("match")
     page.get_by_role("link", name="Inspect").click()
     page.get_by_placeholder("What should the agent remember?").wait_for(timeout=WAIT)
     settle(page)
     open_memories(page)
-    expect(page.get_by_label("Search", exact=True)).to_have_value("poetry add")
+    expect(search_box(page)).to_have_value("poetry add")
 
 
 def test_a_table_offers_no_csv_that_a_spreadsheet_would_run(page: Page) -> None:

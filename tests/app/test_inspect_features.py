@@ -1,0 +1,288 @@
+"""The Inspect page beyond its basics: follow, reset of one, variants, query and lists views, picker, transfer, cancel."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.config import export_config, parse_config, preset, with_values
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.ui import handles, query_picker
+from cems_workbench.ui.transfer import diff_rows
+
+from .test_inspect_page import QUERY, OpenPage, control, html, order, search
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+VIEWS = ("Contributions", "Query", "Lists", "Stages side by side", "Journey", "Rerank", "Adjust", "Context")
+WIRED = "is this wired up and working in production"
+PLAIN = {"query.mode": "hybrid", "expansion.skip_on_strong_signal.enabled": False}
+
+
+def show(page: AppTest, view: str) -> AppTest:
+    page.session_state["view"] = view
+    page.run()
+    assert not page.exception, view
+    return page
+
+
+def configured(page: AppTest, changes: dict[str, Any], name: str = "cems") -> AppTest:
+    page.session_state["config"] = with_values(preset(name).config, changes)
+    return page
+
+
+def buttons(page: AppTest) -> set[str]:
+    return {button.key for button in page.button if button.key}
+
+
+def captions(page: AppTest) -> str:
+    return " ".join(caption.value for caption in page.caption)
+
+
+def follow(page: AppTest, memory_id: str) -> AppTest:
+    box = page.selectbox(key="follow")
+    label = next(option for option in box.options if option.split("  ")[0] == memory_id)
+    page = box.select_index(box.options.index(label)).run()
+    assert not page.exception
+    return page
+
+
+def test_a_followed_memory_is_marked_and_its_path_is_shown(open_page: OpenPage) -> None:
+    page = search(open_page())
+    third = order(page)[2]
+    assert "wb-followed" not in html(page, "wb-results")
+    page = follow(page, third)
+    cards = html(page, "wb-results").split('<div class="wb-result')[1:]
+    assert [card.startswith(" wb-followed") for card in cards] == [
+        card.count(f"<code>{third}</code>") == 1 for card in cards
+    ]
+    path = html(page, "wb-path")
+    assert f"<code>{third}</code>" in path
+    assert re.findall(r"<th>(\w+)</th>", path)[:4] == ["stage", "lists", "threshold", "fusion"]
+    for view in VIEWS:
+        show(page, view)
+    show(page, "Journey")
+    assert f"◆ {third}" in set(page.dataframe[0].value["memory"])
+
+
+def test_a_followed_memory_that_was_dropped_says_where(open_page: OpenPage) -> None:
+    page = search(open_page())
+    trace_ids = {option.split("  ")[0] for option in page.selectbox(key="follow").options}
+    lost = sorted(trace_ids - set(order(page)))[0]
+    page = follow(page, lost)
+    assert "dropped" in html(page, "wb-path")
+    show(page, "Journey")
+    assert f"◆ {lost}" in set(page.dataframe[0].value["memory"])
+
+
+def test_a_followed_memory_is_let_go_when_it_is_no_candidate(open_page: OpenPage) -> None:
+    page = search(configured(open_page(), {}, "qmd"))
+    page = follow(page, order(page)[0])
+    followed = page.session_state["follow"]
+    page = search(page, "wired deploy rollback")
+    _, evidence = page.session_state["gathered"]
+    assert followed not in evidence.memories
+    assert page.session_state["follow"] is None
+    assert "wb-followed" not in html(page, "wb-results")
+
+
+def test_one_parameter_is_reset_and_the_other_stays(open_page: OpenPage) -> None:
+    page = search(open_page())
+    page = control(page, "slider", "fusion.score_blend").set_value(1.0).run()  # type: ignore[attr-defined]
+    page = control(page, "slider", "fusion.k").set_value(30).run()  # type: ignore[attr-defined]
+    assert {"reset:fusion.score_blend", "reset:fusion.k"} <= buttons(page)
+    page = page.button(key="reset:fusion.score_blend").click().run()
+    assert not page.exception
+    config = page.session_state["config"]
+    assert config == with_values(preset(page.session_state["preset"]).config, {"fusion.k": 30})
+    assert control(page, "slider", "fusion.score_blend").value == config.fusion.score_blend  # type: ignore[attr-defined]
+    assert {key for key in buttons(page) if key.startswith("reset:")} == {"reset:fusion.k"}
+    assert "1 parameter changed" in page.button(key="reset").label
+
+
+def test_many_changed_parameters_are_counted(open_page: OpenPage) -> None:
+    page = open_page()
+    page.session_state["config"] = preset("qmd").config
+    page.session_state["preset"] = "recollection"
+    page.run()
+    assert not page.exception
+    assert len([key for key in buttons(page) if key.startswith("reset:")]) == 12
+    assert re.search(r"and \d+ more", captions(page))
+
+
+def test_the_query_view_marks_signals_and_shows_the_probe(open_page: OpenPage) -> None:
+    page = show(search(open_page(), "restart elasticsearch"), "Query")
+    spans = html(page, "wb-spans")
+    assert 'restart e<mark title="temporal: last">last</mark>icsearch' in spans
+    assert "“last” (inside a word)" in spans
+    assert "Strong-signal probe" in html(page, "wb-probe")
+    assert "Routed to **hybrid**: simple, reasoning" in captions(page)
+    assert "One variant was searched" in captions(page)
+
+
+def test_the_lists_view_has_a_table_per_list_with_raw_and_normalised(open_page: OpenPage) -> None:
+    page = show(search(open_page()), "Lists")
+    _, evidence = page.session_state["gathered"]
+    gathered = [ranked for ranked in evidence.lists if ranked.hits]
+    tables = [frame.value for frame in page.dataframe]
+    assert len(tables) == len(gathered)
+    for ranked, table in zip(gathered, tables, strict=True):
+        assert list(table["memory"]) == [hit.memory_id for hit in ranked.hits], ranked.name
+        assert list(table["raw"]) == pytest.approx([hit.score for hit in ranked.hits])
+
+
+def test_the_picker_lists_judged_queries_failing_first(open_page: OpenPage) -> None:
+    page = search(open_page())
+    page.session_state["picker"] = True
+    page.run()
+    assert not page.exception
+    table = page.dataframe[0].value
+    order_of_signs = list(query_picker.SIGNS.values())
+    places = [order_of_signs.index(sign) for sign in table[""]]
+    assert places == sorted(places)
+    resources = handles.resources()
+    assert len(table) == len(query_picker.human_grades(resources)) > 50
+    for sign in order_of_signs:
+        assert f"{sign} {(table[''] == sign).sum()}" in captions(page)
+
+
+def test_the_pickers_status_is_what_the_page_shows_for_the_query(open_page: OpenPage) -> None:
+    """The best rank in the picker is the rank in the results of a search for the same query."""
+    page = open_page()
+    page.session_state["picker"] = True
+    page.run()
+    row = page.dataframe[0].value.query("rank > 1").iloc[0]
+    stored = next(query for query in handles.resources().store.queries() if query.query == row["query"])
+    page.session_state["picker"] = False
+    page.session_state["project"] = stored.project
+    page.session_state["as_of"] = stored.as_of.date() if stored.as_of else None
+    page = search(page, stored.query)
+    grades = query_picker.human_grades(handles.resources())[stored.qid]
+    strong = {key for key, grade in grades.items() if grade >= 2} or {key for key, grade in grades.items() if grade}
+    assert order(page)[int(row["rank"]) - 1] in strong
+    assert not strong & set(order(page)[: int(row["rank"]) - 1])
+
+
+def test_an_exported_config_comes_back_and_its_differences_are_named(open_page: OpenPage) -> None:
+    page = search(open_page())
+    present = page.session_state["config"]
+    assert diff_rows(present, present) == []
+    other = with_values(present, {"fusion.k": 17, "lists.vector.depth": 33})
+    rows = {row["parameter"]: (row["now"], row["file"], row["effect"]) for row in diff_rows(present, other)}
+    assert rows == {
+        "lists.vector.depth": (str(present.lists.vector.depth), "33", "gathers"),
+        "fusion.k": (str(present.fusion.k), "17", "instant"),
+    }
+    for form in ("yaml", "json"):
+        assert parse_config(export_config(other, form)) == other  # type: ignore[arg-type]
+
+
+def test_a_config_file_is_offered_with_its_differences_and_taken(open_page: OpenPage) -> None:
+    page = search(open_page())
+    imported = with_values(page.session_state["config"], {"fusion.score_blend": 1.0, "fusion.k": 17})
+    page.session_state["transfer"] = True
+    page.run()
+    page.file_uploader(key="config_file").upload("mine.yaml", export_config(imported, "yaml").encode(), "text/yaml")
+    page.run()
+    assert not page.exception
+    assert "2 parameters would change" in captions(page)
+    page = page.button(key="take").click().run()
+    assert not page.exception
+    assert page.session_state["config"] == imported
+    assert control(page, "slider", "fusion.k").value == 17  # type: ignore[attr-defined]
+    assert "The file has the values that are set." in captions(page)
+
+
+@pytest.mark.parametrize(
+    ("content", "part"), [(b"fusion: {kk: 1}", "fusion.kk"), (b"\xff\xfe", "UTF-8"), (b"[1", "mine.yaml"), (b"", "")]
+)
+def test_a_config_file_that_is_none_is_one_clear_line(open_page: OpenPage, content: bytes, part: str) -> None:
+    page = open_page()
+    page.session_state["transfer"] = True
+    page.run()
+    page.file_uploader(key="config_file").upload("mine.yaml", content, "text/yaml")
+    page.run()
+    assert not page.exception
+    if part:
+        assert part in page.error[0].value
+        assert "take" not in buttons(page)
+
+
+def test_two_lines_typed_by_hand_give_three_variants(open_page: OpenPage) -> None:
+    page = configured(open_page(), {**PLAIN, "expansion.backend": "manual"})
+    page = search(page)
+    assert "nothing was typed" in html(page, "wb-notes")
+    page = page.text_area(key="manual").set_value("doctor appointments\n\n  dentist visit  \n").run()
+    assert not page.exception
+    _, evidence = page.session_state["gathered"]
+    assert [variant.text for variant in evidence.variants] == [QUERY, "doctor appointments", "dentist visit"]
+    assert "<b>3</b> variants" in html(page, "wb-strip")
+    show(page, "Lists")
+    assert len(page.dataframe) >= 6
+
+
+@pytest.mark.parametrize("backend", ["feedback", "dictionary", "manual"])
+def test_every_view_draws_with_an_expansion(open_page: OpenPage, backend: str) -> None:
+    page = configured(open_page(), {**PLAIN, "expansion.backend": backend})
+    page.run()
+    if backend == "manual":
+        page = page.text_area(key="manual").set_value("architecture").run()
+    page = search(page, WIRED)
+    _, evidence = page.session_state["gathered"]
+    assert len(evidence.variants) == 2
+    for view in VIEWS:
+        show(page, view)
+
+
+def test_a_variant_that_is_switched_off_changes_the_ranking_and_comes_back(open_page: OpenPage) -> None:
+    changes = {**PLAIN, "expansion.backend": "dictionary", "variants.expansion_weight": 3.0}
+    page = show(search(configured(open_page(), changes), WIRED), "Query")
+    before = order(page)
+    switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("variant:")]
+    assert [(switch.value, switch.disabled) for switch in switches] == [(True, True), (True, False)]
+    page = switches[1].set_value(False).run()
+    assert not page.exception
+    assert order(page) != before
+    switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("variant:")]
+    assert switches[1].value is False
+    page = switches[1].set_value(True).run()
+    assert order(page) == before
+
+
+def test_a_broken_dictionary_is_one_clear_line(open_page: OpenPage) -> None:
+    page = open_page()
+    path = handles.resources().dictionary_path
+    path.write_text("[")
+    try:
+        page = configured(page, {**PLAIN, "expansion.backend": "dictionary"})
+        page.session_state["picker"] = True
+        page = search(page, WIRED)
+        assert page.error
+        assert all("expansions.yaml: not readable" in error.value for error in page.error)
+    finally:
+        path.unlink()
+
+
+def test_scoring_that_was_cancelled_can_be_gone_on_with(open_page: OpenPage) -> None:
+    request = Request("where did we go for dinner?")
+    page = search(open_page(), request.query)
+    _, evidence = page.session_state["gathered"]
+    changed = with_values(preset("qmd").config, {"rerank.chunk_chars": 77})  # nobody else scored these chunks
+    page.session_state["config"] = changed
+    page.session_state["attempted"] = (request, changed)  # what a cancelled run leaves
+    page.run()
+    assert not page.exception
+    assert any("candidates are not scored; what was scored is kept" in info.value for info in page.info)
+    assert "were not scored by late_interaction" in html(page, "wb-notes")
+    assert len(order(page)) == 10
+    show(page, "Rerank")
+    page = page.button(key="go_on").click().run()
+    assert not page.exception
+    assert "go_on" not in buttons(page)
+    assert not [body for body in (e.proto.body for e in page.get("html")) if "were not scored" in body]
+    _, scored = page.session_state["gathered"]
+    assert scored.notes["rerank_scores"]["scored"] > 0
+    assert scored.as_of == evidence.as_of
+    assert "0 never scored" in captions(page)

@@ -1,0 +1,97 @@
+"""Found, low, missed or without an answer: how a judged query fares (evaluation/query_status.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.evaluation.query_status import K, QueryStatus, helpful, query_statuses
+from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
+from cems_workbench.records import Memory, Query
+
+RANKED_AS_LISTED = with_values(
+    PipelineConfig(), {"adjust.priority": False, "adjust.time_decay.mode": "none", "filter.min_score": None}
+)
+RESULTS = "abcdefgh"
+
+
+def evidence(results: Sequence[str] = RESULTS) -> Evidence:
+    hits = tuple(Hit(key, 0.9 - 0.01 * i) for i, key in enumerate(results))
+    return Evidence(
+        query="q",
+        memories={key: Memory(key, f"text {key}") for key in results},
+        variants=(Variant("q"),),
+        lists=(RankedList("vector:0", "vector", 0, hits),),
+    )
+
+
+def status(grades: Mapping[str, int], results: Sequence[str] = RESULTS) -> QueryStatus:
+    (row,) = query_statuses([Query("q1", "q")], [evidence(results)], {"q1": grades}, RANKED_AS_LISTED)
+    return row
+
+
+def said(row: QueryStatus) -> tuple[str, int | None, str | None]:
+    return row.status, row.best_rank, row.best_id
+
+
+@pytest.mark.parametrize(
+    ("grades", "expected"),
+    [
+        ({"a": 3}, ("found", 1, "a")),
+        ({"c": 3, "d": 2}, ("found", 3, "c")),
+        ({"b": 3, "c": 3}, ("found", 2, "b")),
+        ({"e": 2}, ("found", 5, "e")),
+        ({"a": 2, "b": 3}, ("low", 1, "a")),
+        ({"a": 0, "b": 3}, ("low", 2, "b")),
+        ({"a": 1, "b": 3}, ("low", 2, "b")),
+        ({"a": 2, "absent": 3}, ("low", 1, "a")),
+        ({"f": 3}, ("missed", 6, "f")),
+        ({"a": 1, "f": 2}, ("missed", 6, "f")),
+        ({"absent": 3}, ("missed", None, None)),
+        ({"a": 0}, ("no answer", None, None)),
+        ({}, ("no answer", None, None)),
+    ],
+)
+def test_statuses(grades: dict[str, int], expected: tuple[str, int | None, str | None]) -> None:
+    """Results are a, b, c, ... in this order, and K is 5."""
+    assert K == 5
+    assert said(status(grades)) == expected
+
+
+def test_related_memories_count_where_nothing_helps_more() -> None:
+    assert helpful({"a": 1, "b": 0}) == {"a"}
+    assert helpful({"a": 1, "b": 2, "c": 3}) == {"b", "c"}
+    assert helpful({"a": 0}) == helpful({}) == set()
+    assert said(status({"b": 1})) == ("found", 2, "b")
+
+
+def test_nothing_found_is_missed() -> None:
+    assert said(status({"a": 3}, results="")) == ("missed", None, None)
+
+
+def test_failing_queries_come_first_then_by_qid() -> None:
+    grades: dict[str, dict[str, int]] = {
+        "q1": {"a": 3}, "q2": {}, "q3": {"a": 2, "b": 3}, "q4": {"absent": 2}, "q5": {"a": 3}, "q0": {"h": 3},
+    }  # fmt: skip
+    queries = [Query(qid, "q") for qid in grades]
+    rows = query_statuses(queries, [evidence() for _ in queries], grades, RANKED_AS_LISTED)
+    assert [(row.query.qid, row.status) for row in rows] == [
+        ("q0", "missed"), ("q4", "missed"), ("q3", "low"), ("q1", "found"), ("q5", "found"), ("q2", "no answer"),
+    ]  # fmt: skip
+
+
+def test_a_query_without_judgments_of_its_own_has_no_answer() -> None:
+    (row,) = query_statuses([Query("q9", "q")], [evidence()], {"q1": {"a": 3}}, RANKED_AS_LISTED)
+    assert said(row) == ("no answer", None, None)
+
+
+def test_the_config_decides_what_is_in_the_results() -> None:
+    two = with_values(RANKED_AS_LISTED, {"assembly.limit": 2})
+    (row,) = query_statuses([Query("q1", "q")], [evidence()], {"q1": {"c": 3}}, two)
+    assert said(row) == ("missed", None, None)
+
+
+def test_no_queries_no_rows() -> None:
+    assert query_statuses([], [], {}, PipelineConfig()) == []

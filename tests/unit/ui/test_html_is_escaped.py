@@ -1,0 +1,190 @@
+"""Whatever a memory, a query or a list is called: no tag, attribute or entity of it reaches the page.
+
+Each view is drawn twice, once with hostile text and once with harmless text of the same length, and must have the same tags
+and attributes both times; and the hostile text must be readable in it, letter for letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Trace, Variant, replay
+from cems_workbench.records import Memory
+from cems_workbench.ui.charts import contributions_figure
+from cems_workbench.ui.follow import path_html
+from cems_workbench.ui.query_view import probe_html, spans_html
+from cems_workbench.ui.results import results_html
+from cems_workbench.ui.strip import strip_html, warnings_html
+
+ATTACK = "\"'><script>alert(1)</script><img/src=x/onerror=alert(2)>&lt;&amp;</div><!--"
+NASTY = st.lists(
+    st.sampled_from(["<script>", "</script>", "<b>", "</div>", "</td>", '"', "'", "&", "&lt;", "&#60;", "<", ">", "<!--", "-->",
+                     "<img/src=x/onerror=y>", "]]>", "<?", 'x"/onload="', "a", "é"]),
+    min_size=1, max_size=8,
+).map("".join)  # fmt: skip
+
+
+class Reading(HTMLParser):
+    """The tags with their attributes' names, and the text, as a browser would see them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, ...]] = []
+        self.text = ""
+        self.values: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, *(name for name, _ in attrs)))
+        self.values += [value or "" for _, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append((f"/{tag}",))
+
+    def handle_comment(self, data: str) -> None:
+        self.tags.append(("comment",))
+
+    def handle_decl(self, decl: str) -> None:
+        self.tags.append(("declaration",))
+
+    def handle_pi(self, data: str) -> None:
+        self.tags.append(("instruction",))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def trace(text: str) -> Trace:
+    """A replay in which every text that can come from outside is `text`, and every stage has something to say."""
+    ids = [f"{i}{text}" for i in range(4)]
+    now = datetime(2026, 9, 1, tzinfo=UTC)
+    memories = {
+        key: Memory(
+            key, f"content {text}", title=f"title {text}", category=text, project=text, author=text, session=text,
+            tags=(text,), created_at=now if i else None, importance="high",
+        )
+        for i, key in enumerate(ids)
+    }  # fmt: skip
+    lists = (
+        RankedList(f"vector {text}", "vector", 0, tuple(Hit(key, 0.9 - 0.1 * i) for i, key in enumerate(ids))),
+        RankedList(f"lexical {text}", "lexical", 0, (Hit(ids[1], 3.0),)),
+    )
+    scores = {ids[0]: ModelScore(None, text, f"error {text}"), ids[1]: ModelScore(0.7, text)}
+    evidence = Evidence(
+        query=text, memories=memories, variants=(Variant(text),), lists=lists, as_of=now, project=text,
+        model_scores={text: scores}, embeddings={key: [1.0, 0.0] for key in ids[2:]},
+        notes={"warnings": {"lists": [f"note {text}"], "rerank": [text]}, "query": {"route": "hybrid", "route_reason": text}},
+    )  # fmt: skip
+    changes = {
+        "rerank.backend": "late_interaction", "rerank.model": text, "rerank.input_limit": 3, "dedup.enabled": True,
+        "rerank.tail": "below", "fusion.importance_bonus_ranks": 10, "fusion.top_rank_bonus.mode": "best_rank",
+    }  # fmt: skip
+    return replay(evidence, with_values(PipelineConfig(), changes))
+
+
+def spans(text: str) -> str:
+    half = len(text) // 2
+    matches = [
+        {"detector": f"d {text}", "signal": f"s {text}", "start": half, "end": len(text)},
+        {"detector": "temporal", "signal": text, "start": 0, "end": half},
+    ]
+    return spans_html(text, matches)
+
+
+def grades(trace: Trace) -> dict[str, int]:
+    return {key: i for i, key in enumerate(trace.evidence.memories)}
+
+
+def followed(trace: Trace, which: int) -> str:
+    return sorted(trace.evidence.memories)[which]
+
+
+def results(text: str) -> str:
+    shown = trace(text)
+    return results_html(shown, grades(shown), followed(shown, 1))
+
+
+VIEWS: dict[str, Callable[[str], str]] = {
+    "strip": lambda text: strip_html(trace(text), 1.0),
+    "warnings": lambda text: warnings_html(trace(text)),
+    "results": results,
+    "spans": spans,
+    **{f"path {i}": lambda text, i=i: path_html(trace(text), followed(trace(text), i)) for i in range(4)},  # type: ignore[misc]
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("text", [ATTACK, "&amp;", '" onmouseover="x', "</div></td></table>"])
+def test_hostile_text_draws_as_harmless_text_does(view: str, text: str) -> None:
+    shown = Reading(VIEWS[view](text))
+    assert shown.tags == Reading(VIEWS[view]("a" * len(text))).tags
+    halves = [text] if view != "spans" else [text[: len(text) // 2], text[len(text) // 2 :]]
+    for part in halves:
+        assert part in shown.text or any(part in value for value in shown.values)
+
+
+@given(NASTY)
+def test_no_text_changes_the_tags_of_any_view(text: str) -> None:
+    for name, view in VIEWS.items():
+        assert Reading(view(text)).tags == Reading(view("a" * len(text))).tags, name
+
+
+def test_what_is_left_out_of_the_results_is_hostile_in_every_field() -> None:
+    """The test would prove nothing if a field were not drawn."""
+    html = results("Zq")
+    for part in (
+        "<code>0Zq</code>",
+        "<b>title Zq</b>",
+        "content Zq</div>",
+        "<span>Zq</span><span>Zq</span><span>Zq</span>",
+    ):
+        assert part in html, part
+    assert "note Zq" in strip_html(trace("Zq")) and "note Zq" in warnings_html(trace("Zq"))
+
+
+PROBE = {
+    "enabled": True, "scale": "saturating", "raw_top": 6.0, "raw_second": 1.0, "top": 6 / 7, "second": 0.5, "threshold": 0.85,
+    "gap": 0.15, "fires": True, "short_of_threshold": 0.0, "short_of_gap": 0.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "Fires"),
+        ({"fires": False, "short_of_threshold": 0.25}, "Does not fire"),
+        ({"enabled": False}, "Switched off"),
+    ],
+)
+@pytest.mark.parametrize("scale", ["raw", "max", "saturating"])
+def test_the_probe_says_its_verdict_and_the_distance(changes: dict[str, object], verdict: str, scale: str) -> None:
+    shown = Reading(probe_html({**PROBE, **changes, "scale": scale}))
+    assert {tag[0].strip("/") for tag in shown.tags} == {"div", "b", "table", "tr", "th", "td"}
+    assert f"Strong-signal probe {verdict}" in shown.text
+    assert "6.0000 raw" in shown.text and "0.8571" in shown.text and "0.3571" in shown.text
+    assert ("short by 0.2500" in shown.text) == ("short_of_threshold" in changes)
+
+
+def test_the_probe_has_nothing_but_numbers_to_show() -> None:
+    """A text where a number belongs is an error, never markup."""
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        probe_html({**PROBE, "raw_top": "<script>"})
+
+
+def test_labels_hovers_and_legend_of_the_contributions_have_no_tag() -> None:
+    """Plotly reads a little HTML in texts; the only tag is the line break of a hover, which is ours."""
+    figure = contributions_figure(trace(ATTACK))
+    texts: list[str] = []
+    for bar in figure.data:
+        texts += [bar.name, *bar.y, *(hover.replace("<br>", "") for hover in bar.hovertext)]
+    assert len(texts) > 20
+    assert [text for text in texts if "<" in text or ">" in text] == []
+    assert any("&lt;script&gt;" in text for text in figure.data[0].y)
