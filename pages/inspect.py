@@ -15,6 +15,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui import gathering, handles, state, views
 from cems_workbench.ui.changed import draw_changed
 from cems_workbench.ui.controls import draw_controls
+from cems_workbench.ui.dictionary import draw_dictionary
 from cems_workbench.ui.query_picker import draw_picker
 from cems_workbench.ui.results import judged_summary, results_html
 from cems_workbench.ui.strip import strip_html, warnings_html
@@ -173,6 +174,8 @@ def main() -> None:
             show(trace, request, gathering.grades(request, resources), started)
     with toolbar:
         draw_picker(resources, choose_example)
+        if state.config().expansion.backend == "dictionary":
+            draw_dictionary(resources)
         draw_transfer(state.evidence_for(request, resources.store) if request else None)
     handles.warm_up(resources)
 

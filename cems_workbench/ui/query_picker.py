@@ -11,6 +11,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.query_status import K, QueryStatus, query_statuses
 from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.expanding import read_dictionary
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.rescoring import score_missing
@@ -97,17 +98,21 @@ def _search_selected(rows: list[QueryStatus], choose: Choose) -> None:
 def evidence_of(resources: Resources, queries: list[Query], config: PipelineConfig) -> list[Evidence]:
     """The evidence of every query, gathered once per content and gather parameters, with progress."""
     wanted = repr(sorted(gather_parameters(config).items()))
+    if config.expansion.backend == "dictionary":
+        wanted += repr(sorted(read_dictionary(resources.dictionary_path).items()))
     key = (str(resources.store.path), resources.store.content_version, f"{len(queries)} {wanted}")
     evidences = _kept().get(key)
     if evidences is None:
         place = st.empty()
         progress = progress_in(place)
         evidences = []
-        for i, query in enumerate(queries):
-            progress("gathering the query set", i, len(queries))
-            found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
-            evidences.append(score_missing(found, config, resources))
-        place.empty()
+        try:
+            for i, query in enumerate(queries):
+                progress("gathering the query set", i, len(queries))
+                found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+                evidences.append(score_missing(found, config, resources))
+        finally:
+            place.empty()
         while len(_kept()) >= 4:
             _kept().pop(next(iter(_kept())))
         _kept()[key] = evidences

@@ -1,0 +1,44 @@
+"""The expansion dictionary can be edited on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.config import preset, with_values
+from cems_workbench.pipeline.expanding import SHIPPED, read_dictionary
+from cems_workbench.ui import dictionary, handles
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+
+
+def test_rows_become_entries_and_half_filled_rows_do_not() -> None:
+    rows = [
+        {"word": " wired ", "replacement": "plugged in"},
+        {"word": "x", "replacement": None},
+        {"word": None, "replacement": "y"},
+    ]
+    assert dictionary.entries_of(rows) == {"wired": "plugged in"}
+
+
+def test_the_dictionary_opens_and_a_saved_entry_is_searched(open_page: Callable[..., AppTest]) -> None:
+    page = open_page()
+    page.session_state["config"] = with_values(
+        preset("cems").config, {"expansion.backend": "dictionary", "expansion.skip_on_strong_signal.enabled": False}
+    )
+    page.session_state["dictionary"] = True
+    page.text_input(key="query").set_value("is this wired up").run()
+    assert not page.exception
+    path: Path = handles.resources().dictionary_path
+    try:
+        assert read_dictionary(path) == dict(SHIPPED)
+        dictionary.write_dictionary(path, {"wired": "plugged in"})
+        page.session_state["gathered"] = None
+        page.run()
+        _, evidence = page.session_state["gathered"]
+        assert [variant.text for variant in evidence.variants] == ["is this wired up", "is this plugged in up"]
+    finally:
+        path.unlink(missing_ok=True)
