@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, Phase, settings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,12 +39,25 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def sample_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory of a store with the sample data imported and indexed by the packaged embedder; closed, for one reader at a time."""
+    """Directory of a closed store with the sample data, indexed by the packaged embedder; for one reader at a time.
+
+    It is imported once per run, whatever the number of workers, and every worker has a copy.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared_folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "imported-sample"
+    with FileLock(f"{shared_folder}.lock"):
+        if not shared_folder.exists():
+            partial = base / "importing-sample"
+            _import_sample(partial)
+            partial.rename(shared_folder)
+    return shutil.copytree(shared_folder, tmp_path_factory.mktemp("sample") / "store")
+
+
+def _import_sample(folder: Path) -> None:
     from cems_workbench import formats
     from cems_workbench.resources import open_resources
     from cems_workbench.settings import Settings
 
-    folder = tmp_path_factory.mktemp("sample") / "store"
     resources = open_resources(Settings(store=folder))
     try:
         for parsed in formats.read_path(ROOT / "sample_data"):
@@ -50,7 +65,6 @@ def sample_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         resources.refresh()
     finally:
         resources.close()
-    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -36,6 +36,8 @@ class Database:
         """Open or create the file in `directory`; raises StoreLockedError or StoreError."""
         self._connection = connect(directory)
         self._writing = threading.RLock()
+        # A connection refuses a second call while one is under way, even cursor() beside close().
+        self._calling = threading.Lock()
         try:
             with self.transaction() as cursor:
                 schema.prepare(cursor, str(directory))
@@ -45,7 +47,7 @@ class Database:
 
     def close(self) -> None:
         """Close the file; committed work is already durable."""
-        with self._writing:
+        with self._writing, self._calling:
             self._connection.close()
 
     @contextmanager
@@ -78,7 +80,8 @@ class Database:
         import duckdb
 
         try:
-            return self._connection.cursor()
+            with self._calling:
+                return self._connection.cursor()
         except duckdb.ConnectionException as error:
             raise StoreError("the store is closed") from error
 
