@@ -56,7 +56,7 @@ def encode(evidences: Sequence[Evidence]) -> CandidateTable:
         lists=_encode_lists(evidences, index, width),
         as_of=np.array([_seconds(evidence.as_of) for evidence in evidences]),
         projects=[evidence.project for evidence in evidences],
-        memory_projects=[[memory.project for memory in row] for row in memories],
+        kinship=_kinship([evidence.project for evidence in evidences], memories, width),
         created=numbers(lambda memory: _seconds(memory.created_at)),
         accessed=numbers(lambda memory: _seconds(memory.last_accessed)),
         priority=numbers(lambda memory: memory.priority),
@@ -74,6 +74,16 @@ def encode(evidences: Sequence[Evidence]) -> CandidateTable:
         overlaps=_overlaps(memories, width),
         notes=[evidence.notes for evidence in evidences],
     )
+
+
+def _kinship(projects: Sequence[str | None], memories: Sequence[Sequence[Memory]], width: int) -> np.ndarray:
+    out = np.zeros((len(memories), width), dtype=np.int8)
+    for q, (project, row) in enumerate(zip(projects, memories, strict=True)):
+        for c, memory in enumerate(row):
+            if memory.project:
+                begins = bool(project) and memory.project.startswith(project or "")
+                out[q, c] = 3 if memory.project == project else 2 if begins else 1
+    return out
 
 
 def chars4(text: str) -> int:

@@ -59,7 +59,8 @@ class CandidateTable:
     as_of: Floats
     """(Q) seconds since the epoch, NaN when unknown."""
     projects: Sequence[str | None]
-    memory_projects: Sequence[Sequence[str | None]]
+    kinship: NDArray[np.int8]
+    """(Q, C) the memory's project beside the query's: 0 none, 1 another, 2 begins with the query's, 3 the same."""
     created: Floats
     accessed: Floats
     priority: Floats
@@ -149,11 +150,7 @@ class ListArrays:
 def ranked(score: Floats, alive: Bools) -> Standing:
     """Rank the living by descending score, ties by candidate index, which is the order of memory ids."""
     key = np.where(alive, -score, np.inf)
-    order = np.argsort(key, axis=1, kind="stable")
-    rank = np.empty(score.shape, dtype=np.int64)
-    places = np.arange(1, score.shape[1] + 1, dtype=np.int64)
-    np.put_along_axis(rank, order, np.broadcast_to(places, score.shape), axis=1)
-    return Standing(alive, score, np.where(alive, rank, 0))
+    return Standing(alive, score, np.where(alive, _places(key), 0))
 
 
 def unranked(alive: Bools, score: Floats) -> Standing:
@@ -164,11 +161,15 @@ def unranked(alive: Bools, score: Floats) -> Standing:
 def reranked_by(alive: Bools, before: Standing, score: Floats | None = None) -> Standing:
     """Close the gaps that dropped candidates left: the survivors keep their order."""
     key = np.where(alive, before.rank, np.iinfo(np.int64).max)
+    return Standing(alive, before.score if score is None else score, np.where(alive, _places(key), 0))
+
+
+def _places(key: Floats | Ints) -> Ints:
+    """(Q, C) 1-based place of each candidate by ascending key, ties by candidate index."""
     order = np.argsort(key, axis=1, kind="stable")
-    rank = np.empty(alive.shape, dtype=np.int64)
-    places = np.arange(1, alive.shape[1] + 1, dtype=np.int64)
-    np.put_along_axis(rank, order, np.broadcast_to(places, alive.shape), axis=1)
-    return Standing(alive, before.score if score is None else score, np.where(alive, rank, 0))
+    places = np.empty(key.shape, dtype=np.int64)
+    places[np.arange(len(key))[:, None], order] = np.arange(1, key.shape[1] + 1)
+    return places
 
 
 def pass_through(name: str, standing: Standing, **extra: Any) -> StageArrays:

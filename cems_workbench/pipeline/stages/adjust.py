@@ -81,17 +81,9 @@ def _decay(table: CandidateTable, age: Floats, decay: TimeDecay) -> Floats:
 
 
 def _project(table: CandidateTable, config: ProjectFactors) -> Floats:
-    out = np.ones(table.shape)
-    for q, project in enumerate(table.projects):
-        if not project:
-            continue
-        for c, own in enumerate(table.memory_projects[q]):
-            if not own:
-                out[q, c] = config.untagged
-            else:
-                same = own == project or (config.match == "prefix" and own.startswith(project))
-                out[q, c] = config.same if same else config.different
-    return out
+    begins = config.same if config.match == "prefix" else config.different
+    by_kinship = np.array([config.untagged, config.different, begins, config.same], dtype=np.float64)
+    return by_kinship[table.kinship]
 
 
 def _warnings(

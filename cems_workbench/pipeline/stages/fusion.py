@@ -29,8 +29,9 @@ from cems_workbench.config.ranking import FusionConfig
 from cems_workbench.pipeline.evidence import SOURCES, VARIANT_KINDS
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ListArrays, StageArrays, ranked
 
-NOT_RELEVANCE = [SOURCES.index("recency"), SOURCES.index("access")]
-RELEVANCE = [SOURCES.index("vector"), SOURCES.index("lexical")]
+# Looked up by source index; the last entry is for padding, whose source is -1.
+NOT_RELEVANCE = np.array([source in ("recency", "access") for source in SOURCES] + [False])
+RELEVANCE = np.array([source in ("vector", "lexical") for source in SOURCES] + [False])
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ def apply_fusion(
     raw = terms.boost * (inside + terms.bonus.sum(axis=1) + terms.best_rank_bonus + terms.importance_bonus)
     raw = np.where(alive, raw, 0.0)
     normalised = _minmax(raw, alive) if config.normalize == "minmax" else raw
-    relevance = present & np.isin(table.lists.source, RELEVANCE)[:, :, None]
+    relevance = present & RELEVANCE[table.lists.source][:, :, None]
     best = np.where(relevance, lists.score, 0.0).max(axis=1, initial=0.0)
     score = (1 - config.score_blend) * normalised + config.score_blend * best
     bypassed = (config.single_list == "bypass") & (present.any(axis=2).sum(axis=1) == 1)
@@ -116,7 +117,7 @@ def _terms(
 ) -> Terms:
     source = table.lists.source
     rrf = config.method == "rrf"
-    member = lists.present if rrf else lists.present & ~np.isin(source, NOT_RELEVANCE)[:, :, None]
+    member = lists.present if rrf else lists.present & ~NOT_RELEVANCE[source][:, :, None]
     weight = _weights(table, list_config, variants)
     dense = np.array([getattr(getattr(list_config, name), "ties", "ordinal") == "dense" for name in SOURCES] + [False])
     rank = np.where(dense[source][:, :, None], table.lists.dense, table.lists.position)
@@ -143,7 +144,7 @@ def _weights(table: CandidateTable, list_config: ListsConfig, variants: VariantW
     """(Q, L) list weight * variant weight."""
     by_source = np.array([getattr(list_config, name).weight for name in SOURCES] + [0.0])
     by_kind = np.array([getattr(variants, f"{kind}_weight") for kind in VARIANT_KINDS] + [1.0])
-    per_variant = np.isin(table.lists.source, RELEVANCE)
+    per_variant = RELEVANCE[table.lists.source]
     return by_source[table.lists.source] * np.where(per_variant, by_kind[table.lists.kind], 1.0)
 
 
@@ -179,7 +180,7 @@ def _warnings(
 ) -> Callable[[int], list[str]]:
     def warnings(q: int) -> list[str]:
         found = []
-        left_out = np.isin(table.lists.source[q], NOT_RELEVANCE) & present[q].any(axis=1)
+        left_out = NOT_RELEVANCE[table.lists.source[q]] & present[q].any(axis=1)
         if config.method != "rrf" and left_out.any():
             names = ", ".join(table.lists.names[q][int(i)] for i in np.flatnonzero(left_out))
             found.append(f"{config.method} leaves out {names}: its scores are not relevance")

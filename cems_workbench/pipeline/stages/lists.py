@@ -20,7 +20,7 @@ from cems_workbench.pipeline.evidence import SOURCES
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, StageArrays, unranked
 
 LEXICAL = SOURCES.index("lexical")
-NOT_SEARCHED = [SOURCES.index("recency"), SOURCES.index("access")]
+NOT_SEARCHED = np.array([source in ("recency", "access") for source in SOURCES] + [False])
 
 
 def apply_lists(
@@ -32,7 +32,9 @@ def apply_lists(
     """
     lists = table.lists
     enabled = np.array([getattr(config, source).enabled for source in SOURCES] + [False])
-    active = enabled[lists.source] & ~np.isin(lists.variant, list(switched_off))
+    active = enabled[lists.source]
+    if switched_off:
+        active = active & ~np.isin(lists.variant, list(switched_off))
     depth = np.array(
         [np.inf if depths.get(source) is None else depths[source] for source in SOURCES] + [0], dtype=float
     )
@@ -122,7 +124,7 @@ def _warnings(table: CandidateTable, config: ListsConfig, active: Bools, present
             negative = int((present[q, i] & (table.lists.raw[q, i] < 0)).sum()) if source == "vector" else 0
             if negative:
                 found.append(f"{name} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw")
-        searched = np.isin(table.lists.source[q], NOT_SEARCHED)
+        searched = NOT_SEARCHED[table.lists.source[q]]
         stray = int((present[q].any(axis=0) & ~present[q, ~searched].any(axis=0)).sum())
         if stray:
             found.append(
