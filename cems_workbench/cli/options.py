@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench.config import PipelineConfig, load_config, parse_assignment, preset, preset_names, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress
-from cems_workbench.settings import Settings
+
+if TYPE_CHECKING:
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.settings import Settings
 
 StoreOption = Annotated[
     Path | None,
@@ -30,6 +32,8 @@ SetOption = Annotated[
 
 def settings_for(store: Path | None) -> Settings:
     """The app's settings, with the store of the command line when one was given."""
+    from cems_workbench.settings import Settings
+
     try:
         settings = Settings()
     except ValueError as error:  # not UTF-8, or a value that does not fit; pydantic's errors are ValueErrors too
@@ -39,6 +43,8 @@ def settings_for(store: Path | None) -> Settings:
 
 def chosen_config(preset_name: str | None, config: Path | None, changes: Sequence[str] | None) -> PipelineConfig:
     """The config a command was asked to use. Raises InputError when both a preset and a file are named."""
+    from cems_workbench.config import load_config, parse_assignment, preset, preset_names, with_values
+
     if preset_name is not None and config is not None:
         raise InputError("name a --preset or a --config, not both")
     if config is not None and not config.exists() and str(config) in preset_names():
