@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.formats import fields, memories_jsonl
-from cems_workbench.formats.lines import read_records
+from cems_workbench.formats.memory_rows import read_memory_rows
 from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect, derived_id
+from cems_workbench.formats.rows import derived_id
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput, RowError
+from cems_workbench.records import Memory, ParsedInput
 
 NAME = "facts-jsonl"
 PARTS = ("subject", "predicate", "object")
@@ -41,17 +41,7 @@ def _word(row: dict[str, Any], part: str) -> str:
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the facts of a file; raises InputError when it cannot be read."""
-    errors: list[RowError] = []
-    rows = read_records(path, errors, progress)
-    found = collect(str(path), rows, parse_fact, lambda memory: memory.id, "id", KNOWN, errors)
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"memories": found.rows}},
-    )
+    return read_memory_rows(path, NAME, parse_fact, KNOWN, progress)
 
 
 def sniff(sample: Sample) -> bool:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.formats import fields
-from cems_workbench.formats.lines import read_records
+from cems_workbench.formats.memory_rows import read_memory_rows
 from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput, RowError
+from cems_workbench.records import Memory, ParsedInput
 
 NAME = "memories-jsonl"
 KNOWN = tuple(field.name for field in dataclass_fields(Memory))
@@ -47,17 +46,7 @@ def parse_memory(row: dict[str, Any]) -> Memory:
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the memories of a file; raises InputError when it is no file of memories at all."""
-    errors: list[RowError] = []
-    objects = read_records(path, errors, progress)
-    found = collect(str(path), objects, parse_memory, lambda memory: memory.id, "id", KNOWN, errors)
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"memories": found.rows}},
-    )
+    return read_memory_rows(path, NAME, parse_memory, KNOWN, progress)
 
 
 def sniff(sample: Sample) -> bool:

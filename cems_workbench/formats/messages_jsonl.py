@@ -11,11 +11,11 @@ from typing import Any
 
 from cems_workbench.formats import memories_jsonl
 from cems_workbench.formats.fields import FieldError, required_text
-from cems_workbench.formats.lines import read_records
+from cems_workbench.formats.memory_rows import read_memory_rows
 from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect, derived_id
+from cems_workbench.formats.rows import derived_id
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput, RowError
+from cems_workbench.records import Memory, ParsedInput
 
 NAME = "messages-jsonl"
 SPEAKERS = ("author", "speaker", "role")
@@ -45,17 +45,7 @@ def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the messages of a file; raises InputError when it cannot be read."""
-    errors: list[RowError] = []
-    rows = read_records(path, errors, progress)
-    found = collect(str(path), rows, parse_message, lambda memory: memory.id, "id", KNOWN, errors)
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"memories": found.rows}},
-    )
+    return read_memory_rows(path, NAME, parse_message, KNOWN, progress)
 
 
 def sniff(sample: Sample) -> bool:
