@@ -69,6 +69,7 @@ def ask(resources: Resources) -> Request | None:
     )
     only = only_box.toggle(
         "Only this project",
+        wrap=True,
         key="only_project",
         disabled=not project,
         help="Search that project's memories only.",
