@@ -8,7 +8,7 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 .PHONY: run test setup check browser bench clean
 
 run: $(VENV)/.runs sample
-	$(BIN)/python -m cems_workbench app --store $(STORE)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m cems_workbench app --store $(STORE)
 
 # The sample is imported once; a store that holds anything is left alone.
 sample: $(VENV)/.runs
@@ -32,6 +32,7 @@ bench: $(VENV)/.tests
 	$(BIN)/python -m benchmarks.bench_replay
 	$(BIN)/python -m benchmarks.bench_store
 	$(BIN)/python -m benchmarks.bench_paint
+	$(BIN)/python -m benchmarks.bench_slider
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'

@@ -8,22 +8,17 @@ after). Needs Chromium. Run from the checkout: python -m benchmarks.bench_slider
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import shutil
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
-from benchmarks.bench_paint import OURS, ROOT, sample_store
+from benchmarks.serving import QUERY_BOX, WORKBENCH, free_port, sample_store, serving
 
 QUERY = "how many different doctors did I visit?"
 WATCH = """
@@ -78,48 +73,20 @@ def main() -> None:
     parser.add_argument("--moves", type=int, default=50)
     moves = parser.parse_args().moves
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-        store = sample_store(Path(name))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        command = [
-            sys.executable,
-            "-m",
-            "cems_workbench",
-            "app",
-            "--headless",
-            "--port",
-            str(port),
-            "--store",
-            str(store),
-        ]
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-        server = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
-            samples = measure(
-                playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"]), port, moves
-            )
-        finally:
-            server.terminate()
-            server.wait(20)
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        with serving(WORKBENCH, free_port(), sample_store(Path(name))) as url:
+            samples = measure(browser, url, moves)
     report(samples)
 
 
-def measure(browser: Any, port: int, moves: int) -> list[dict[str, Any]]:
-    while True:
-        try:
-            urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1).close()
-            break
-        except OSError:
-            time.sleep(0.05)
+def measure(browser: Browser, url: str, moves: int) -> list[dict[str, Any]]:
+    """One entry per move that changed the ranking: moments in milliseconds of the page's clock."""
     page = browser.new_page(viewport={"width": 1440, "height": 1000})
     page.add_init_script(WATCH)
-    page.goto(f"http://localhost:{port}")
-    page.locator(OURS).wait_for(timeout=60_000)
-    page.locator(OURS).fill(QUERY)
-    page.locator(OURS).press("Enter")
+    page.goto(url)
+    page.locator(QUERY_BOX).wait_for(timeout=60_000)
+    page.locator(QUERY_BOX).fill(QUERY)
+    page.locator(QUERY_BOX).press("Enter")
     page.locator(".wb-result").first.wait_for(timeout=60_000)
     page.wait_for_timeout(4000)
     page.evaluate(OBSERVE)

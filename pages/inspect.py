@@ -9,7 +9,7 @@ import streamlit as st
 
 from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.pipeline import Trace, replay
+from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui import gathering, handles, state, views
@@ -23,6 +23,8 @@ from cems_workbench.ui.theme import STYLESHEET
 from cems_workbench.ui.transfer import draw_transfer
 
 EXAMPLES = 8
+PAINT_SECONDS = 0.08
+"""Pause after the ranking of a moved slider: the browser paints it before charts and controls are on their way to it."""
 
 
 def sidebar() -> None:
@@ -132,8 +134,8 @@ def welcome(resources: Resources) -> None:
             st.button(query.query, key=f"example:{query.qid}", on_click=choose_example, args=arguments)
 
 
-def show(trace: Trace, request: Request, grades: dict[str, int], started: float) -> None:
-    """The strip, the ranking first, then the chosen view."""
+def ranking(trace: Trace, grades: dict[str, int], started: float) -> None:
+    """The strip and the results."""
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
     summary = judged_summary(trace, grades)
     left, right = st.columns([2, 3], vertical_alignment="bottom")
@@ -145,11 +147,10 @@ def show(trace: Trace, request: Request, grades: dict[str, int], started: float)
         st.html(results_html(trace, grades, st.session_state["follow"]))
     else:
         views.nothing_found(trace)
-    views.draw(trace, request)
 
 
 def main() -> None:
-    """Draw the page."""
+    """Draw the page: what was asked for first, then the controls, then the charts."""
     started = time.perf_counter()
     state.prepare()
     st.html(STYLESHEET)
@@ -159,26 +160,39 @@ def main() -> None:
         st.error(str(error), icon=":material/lock:")
         st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
         return
-    sidebar()
     if not resources.store.count():
+        sidebar()
         gathering.offer_sample_data(resources)
         return
     request = ask(resources)
-    toolbar = st.container(horizontal=True)  # filled last: the ranking comes first
+    toolbar = st.container(horizontal=True)
     if request is None:
         welcome(resources)
+        sidebar()
     else:
-        evidence = gathering.evidence(request, resources)
-        if evidence is not None:
-            off = state.switched_off(request)
-            trace = replay(evidence, state.config(), switched_off=off, clock=time.perf_counter)
-            show(trace, request, gathering.grades(request, resources), started)
+        inspect(request, resources, started)
     with toolbar:
         draw_picker(resources, choose_example)
         if state.config().expansion.backend == "dictionary":
             draw_dictionary(resources)
         draw_transfer(state.evidence_for(request, resources.store) if request else None)
     handles.warm_up(resources)
+
+
+def inspect(request: Request, resources: Resources, started: float) -> None:
+    """The ranking, the sidebar, and the chosen view of one query."""
+    trace = gathering.kept_trace(request, resources)
+    at_once = trace is not None
+    if not at_once:
+        sidebar()  # fetching takes its time, and can be cancelled by any control
+        trace = gathering.fetched_trace(request, resources)
+    if trace is not None:
+        ranking(trace, gathering.grades(request, resources), started)
+    if at_once:
+        time.sleep(PAINT_SECONDS)
+        sidebar()
+    if trace is not None:
+        views.draw(trace, request)
 
 
 main()

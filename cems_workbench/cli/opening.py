@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -14,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from cems_workbench import garbage
 from cems_workbench.cli.options import StoreOption
 from cems_workbench.errors import InputError
 
@@ -40,6 +42,9 @@ def app_command(
         raise InputError(f"{PAGE} is not there; run the app from a checkout of the project")
     if store is not None:
         os.environ["CEMS_WORKBENCH_STORE"] = str(store.resolve())
+    exit_code = [0]
+    atexit.register(_leave, exit_code)  # first in, last out: after whatever the server and the models clean up
+    garbage.pause()  # importing makes none worth the search; `_preload` goes on with it
     from streamlit.runtime.pages_manager import PagesManager
     from streamlit.web import cli
 
@@ -51,14 +56,27 @@ def app_command(
     sys.argv = ["streamlit", "run", str(PAGE), "--server.port", str(port)]
     if headless:
         sys.argv += ["--server.headless", "true"]
-    cli.main()
+    try:
+        cli.main()
+    except SystemExit as end:
+        exit_code.append(end.code if isinstance(end.code, int) else int(end.code is not None))
+
+
+def _leave(exit_code: list[int]) -> None:
+    """End the process here: taking the interpreter down with threads in it makes native modules print pages of leaks."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code[-1])
 
 
 def _preload(port: int) -> None:
     """Import once the server listens: before that the imports would only delay it."""
-    for _ in range(1000):
-        with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
-            break
-        time.sleep(0.02)
-    for name in PRELOADED:
-        importlib.import_module(name)
+    try:
+        for _ in range(1000):
+            with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+                break
+            time.sleep(0.02)
+        for name in PRELOADED:
+            importlib.import_module(name)
+    finally:
+        garbage.settle()

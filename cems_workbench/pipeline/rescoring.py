@@ -69,22 +69,25 @@ def _cached_or_scored(
     model: LateInteraction = resources.late_interaction(progress)
     name = model.cache_model(query)
     texts = list(dict.fromkeys(chunks.values()))
-    known = {
-        text: score
-        for text, score in zip(texts, resources.store.cached_scores(name, query, texts), strict=True)
-        if score is not None
-    }
+    known = _cached(texts, name, query, resources)
     hits = sum(chunk in known for chunk in chunks.values())
     if cached_only:
         return {key: ModelScore(known[chunk], chunk) for key, chunk in chunks.items() if chunk in known}, hits
     todo = [text for text in texts if text not in known]
     for start in range(0, len(todo), BATCH):
         batch = todo[start : start + BATCH]
-        found = _good(batch, model.score(query, batch))
-        resources.store.cache_scores(name, query, list(found.items()))
+        with resources.scoring:
+            known |= _cached(batch, name, query, resources)  # another run may have scored them meanwhile
+            rest = [text for text in batch if text not in known]
+            found = _good(rest, model.score(query, rest)) if rest else {}
+            resources.store.cache_scores(name, query, list(found.items()))
         known |= found
         progress("reranking", min(start + BATCH, len(todo)), len(todo))
     return {key: _score(chunk, known.get(chunk)) for key, chunk in chunks.items()}, hits
+
+
+def _cached(texts: Sequence[str], name: str, query: str, resources: Resources) -> dict[str, float]:
+    return _good(texts, resources.store.cached_scores(name, query, texts))
 
 
 def _good(texts: Sequence[str], scores: Sequence[float | None]) -> dict[str, float]:

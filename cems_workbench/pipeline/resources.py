@@ -22,6 +22,8 @@ class Resources:
     def __init__(self, store: Store, embedder: SentenceTransformerEmbedder) -> None:
         self.store = store
         self.embedder = embedder
+        self.scoring = threading.Lock()
+        """Held while a batch is scored and cached: a run that goes on after a cancel waits for the batch that was under way."""
         self._lock = threading.RLock()
         self._indexes: tuple[int, Indexes] | None = None
         self._late_interaction: tuple[int, LateInteraction] | None = None

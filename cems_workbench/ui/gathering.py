@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import streamlit as st
@@ -9,7 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench import formats
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.rescoring import score_missing
 from cems_workbench.pipeline.resources import Resources
@@ -19,29 +20,44 @@ from cems_workbench.ui import state
 SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
 
 
-def evidence(request: Request, resources: Resources) -> Evidence | None:
-    """The evidence for a request under the present config; None after an error, which is shown.
+def kept_trace(request: Request, resources: Resources) -> Trace | None:
+    """The trace when nothing has to be fetched for it: the usual case after a slider has moved; else None.
+
+    What was cancelled, or could not be met, is not fetched a second time: the page offers to go on.
+    """
+    kept = state.evidence_for(request, resources.store)
+    if kept is None:
+        return None
+    trace = _replayed(kept, request)
+    if trace.needs and not state.attempted(request):
+        return None
+    if trace.needs:
+        _offer_again(trace.needs)
+    return trace
+
+
+def fetched_trace(request: Request, resources: Resources) -> Trace | None:
+    """The trace after fetching what is missing, with progress; None after an error, which is shown.
 
     Any interaction while this runs, the cancel button among them, ends it at the next step: lists that were gathered are
     kept, and scores that were finished are in the store's cache.
     """
     kept = state.evidence_for(request, resources.store)
-    needs = replay(kept, state.config()).needs if kept is not None else []
-    if kept is not None and not needs:
-        return kept
-    if kept is not None and not state.first_attempt(request):
-        _offer_again(needs)
-        return kept
-    state.first_attempt(request)
+    needs = _replayed(kept, request).needs if kept is not None else []
+    state.attempt(request)
     area = st.empty()
     try:
         with area.container():
-            return _fetch(request, resources, kept, needs, _progress_with_cancel())
+            return _replayed(_fetch(request, resources, kept, needs, _progress_with_cancel()), request)
     except WorkbenchError as error:
         st.error(str(error))
         return None
     finally:
         area.empty()
+
+
+def _replayed(evidence: Evidence, request: Request) -> Trace:
+    return replay(evidence, state.config(), switched_off=state.switched_off(request), clock=time.perf_counter)
 
 
 def _fetch(

@@ -10,6 +10,7 @@ from typing import Literal
 
 import streamlit as st
 
+from cems_workbench import garbage
 from cems_workbench.errors import StoreError
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.pipeline.resources import Resources
@@ -101,6 +102,7 @@ def _load(opened: Resources, state: Warmth) -> None:
     try:
         opened.embedder.encode_query("warm up")
         opened.refresh()
+        garbage.settle()
         state.state = "ready"
     except Exception as error:
         # Whatever it was, the next search meets it again in the foreground and shows it there.

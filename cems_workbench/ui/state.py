@@ -118,10 +118,12 @@ def switch_variants(request: Request, off: frozenset[int]) -> None:
     st.session_state["off"] = {request: off}
 
 
-def first_attempt(request: Request) -> bool:
-    """True once per request and config, so that a need nobody can meet is not fetched for ever."""
-    attempt = (request, config())
-    if st.session_state["attempted"] == attempt:
-        return False
-    st.session_state["attempted"] = attempt
-    return True
+def attempted(request: Request) -> bool:
+    """True when what this config needs for the request was asked for already: a need nobody can meet is asked once."""
+    attempt: object = st.session_state["attempted"]
+    return attempt == (request, config())
+
+
+def attempt(request: Request) -> None:
+    """Remember that what this config needs for the request is being asked for."""
+    st.session_state["attempted"] = (request, config())

@@ -1,0 +1,55 @@
+"""A Streamlit app in a process of its own, for the benchmarks that need a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+QUERY_BOX = 'input[placeholder="What should the agent remember?"]'
+WORKBENCH = ("cems_workbench", "app", "--headless", "--port")
+
+
+def free_port() -> int:
+    """A port nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def sample_store(folder: Path) -> Path:
+    """The sample data, imported into a new store."""
+    store = folder / "store"
+    command = [sys.executable, "-m", "cems_workbench", "import", "sample_data", "--store", str(store)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return store
+
+
+@contextlib.contextmanager
+def serving(module: tuple[str, ...], port: int, store: Path) -> Iterator[str]:
+    """Start `python -m *module port` and give its URL as soon as it is healthy; stop it at the end."""
+    environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store), "HF_HUB_OFFLINE": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as it would be started by a user
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module, str(port)], cwd=ROOT, env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        while True:
+            if process.poll() is not None:
+                raise SystemExit(f"{module[0]} ended with exit code {process.returncode}")
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1).close()
+                break
+            time.sleep(0.02)
+        yield f"http://localhost:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
