@@ -1,6 +1,6 @@
 """What the store costs against the libraries it stands on, in one run on one machine.
 
-    python benchmarks/bench_store.py [--n 100000] [--vectors 100000] [--texts 2000] [--queries 200]
+    python benchmarks/bench_store.py [--n 100000] [--texts 2000] [--queries 200]
 
 (a) lexical search against bm25s' own `retrieve` on the same index and the same query, already cut into terms;
 (b) vector search against Chroma's `query` on the same collection, with its share of the exact hits;
