@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,4 +29,47 @@ class Embedder(Protocol):
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
         """Return an array of shape (len(texts), dimension), float32, every row of length 1."""
+        ...
+
+
+CAUSES = (
+    "refused", "timeout", "server error", "rate limited", "bad reply", "not a number", "not finite", "empty reply",
+    "no words",
+)  # fmt: skip
+"""Why a pair has no score; `PairScore.error` begins with one of these and a colon."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairScore:
+    """What a reranker said of one (query, text) pair: a finite raw score, or `error` ("cause: what happened").
+
+    `detail` says how the score came about where a backend has several ways ({"outcome": "uncertain"}) and how long the
+    call took ({"seconds": 0.12}).
+    """
+
+    raw: float | None
+    error: str | None = None
+    detail: Mapping[str, Any] | None = None
+
+
+class PairScorer(Protocol):
+    """Scores texts against a query, a batch at a time; higher is more relevant, on the backend's own scale."""
+
+    batch: int
+    """Pairs that are asked between two reports of progress."""
+
+    @property
+    def label(self) -> str:
+        """What scores, in words, for the page: "late interaction on all-MiniLM-L6-v2"."""
+        ...
+
+    def cache_model(self, query: str) -> str:
+        """Model with revision, prompt version and whatever else a score depends on beside query and exact text."""
+        ...
+
+    def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
+        """One score per text, in order. A pair that fails is flagged in its place and never raises.
+
+        Raises ModelError when the model cannot be used at all: weights that are not there, a setting that is missing.
+        """
         ...
