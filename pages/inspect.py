@@ -23,8 +23,9 @@ from cems_workbench.ui.theme import STYLESHEET
 from cems_workbench.ui.transfer import draw_transfer
 
 EXAMPLES = 8
+# Pause after the ranking of a moved slider: the browser paints it before charts and controls are on their way to it.
+# A comment, since Streamlit writes a bare string of a page onto the page.
 PAINT_SECONDS = 0.08
-"""Pause after the ranking of a moved slider: the browser paints it before charts and controls are on their way to it."""
 
 
 def sidebar() -> None:
