@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 
@@ -14,4 +16,9 @@ def open_resources(settings: Settings, *, create: bool = True) -> Resources:
     Raises StoreLockedError when another process holds the store, StoreError when it cannot be opened.
     """
     store = Store.open(settings.store, create=create, chroma_url=settings.chroma_url)
-    return Resources(store, SentenceTransformerEmbedder(settings.embedder))
+    return Resources(store, SentenceTransformerEmbedder(settings.embedder), servers(settings))
+
+
+def servers(settings: Settings) -> Servers:
+    """The model servers that the settings name."""
+    return Servers(**{field.name: getattr(settings, field.name) for field in fields(Servers)})

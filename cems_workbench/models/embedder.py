@@ -118,10 +118,10 @@ class SentenceTransformerEmbedder:
             out.append(([ids[i] for i in keep], kept / np.maximum(norms, 1e-12)))
         return out
 
-    def truncated(self, texts: Sequence[str]) -> int:
-        """How many of the texts are longer than the model reads."""
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        """Of each text: is it longer than the model reads?"""
         room = self.model.max_seq_length - 2  # the two special tokens
-        return sum(len(ids) > room for ids in self.wordpieces(texts))
+        return [len(ids) > room for ids in self.wordpieces(texts)]
 
     def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
         """Wordpiece ids of each text without special tokens, not truncated."""

@@ -18,10 +18,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.protocol import TRUNCATED, PairScore
 from cems_workbench.progress import Progress, silent
 
-VERSION = "late-interaction/1"
+VERSION = "late-interaction/2"
 BATCH = 32
+NO_WORDS = "no words: query or text has none the model knows"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,11 +54,18 @@ class WordpieceFrequencies:
 
 
 class LateInteraction:
-    """Scores texts against a query; `cache_model(query)` names what the score depends on beside query and text."""
+    """A `PairScorer` that needs no further model than the embedder; raw scores lie in -1..1."""
+
+    batch = 16
 
     def __init__(self, embedder: SentenceTransformerEmbedder, frequencies: WordpieceFrequencies) -> None:
         self._embedder = embedder
         self._frequencies = frequencies
+
+    @property
+    def label(self) -> str:
+        """What scores, in words."""
+        return f"late interaction on {self._embedder.model_id}"
 
     def cache_model(self, query: str) -> str:
         """Model, version and the query's idf values, so that a store that changed them is scored again."""
@@ -64,15 +73,16 @@ class LateInteraction:
         digest = hashlib.sha256(repr(idf).encode()).hexdigest()[:16]
         return f"{VERSION}:{self._embedder.model_id}:{digest}"
 
-    def score(self, query: str, texts: Sequence[str], progress: Progress = silent) -> list[float | None]:
-        """One score per text; None where query or text has no wordpiece."""
+    def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
+        """One score per text; "no words" where query or text has no wordpiece."""
         ids, vectors = self._embedder.token_vectors([query])[0]
         weights = np.array([self._frequencies.idf(token) for token in ids])
-        scores: list[float | None] = []
+        scores: list[PairScore] = []
         for start in range(0, len(texts), BATCH):
-            for _, rows in self._embedder.token_vectors(texts[start : start + BATCH]):
-                scores.append(max_sim(vectors, weights, rows))
-            progress("late interaction", min(start + BATCH, len(texts)), len(texts))
+            part = texts[start : start + BATCH]
+            for (_, rows), cut in zip(self._embedder.token_vectors(part), self._embedder.truncated(part), strict=True):
+                raw = max_sim(vectors, weights, rows)
+                scores.append(PairScore(raw, NO_WORDS if raw is None else None, TRUNCATED if cut else None))
         return scores
 
 

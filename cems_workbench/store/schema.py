@@ -14,7 +14,7 @@ from cems_workbench.errors import StoreError
 if TYPE_CHECKING:
     import duckdb
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 TABLES = """
 CREATE TABLE workbench_meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
@@ -54,6 +54,7 @@ CREATE TABLE judgments (
 );
 CREATE TABLE score_cache (
     model VARCHAR NOT NULL, query VARCHAR NOT NULL, text_sha VARCHAR NOT NULL, score DOUBLE NOT NULL,
+    detail VARCHAR,
     PRIMARY KEY (model, query, text_sha)
 );
 CREATE SEQUENCE experiment_ids;
@@ -70,9 +71,12 @@ CREATE TABLE embedded (
 """
 """`embedded` says what the vector index holds; Chroma could say so too, but takes seconds where this is one join."""
 
+MIGRATIONS = {1: "ALTER TABLE score_cache ADD COLUMN detail VARCHAR"}
+"""Per schema version what makes the next one of it; an older store is brought up when it is opened."""
+
 
 def prepare(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Create the tables in a new database, or check that these are ours and of a version we know.
+    """Create the tables in a new database, bring an older one up to date, or check that these are ours and known.
 
     Runs inside the caller's transaction. Raises StoreError for somebody else's database or a newer schema.
     """
@@ -85,6 +89,10 @@ def prepare(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
     if "workbench_meta" not in tables:
         raise StoreError(f"{where} is a DuckDB database, but not one of CEMS Workbench")
     found = int(read_meta(cursor, "schema") or 0)
+    while found in MIGRATIONS:
+        cursor.execute(MIGRATIONS[found])
+        found += 1
+        write_meta(cursor, "schema", str(found))
     if found != SCHEMA_VERSION:
         raise StoreError(
             f"store {where} has schema {found}, this version reads {SCHEMA_VERSION}: "

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from cems_workbench.errors import StoreError
-from cems_workbench.models.protocol import Embedder
+from cems_workbench.models.protocol import Embedder, PairScore
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, Relation
 from cems_workbench.store import (
@@ -204,13 +204,13 @@ class Store:
         with self._database.reading() as cursor:
             return memory_rows.newest_by_access(cursor, size, where)
 
-    def cached_scores(self, model: str, query: str, texts: Sequence[str]) -> list[float | None]:
+    def cached_scores(self, model: str, query: str, texts: Sequence[str]) -> list[PairScore | None]:
         """Scores kept for exactly these texts; `model` names the model with its revision and prompt version."""
         with self._database.reading() as cursor:
             return score_cache.read(cursor, model, query, texts)
 
-    def cache_scores(self, model: str, query: str, scored: Sequence[tuple[str, float]]) -> None:
-        """Keep (text, score) pairs; scores that are not finite are left out."""
+    def cache_scores(self, model: str, query: str, scored: Sequence[tuple[str, PairScore]]) -> None:
+        """Keep (text, score) pairs; failures and scores that are not finite are left out."""
         with self._database.transaction() as cursor:
             score_cache.write(cursor, model, query, scored)
 

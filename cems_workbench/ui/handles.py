@@ -14,7 +14,7 @@ from cems_workbench import garbage
 from cems_workbench.errors import StoreError
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.resources import open_resources
+from cems_workbench.resources import open_resources, servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 
@@ -70,7 +70,7 @@ def switch(folder: str, *, create: bool) -> Resources:
         store = Store.open(path, create=create, chroma_url=settings.chroma_url)
         # The loaded model goes over to the new store.
         embedder = present.embedder if present else SentenceTransformerEmbedder(settings.embedder)
-        _handed_over.append(Resources(store, embedder))
+        _handed_over.append(Resources(store, embedder, servers(settings)))
         resources.clear()
         warmth.clear()
         opened = resources()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies, max_sim
+from cems_workbench.models.protocol import CAUSES
 
 VOCABULARY = {"redis": (1, [1.0, 0.0]), "cache": (2, [0.0, 1.0]), "slow": (3, [0.6, 0.8]), "warm": (4, [-1.0, 0.0])}
 
@@ -22,6 +23,9 @@ class HandMadeEmbedder:
     def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
         return [[VOCABULARY[word][0] for word in text.split() if word in VOCABULARY] for text in texts]
 
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        return [len(text.split()) > 40 for text in texts]
+
     def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Any]]:
         rows = [[VOCABULARY[word][1] for word in text.split() if word in VOCABULARY] for text in texts]
         vectors = [np.array(row, dtype=np.float32).reshape(-1, 2) for row in rows]
@@ -31,6 +35,10 @@ class HandMadeEmbedder:
 def reranker(documents: int = 10, **counts: int) -> LateInteraction:
     frequencies = WordpieceFrequencies(documents, {VOCABULARY[word][0]: count for word, count in counts.items()})
     return LateInteraction(HandMadeEmbedder(), frequencies)  # type: ignore[arg-type]
+
+
+def raws(model: LateInteraction, query: str, texts: Sequence[str]) -> list[float | None]:
+    return [score.raw for score in model.score(query, texts)]
 
 
 @pytest.mark.parametrize(
@@ -51,30 +59,32 @@ def test_the_score_is_the_idf_weighted_mean_of_each_query_tokens_best_cosine() -
     model = reranker(redis=1, cache=4)
     redis, cache = math.log(1 + 9.5 / 1.5), math.log(1 + 6.5 / 4.5)
     expected = (redis * 0.6 + cache * 0.8) / (redis + cache)
-    assert model.score("redis cache", ["slow warm"]) == [pytest.approx(expected, rel=1e-6)]
+    assert raws(model, "redis cache", ["slow warm"]) == [pytest.approx(expected, rel=1e-6)]
 
 
 def test_a_text_that_says_the_same_scores_one() -> None:
-    assert reranker().score("redis cache", ["cache redis"]) == [pytest.approx(1.0)]
+    assert raws(reranker(), "redis cache", ["cache redis"]) == [pytest.approx(1.0)]
 
 
 def test_a_repeated_query_word_counts_each_time() -> None:
-    assert reranker().score("redis redis cache", ["redis"]) == [pytest.approx(2 / 3)]
+    assert raws(reranker(), "redis redis cache", ["redis"]) == [pytest.approx(2 / 3)]
 
 
 def test_the_best_cosine_may_be_negative() -> None:
-    assert reranker().score("redis", ["warm"]) == [pytest.approx(-1.0)]
+    assert raws(reranker(), "redis", ["warm"]) == [pytest.approx(-1.0)]
 
 
 def test_a_query_or_text_without_wordpieces_has_no_score() -> None:
-    assert reranker().score("redis", ["", "unknown", "redis"]) == [None, None, pytest.approx(1.0)]
-    assert reranker().score("unknown", ["redis"]) == [None]
+    assert raws(reranker(), "redis", ["", "unknown", "redis"]) == [None, None, pytest.approx(1.0)]
+    assert raws(reranker(), "unknown", ["redis"]) == [None]
+    failed, _ = reranker().score("redis", ["unknown", "redis"])
+    assert failed.error is not None and failed.error.split(":")[0] in CAUSES
     assert max_sim(np.zeros((0, 2)), np.zeros(0), np.ones((1, 2))) is None
 
 
 def test_scores_are_those_of_the_texts_in_their_order_across_batches() -> None:
     texts = ["redis", "warm"] * 40
-    assert reranker().score("redis", texts) == pytest.approx([1.0, -1.0] * 40)
+    assert raws(reranker(), "redis", texts) == pytest.approx([1.0, -1.0] * 40)
 
 
 def test_the_cache_key_changes_with_what_the_score_depends_on_and_with_nothing_else() -> None:
@@ -83,3 +93,8 @@ def test_the_cache_key_changes_with_what_the_score_depends_on_and_with_nothing_e
     assert reranker(redis=2).cache_model("redis") != key
     assert reranker(11, redis=1).cache_model("redis") != key
     assert "hand-made" in key
+
+
+def test_a_text_the_model_does_not_read_to_its_end_says_so() -> None:
+    whole, cut = reranker().score("redis", ["redis", "redis " * 50])
+    assert (whole.detail, cut.detail) == (None, {"truncated": True})

@@ -12,8 +12,10 @@ import duckdb
 import pytest
 
 from cems_workbench.errors import StoreError, StoreLockedError
+from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
+from cems_workbench.store.memory_rows import text_sha
 
 ROOT = Path(__file__).parents[3]
 
@@ -68,6 +70,24 @@ def test_somebody_elses_database_is_left_alone(tmp_path):
         other.execute("CREATE TABLE theirs (x INT)")
     with pytest.raises(StoreError, match="not one of CEMS Workbench"):
         Store.open(tmp_path)
+
+
+def test_a_store_of_the_first_schema_is_brought_up_to_date_and_keeps_its_scores(tmp_path):
+    with Store.open(tmp_path / "s"):
+        pass
+    with duckdb.connect(str(tmp_path / "s" / "workbench.duckdb")) as database:
+        database.execute("DROP TABLE score_cache")
+        database.execute(
+            "CREATE TABLE score_cache (model VARCHAR NOT NULL, query VARCHAR NOT NULL, text_sha VARCHAR NOT NULL, "
+            "score DOUBLE NOT NULL, PRIMARY KEY (model, query, text_sha))"
+        )
+        database.execute("INSERT INTO score_cache VALUES ('m', 'q', ?, 0.25)", [text_sha("old")])
+        database.execute("UPDATE workbench_meta SET value = '1' WHERE key = 'schema'")
+    for _ in range(2):
+        with Store.open(tmp_path / "s") as store:
+            store.cache_scores("m", "q", [("new", PairScore(0.5, detail={"seconds": 1.5}))])
+            found = store.cached_scores("m", "q", ["old", "new"])
+            assert found == [PairScore(0.25), PairScore(0.5, detail={"seconds": 1.5})]
 
 
 def test_a_newer_schema_asks_for_an_update(tmp_path):

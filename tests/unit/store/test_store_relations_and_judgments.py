@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import Judgment, Memory, Query, Relation
 from cems_workbench.store import RowCounts
 
@@ -92,19 +93,23 @@ def test_queries_round_trip_and_update(store, rows):
     assert store.queries()[1] == Query("q2", "how?")
 
 
-def test_scores_are_cached_by_model_query_and_exact_text(store):
-    store.cache_scores("model@1", "q", [("text", 0.5), ("other", -3.0)])
-    assert store.cached_scores("model@1", "q", ["other", "text", "Text", "text"]) == [-3.0, 0.5, None, 0.5]
+def test_scores_are_cached_by_model_query_and_exact_text_with_what_the_model_said(store):
+    half, low = PairScore(0.5, detail={"outcome": "uncertain"}), PairScore(-3.0)
+    store.cache_scores("model@1", "q", [("text", half), ("other", low)])
+    assert store.cached_scores("model@1", "q", ["other", "text", "Text", "text"]) == [low, half, None, half]
     assert store.cached_scores("model@2", "q", ["text"]) == [None]
     assert store.cached_scores("model@1", "r", ["text"]) == [None]
-    store.cache_scores("model@1", "q", [("text", 0.75)])
-    assert store.cached_scores("model@1", "q", ["text"]) == [0.75]
+    store.cache_scores("model@1", "q", [("text", PairScore(0.75))])
+    assert store.cached_scores("model@1", "q", ["text"]) == [PairScore(0.75)]
 
 
-@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
-def test_scores_that_are_not_finite_are_never_cached(store, score):
-    store.cache_scores("m", "q", [("bad", score), ("good", 1.0)])
-    assert store.cached_scores("m", "q", ["bad", "good"]) == [None, 1.0]
+@pytest.mark.parametrize(
+    "bad",
+    [PairScore(math.nan), PairScore(math.inf), PairScore(-math.inf), PairScore(None), PairScore(0.5, "timeout: 30 s")],
+)
+def test_failures_and_scores_that_are_not_finite_are_never_cached(store, bad):
+    store.cache_scores("m", "q", [("bad", bad), ("good", PairScore(1.0))])
+    assert store.cached_scores("m", "q", ["bad", "good"]) == [None, PairScore(1.0)]
 
 
 def test_experiments_come_newest_first_with_their_evidence(store):

@@ -1,0 +1,96 @@
+"""The cross-encoder: query and text read together by one model, which gives a logit per pair.
+
+Raw scores are the model's logits, whatever activation it was saved with: ms-marco models give about -12..12. They need
+`sigmoid` to become 0..1.
+
+Source: Nogueira & Cho 2019 (passage re-ranking with BERT); ACE, which ranks by the sigmoid of ms-marco-MiniLM-L6-v2.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from cems_workbench.errors import ModelError
+from cems_workbench.models.protocol import TRUNCATED, PairScore
+from cems_workbench.models.resolve import Resolved, locate
+
+VERSION = "cross-encoder/1"
+
+
+class CrossEncoderReranker:
+    """A `PairScorer` over sentence-transformers' CrossEncoder; its weights load when first used.
+
+    Raises ModelError when `asked`, a path or hub id, is neither in a folder nor in the local cache nor to be reached.
+    """
+
+    batch = 32
+
+    def __init__(self, asked: str) -> None:
+        found = locate(asked)
+        if found is None:
+            raise ModelError(
+                f"cross-encoder {asked} was not found: no such folder, not in the local cache, no model hub"
+            )
+        self.resolved: Resolved = found
+        self._lock = threading.Lock()
+
+    @property
+    def label(self) -> str:
+        """What scores, in words."""
+        return f"cross-encoder {self.resolved.line}"
+
+    def cache_model(self, query: str) -> str:
+        """Version, model and the folder its weights come from, which for a cached model names the revision."""
+        return f"{VERSION}:{self.resolved.model_id}:{os.path.basename(self.resolved.location)}"
+
+    @cached_property
+    def model(self) -> Any:
+        """The sentence-transformers CrossEncoder. Raises ModelError in one line when it cannot be loaded."""
+        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        from sentence_transformers import CrossEncoder
+        from transformers.utils import logging as transformers_logging
+
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        local = self.resolved.source != "Hugging Face hub"
+        try:
+            model = CrossEncoder(self.resolved.location, device="cpu", local_files_only=local)
+        except (OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise ModelError(f"cross-encoder {self.resolved.asked} cannot be loaded: {reason}") from error
+        if model.num_labels != 1:
+            raise ModelError(f"cross-encoder {self.resolved.asked} has {model.num_labels} outputs; a reranker has one")
+        return model
+
+    def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
+        """The logit of each pair; equal texts are scored once, and batches are of like length so that little is padded."""
+        import torch
+
+        unique = sorted(dict.fromkeys(texts), key=lambda text: (-len(text), text))
+        if not unique:
+            return []
+        with self._lock:
+            logits = self.model.predict(
+                [(query, text) for text in unique], batch_size=self.batch, show_progress_bar=False,
+                activation_fn=torch.nn.Identity(), convert_to_numpy=True,
+            )  # fmt: skip
+        tokenizer, room = self.model.tokenizer, self.model.max_length
+        lengths = [
+            len(ids) for ids in tokenizer([query] * len(unique), unique, truncation=False, verbose=False)["input_ids"]
+        ]
+        found = {
+            text: _pair(float(logit), cut=bool(room) and length > room)
+            for text, logit, length in zip(unique, logits, lengths, strict=True)
+        }
+        return [found[text] for text in texts]
+
+
+def _pair(logit: float, *, cut: bool) -> PairScore:
+    if math.isfinite(logit):
+        return PairScore(logit, detail=TRUNCATED if cut else None)
+    return PairScore(None, f"not finite: the model gave {logit}")
