@@ -11,6 +11,7 @@ from cems_workbench.config import PipelineConfig, field_specs
 CHOICES: dict[str, tuple[str, ...]] = {
     "expansion.backend": ("none", "manual", "dictionary", "feedback"),
     "rerank.backend": ("none", "late_interaction", "cross_encoder"),
+    "judge.backend": ("auto", "none", "cross_encoder", "late_interaction"),
 }
 """Parameters of which only some values work."""
 
@@ -28,7 +29,6 @@ NOT_YET = (
     "rerank.instruction",
     "rerank.max_concurrent",
     "rerank.timeout_s",
-    "judge",
 )
 """Parameters, or groups of them, that no gathering acts on yet."""
 

@@ -1,7 +1,7 @@
 """gather: everything slow about a query, done once. Its result is the evidence that `replay` works on.
 
     embed and search every variant -> recency, access and relation lists -> metadata and embeddings of the candidates
-    -> model scores of the candidates that the config would rerank
+    -> model scores of the candidates that the config would rerank -> the judge's scores of the results
 
 Every list is gathered whether or not it is enabled, because it is cheap and a switch is then instant. What was asked for
 but cannot be done (a backend that is not there) is a warning in the evidence, shown in the trace.
@@ -19,6 +19,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline.availability import refusals
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.expanding import FEEDBACK_DOCUMENTS, expansions, read_dictionary
+from cems_workbench.pipeline.judging import judge_missing
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.rescoring import score_missing
 from cems_workbench.pipeline.resources import Resources
@@ -45,12 +46,13 @@ class Request:
 
 
 def gather(request: Request, config: PipelineConfig, resources: Resources, progress: Progress = silent) -> Evidence:
-    """Gather the evidence of one query: lists first, then the model scores that the config needs.
+    """Gather the evidence of one query: lists first, then the model scores that the config needs, then judgments.
 
     Raises InputError for an empty query; ModelError or StoreError when model or store cannot be used. A `Cancelled` from
     `progress` passes through; model scores that were finished by then stay in the store's cache.
     """
-    return score_missing(gather_lists(request, config, resources, progress), config, resources, progress)
+    scored = score_missing(gather_lists(request, config, resources, progress), config, resources, progress)
+    return judge_missing(scored, config, resources, progress)
 
 
 def gather_lists(

@@ -49,7 +49,7 @@ def score_missing(
         scorer, instead = reranker(config.rerank, resources, progress)
         label = scorer.label
         warnings += [instead] if instead else []
-        scores = _cached_or_scored(scorer, query, chunks, resources, progress, cached_only)
+        scores = cached_or_scored(scorer, query, chunks, resources, progress, cached_only)
     except ModelError as error:
         scores = {} if cached_only else {key: ModelScore(None, chunk, str(error)) for key, chunk in chunks.items()}
     key = model_key(config.rerank)
@@ -59,23 +59,23 @@ def score_missing(
         warnings.append(f"{cut} texts are longer than the model reads; their ends were cut off")
     cached = sum(bool(score.detail and score.detail.get("cached")) for score in scores.values())
     counts = {"scored": len(scores) - cached, "cached": cached}
-    return replace(evidence, model_scores=merged, notes=_notes(evidence, label, warnings) | {"rerank_scores": counts})
+    notes = with_warnings(evidence.notes, "rerank", warnings)
+    notes |= {"models": {**notes.get("models", {}), "reranker": label}, "rerank_scores": counts}
+    return replace(evidence, model_scores=merged, notes=notes)
 
 
-def _notes(evidence: Evidence, label: str, said: Sequence[str]) -> dict[str, Any]:
-    """The evidence's notes with what reranked, and its warnings once each."""
-    notes = dict(evidence.notes)
-    warnings = dict(notes.get("warnings", {}))
-    lines = list(dict.fromkeys([*warnings.get("rerank", ()), *said]))
-    if lines:
-        notes["warnings"] = {**warnings, "rerank": lines}
-    return {**notes, "models": {**notes.get("models", {}), "reranker": label}}
+def with_warnings(notes: Mapping[str, Any], stage: str, said: Sequence[str]) -> dict[str, Any]:
+    """The notes with these lines among a stage's warnings, each once."""
+    warnings = notes.get("warnings", {})
+    lines = list(dict.fromkeys([*warnings.get(stage, ()), *said]))
+    return {**notes, "warnings": {**warnings, stage: lines}} if lines else dict(notes)
 
 
-def _cached_or_scored(
+def cached_or_scored(
     scorer: PairScorer, query: str, chunks: Mapping[str, str], resources: Resources, progress: Progress,
-    cached_only: bool,
+    cached_only: bool = False,
 ) -> dict[str, ModelScore]:  # fmt: skip
+    """The score of each chunk, from the cache where it holds one; what was scored is in the cache a batch at a time."""
     name = scorer.cache_model(query)
     texts = list(dict.fromkeys(chunks.values()))
     known = _cached(texts, name, query, resources)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
 from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.judging import judge_missing
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
@@ -241,3 +243,39 @@ def test_a_reranker_that_is_not_available_is_a_warning_and_a_need(opened: Resour
     assert any("ollama is not available" in text for text in trace.stage("rerank").warnings)
     assert trace.needs[0]["model"] == "ollama"
     assert trace.results
+
+
+def test_every_result_is_judged_and_the_ranking_stays_as_it_was(resources: Resources) -> None:
+    """`auto` without a cross-encoder's weights is late interaction, on the first `max_chars` characters."""
+    found = evidence(resources, QUERY, judge__max_chars=40)
+    judged = found.judge_scores["late_interaction"]
+    config = configured(judge__max_chars=40)
+    trace = replay(found, config)
+    assert set(judged) == {result["memory_id"] for result in trace.results}
+    assert {score.chunk for score in judged.values()} == {found.memories[key].content[:40] for key in judged}
+    assert [row["raw"] for row in trace.stage("judge").rows if row["kept"]] == [
+        judged[result["memory_id"]].raw for result in trace.results
+    ]
+    unjudged = replay(replace(found, judge_scores={}), config)
+    assert [result["memory_id"] for result in unjudged.results] == list(judged)
+    assert "late interaction" in found.notes["models"]["judge"]
+
+
+def test_only_what_is_not_judged_yet_is_judged(resources: Resources) -> None:
+    found, config = evidence(resources, QUERY), configured()
+    assert judge_missing(found, config, resources) is found
+    deeper = judge_missing(found, configured(assembly__limit=15), resources)
+    before, after = found.judge_scores["late_interaction"], deeper.judge_scores["late_interaction"]
+    assert len(after) == 15 and all(after[key] is before[key] for key in before)
+    none = configured(judge__backend="none")
+    assert judge_missing(replace(found, judge_scores={}), none, resources).judge_scores == {}
+
+
+def test_a_judge_that_is_asked_for_and_not_there_is_named_with_what_took_its_place(resources: Resources) -> None:
+    found = evidence(resources, QUERY, judge__backend="cross_encoder", judge__model="no-such/model")
+    (line,) = (
+        replay(found, configured(judge__backend="cross_encoder", judge__model="no-such/model"))
+        .stage("judge")
+        .warnings[:1]
+    )
+    assert line.startswith("cross-encoder no-such/model was not found") and "late interaction" in line

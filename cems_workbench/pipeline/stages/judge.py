@@ -40,8 +40,17 @@ def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, r
         return table.judges[name].errors[q].get(c) if (name := names[q]) else None
 
     def warnings(q: int) -> list[str]:
-        circular = [f"the judge {names[q]} also ranked: its judgments agree with the ranking by construction"]
-        return circular if names[q] and names[q] == ranked_by else []
+        found = []
+        if names[q] and names[q] == ranked_by:
+            found.append(f"the judge {names[q]} also ranked: its judgments agree with the ranking by construction")
+        scores = [raw for c in np.flatnonzero(results.alive[q]) if (raw := score(q, int(c))) is not None]
+        bands = {band(q, int(c)) for c in np.flatnonzero(results.alive[q])} - {None}
+        if len(scores) > 1 and bands in ({BANDS[0]}, {BANDS[-1]}):
+            found.append(
+                f"every result is judged {bands.pop()}: the bands may not fit this judge, whose scores here are "
+                f"{min(scores):.2f} to {max(scores):.2f}"
+            )
+        return found
 
     def fields(q: int) -> dict[str, Any]:
         about = {"backend": config.backend, "model": names[q]}

@@ -51,8 +51,8 @@ def test_every_name_stands_for_a_parameter() -> None:
 
 
 def test_a_name_covers_its_group_and_not_its_neighbours() -> None:
-    assert not available("judge.backend")
-    assert available("rerank.model_of_another_name")
+    assert not available("query.typo_correction.enabled")
+    assert available("query.typo_correction_of_another_name")
     assert available("fusion.k")
 
 

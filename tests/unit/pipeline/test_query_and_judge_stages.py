@@ -102,6 +102,13 @@ def test_the_judge_never_changes_the_ranking() -> None:
     ]
 
 
+@pytest.mark.parametrize(("score", "name"), [(0.4, "highly relevant"), (-20.0, "irrelevant")])
+def test_bands_that_fit_none_of_the_judges_scores_are_warned_of(score: float, name: str) -> None:
+    assert warned(judged({"a": score, "b": score + 0.1}).stage("judge"), f"every result is judged {name}")
+    assert not warned(judged({"a": score, "b": -9.0}).stage("judge"), "every result")
+    assert not warned(judged({"a": score}).stage("judge"), "every result")
+
+
 def test_a_judge_that_also_ranked_warns_of_circularity() -> None:
     changes = {"rerank.backend": "cross_encoder", "rerank.model": "ms-marco"}
     result = judged({"a": 1.0}, changes)

@@ -1,0 +1,60 @@
+"""The judge's scores: a relevance judgment of each result, fetched beside the ranking and never part of it.
+
+`auto` takes the cross-encoder when its weights are there, else late interaction. A judgment is of the first `max_chars`
+characters of a memory against the query as it was typed.
+
+Source: ACE, cross-encoder relevance threshold; PIPELINE.md, "judge".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import ModelError
+from cems_workbench.models.protocol import PairScorer
+from cems_workbench.pipeline.evidence import Evidence, ModelScore
+from cems_workbench.pipeline.replay import replay
+from cems_workbench.pipeline.rerankers import scorer
+from cems_workbench.pipeline.rescoring import cached_or_scored, with_warnings
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
+
+
+def judge_missing(
+    evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent
+) -> Evidence:
+    """The evidence with a judgment of every result of this config; the same one when none is missing."""
+    if config.judge.backend == "none":
+        return evidence
+    texts = {
+        result["memory_id"]: evidence.memories[result["memory_id"]].content[: config.judge.max_chars]
+        for result in replay(evidence, config).results
+    }
+    try:
+        name, model, said = _judge(config, resources, progress)
+    except ModelError as error:
+        return replace(evidence, notes=with_warnings(evidence.notes, "judge", [str(error)]))
+    known = evidence.judge_scores.get(name, {})
+    missing = {key: text for key, text in texts.items() if key not in known or known[key].chunk != text}
+    if not missing:
+        return evidence
+    try:
+        scores = cached_or_scored(model, evidence.query, missing, resources, progress)
+    except ModelError as error:
+        scores = {key: ModelScore(None, text, str(error)) for key, text in missing.items()}
+    notes = with_warnings(evidence.notes, "judge", [said] if said else [])
+    return replace(
+        evidence,
+        judge_scores={**evidence.judge_scores, name: {**known, **scores}},
+        notes={**notes, "models": {**notes.get("models", {}), "judge": model.label}},
+    )
+
+
+def _judge(config: PipelineConfig, resources: Resources, progress: Progress) -> tuple[str, PairScorer, str | None]:
+    """The key of its scores, the model, and what has to be said about it."""
+    asked = "cross_encoder" if config.judge.backend == "auto" else config.judge.backend
+    model, said = scorer(asked, config.judge.model, config.rerank, resources, progress)
+    if config.judge.backend == "auto":
+        return ("late_interaction" if said else config.judge.model or "cross_encoder"), model, None  # as auto is meant
+    return config.judge.model or config.judge.backend, model, said
