@@ -1,0 +1,137 @@
+"""Asking a language model one thing: Ollama's chat, or any server that speaks OpenAI's /chat/completions.
+
+Both ask at temperature 0, do not stream, and give up when the whole reply has not come within `timeout_s`, however slowly
+it drips. Nothing here reads the reply; `replies` and `llm_reranker` do.
+
+Source: PIPELINE.md, "expansion" (Ollama or any OpenAI-compatible server).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from cems_workbench.errors import ModelError
+from cems_workbench.models.calling import CallError, Patience, call, client_options, sendable, server_name, server_url
+from cems_workbench.models.ollama import named, open_client, require, server_label
+
+
+class Chat(Protocol):
+    """A language model that answers one question at a time; may be called by several threads at once."""
+
+    @property
+    def label(self) -> str:
+        """Which model, where, in words, for the page."""
+        ...
+
+    @property
+    def model_id(self) -> str:
+        """Stable identity for cache keys: kind of server, place and model. Holds no key."""
+        ...
+
+    def ask(self, system: str, user: str) -> str:
+        """The model's reply, never blank. Raises ModelError in one line when there is none."""
+        ...
+
+
+class OllamaChat:
+    """`Chat` over Ollama's /api/chat; models that can think aloud are told not to."""
+
+    def __init__(
+        self, url: str, model: str, timeout_s: float = 60.0,
+        *, revision: str = "", sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self._url, self._model, self._revision = url, model, revision
+        self._patience = Patience(timeout_s, sleep=sleep)
+
+    @property
+    def label(self) -> str:
+        """For the page."""
+        return f"{self._model} on Ollama at {server_name(self._url)}"
+
+    @property
+    def model_id(self) -> str:
+        """ "ollama:" with the model and, where it was given, the revision; wherever the server stands."""
+        return f"ollama:{named(self._model, self._revision)}"
+
+    def ask(self, system: str, user: str) -> str:
+        """The model's reply. Raises ModelError: no model set, or the call failed."""
+        require(self._model, "chat")
+        server_url(self._url)
+
+        async def attempt() -> str:
+            async with open_client(self._url, self._patience.timeout_s) as client:
+                said = await client.chat(
+                    self._model, _messages(system, user), think=False, options={"temperature": 0}
+                )  # fmt: skip
+            return _not_blank(said.message.content)
+
+        return call(attempt, self._patience, server_label(self._url))
+
+
+class OpenAiChat:
+    """`Chat` over POST {base_url}/chat/completions. A base URL without a path gets /v1; `key` is sent as bearer token."""
+
+    def __init__(
+        self, base_url: str, model: str, key: str | None = None, timeout_s: float = 60.0,
+        *, sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self._base_url, self._model, self._key = base_url, model, (key or "").strip()
+        self._patience = Patience(timeout_s, sleep=sleep)
+
+    @property
+    def label(self) -> str:
+        """For the page."""
+        return f"{self._model} at {server_name(self._base_url)}"
+
+    @property
+    def model_id(self) -> str:
+        """ "openai:" with server and model: servers may give one name to different models."""
+        return f"openai:{server_name(self._base_url)}:{self._model}"
+
+    def ask(self, system: str, user: str) -> str:
+        """The model's reply. Raises ModelError: no model set, a key that cannot be sent, or the call failed."""
+        if not self._model.strip():
+            raise ModelError("no chat model is set for the OpenAI-compatible server")
+        if not self._key.isascii() or not self._key.isprintable():
+            raise ModelError("the API key has characters that no key has; was it pasted whole?")
+        url = server_url(self._base_url)
+        url = url if urlsplit(url).path else f"{url}/v1"
+        body = {"model": self._model, "messages": _messages(system, user), "temperature": 0, "stream": False}
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+
+        async def attempt() -> str:
+            import httpx
+
+            async with httpx.AsyncClient(**client_options(self._patience.timeout_s, self._key)) as client:
+                response = await client.post(f"{url}/chat/completions", json=body, headers=headers)
+            if response.is_redirect:
+                raise CallError("bad reply", f"HTTP {response.status_code}: the server sends elsewhere; check the URL")
+            return _not_blank(_content(response.json()))
+
+        return call(attempt, self._patience, server_name(self._base_url))
+
+
+def _messages(system: str, user: str) -> list[dict[str, str]]:
+    return [{"role": "system", "content": sendable(system)}, {"role": "user", "content": sendable(user)}]
+
+
+def _content(reply: Any) -> Any:
+    """choices[0].message.content; parts of type text are joined. Raises CallError for another shape."""
+    try:
+        content = reply["choices"][0]["message"]["content"]
+        if isinstance(content, list):
+            content = "".join(part["text"] for part in content if part.get("type") == "text")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise CallError("bad reply", "the reply has no choices[0].message.content") from None
+    return content
+
+
+def _not_blank(content: Any) -> str:
+    if content is not None and not isinstance(content, str):
+        raise CallError("bad reply", "the reply's content is not text")
+    if not content or not content.strip():
+        raise CallError("empty reply", "the model said nothing")
+    return content

@@ -1,0 +1,224 @@
+"""Ollama: a reranker that answers with a number, an embedder, and which models a server has.
+
+    rerank   POST /api/generate, prompt "Query: <query>\\nDocument: <text>"; the reply is the raw score
+    embed    POST /api/embed, batches of texts; vectors are scaled to length 1 here
+    models   GET /api/tags
+
+A reply is a score when it is one number and nothing else but whitespace around it: "7", " -0.25\\n", "1e-3". A reply that
+holds a number among words is not one, since which number was meant would be a guess; `llm_reranker` is for models that talk.
+
+Source: CEMS plan, phase 4; PIPELINE.md, "rerank"; the ollama client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cems_workbench.errors import ModelError
+from cems_workbench.models.calling import (
+    CallError,
+    Patience,
+    call,
+    client_options,
+    one_line,
+    score_pairs,
+    sendable,
+    server_name,
+    server_url,
+)
+from cems_workbench.models.protocol import Float32, PairScore
+from cems_workbench.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from ollama import AsyncClient
+
+PROMPT_VERSION = "ollama-number/1"
+EMBED_BATCH = 32
+REPLY_TOKENS = 32
+"""A number is shorter; a reply that goes on is none."""
+
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+
+
+def number(reply: str) -> float:
+    """The number a reply is. Raises CallError: empty reply, not a number, not finite ("NaN", "-inf", "1e999")."""
+    text = reply.strip()
+    if not text:
+        raise CallError("empty reply", "the model said nothing")
+    if _NOT_FINITE.fullmatch(text):
+        raise CallError("not finite", f"the model said {text}")
+    if not _NUMBER.fullmatch(text):
+        raise CallError("not a number", f"the model said {one_line(text)[:80]!r}")
+    value = float(text)
+    if not math.isfinite(value):
+        raise CallError("not finite", f"the model said {one_line(text)[:80]}")
+    return value
+
+
+class OllamaReranker:
+    """`PairScorer` over /api/generate, for models that answer a (query, document) pair with a bare number.
+
+    `instruction` is sent as the system text where given; `timeout_s` is for one pair, retries included. `revision` (a
+    digest of `installed`) becomes part of the cache key, so that a model pulled anew is asked anew.
+    """
+
+    def __init__(
+        self, url: str, model: str, instruction: str | None = None, timeout_s: float = 30.0, max_concurrent: int = 10,
+        *, revision: str = "", sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self._url, self._model, self._revision = url, model, revision
+        self._instruction = instruction or ""
+        self._patience = Patience(timeout_s, sleep=sleep)
+        self._max_concurrent = max_concurrent
+        self.batch = 2 * max_concurrent
+
+    @property
+    def label(self) -> str:
+        """For the page."""
+        return f"{self._model} on Ollama at {server_name(self._url)}"
+
+    def cache_model(self, query: str) -> str:
+        """Prompt version, model with revision, and the instruction; the same for every query."""
+        told = hashlib.sha256(self._instruction.encode("utf-8", "replace")).hexdigest()[:16]
+        return f"{PROMPT_VERSION}:{named(self._model, self._revision)}:{told}"
+
+    def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
+        """One score per text, on the model's own scale (Qwen3-Reranker: about 0..10). Raises ModelError without a model."""
+        require(self._model, "reranker")
+        server_url(self._url)
+        return score_pairs(lambda text: self._ask(query, text), texts, self._max_concurrent)
+
+    def _ask(self, query: str, text: str) -> float:
+        prompt = sendable(f"Query: {query}\nDocument: {text}")
+
+        async def attempt() -> str:
+            async with open_client(self._url, self._patience.timeout_s) as client:
+                said = await client.generate(
+                    model=self._model, prompt=prompt, system=sendable(self._instruction) or None, think=False,
+                    options={"temperature": 0, "num_predict": REPLY_TOKENS},
+                )  # fmt: skip
+            reply: str | None = said.response
+            if reply is None:
+                raise CallError("bad reply", "the reply has no field 'response'")
+            if said.done_reason == "length":
+                raise CallError("not a number", f"the model was still talking after {REPLY_TOKENS} tokens")
+            return reply
+
+        return number(call(attempt, self._patience, server_label(self._url)))
+
+
+class OllamaEmbedder:
+    """`Embedder` over /api/embed. `timeout_s` is for one batch of `EMBED_BATCH` texts, retries included."""
+
+    def __init__(
+        self, url: str, model: str, dimension: int | None = None, timeout_s: float = 60.0,
+        *, revision: str = "", sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        self._url, self._model, self._revision, self._expected = url, model, revision, dimension
+        self._patience = Patience(timeout_s, sleep=sleep)
+
+    @property
+    def model_id(self) -> str:
+        """ "ollama:" with the model and, where it was given, the revision."""
+        return f"ollama:{named(self._model, self._revision)}"
+
+    @cached_property
+    def dimension(self) -> int:
+        """Length of one vector: as given, or asked from the server once. Raises ModelError."""
+        return self._expected or len(self._vectors(["dimension"])[0])
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        """Unit vectors, shape (len(texts), dimension), float32; equal texts are embedded once.
+
+        Raises ModelError when the server fails or sends vectors of another number or length, not finite, or all zero.
+        """
+        unique = list(dict.fromkeys(texts))
+        if not unique:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        parts = []
+        for start in range(0, len(unique), EMBED_BATCH):
+            parts.append(self._unit_vectors(unique[start : start + EMBED_BATCH]))
+            progress("embedding", min(start + EMBED_BATCH, len(unique)), len(unique))
+        place = {text: i for i, text in enumerate(unique)}
+        return np.concatenate(parts)[[place[text] for text in texts]]
+
+    def encode_query(self, text: str) -> Float32:
+        """The unit vector of one query, shape (dimension,)."""
+        vector: Float32 = self.encode([text])[0]
+        return vector
+
+    def _unit_vectors(self, texts: Sequence[str]) -> Float32:
+        rows = self._vectors(texts)
+        wrong = next((len(row) for row in rows if len(row) != self.dimension), None)
+        if wrong is not None:
+            raise ModelError(f"{self.model_id} sent a vector of length {wrong}; {self.dimension} was expected")
+        vectors = np.asarray(rows, dtype=np.float64)
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(norms).all():
+            raise ModelError(f"{self.model_id} sent a vector that is not finite (NaN or infinite)")
+        if not norms.all():
+            raise ModelError(f"{self.model_id} sent a vector of zeros, which points nowhere")
+        unit: Float32 = (vectors / norms).astype(np.float32)
+        return unit
+
+    def _vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        require(self._model, "embedding")
+
+        async def attempt() -> Sequence[Sequence[float]]:
+            async with open_client(self._url, self._patience.timeout_s) as client:
+                found = await client.embed(model=self._model, input=[sendable(text) for text in texts])
+            vectors: Sequence[Sequence[float]] = found.embeddings
+            return vectors
+
+        rows = call(attempt, self._patience, server_label(self._url))
+        if len(rows) != len(texts) or not all(rows):
+            raise ModelError(f"{self.model_id} sent {sum(map(bool, rows))} vectors for {len(texts)} texts")
+        return rows
+
+
+def models(url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = time.sleep) -> list[str]:
+    """Names of the models the server has, sorted. Raises ModelError when there is no answer that can be used."""
+    return sorted(installed(url, timeout_s, sleep))
+
+
+def installed(url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = time.sleep) -> dict[str, str]:
+    """Model name to digest (empty where the server gives none). Raises ModelError as `models` does."""
+
+    async def attempt() -> dict[str, str]:
+        async with open_client(url, timeout_s) as client:
+            found = (await client.list()).models
+        return {model.model: model.digest or "" for model in found if model.model}
+
+    return call(attempt, Patience(timeout_s, attempts=2, sleep=sleep), server_label(url))
+
+
+def open_client(url: str, timeout_s: float) -> AsyncClient:
+    """The official client, to be used as an async context. Raises ModelError when `url` is not one."""
+    from ollama import AsyncClient
+
+    return AsyncClient(server_url(url), **client_options(timeout_s))
+
+
+def server_label(url: str) -> str:
+    """ "Ollama at host:port", for messages."""
+    return f"Ollama at {server_name(url)}"
+
+
+def named(model: str, revision: str) -> str:
+    """The model with its revision, where there is one, as it stands in cache keys."""
+    return f"{model}@{revision}" if revision else model
+
+
+def require(model: str, what: str) -> None:
+    """Raises ModelError when no model is set: "no reranker model is set for Ollama"."""
+    if not model.strip():
+        raise ModelError(f"no {what} model is set for Ollama")
