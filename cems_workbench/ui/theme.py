@@ -60,6 +60,19 @@ STYLESHEET = """
 .wb-probe {font-size:.86rem; max-width:46rem; border:1px solid color-mix(in srgb, currentColor 16%, transparent); border-radius:.5rem; padding:.6rem .8rem;}
 .wb-spans {font-size:1.05rem; line-height:1.7; overflow-wrap:anywhere;}
 .wb-spans mark {background:color-mix(in srgb, #E69F00 32%, transparent); color:inherit; border-bottom:2px solid #E69F00; border-radius:2px; padding:0 1px;}
+.wb-probe th:empty, .wb-probe tr:first-child td {border-top:0; opacity:.72; font-size:.78rem;}
+.wb-probe td:nth-child(2), .wb-probe td:nth-child(3), .wb-probe td:nth-child(4) {text-align:right; white-space:nowrap;}
+.wb-probe td:last-child {padding-left:1.2rem;}
+.wb-stages {display:grid; grid-template-columns:repeat(auto-fill, minmax(12rem,1fr)); gap:1.2rem 1.3rem;}
+.wb-stages h4 {font-size:1rem; font-weight:650; margin:0; padding:0 0 .35rem;}
+.wb-stages section {min-width:0;}
+.wb-stage {display:grid; grid-template-columns:1.5rem minmax(0,1fr) auto auto; column-gap:.55rem; padding:.28rem 0; font-size:.84rem;
+  border-top:1px solid color-mix(in srgb, currentColor 12%, transparent); font-variant-numeric:tabular-nums;}
+.wb-stage b {font-weight:650; text-align:right;}
+.wb-stage code {background:none; padding:0; color:inherit; font-size:.8rem; overflow:hidden; text-overflow:ellipsis; white-space:nowrap;}
+.wb-stage span {white-space:nowrap;}
+.wb-stage p {grid-column:2 / -1; margin:0; font-size:.8rem; opacity:.76; overflow:hidden; text-overflow:ellipsis; white-space:nowrap;}
+.wb-stage.wb-out p {font-style:italic;}
 .wb-empty {padding:1.6rem 0 .6rem; max-width:46rem;}
 .wb-empty h3 {font-size:1.15rem; margin:0 0 .4rem; padding:0;}
 .wb-empty p {margin:0 0 .4rem; opacity:.85;}
@@ -99,8 +112,23 @@ STYLESHEET = """
 .wb-mem-table td span {font-size:.84rem; opacity:.8;}
 /* Streamlit's own CSV of a table does not guard cells against spreadsheet formulas; memories are untrusted. */
 [data-testid="stElementToolbar"] [aria-label="Download as CSV"] {display:none;}
-[data-testid="stMainBlockContainer"] {padding-top:4.8rem; padding-bottom:3rem;}
+[data-testid="stMainBlockContainer"] {padding:4.8rem clamp(1.2rem, 3.6vw, 5rem) 3rem;}
+/* Streamlit's greys of captions and of a chart's axes are below 4.5 : 1. */
+[data-testid="stCaptionContainer"] {opacity:.76;}
+[data-testid="stPlotlyChart"] :is(.xtick, .ytick) text, [data-testid="stPlotlyChart"] .xtitle {fill:currentColor !important; fill-opacity:.76;}
+.st-key-lists [data-testid="stHorizontalBlock"] {display:grid; grid-template-columns:repeat(auto-fill, minmax(26rem,1fr));}
+.st-key-lists [data-testid="stColumn"] {width:auto; min-width:0;}
+[class*="st-key-reset-"] button {justify-content:flex-start; text-align:left;}
 [data-testid="stSidebarUserContent"] [data-testid="stExpander"] details {border-radius:.4rem;}
+/* Contrast of at least 4.5 to 1 where Streamlit's own colours stay below it: captions and chart labels on white, and
+   white text on the light blue of the dark theme (.stApp says which theme it is by its color-scheme). */
+[data-testid="stCaptionContainer"] {opacity:.76;}
+.stApp .js-plotly-plot :is(.xtick, .ytick) text, .stApp .js-plotly-plot text.bartext {fill:currentColor !important; opacity:.8;}
+.stApp :is([data-testid="stBaseButton-primary"], [data-testid="stBaseButton-primaryFormSubmit"]):not(:disabled),
+.stApp [data-testid="stMultiSelect"] [data-tag] {color:light-dark(#FFFFFF, #12181F);}
+.wb-facts {overflow-wrap:anywhere;}
+.wb-facts > * {min-width:0;}
+:is(.wb-mem-facts, .wb-mem-numbers, .wb-mem-table, .wb-mem-pair) [title], .wb-mem-hint[title] {cursor:help;}
 </style>
 """
 
