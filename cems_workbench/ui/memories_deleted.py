@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui import memories_state as state
 from cems_workbench.ui.memories_escape import excerpt
+from cems_workbench.ui.memories_terms import FIELDS
 from cems_workbench.ui.views import ROW
 
 SHOWN = 1_000
@@ -51,11 +52,11 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
         rows, key=key, on_select="rerun", selection_mode="multi-row", hide_index=True, row_height=ROW, placeholder="",
         height=ROW * (min(len(rows), 14) + 1) + 4,
         column_config={
-            "id": st.column_config.TextColumn("id", width=84, pinned=True),
-            "deleted": st.column_config.TextColumn("deleted", width=124, help="UTC"),
-            "memory": st.column_config.TextColumn("memory", width=520),
-            "category": st.column_config.TextColumn("category", width=96),
-            "project": st.column_config.TextColumn("project", width=120),
+            "id": st.column_config.TextColumn("id", width=84, pinned=True, help=FIELDS["id"]),
+            "deleted": st.column_config.TextColumn("deleted", width=124, help="When it was deleted, UTC"),
+            "memory": st.column_config.TextColumn("memory", width=330, help=FIELDS["memory"]),
+            "category": st.column_config.TextColumn("category", width=96, help=FIELDS["category"]),
+            "project": st.column_config.TextColumn("project", width=90, help=FIELDS["project"]),
         },
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.models.protocol import Float32
 from cems_workbench.records import Memory
+from cems_workbench.ui.memories_terms import COSINE
 
 BLOCK = 512
 
@@ -58,7 +59,9 @@ def pairs_html(pairs: Sequence[tuple[str, str, float]], memories: Mapping[str, M
     rows = []
     for first, second, cosine in pairs:
         sides = "".join(_side(memories[name]) for name in (first, second))
-        rows.append(f'<div class="wb-mem-pair"><div class="wb-mem-cosine">{cosine:.3f}</div>{sides}</div>')
+        rows.append(
+            f'<div class="wb-mem-pair"><div class="wb-mem-cosine" title="{COSINE}">{cosine:.3f}</div>{sides}</div>'
+        )
     return f'<div class="wb-mem-pairs">{"".join(rows)}</div>'
 
 

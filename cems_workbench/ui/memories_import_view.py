@@ -76,8 +76,9 @@ def _run(files: Iterable[tuple[str, IO[bytes]]], resources: Resources, place: De
 def _report(outcomes: tuple[Outcome, ...]) -> None:
     if not outcomes:
         st.html(
-            '<p class="wb-mem-hint">One record a line: <code>{"id": "m1", "content": "…", "category": "preference"}</code>. '
-            "Only id and content are needed. The formats are described in <code>docs/formats.md</code>.</p>"
+            '<p class="wb-mem-hint">One record a line: <code>{"id": "m1", "content": "…", "category": "preference"}</code>, '
+            "or a CSV with such columns. Only id and content are needed. All formats: the help of Format, and "
+            "<code>docs/formats.md</code>.</p>"
         )
         return
     st.markdown("###### Last import")
@@ -91,7 +92,7 @@ def _report(outcomes: tuple[Outcome, ...]) -> None:
             rows, hide_index=True, row_height=ROW, placeholder="", key="mem:counts", height=ROW * (len(rows) + 1) + 4,
             column_config={
                 "file": st.column_config.TextColumn("file", width="medium"),
-                "rows": st.column_config.TextColumn("rows", width="small"),
+                "rows": st.column_config.TextColumn("rows", width="small", help="What the rows of the file are"),
                 "added": number("added", help="New in this store"),
                 "updated": number("updated", help="Already here, with other values"),
                 "unchanged": number("unchanged", help="Already here, the same"),
@@ -121,7 +122,7 @@ def _errors(outcomes: tuple[Outcome, ...], errors: list[tuple[str, int, str, str
         column_config={
             "file": st.column_config.TextColumn("file", width="medium"),
             "row": st.column_config.NumberColumn("row", width=64, format="%d", help="Line or record number, from 1"),
-            "field": st.column_config.TextColumn("field", width="small"),
-            "reason": st.column_config.TextColumn("reason", width="large"),
+            "field": st.column_config.TextColumn("field", width="small", help="The field that is wrong"),
+            "reason": st.column_config.TextColumn("reason", width="large", help="Why the row cannot be used"),
         },
     )  # fmt: skip

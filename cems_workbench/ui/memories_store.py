@@ -15,6 +15,7 @@ from cems_workbench.store import IndexState, RefreshReport
 from cems_workbench.ui import handles
 from cems_workbench.ui import memories_state as state
 from cems_workbench.ui.memories_escape import plain
+from cems_workbench.ui.memories_terms import INDEX_COLUMNS, INDEXES
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
@@ -61,18 +62,18 @@ def _switch(create: bool) -> None:
 
 def indexes_html(states: Sequence[IndexState]) -> str:
     """A row per index: what it is, whether it is up to date, how much is in it."""
-    names = {"lexical": "Words", "vectors": "Meaning"}
     rows = []
     for index in states:
         kind, _, model = index.name.partition(" ")
+        name, about = INDEXES.get(kind, (kind, ""))
         sign = '<span class="wb-mem-ok">✓ up to date</span>' if index.fresh else '<b class="wb-warn">⚠ behind</b>'
         built = "–" if index.version is None else f"{index.version:,}"
         rows.append(
-            f"<tr><td><b>{names.get(kind, escape(kind))}</b><br><span>{escape(model or 'lexical, BM25')}</span></td><td>{sign}</td>"
+            f'<tr><td title="{escape(about)}"><b>{escape(name)}</b><br><span>{escape(model or "BM25")}</span></td><td>{sign}</td>'
             f"<td>{index.rows:,}</td><td>{built} of {index.content_version:,}</td><td>{escape(index.note or '–')}</td></tr>"
         )
-    head = "<tr><th>Index</th><th>State</th><th>Memories</th><th>Version</th><th>Note</th></tr>"
-    return f'<table class="wb-mem-table"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
+    head = "".join(f'<th title="{escape(about)}">{name}</th>' for name, about in INDEX_COLUMNS.items())
+    return f'<table class="wb-mem-table"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
 
 def indexes(resources: Resources, place: DeltaGenerator) -> None:
@@ -84,7 +85,10 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     )
     states = resources.store.index_state(resources.embedder.model_id)
     st.html(indexes_html(states))
-    st.html(f'<p class="wb-mem-hint">Embedding model: <code>{escape(resources.embedder.resolved.line)}</code></p>')
+    st.html(
+        f'<p class="wb-mem-hint" title="{escape(INDEXES["vectors"][1])}">Embedding model: '
+        f"<code>{escape(resources.embedder.resolved.line)}</code></p>"
+    )
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
             "Bring up to date", key="mem:refresh", disabled=all(index.fresh for index in states),
