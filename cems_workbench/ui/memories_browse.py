@@ -18,6 +18,7 @@ from cems_workbench.store.browsing import Sort
 from cems_workbench.ui import memories_detail, memories_import_view
 from cems_workbench.ui import memories_state as state
 from cems_workbench.ui.memories_escape import excerpt
+from cems_workbench.ui.memories_terms import FIELDS
 from cems_workbench.ui.views import ROW
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ SORTS: dict[str, tuple[Sort, bool]] = {
     "Shortest": ("length", False),
     "By id": ("id", False),
 }
+COLUMNS = (
+    "id", "memory", "created", "category", "project", "session", "accessed", "accesses", "priority", "pinned", "importance",
+)  # fmt: skip
 FILTERS = ("text", "categories", "projects", "sessions", "importance", "pinned", "created")
 
 
@@ -55,7 +59,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         page = resources.store.find(selection, PAGE, (number - 1) * PAGE)
     _summary(page.total, total, number)
     if page.memories:
-        _table(page.memories)
+        _table(page.memories, selection.sort)
     if pages > 1:
         st.pagination(pages, key="mem:page")
     memories_detail.draw(resources, state.get("selected"))
@@ -93,8 +97,10 @@ def filters(facets: Facets) -> Selection:
     )  # fmt: skip
     pinned = boxes[4].selectbox(
         "Pinned",
-        ["any", "pinned", "not pinned"],
+        ["pinned", "not pinned"],
+        index=None,
         key="mem:find:pinned",
+        placeholder="any",
         help="Memories that are pinned, or not.",
         **common,
     )
@@ -110,7 +116,7 @@ def filters(facets: Facets) -> Selection:
         projects=projects,
         sessions=sessions,
         importance=tuple(importance),
-        pinned={"pinned": True, "not pinned": False}.get(pinned),
+        pinned=None if pinned is None else pinned == "pinned",
         created_from=span[0] if span else None,
         created_to=span[1] if len(span) > 1 else None,
         sort=column,
@@ -141,7 +147,7 @@ def clear_filters() -> None:
     """Show all memories again."""
     for name in FILTERS:
         st.session_state.pop(f"mem:find:{name}", None)
-    cleared: dict[str, Any] = {"text": "", "pinned": "any", "created": []}
+    cleared: dict[str, Any] = {"text": "", "pinned": None, "created": []}
     for name in FILTERS:
         st.session_state[f"mem:find:{name}"] = cleared.get(name, [])
     _first_page()
@@ -182,13 +188,20 @@ def table(memories: Sequence[Memory]) -> DataFrame:
             "priority": memory.priority,
             "pinned": "pinned" if memory.pinned else None,
             "importance": memory.importance,
+            "length": len(memory.content),
         }
         for memory in memories
     ]
     return pd.DataFrame(rows)
 
 
-def _table(memories: Sequence[Memory]) -> None:
+def columns(sort: Sort) -> list[str]:
+    """The columns in their order: what the rows are ordered by stands beside the memory, in sight on a narrow screen."""
+    first = ["id", "memory"] if sort == "id" else ["id", "memory", sort]
+    return [*first, *(name for name in COLUMNS if name not in first)]
+
+
+def _table(memories: Sequence[Memory], sort: Sort) -> None:
     ids = [memory.id for memory in memories]
     selected = state.get("selected")
     # Rows are picked by place: a table of other rows must not inherit the place.
@@ -204,18 +217,22 @@ def _table(memories: Sequence[Memory]) -> None:
         row_height=ROW,
         height=ROW * (min(len(ids), TABLE_ROWS) + 1) + 4,
         placeholder="",
+        column_order=columns(sort),
         column_config={
-            "id": text("id", width=84, pinned=True),
-            "memory": text("memory", width=370, help="Title and the beginning of the content"),
-            "category": text("category", width=124),
-            "project": text("project", width=120),
-            "session": text("session", width=72),
-            "created": st.column_config.DateColumn("created", width=92, format="YYYY-MM-DD", help="Day, UTC"),
-            "accessed": st.column_config.DateColumn("accessed", width=92, format="YYYY-MM-DD", help="Last access, UTC"),
-            "accesses": number("accesses", width=76, help="How often it was read"),
-            "priority": number("priority", width=70, format="%.2f", help="1 to 2; a factor of the score"),
-            "pinned": text("pinned", width=66),
-            "importance": text("importance", width=88),
+            "id": text("id", width=84, pinned=True, help=FIELDS["id"]),
+            "memory": text("memory", width=300, help=FIELDS["memory"]),
+            "created": st.column_config.DateColumn("created", width=92, format="YYYY-MM-DD", help="Day, UTC."),
+            "category": text("category", width=112, help=FIELDS["category"]),
+            "project": text("project", width=118, help=FIELDS["project"]),
+            "session": text("session", width=92, help=FIELDS["session"]),
+            "accessed": st.column_config.DateColumn(
+                "accessed", width=92, format="YYYY-MM-DD", help="Day of the last access, UTC."
+            ),
+            "accesses": number("accesses", width=78, format="localized", help=FIELDS["accesses"]),
+            "priority": number("priority", width=70, format="%.2f", help=FIELDS["priority"]),
+            "pinned": text("pinned", width=66, help=FIELDS["pinned"]),
+            "importance": text("importance", width=88, help=FIELDS["importance"]),
+            "length": number("length", width=70, format="localized", help=FIELDS["length"]),
         },
     )
 
