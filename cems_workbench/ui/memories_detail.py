@@ -14,6 +14,7 @@ from cems_workbench.records import Memory, Relation
 from cems_workbench.ui import memories_edit
 from cems_workbench.ui import memories_state as state
 from cems_workbench.ui.memories_escape import excerpt, plain
+from cems_workbench.ui.memories_terms import FIELDS, JUDGMENTS, RELATIONS
 from cems_workbench.ui.views import ROW
 
 
@@ -38,7 +39,8 @@ def draw(resources: Resources, memory_id: str | None) -> None:
             "Close", key="mem:close", on_click=state.select, args=(None,), type="tertiary", icon=":material/close:",
             help="Back to the table alone.",
         )  # fmt: skip
-    left, right = st.columns([3, 2], gap="medium")
+    # The form asks for more room than a text, whose lines are read best when they are not long.
+    left, right = st.columns([3, 2] if editing else 2, gap="medium")
     with left:
         if editing:
             memories_edit.draw(resources, memory)
@@ -82,7 +84,10 @@ def facts_html(memory: Memory) -> str:
         ("Source", memory.source_ref),
         ("Length", f"{len(memory.content):,} characters"),
     ]
-    rows = "".join(f"<span>{name}</span><div>{escape(value or '–')}</div>" for name, value in facts)
+    rows = "".join(
+        f'<span title="{escape(FIELDS[name.lower()])}">{name}</span><div>{escape(value or "–")}</div>'
+        for name, value in facts
+    )
     return f'<div class="wb-mem-facts">{rows}</div>'
 
 
@@ -94,13 +99,13 @@ def relation_rows(memory_id: str, relations: Sequence[Relation], others: Mapping
         other = relation.target_id if outgoing else relation.source_id
         text = excerpt(others[other].content) if other in others else ""
         direction = "→" if outgoing else "←"
-        rows.append({"": direction, "memory": other, "kind": relation.kind, "weight": relation.weight, "content": text})
+        rows.append({"": direction, "kind": relation.kind, "memory": other, "content": text, "weight": relation.weight})
     return rows
 
 
 def _relations(resources: Resources, memory: Memory) -> None:
     relations = resources.store.relations_of(memory.id)
-    st.markdown(f"###### Relations ({len(relations)})")
+    st.markdown(f"###### Relations ({len(relations)})", help=RELATIONS)
     if not relations:
         st.caption("None leads to or from this memory.")
         return
@@ -118,10 +123,10 @@ def _relations(resources: Resources, memory: Memory) -> None:
         placeholder="",
         column_config={
             "": st.column_config.TextColumn("", width=30, help="→ from this memory, ← to it"),
-            "memory": st.column_config.TextColumn("memory", width=78, help="Pick a row to open it"),
-            "kind": st.column_config.TextColumn("kind", width=88),
+            "kind": st.column_config.TextColumn("kind", width=86, help="What the one is to the other"),
+            "memory": st.column_config.TextColumn("memory", width=66, help="Its id; pick a row to open it"),
+            "content": st.column_config.TextColumn("content", width=260, help="How the other memory begins"),
             "weight": st.column_config.NumberColumn("weight", width=64, format="%.2f", help="Strength, 0 to 1"),
-            "content": st.column_config.TextColumn("content", width="large"),
         },
     )
 
@@ -135,7 +140,7 @@ def _follow(key: str, ids: Sequence[str]) -> None:
 
 def _judgments(resources: Resources, memory: Memory) -> None:
     judged = resources.store.judgments_of(memory.id)
-    st.markdown(f"###### Judgments ({len(judged)})")
+    st.markdown(f"###### Judgments ({len(judged)})", help=JUDGMENTS)
     if not judged:
         st.caption("No query has been judged with this memory.")
         return
@@ -159,10 +164,10 @@ def _judgments(resources: Resources, memory: Memory) -> None:
             "grade": st.column_config.NumberColumn(
                 "grade", width=56, format="%d", help="0 not relevant … 3 answers it"
             ),
-            "query": st.column_config.TextColumn("query", width=260),
-            "judge": st.column_config.TextColumn("judge", width=70),
+            "query": st.column_config.TextColumn("query", width=230, help="What was searched for"),
+            "judge": st.column_config.TextColumn("judge", width=70, help="Who graded it"),
             "kind": st.column_config.TextColumn("kind", width=64, help="A person's judgment, or a model's"),
-            "qid": st.column_config.TextColumn("qid", width=70),
+            "qid": st.column_config.TextColumn("qid", width=60, help="The name of the query"),
         },
     )
 

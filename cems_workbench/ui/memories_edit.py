@@ -90,27 +90,26 @@ def draw(resources: Resources, memory: Memory) -> None:
             "Content", key=keys["content"], height=180, help="The text that is searched and given to the agent."
         )
         st.text_input("Title", key=keys["title"], help="A few words; searched together with the content.")
-        first = st.columns(3)
-        with first[0]:
+        left, right = st.columns(2)
+        with left:
             _choice("Category", keys["category"], facets.categories, "What kind of memory it is, such as preference.")
-        with first[1]:
+        with right:
             _choice("Project", keys["project"], facets.projects, "The project it belongs to; empty for none.")
-        first[2].text_input("Session", key=keys["session"], help="The conversation it was written in.")
+        left, right = st.columns(2)
+        left.text_input("Session", key=keys["session"], help="The conversation it was written in.")
+        right.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Who may find it.")
         st.multiselect(
             "Tags", values["tags"], key=keys["tags"], accept_new_options=True, placeholder="type a tag",
             help="Words to find it by in this page. Type one and press Enter.",
         )  # fmt: skip
-        second = st.columns(3)
-        second[0].number_input(
+        left, right = st.columns(2)
+        left.number_input(
             "Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="1 to 2: a factor of the score in searches."
         )
-        second[1].selectbox(
-            "Importance", ["low", "normal", "high"], key=keys["importance"], help="How much it matters."
-        )
-        second[2].selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Who may find it.")
-        third = st.columns(2)
-        third[0].text_input("Created", key=keys["created_at"], help=DAY_HELP)
-        third[1].text_input("Last accessed", key=keys["last_accessed"], help=DAY_HELP)
+        right.selectbox("Importance", ["low", "normal", "high"], key=keys["importance"], help="How much it matters.")
+        left, right = st.columns(2)
+        left.text_input("Created", key=keys["created_at"], help=DAY_HELP)
+        right.text_input("Last accessed", key=keys["last_accessed"], help=DAY_HELP)
         st.toggle("Pinned", key=keys["pinned"], help="A pinned memory is never dropped for its age.")
         if state.get("problem"):
             st.error(plain(state.get("problem")), icon=":material/block:")
