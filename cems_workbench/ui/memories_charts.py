@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 BAR = 27
 COLUMN_HEIGHT = 230
 BARS = 12
+COLOUR = LIST_COLOURS[0]
 FAINT = "rgba(128,128,128,0.22)"
 
 
@@ -24,7 +25,7 @@ def first_and_rest(counts: Sequence[tuple[str | None, int]], none: str, most: in
     return [*shown, (f"{len(rest)} others", sum(count for _, count in rest))] if rest else shown
 
 
-def bars(counts: Sequence[tuple[str, int]], colour: str = LIST_COLOURS[0]) -> Figure:
+def bars(counts: Sequence[tuple[str, int]]) -> Figure:
     """Horizontal bars, in the given order from the top, each with its count."""
     import plotly.graph_objects as go
 
@@ -32,7 +33,7 @@ def bars(counts: Sequence[tuple[str, int]], colour: str = LIST_COLOURS[0]) -> Fi
     values = [count for _, count in counts]
     figure = go.Figure()
     figure.add_bar(
-        y=places, x=values, orientation="h", marker={"color": colour}, text=[f"{value:,}" for value in values],
+        y=places, x=values, orientation="h", marker={"color": COLOUR}, text=[f"{value:,}" for value in values],
         textposition="outside", cliponaxis=False, **_hover(counts),
     )  # fmt: skip
     figure.update_layout(
@@ -46,14 +47,14 @@ def bars(counts: Sequence[tuple[str, int]], colour: str = LIST_COLOURS[0]) -> Fi
     return figure
 
 
-def columns(counts: Sequence[tuple[str, int]], colour: str = LIST_COLOURS[0], ticks: int = 14) -> Figure:
+def columns(counts: Sequence[tuple[str, int]], ticks: int = 8) -> Figure:
     """Vertical bars in the given order; at most about `ticks` of the labels are written."""
     import plotly.graph_objects as go
 
     places = list(range(len(counts)))
     every = max(1, -(-len(counts) // ticks))
     figure = go.Figure()
-    figure.add_bar(x=places, y=[count for _, count in counts], marker={"color": colour}, **_hover(counts))
+    figure.add_bar(x=places, y=[count for _, count in counts], marker={"color": COLOUR}, **_hover(counts))
     figure.update_layout(
         height=COLUMN_HEIGHT, margin={"l": 8, "r": 8, "t": 8, "b": 8}, bargap=0.18, showlegend=False,
         xaxis={

@@ -23,8 +23,11 @@ def excerpt(text: str, length: int = 160) -> str:
 
 
 def tick(text: str, length: int = 28) -> str:
-    """A label for Plotly, which reads a little HTML in its texts."""
-    return excerpt(text, length).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """A label for Plotly, which reads a little HTML in its texts; names that are too long are often told apart by their ends."""
+    line = " ".join(text.split())
+    if len(line) > length:
+        line = f"{line[: length // 2]}…{line[1 + length // 2 - length :]}"
+    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def guarded(cell: object) -> object:

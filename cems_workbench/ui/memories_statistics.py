@@ -16,7 +16,7 @@ from cems_workbench.store import Duplicates, Selection, Statistics
 from cems_workbench.ui import memories_charts as charts
 from cems_workbench.ui import memories_state as state
 from cems_workbench.ui.memories_duplicates import NearPairs, near_pairs, pairs_html
-from cems_workbench.ui.theme import LIST_COLOURS
+from cems_workbench.ui.memories_terms import COSINE, NUMBERS
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -32,7 +32,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     statistics = resources.store.statistics(datetime.now(UTC))
     if not statistics.memories:
         st.html(
-            '<div class="wb-empty"><h3>Nothing to count yet</h3><p>Statistics appear once memories are imported.</p></div>'
+            '<div class="wb-empty"><h3>Nothing to count yet</h3><p>Import memories first, under Import; here they are counted.</p></div>'
         )
         return
     st.html(numbers_html(statistics))
@@ -45,22 +45,22 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     )
     _chart(
         right, "Projects", "Memories of each project; (none) belongs to no project.",
-        charts.bars(charts.first_and_rest(statistics.projects, "(none)"), LIST_COLOURS[4]),
+        charts.bars(charts.first_and_rest(statistics.projects, "(none)")),
     )  # fmt: skip
     undated = f" Without a date, and not shown: {statistics.undated:,}." if statistics.undated else ""
     left, right = st.columns(2, gap="large")
     months = [(f"{month:%Y-%m}", count) for month, count in statistics.months]
-    _chart(left, "Created", f"Memories by the month they were created in.{undated}", charts.columns(months, ticks=8))
+    _chart(left, "Created", f"Memories by the month they were created in.{undated}", charts.columns(months))
     _chart(
         right, "Length", f"Characters of the content; half have at most {statistics.median_length:,}.",
-        charts.columns(statistics.lengths, LIST_COLOURS[1]),
+        charts.bars(statistics.lengths),
     )  # fmt: skip
     left, right = st.columns(2, gap="large")
     _chart(
         left,
         "Age",
         f"Time since creation, each up to the age named.{undated}",
-        charts.bars(list(statistics.ages), LIST_COLOURS[5]),
+        charts.bars(statistics.ages),
     )
     with right:
         _exact(*resources.store.exact_duplicates(EXACT_SHOWN))
@@ -83,7 +83,9 @@ def numbers_html(statistics: Statistics) -> str:
         ("median length", f"{statistics.median_length:,}"),
         ("longest", f"{statistics.longest:,}"),
     ]
-    body = "".join(f"<div><span>{name}</span><b>{escape(value)}</b></div>" for name, value in cells)
+    body = "".join(
+        f'<div title="{escape(NUMBERS[name])}"><span>{name}</span><b>{escape(value)}</b></div>' for name, value in cells
+    )
     return f'<div class="wb-mem-numbers">{body}</div>'
 
 
@@ -122,7 +124,7 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
     slider, button = st.columns([4, 1], vertical_alignment="bottom", gap="medium")
     threshold = slider.slider(
         "Similarity from", 0.80, 1.0, NEAR_COSINE, 0.01, key="mem:near:threshold",
-        help="Cosine of the two embeddings: 1 is the same meaning to the model. Lower finds more pairs.",
+        help=f"{COSINE} Lower finds more pairs.",
     )  # fmt: skip
     asked = button.button(
         "Compare", key="mem:near:button", width="stretch",

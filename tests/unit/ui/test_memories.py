@@ -13,10 +13,12 @@ from cems_workbench.errors import InputError
 from cems_workbench.progress import Cancelled, silent
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
+from cems_workbench.ui.memories_browse import COLUMNS, columns
 from cems_workbench.ui.memories_charts import bars, first_and_rest
 from cems_workbench.ui.memories_duplicates import near_pairs, pairs_html
+from cems_workbench.ui.memories_detail import facts_html
 from cems_workbench.ui.memories_edit import edited, shown
-from cems_workbench.ui.memories_escape import csv_bytes, guarded, plain
+from cems_workbench.ui.memories_escape import csv_bytes, guarded, plain, tick
 from cems_workbench.ui.memories_import import errors_csv, import_files
 from cems_workbench.ui.memories_state import progress_text
 
@@ -145,3 +147,19 @@ def test_chart_labels_are_escaped():
     figure = bars([("<b>x</b>", 1)])
     assert figure.layout.yaxis.ticktext[0].startswith("&lt;b&gt;")
     assert "<b>" not in figure.data[0].hovertext[0]
+
+
+def test_a_long_chart_label_keeps_its_beginning_and_its_end():
+    label = tick("category-with-an-unusually-long-name-2")
+    assert label == "category-with-…y-long-name-2" and len(label) == 28
+
+
+def test_what_the_table_is_ordered_by_stands_beside_the_memory():
+    assert columns("accesses")[:4] == ["id", "memory", "accesses", "created"]
+    assert columns("length")[2] == "length" and columns("id")[:3] == ["id", "memory", "created"]
+    assert sorted(columns("created")) == sorted(COLUMNS)
+
+
+def test_every_fact_of_a_memory_says_what_it_means():
+    body = facts_html(MEMORY)
+    assert body.count("<span") == body.count('<span title="')
