@@ -15,8 +15,8 @@ from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from cems_workbench.ui.memories_browse import COLUMNS, columns
 from cems_workbench.ui.memories_charts import bars, first_and_rest
-from cems_workbench.ui.memories_duplicates import near_pairs, pairs_html
 from cems_workbench.ui.memories_detail import facts_html
+from cems_workbench.ui.memories_duplicates import near_pairs, pairs_html
 from cems_workbench.ui.memories_edit import edited, shown
 from cems_workbench.ui.memories_escape import csv_bytes, guarded, plain, tick
 from cems_workbench.ui.memories_import import errors_csv, import_files
