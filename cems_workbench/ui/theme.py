@@ -120,10 +120,8 @@ STYLESHEET = """
 .st-key-lists [data-testid="stColumn"] {width:auto; min-width:0;}
 [class*="st-key-reset-"] button {justify-content:flex-start; text-align:left;}
 [data-testid="stSidebarUserContent"] [data-testid="stExpander"] details {border-radius:.4rem;}
-/* Contrast of at least 4.5 to 1 where Streamlit's own colours stay below it: captions and chart labels on white, and
-   white text on the light blue of the dark theme (.stApp says which theme it is by its color-scheme). */
-[data-testid="stCaptionContainer"] {opacity:.76;}
-.stApp .js-plotly-plot :is(.xtick, .ytick) text, .stApp .js-plotly-plot text.bartext {fill:currentColor !important; opacity:.8;}
+[data-testid="stPlotlyChart"] text.bartext {fill:currentColor !important;}
+/* White on the light blue of the dark theme is at 2.3 : 1; .stApp says by its color-scheme which theme it is. */
 .stApp :is([data-testid="stBaseButton-primary"], [data-testid="stBaseButton-primaryFormSubmit"]):not(:disabled),
 .stApp [data-testid="stMultiSelect"] [data-tag] {color:light-dark(#FFFFFF, #12181F);}
 .wb-facts {overflow-wrap:anywhere;}
