@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+DRIPS = 300
+"""Bytes of a slow reply: enough for every deadline in these tests, few enough that a missing one fails soon."""
+
 
 @dataclass(frozen=True)
 class Reply:
-    """What goes over the wire. `promised` bytes more are announced than sent; `drip`: byte by byte, for ever."""
+    """What goes over the wire. `promised` bytes more are announced than sent; `drip`: byte by byte, without coming to an end."""
 
     body: bytes = b""
     status: int = 200
@@ -83,11 +86,13 @@ def serving(answer: Answer) -> Iterator[ModelServer]:
             self.send_response(reply.status)
             for name, text in reply.headers.items():
                 self.send_header(name, text)
-            length = 10_000 if reply.drip else len(reply.body) + reply.promised
+            length = len(reply.body) + (2 * DRIPS if reply.drip else reply.promised)
             self.send_header("content-length", str(length))
             self.end_headers()
             self.wfile.write(reply.body)
-            while reply.drip and not over.wait(0.01):
+            for _ in range(DRIPS if reply.drip else 0):
+                if over.wait(0.01):
+                    break
                 self.wfile.write(b" ")
 
         def log_message(self, format: str, *args: Any) -> None:
