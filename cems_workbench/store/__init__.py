@@ -7,6 +7,7 @@ or an index is asked for.
 from cems_workbench.store.browsing import DeletedMemory, Facets, Page, Selection
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.indexes import Indexes
+from cems_workbench.store.learned_pairs import LearnedPair
 from cems_workbench.store.reports import (
     Experiment,
     ImportReport,
@@ -16,6 +17,7 @@ from cems_workbench.store.reports import (
 )
 from cems_workbench.store.statistics import Duplicates, Statistics
 from cems_workbench.store.store import Store
+from cems_workbench.store.vocabulary import Vocabulary
 
 __all__ = [
     "ANY",
@@ -27,10 +29,12 @@ __all__ = [
     "ImportReport",
     "IndexState",
     "Indexes",
+    "LearnedPair",
     "Page",
     "RefreshReport",
     "RowCounts",
     "Selection",
     "Statistics",
     "Store",
+    "Vocabulary",
 ]

@@ -20,9 +20,11 @@ from cems_workbench.store import (
     browsing,
     experiment_rows,
     judgment_rows,
+    learned_pairs,
     memory_rows,
     query_rows,
     relation_rows,
+    reply_cache,
     schema,
     score_cache,
     statistics,
@@ -32,8 +34,10 @@ from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.importing import import_rows
 from cems_workbench.store.indexes import DerivedIndexes, Indexes
+from cems_workbench.store.learned_pairs import LearnedPair
 from cems_workbench.store.reports import Experiment, ImportReport, IndexState, RefreshReport
 from cems_workbench.store.statistics import Duplicates, Statistics
+from cems_workbench.store.vocabulary import CurrentVocabulary, Vocabulary
 
 
 class Store:
@@ -46,6 +50,7 @@ class Store:
             # Shared with the open indexes, which leave these out of their hits until a refresh removes them.
             self._deleted = memory_rows.deleted_ids(cursor)
             identity = schema.read_meta(cursor, "store_id") or ""
+        self._vocabulary = CurrentVocabulary(path / "lexical", database)
         self._derived = DerivedIndexes(path, database, identity, chroma_url, self._deleted)
 
     @classmethod
@@ -213,6 +218,50 @@ class Store:
         """Keep (text, score) pairs; failures and scores that are not finite are left out."""
         with self._database.transaction() as cursor:
             score_cache.write(cursor, model, query, scored)
+
+    def cached_reply(self, key: tuple[str, str, str]) -> str | None:
+        """A language model's reply, kept by (model, prompt version, digest of what was sent); None when there is none."""
+        with self._database.reading() as cursor:
+            return reply_cache.read(cursor, key)
+
+    def keep_reply(self, key: tuple[str, str, str], reply: str) -> None:
+        """Keep a language model's reply."""
+        with self._database.transaction() as cursor:
+            reply_cache.write(cursor, key, reply)
+
+    def vocabulary(self) -> Vocabulary:
+        """The words of the live memories with the number of memories each stands in, computed once per content version."""
+        return self._vocabulary.read()
+
+    def learned_pairs(self) -> list[LearnedPair]:
+        """The corrections of typos that were learned or refused, latest first."""
+        with self._database.reading() as cursor:
+            return learned_pairs.read(cursor)
+
+    def learn_pairs(
+        self, pairs: Iterable[tuple[str, str]], most: int, when: datetime | None = None
+    ) -> list[tuple[str, str]]:
+        """Count an acceptance (now, or `when`) of each (typo, correction), keep the `most` latest, return those learned.
+
+        A typo's earlier correction is replaced; a refused pair is passed over.
+        """
+        with self._database.transaction() as cursor:
+            return learned_pairs.learn(cursor, pairs, most, when or datetime.now(UTC))
+
+    def refuse_pair(self, typo: str, correction: str, when: datetime | None = None) -> None:
+        """Remember that a correction is wrong, so that it is neither used nor learned until it is forgotten."""
+        with self._database.transaction() as cursor:
+            learned_pairs.refuse(cursor, (typo, correction), when or datetime.now(UTC))
+
+    def forget_pair(self, typo: str, correction: str) -> bool:
+        """Take one learned or refused correction away; False when there was none."""
+        with self._database.transaction() as cursor:
+            return learned_pairs.forget(cursor, (typo, correction))
+
+    def forget_learned(self) -> int:
+        """Take all learned corrections away and return how many; what was refused stays refused."""
+        with self._database.transaction() as cursor:
+            return learned_pairs.forget_all(cursor)
 
     def save_experiment(
         self, name: str, config_yaml: str, note: str = "", evidence: dict[str, Any] | None = None

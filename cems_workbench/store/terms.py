@@ -11,6 +11,11 @@ from cems_workbench.store.tokenizer import chunks, terms_of
 MAX_WORD = 40
 
 
+def plain_words(found: Iterable[str]) -> set[str]:
+    """The words among a text's chunks as they are written, in lower case; no identifiers, numbers or giants."""
+    return {chunk.lower() for chunk in found if len(chunk) <= MAX_WORD and chunk.isalpha()}
+
+
 def write_scores(target: Path, texts: Iterable[str], words: Counter[str]) -> None:
     """Save the BM25 scores of `texts` to `target` as bm25s does, and count in `words` the texts each word stands in.
 
@@ -22,7 +27,7 @@ def write_scores(target: Path, texts: Iterable[str], words: Counter[str]) -> Non
     for text in texts:
         found = chunks(text)
         documents.append([numbers.setdefault(term, len(numbers)) for chunk in found for term in terms_of(chunk)])
-        words.update({chunk.lower() for chunk in found if len(chunk) <= MAX_WORD and chunk.isalpha()})
+        words.update(plain_words(found))
     if not numbers:
         return
     import bm25s

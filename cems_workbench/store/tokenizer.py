@@ -102,9 +102,14 @@ def _pairs(text: str) -> Iterable[str]:
         yield from (run[start : start + 2] for start in range(max(1, len(run) - 1)))
 
 
+def normalised(text: str) -> str:
+    """The text in Unicode's normal form NFKC, in which memories and queries are compared."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text)
+
+
 def chunks(text: str) -> list[str]:
     """The words and identifiers of a text as they stand, after NFKC normalisation."""
-    return _CHUNK.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
+    return _CHUNK.findall(normalised(text))
 
 
 def terms_of(chunk: str) -> tuple[str, ...]:
