@@ -1,0 +1,166 @@
+"""Typo correction: a query word that nobody wrote is replaced by the store's word that is most like it.
+
+    similarity(a, b) = 1 - distance(a, b) / max(length of a, length of b)          corrected when >= similarity_threshold
+
+The distance is optimal string alignment: Levenshtein's insertions, deletions and substitutions, and two letters that
+changed places, each costing 1 ("pyhton" is one step from "python", not two). A pair that was learned comes before the
+store's words and needs no similarity. Among the store's words the most similar wins, then the one in most memories,
+then the first in the alphabet. A word is left alone when
+
+- the store, the stopwords, the detectors' signals or the technical terms have it, or the store has another form of it;
+- it is shorter than `SHORTEST` letters, has a digit, an apostrophe or a hyphen, or stands inside code;
+- it is in capitals, or of a script without capitals, where words often have no spaces between them.
+
+Source: ACE retrieval precision (typo correction); Boytsov 2011 (optimal string alignment); PIPELINE.md, "query".
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass
+from typing import Literal
+
+from rapidfuzz import process
+from rapidfuzz.distance import OSA
+
+from cems_workbench.config.gathering import TypoCorrection
+from cems_workbench.pipeline.lexicon import shipped_terms
+from cems_workbench.pipeline.stages import conversational
+from cems_workbench.pipeline.stages.query import SIGNALS
+from cems_workbench.store import LearnedPair, Vocabulary
+from cems_workbench.store.stopwords import STOPWORDS
+from cems_workbench.store.tokenizer import normalised, terms_of
+
+SHORTEST = 4
+EVERYDAY = (
+    STOPWORDS
+    | conversational.STOPWORDS
+    | {word for signals in SIGNALS.values() for signal in signals for word in signal.split()}
+)
+"""English words that are right whether or not a memory has them."""
+
+_TOUCHING = r"./\\:@'’\-"
+_WORD = re.compile(rf"(?<!\w)(?<!\w[{_TOUCHING}])[^\W\d_]{{{SHORTEST},}}(?!\w|[{_TOUCHING}]\w)")
+_ROUNDING = 1e-9
+_CUTOFF_SLACK = 0.01
+"""rapidfuzz 3.14 loses a pair that reaches its cutoff exactly (kofka, kafka at 0.8): it is asked for a little more."""
+
+Source = Literal["store", "learned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """One word replaced: characters start..end of the query as typed. `typo` and `correction` are in lower case."""
+
+    typo: str
+    correction: str
+    similarity: float
+    source: Source
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedQuery:
+    """The query to search with, and what was replaced to get it, by position."""
+
+    query: str
+    corrections: tuple[Correction, ...] = ()
+
+
+def correct(
+    query: str,
+    vocabulary: Vocabulary,
+    learned: Iterable[LearnedPair],
+    config: TypoCorrection,
+    lexicon: Set[str] | None = None,
+) -> CorrectedQuery:
+    """The query with its typos corrected; as it is when `config.enabled` is off or nothing was wrong.
+
+    `learned` may hold refused pairs: they are never made. `lexicon` has the technical terms, the shipped ones when None.
+    Correcting the result again changes nothing.
+    """
+    if not config.enabled:
+        return CorrectedQuery(query)
+    speller = _Speller(
+        vocabulary, learned, config.similarity_threshold, shipped_terms() if lexicon is None else lexicon
+    )
+    corrections = [
+        Correction(word, *better, start, end)
+        for word, start, end in _candidates(query, speller.lexicon)
+        if (better := speller.better(word)) is not None
+    ]
+    text = query
+    for correction in reversed(corrections):
+        replaced = _as_typed(correction.correction, text[correction.start])
+        text = text[: correction.start] + replaced + text[correction.end :]
+    return CorrectedQuery(text, tuple(corrections))
+
+
+class _Speller:
+    """Which word was meant by another, for one query; asked twice about a word, it computes once."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, learned: Iterable[LearnedPair], threshold: float, lexicon: Set[str]
+    ) -> None:
+        pairs = list(learned)
+        self._vocabulary = vocabulary
+        self._threshold = threshold
+        self.lexicon = lexicon
+        self._learned = {pair.typo: pair.correction for pair in reversed(pairs) if not pair.refused}
+        self._refused = {(pair.typo, pair.correction) for pair in pairs if pair.refused}
+        self._found: dict[str, tuple[str, float, Source] | None] = {}
+
+    def better(self, word: str) -> tuple[str, float, Source] | None:
+        """(correction, similarity, source) of a word in lower case; None when it is to be left alone."""
+        if word not in self._found:
+            self._found[word] = None if self._knows(word) else self._learned_for(word) or self._most_similar(word)
+        return self._found[word]
+
+    def _knows(self, word: str) -> bool:
+        return word in self._vocabulary or word in EVERYDAY or bool(conversational.technical_term(word, self.lexicon))
+
+    def _learned_for(self, word: str) -> tuple[str, float, Source] | None:
+        """A learned correction, while it still is a word somebody uses: else it would itself be corrected."""
+        meant = self._learned.get(word)
+        if meant is None or not self._knows(meant):
+            return None
+        return meant, OSA.normalized_similarity(word, meant), "learned"
+
+    def _most_similar(self, word: str) -> tuple[str, float, Source] | None:
+        least = max(self._threshold, 2 * _ROUNDING) - _ROUNDING
+        # No other length can be similar enough, because the distance is at least the difference in length.
+        near = self._vocabulary.of_length(math.ceil(len(word) * least), math.floor(len(word) / least))
+        scorer, cutoff = OSA.normalized_similarity, max(least - _CUTOFF_SLACK, 0.0)
+        found = process.extract(word, near, scorer=scorer, score_cutoff=cutoff, limit=None)
+        found = [match for match in found if match[1] >= least]
+        stems = terms_of(word)
+        if stems and any(terms_of(candidate) == stems for candidate, _, _ in found):
+            return None
+        allowed = [(text, similarity) for text, similarity, _ in found if (word, text) not in self._refused]
+        if not allowed:
+            return None
+        best, similarity = min(allowed, key=lambda item: (-item[1], -self._vocabulary[item[0]], item[0]))
+        return best, similarity, "store"
+
+
+def _candidates(query: str, lexicon: Set[str]) -> Iterator[tuple[str, int, int]]:
+    """(word in lower case, start, end) of the words that may be typos, by position."""
+    code = conversational.code_spans(query, lexicon)
+    for found in _WORD.finditer(query):
+        word, start, end = found.group(), found.start(), found.end()
+        if any(span.start < end and start < span.end for span in code) or word[1:] != word[1:].lower():
+            continue
+        if all(letter.lower() != letter.upper() for letter in word) and not unicodedata.combining(
+            query[end : end + 1] or " "
+        ):
+            yield normalised(word).lower(), start, end
+
+
+def _as_typed(word: str, first: str) -> str:
+    """The word with a capital when the typo had one, unless its capital is of another length or word."""
+    capital = word[:1].upper() + word[1:]
+    return capital if first.isupper() and capital.lower() == word and len(capital) == len(word) else word
