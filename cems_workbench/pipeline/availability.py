@@ -8,28 +8,10 @@ from __future__ import annotations
 
 from cems_workbench.config import PipelineConfig, field_specs
 
-CHOICES: dict[str, tuple[str, ...]] = {
-    "expansion.backend": ("none", "manual", "dictionary", "feedback"),
-    "rerank.backend": ("none", "late_interaction", "cross_encoder"),
-    "judge.backend": ("auto", "none", "cross_encoder", "late_interaction"),
-}
+CHOICES: dict[str, tuple[str, ...]] = {}
 """Parameters of which only some values work."""
 
-NOT_YET = (
-    "query.typo_correction",
-    "query.conversational",
-    "expansion.hyde",
-    "expansion.decompose",
-    "expansion.max_decomposed",
-    "expansion.profile_context",
-    "expansion.skip_if_conversational",
-    "lists.lexical.skip_if_conversational",
-    "variants.decomposed_weight",
-    "variants.hyde_weight",
-    "rerank.instruction",
-    "rerank.max_concurrent",
-    "rerank.timeout_s",
-)
+NOT_YET: tuple[str, ...] = ()
 """Parameters, or groups of them, that no gathering acts on yet."""
 
 

@@ -79,6 +79,11 @@ class Evidence:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def searched(self) -> str:
+        """The query as it was searched: corrected, where a typo was; else as it was typed."""
+        return self.variants[0].text if self.variants else self.query
+
+    @property
     def candidate_ids(self) -> list[str]:
         """Ids of every memory that stands in some list, sorted."""
         return sorted({hit.memory_id for ranked in self.lists for hit in ranked.hits})

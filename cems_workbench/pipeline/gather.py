@@ -10,20 +10,25 @@ but cannot be done (a backend that is not there) is a warning in the evidence, s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
+from cems_workbench.pipeline.asking import asker
 from cems_workbench.pipeline.availability import refusals
+from cems_workbench.pipeline.correcting import corrected
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
-from cems_workbench.pipeline.expanding import FEEDBACK_DOCUMENTS, expansions, read_dictionary
 from cems_workbench.pipeline.judging import judge_missing
+from cems_workbench.pipeline.lexicon import technical_terms
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.rescoring import score_missing
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.conversational import QueryFeatures, features, is_conversational
+from cems_workbench.pipeline.typos import CorrectedQuery
 from cems_workbench.pipeline.understanding import Intent, understand
+from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
@@ -68,11 +73,21 @@ def gather_lists(
     progress("searching", 0, 3)
     where = Filter(request.project, request.project_only, config.query.scope)
     warnings = refusals(config)
-    intent = understand(query, config.query)
+    llm = asker(resources)
+    correction = corrected(query, config.query.typo_correction, resources, llm)
+    typed, query = query, correction.query
+    intent, doubts = understand(query, config.query, llm)
+    warnings.setdefault("query", []).extend(doubts)
     signal = probe(query, config, resources, where)
-    variants, said = _variants(query, request, config, resources, where, signal["fires"])
-    warnings.setdefault("expansion", []).extend(said)
-    lists = _search(variants, config, resources, where, intent.route == "hybrid")
+    shape = features(query, technical_terms(resources.technical_terms_path))
+    vague = config.query.conversational.enabled and is_conversational(shape, config.query.conversational)
+    made = make_variants(query, request.manual, config, resources, where, llm, _no_expansion(config, signal, vague))
+    variants = made.found
+    warnings.setdefault("expansion", []).extend(made.said)
+    lexical = intent.route == "hybrid" and not (vague and config.lists.lexical.skip_if_conversational)
+    if intent.route == "hybrid" and not lexical:
+        warnings.setdefault("lists", []).append("the query is conversational: no lexical list was searched")
+    lists = _search(variants, config, resources, where, lexical)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
     progress("searching", 1, 3)
     lists.append(_relations(lists, config, resources, where))
@@ -81,34 +96,27 @@ def gather_lists(
     lists += _by_metadata(memories, lists, config)
     progress("searching", 2, 3)
     evidence = Evidence(
-        query=query,
+        query=typed,
         memories=memories,
         variants=tuple(variants),
         lists=tuple(lists),
         as_of=request.as_of or datetime.now(UTC),
         project=request.project,
         embeddings=resources.indexes.vectors.embeddings(sorted(memories)),
-        notes=_notes(request, config, resources, intent, signal, warnings),
+        notes=_notes(request, config, resources, intent, signal, shape, correction, warnings)
+        | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None},
     )
     progress("searching", 3, 3)
     return evidence
 
 
-def _variants(
-    query: str, request: Request, config: PipelineConfig, resources: Resources, where: Filter, strong: bool
-) -> tuple[list[Variant], list[str]]:
-    """The query and its expansions, and what has to be said about them. A strong signal saves all but typed ones."""
-    backend = config.expansion.backend
-    if strong and config.expansion.skip_on_strong_signal.enabled and backend not in ("none", "manual"):
-        return [Variant(query)], ["the strong-signal probe fired: no expansion was made"]
-    hits: list[tuple[Memory, float]] = []
-    if backend == "feedback":
-        found = resources.indexes.lexical.search(query, FEEDBACK_DOCUMENTS, where)
-        memories = resources.store.memories([memory_id for memory_id, _ in found])
-        hits = [(memories[memory_id], score) for memory_id, score in found if memory_id in memories]
-    dictionary = read_dictionary(resources.dictionary_path) if backend == "dictionary" else {}
-    more, said = expansions(query, config.expansion, request.manual, dictionary, hits)
-    return [Variant(query), *more], said
+def _no_expansion(config: PipelineConfig, signal: Mapping[str, Any], vague: bool) -> str | None:
+    """Why no variant is made, or None."""
+    if vague and config.expansion.skip_if_conversational:
+        return "the query is conversational: no expansion was made"
+    if signal["fires"] and config.expansion.skip_on_strong_signal.enabled:
+        return "the strong-signal probe fired: no expansion was made"
+    return None
 
 
 def _search(
@@ -191,7 +199,7 @@ def _ranked(source: Any, scores: Mapping[str, float]) -> RankedList:
 
 def _notes(
     request: Request, config: PipelineConfig, resources: Resources, intent: Intent, signal: dict[str, Any],
-    warnings: dict[str, list[str]],
+    shape: QueryFeatures, correction: CorrectedQuery, warnings: dict[str, list[str]],
 ) -> dict[str, Any]:  # fmt: skip
     """What the trace has to say about gathering, and the parameters it was done with."""
     return {
@@ -201,12 +209,33 @@ def _notes(
             "complexity": intent.complexity,
             "reasoning": intent.reasoning,
             "project_only": request.project_only,
+            "conversational": _conversational(shape, config),
+            "searched": correction.query,
+            "corrections": [asdict(found) for found in correction.corrections],
         },
         "expansion": {"backend": config.expansion.backend, "manual": list(request.manual), "probe": signal},
         "warnings": {stage: lines for stage, lines in warnings.items() if lines},
         "gathered": {path: _plain(value) for path, value in gather_parameters(config).items()},
         "models": {"embedder": resources.embedder.model_id},
         "content_version": resources.store.content_version,
+    }
+
+
+def _conversational(shape: QueryFeatures, config: PipelineConfig) -> dict[str, Any]:
+    """The features of the query with what they were found in, and the verdict; `enabled` says whether it is acted on."""
+    settings = config.query.conversational
+    return {
+        "enabled": settings.enabled,
+        "verdict": is_conversational(shape, settings),
+        "words": shape.words,
+        "domain_signal": shape.domain_signal,
+        "max_domain_signal": settings.max_domain_signal,
+        "stopword_ratio": shape.stopword_ratio,
+        "min_stopword_ratio": settings.min_stopword_ratio,
+        "has_code": shape.has_code,
+        "stopwords": [match.signal for match in shape.stopwords],
+        "terms": [match.signal for match in shape.terms],
+        "code": [match.signal for match in shape.code],
     }
 
 

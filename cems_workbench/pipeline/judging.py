@@ -1,7 +1,7 @@
 """The judge's scores: a relevance judgment of each result, fetched beside the ranking and never part of it.
 
 `auto` takes the cross-encoder when its weights are there, else late interaction. A judgment is of the first `max_chars`
-characters of a memory against the query as it was typed.
+characters of a memory against the query as it was searched.
 
 Source: ACE, cross-encoder relevance threshold; PIPELINE.md, "judge".
 """
@@ -40,7 +40,7 @@ def judge_missing(
     if not missing:
         return evidence
     try:
-        scores = cached_or_scored(model, evidence.query, missing, resources, progress)
+        scores = cached_or_scored(model, evidence.searched, missing, resources, progress)
     except ModelError as error:
         scores = {key: ModelScore(None, text, str(error)) for key, text in missing.items()}
     notes = with_warnings(evidence.notes, "judge", [said] if said else [])

@@ -53,6 +53,8 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
     """Parameters of something that is off, that act through the depths, or whose unscored candidates rerank reports."""
     if path in ("rerank.backend", "rerank.model", "rerank.input_limit") or path in DEEPENING:
         return True
+    if path.startswith("query.conversational.") and path != "query.conversational.enabled":
+        return not config.query.conversational.enabled
     if path.startswith("rerank."):
         return config.rerank.backend == "none"
     if path.startswith("judge."):

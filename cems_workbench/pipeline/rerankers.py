@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from cems_workbench.config.ranking import RerankConfig
 from cems_workbench.errors import ModelError
+from cems_workbench.models.chat import Chat
 from cems_workbench.models.cross_encoder import CrossEncoderReranker
+from cems_workbench.models.llama_server import LlamaServerReranker
+from cems_workbench.models.llm_reranker import LlmReranker
+from cems_workbench.models.ollama import OllamaReranker
 from cems_workbench.models.protocol import PairScorer
-from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.asking import chat, revision
+from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.progress import Progress, silent
 
 
@@ -32,7 +37,32 @@ def scorer(
         except ModelError as error:
             instead = resources.late_interaction(progress)
             return instead, f"{error}; {instead.label} takes its place"
-    raise ModelError(f"the backend {backend} is not available in this version")
+    if backend == "llama_server":
+        return _llama_server(model, config, resources.servers), None
+    if backend == "ollama":
+        return _ollama(model, config, resources.servers), None
+    return LlmReranker(_chat(model, config, resources.servers), config.instruction, config.max_concurrent), None
+
+
+def _llama_server(model: str | None, config: RerankConfig, servers: Servers) -> PairScorer:
+    return LlamaServerReranker(
+        servers.llama_server_url, model, config.instruction, config.timeout_s, config.max_concurrent
+    )
+
+
+def _ollama(model: str | None, config: RerankConfig, servers: Servers) -> PairScorer:
+    if model is None:
+        raise ModelError("rerank.model: the backend ollama needs the name of a model that the server has")
+    digest = revision(servers.ollama_url, model)
+    return OllamaReranker(servers.ollama_url, model, None, config.timeout_s, config.max_concurrent, revision=digest)
+
+
+def _chat(model: str | None, config: RerankConfig, servers: Servers) -> Chat:
+    """The chat model of the settings, or another one on the same server."""
+    asked = model or servers.llm_model
+    if not asked:
+        raise ModelError("the backend llm needs a chat model: set rerank.model, or CEMS_WORKBENCH_LLM_MODEL")
+    return chat(servers, asked, config.timeout_s)
 
 
 def _late_interaction(model: str | None, resources: Resources, progress: Progress) -> PairScorer:

@@ -13,7 +13,6 @@ from typing import Any
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import ModelError
 from cems_workbench.models.protocol import PairScore, PairScorer
-from cems_workbench.pipeline.availability import CHOICES
 from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.evidence import Evidence, ModelScore
 from cems_workbench.pipeline.replay import replay
@@ -36,9 +35,7 @@ def score_missing(
     missing = [key for need in replay(evidence, config).stage_needs for key in need["memory_ids"]]
     if not missing:
         return evidence
-    if config.rerank.backend not in CHOICES["rerank.backend"]:
-        return evidence  # gathering has said so
-    query = config.rerank.query or evidence.query
+    query = config.rerank.query or evidence.searched
     chunks = {
         key: best_chunk(evidence.memories[key].content, query, config.rerank.chunk_chars, config.rerank.chunk_selection)
         for key in missing
@@ -91,6 +88,9 @@ def cached_or_scored(
             found = dict(zip(rest, scorer.score(query, rest), strict=True)) if rest else {}
             resources.store.cache_scores(name, query, list(found.items()))
         fresh |= found
+        if found and all((score.error or "").startswith("refused") for score in found.values()):
+            fresh |= dict.fromkeys(todo[start + scorer.batch :], next(iter(found.values())))  # nobody is there
+            break
         progress("reranking", min(start + scorer.batch, len(todo)), len(todo))
     return {
         key: _score(chunk, fresh[chunk]) if chunk in fresh else _score(chunk, known[chunk], cached=True)

@@ -122,3 +122,8 @@ class Resources:
     def dictionary_path(self) -> Path:
         """The user's expansion dictionary of this store."""
         return self.store.path / "expansions.yaml"
+
+    @property
+    def technical_terms_path(self) -> Path:
+        """The user's own technical terms of this store, added to the shipped lexicon."""
+        return self.store.path / "technical_terms.txt"

@@ -14,7 +14,7 @@ from cems_workbench.errors import StoreError
 if TYPE_CHECKING:
     import duckdb
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 LEARNED_PAIRS = """
 CREATE TABLE IF NOT EXISTS learned_pairs (
@@ -24,7 +24,14 @@ CREATE TABLE IF NOT EXISTS learned_pairs (
 );
 """
 
-TABLES = f"""{LEARNED_PAIRS}
+REPLY_CACHE = """
+CREATE TABLE IF NOT EXISTS reply_cache (
+    model VARCHAR NOT NULL, prompt VARCHAR NOT NULL, sent VARCHAR NOT NULL, reply VARCHAR NOT NULL,
+    PRIMARY KEY (model, prompt, sent)
+);
+"""
+
+TABLES = f"""{LEARNED_PAIRS}{REPLY_CACHE}
 CREATE TABLE workbench_meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 CREATE TABLE memories (
     id VARCHAR PRIMARY KEY,
@@ -79,7 +86,7 @@ CREATE TABLE embedded (
 """
 """`embedded` says what the vector index holds; Chroma could say so too, but takes seconds where this is one join."""
 
-MIGRATIONS = {1: "ALTER TABLE score_cache ADD COLUMN detail VARCHAR", 2: LEARNED_PAIRS}
+MIGRATIONS = {1: "ALTER TABLE score_cache ADD COLUMN detail VARCHAR", 2: LEARNED_PAIRS, 3: REPLY_CACHE}
 """Per schema version what makes the next one of it; an older store is brought up when it is opened."""
 
 

@@ -24,6 +24,7 @@ from cems_workbench.store import (
     memory_rows,
     query_rows,
     relation_rows,
+    reply_cache,
     schema,
     score_cache,
     statistics,
@@ -217,6 +218,16 @@ class Store:
         """Keep (text, score) pairs; failures and scores that are not finite are left out."""
         with self._database.transaction() as cursor:
             score_cache.write(cursor, model, query, scored)
+
+    def cached_reply(self, key: tuple[str, str, str]) -> str | None:
+        """A language model's reply, kept by (model, prompt version, digest of what was sent); None when there is none."""
+        with self._database.reading() as cursor:
+            return reply_cache.read(cursor, key)
+
+    def keep_reply(self, key: tuple[str, str, str], reply: str) -> None:
+        """Keep a language model's reply."""
+        with self._database.transaction() as cursor:
+            reply_cache.write(cursor, key, reply)
 
     def vocabulary(self) -> Vocabulary:
         """The words of the live memories with the number of memories each stands in, computed once per content version."""

@@ -41,7 +41,11 @@ def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, r
 
     def warnings(q: int) -> list[str]:
         found = []
-        if names[q] and names[q] == ranked_by:
+        models = table.notes[q].get("models", {})
+        same = (
+            ranked_by is not None and models.get("judge") is not None and models.get("judge") == models.get("reranker")
+        )
+        if names[q] and (names[q] == ranked_by or same):
             found.append(f"the judge {names[q]} also ranked: its judgments agree with the ranking by construction")
         scores = [raw for c in np.flatnonzero(results.alive[q]) if (raw := score(q, int(c))) is not None]
         bands = {band(q, int(c)) for c in np.flatnonzero(results.alive[q])} - {None}

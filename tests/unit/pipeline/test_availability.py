@@ -38,8 +38,8 @@ def test_a_value_that_does_not_work_is_named_with_those_that_do(path: str) -> No
 
 
 def test_each_stage_has_a_line_for_everything_it_was_asked() -> None:
-    found = refused(expansion__hyde=True, expansion__backend="llm", rerank__backend="ollama")
-    assert list(found) == ["expansion", "rerank"]
+    found = refused(expansion__hyde=True, expansion__backend="llm", query__typo_correction__enabled=True)
+    assert list(found) == ["query", "expansion"]
     assert [line.split(" ")[0] for line in found["expansion"]] == ["expansion.backend", "expansion.hyde"]
 
 

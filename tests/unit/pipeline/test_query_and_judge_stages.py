@@ -114,3 +114,12 @@ def test_a_judge_that_also_ranked_warns_of_circularity() -> None:
     result = judged({"a": 1.0}, changes)
     assert warned(result.stage("judge"), "agree with the ranking by construction")
     assert not judged({"a": 1.0}, {"rerank.backend": "cross_encoder", "rerank.model": "other"}).stage("judge").warnings
+
+
+def test_a_judge_that_took_anothers_place_and_also_ranked_is_seen_by_what_it_is() -> None:
+    """Two names, one model: the cross-encoder that was asked for was not there, and late interaction ranked."""
+    changes = {"rerank.backend": "cross_encoder"}
+    same = {"models": {"reranker": "late interaction on MiniLM", "judge": "late interaction on MiniLM"}}
+    assert warned(judged({"a": 1.0}, changes, notes=same).stage("judge"), "agree with the ranking by construction")
+    other = {"models": {"reranker": "cross-encoder", "judge": "late interaction on MiniLM"}}
+    assert not judged({"a": 1.0}, changes, notes=other).stage("judge").warnings
