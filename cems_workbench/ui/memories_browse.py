@@ -220,7 +220,7 @@ def _table(memories: Sequence[Memory], sort: Sort) -> None:
         column_order=columns(sort),
         column_config={
             "id": text("id", width=84, pinned=True, help=FIELDS["id"]),
-            "memory": text("memory", width=300, help=FIELDS["memory"]),
+            "memory": text("memory", width=350, help=FIELDS["memory"]),
             "created": st.column_config.DateColumn("created", width=92, format="YYYY-MM-DD", help="Day, UTC."),
             "category": text("category", width=112, help=FIELDS["category"]),
             "project": text("project", width=118, help=FIELDS["project"]),

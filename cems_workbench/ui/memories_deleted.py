@@ -54,7 +54,7 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
         column_config={
             "id": st.column_config.TextColumn("id", width=84, pinned=True, help=FIELDS["id"]),
             "deleted": st.column_config.TextColumn("deleted", width=124, help="When it was deleted, UTC"),
-            "memory": st.column_config.TextColumn("memory", width=330, help=FIELDS["memory"]),
+            "memory": st.column_config.TextColumn("memory", width=400, help=FIELDS["memory"]),
             "category": st.column_config.TextColumn("category", width=96, help=FIELDS["category"]),
             "project": st.column_config.TextColumn("project", width=90, help=FIELDS["project"]),
         },

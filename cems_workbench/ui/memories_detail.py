@@ -125,7 +125,7 @@ def _relations(resources: Resources, memory: Memory) -> None:
             "": st.column_config.TextColumn("", width=30, help="→ from this memory, ← to it"),
             "kind": st.column_config.TextColumn("kind", width=86, help="What the one is to the other"),
             "memory": st.column_config.TextColumn("memory", width=66, help="Its id; pick a row to open it"),
-            "content": st.column_config.TextColumn("content", width=260, help="How the other memory begins"),
+            "content": st.column_config.TextColumn("content", width=220, help="How the other memory begins"),
             "weight": st.column_config.NumberColumn("weight", width=64, format="%.2f", help="Strength, 0 to 1"),
         },
     )
