@@ -16,6 +16,7 @@ from cems_workbench.ui import gathering, handles, state, views
 from cems_workbench.ui.changed import draw_changed
 from cems_workbench.ui.controls import draw_controls
 from cems_workbench.ui.dictionary import draw_dictionary
+from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.query_picker import draw_picker
 from cems_workbench.ui.results import judged_summary, results_html
 from cems_workbench.ui.strip import strip_html, warnings_html
@@ -23,6 +24,7 @@ from cems_workbench.ui.theme import STYLESHEET
 from cems_workbench.ui.transfer import draw_transfer
 
 EXAMPLES = 8
+LONG_LABEL = 48  # characters from which a button may be cut, and shows its whole text as a tooltip
 # Pause after the ranking of a moved slider: the browser paints it before charts and controls are on their way to it.
 # A comment, since Streamlit writes a bare string of a page onto the page.
 PAINT_SECONDS = 0.08
@@ -132,7 +134,9 @@ def welcome(resources: Resources) -> None:
         for i in first:
             query = queries[i]
             arguments = (query.query, query.project, query.as_of)
-            st.button(query.query, key=f"example:{query.qid}", on_click=choose_example, args=arguments)
+            text = plain(query.query)  # a label is read as Markdown
+            whole = text if len(text) > LONG_LABEL else None
+            st.button(text, key=f"example:{query.qid}", on_click=choose_example, args=arguments, help=whole)
 
 
 def ranking(trace: Trace, grades: dict[str, int], started: float) -> None:
@@ -141,10 +145,10 @@ def ranking(trace: Trace, grades: dict[str, int], started: float) -> None:
     summary = judged_summary(trace, grades)
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     left.markdown(f"##### {len(trace.results)} results")
-    right.caption(views.budget_line(trace), text_alignment="right")
+    right.caption(views.budget_line(trace), text_alignment="right", help=views.BUDGET_HELP)
     if trace.results:
         if summary:
-            st.caption(summary)
+            st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
         st.html(results_html(trace, grades, st.session_state["follow"]))
     else:
         views.nothing_found(trace)

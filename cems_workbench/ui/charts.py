@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.pipeline import Trace
+from cems_workbench.ui.tables import short_id
 from cems_workbench.ui.theme import list_colour
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ def _axis(trace: Trace) -> str:
 
 def _label(trace: Trace, row: dict[str, Any]) -> str:
     text = " ".join(trace.evidence.memories[row["memory_id"]].content.split())
-    excerpt = text if len(text) <= 34 else text[:33] + "…"
-    return f"{row['rank_out']}  {_literal(row['memory_id'])}  {_literal(excerpt)}"
+    start = text if len(text) <= 28 else text[:27] + "…"
+    return f"{row['rank_out']}  {_literal(short_id(row['memory_id']))}  {_literal(start)}"
 
 
 def _literal(text: str) -> str:

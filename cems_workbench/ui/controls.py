@@ -195,7 +195,7 @@ def _tiers(control: Control) -> None:
         frame, key=control.key, num_rows="dynamic", hide_index=True,
         column_config={
             "category": st.column_config.TextColumn("Category"),
-            "days": st.column_config.NumberColumn("Half-life (days)", min_value=0.1, max_value=36500.0),
+            "days": st.column_config.NumberColumn("Days", help="Half-life in days", min_value=0.1, max_value=36500.0),
         },
     )  # fmt: skip
     rows = {str(name): float(days) for name, days in edited.dropna().to_numpy().tolist()}

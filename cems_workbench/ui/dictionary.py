@@ -27,6 +27,9 @@ def draw_dictionary(resources: Resources) -> None:
         except InputError as error:
             st.error(str(error))
             return
+        st.caption(
+            "A word that is found in the query is replaced, and the text is searched too. Type into the empty row, then save."
+        )
         edited = st.data_editor(
             [{"word": word, "replacement": text} for word, text in sorted(entries.items())]
             or [{"word": "", "replacement": ""}],

@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.pipeline import Trace
+from cems_workbench.ui.glossary import about
 
 
 def choose(trace: Trace) -> str | None:
@@ -44,7 +45,8 @@ def path_html(trace: Trace, memory_id: str) -> str:
         scores = f"{_score(row['score_in'])} → {_score(row['score'])}"
         classes = "" if row["kept"] else ' class="wb-lost"'
         rows.append(
-            f"<tr{classes}><th>{escape(stage)}</th><td>{ranks}</td><td>{scores}</td><td>{fate}</td>"
+            f'<tr{classes} title="{escape(about(stage))}">'
+            f"<th>{escape(stage)}</th><td>{ranks}</td><td>{scores}</td><td>{fate}</td>"
             f"<td>{escape(row['reason'] or _detail(stage, row))}</td></tr>"
         )
     head = "<tr><th>stage</th><td>rank</td><td>score</td><td></td><td>what was done</td></tr>"

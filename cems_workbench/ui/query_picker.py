@@ -59,18 +59,20 @@ def draw_picker(resources: Resources, choose: Choose) -> None:
             [_row(row) for row in rows],
             hide_index=True,
             height=420,
-            width=760,
+            width=660,
             row_height=30,
             placeholder="",
             key="picker_table",
             on_select=lambda: _search_selected(rows, choose),
             selection_mode="single-row",
             column_config={
-                "": st.column_config.TextColumn("", width=96),
-                "rank": st.column_config.NumberColumn("rank", width=52, help="Best rank of a memory that helps"),
-                "query": st.column_config.TextColumn("query", width="large"),
-                "type": st.column_config.TextColumn("type", width=104),
-                "project": st.column_config.TextColumn("project", width=120),
+                "": st.column_config.TextColumn(
+                    "status", width=84, help="How the query fares under the config as it is set now"
+                ),
+                "rank": st.column_config.NumberColumn("rank", width=46, help="Best rank of a memory that helps"),
+                "query": st.column_config.TextColumn("query", width=300),
+                "type": st.column_config.TextColumn("type", width=92, help="The kind of question it is"),
+                "project": st.column_config.TextColumn("project", width=92, help="The project it is asked in"),
             },
         )
 

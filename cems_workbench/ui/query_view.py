@@ -11,6 +11,10 @@ import streamlit as st
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui import state, tables
+from cems_workbench.ui.glossary import RAW, about
+
+WHOLE = ("recency", "access")
+"""Lists whose raw scores are whole numbers: seconds, and counts."""
 
 
 def draw_query(trace: Trace, request: Request) -> None:
@@ -89,27 +93,38 @@ def _switch(request: Request, which: int, count: int) -> None:
 
 def probe_html(probe: dict[str, Any]) -> str:
     """The strong-signal probe: raw and scaled scores, both conditions with their distance, and the verdict."""
-    scaled = {"raw": "raw BM25", "max": "divided by the maximum", "saturating": "s / (1 + s)"}[probe["scale"]]
+    scale = {"raw": "as it is", "max": "divided by the maximum", "saturating": "s / (1 + s)"}[probe["scale"]]
     if not probe["enabled"]:
         verdict = "Switched off"
     elif probe["fires"]:
         verdict = "Fires: expansion by a model or by feedback is skipped"
     else:
         verdict = "Does not fire"
-    lead = probe["top"] - probe["second"]
+    lead = f"{probe['top'] - probe['second']:.4f}"
+    threshold, gap = f"≥ {probe['threshold']:g}", f"≥ {probe['gap']:g}"
     rows = [
-        ("first hit", f"{probe['raw_top']:.4f} raw", f"{probe['top']:.4f} {scaled}", ""),
-        ("second hit", f"{probe['raw_second']:.4f} raw", f"{probe['second']:.4f} {scaled}", ""),
-        ("threshold", f"≥ {probe['threshold']:g}", f"{probe['top']:.4f}", _distance(probe["short_of_threshold"])),
-        ("gap", f"≥ {probe['gap']:g}", f"{lead:.4f}", _distance(probe["short_of_gap"])),
+        (
+            "first hit",
+            f"{probe['raw_top']:.4f} raw",
+            f"{probe['top']:.4f}",
+            threshold,
+            _distance(probe["short_of_threshold"]),
+        ),
+        ("second hit", f"{probe['raw_second']:.4f} raw", f"{probe['second']:.4f}", "", ""),
+        ("lead of the first", "", lead, gap, _distance(probe["short_of_gap"])),
     ]
-    cells = "".join(f"<tr><th>{a}</th><td>{b}</td><td>{c}</td><td>{d}</td></tr>" for a, b, c, d in rows)
+    cells = "".join(f"<tr><th>{name}</th>{''.join(f'<td>{cell}</td>' for cell in rest)}</tr>" for name, *rest in rows)
     title = "Lexical probe before expansion: skip it when the first hit is strong and well ahead of the second."
-    return f'<div class="wb-probe"><div title="{title}"><b>Strong-signal probe</b> {verdict}</div><table>{cells}</table></div>'
+    head = (
+        '<tr><th></th><td title="Score of the lexical search">BM25</td>'
+        f'<td title="What the conditions compare: BM25 {scale}">scaled</td>'
+        '<td title="Signal threshold and signal gap, under Expansion">needed</td><td></td></tr>'
+    )
+    return f'<div class="wb-probe"><div title="{title}"><b>Strong-signal probe</b> {verdict}</div><table>{head}{cells}</table></div>'
 
 
 def _distance(short: float) -> str:
-    return "met" if short <= 0 else f"short by {short:.4f}"
+    return "✓ met" if short <= 0 else f"✕ short by {short:.4f}"
 
 
 def draw_lists(trace: Trace) -> None:
@@ -121,12 +136,16 @@ def draw_lists(trace: Trace) -> None:
     if not entries:
         st.caption("No list has a hit.")
         return
-    for first in range(0, len(entries), 3):
-        columns = st.columns(3)
-        for column, entry in zip(columns, entries[first : first + 3], strict=False):
+    with st.container(key="lists"):
+        columns = st.columns(len(entries))  # the stylesheet wraps them
+    for column, entry in zip(columns, entries, strict=True):
+        with column:
             note = "" if entry["active"] else " · off"
-            column.markdown(f"**{entry['name']}**  {entry['used']} of {entry['gathered']} hits{note}")
-            column.dataframe(
+            source = entry["name"].partition(":")[0]
+            st.markdown(
+                f"**{entry['name']}**  {entry['used']} of {entry['gathered']} hits{note}", help=about(entry["name"])
+            )
+            st.dataframe(
                 tables.list_table(trace, entry["name"]),
                 hide_index=True,
                 height=330,
@@ -137,7 +156,7 @@ def draw_lists(trace: Trace) -> None:
                     "#": st.column_config.NumberColumn("#", width=40),
                     "memory": st.column_config.TextColumn("memory", width=84),
                     "raw": st.column_config.NumberColumn(
-                        "raw", format="%.4f", width=84, help="The score as the search gave it"
+                        "raw", format="%.0f" if source in WHOLE else "%.4f", width=92, help=RAW.get(source)
                     ),
                     "normalised": st.column_config.NumberColumn(
                         "normalised",

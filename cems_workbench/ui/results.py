@@ -8,6 +8,7 @@ from html import escape
 
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Memory
+from cems_workbench.ui.memories_escape import excerpt, plain
 
 GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
 LONG = 330
@@ -41,7 +42,7 @@ def context_text(trace: Trace) -> str:
 
 
 def judged_summary(trace: Trace, grades: Mapping[str, int]) -> str:
-    """One line on how the judged memories fared; empty when the query has no judgments."""
+    """One line of Markdown on how the judged memories fared; empty when the query has no judgments."""
     relevant = {memory_id for memory_id, grade in grades.items() if grade > 0}
     if not grades:
         return ""
@@ -54,7 +55,7 @@ def judged_summary(trace: Trace, grades: Mapping[str, int]) -> str:
     text = f"{len(relevant & shown)} of {len(relevant)} memories judged relevant are in the results"
     if not missing:
         return text + "."
-    listed = ", ".join(f"{memory_id} (grade {grades[memory_id]})" for memory_id in missing[:6])
+    listed = ", ".join(f"{plain(excerpt(memory_id, 32))} (grade {grades[memory_id]})" for memory_id in missing[:6])
     return f"{text}; missing: {listed}{' …' if len(missing) > 6 else ''}"
 
 
@@ -66,20 +67,27 @@ def _move(before: int | None, now: int) -> str:
 
 
 def _facts(memory: Memory, as_of: datetime | None, tokens: int, grade: int | None) -> str:
-    facts = [f"<code>{escape(memory.id)}</code>"]
+    facts = [f'<span title="Id of the memory"><code>{escape(memory.id)}</code></span>']
     if grade is not None:
-        label = escape(GRADES.get(grade, "judged"))
-        facts.append(f'<span class="wb-grade" title="Human judgment for this query">grade {grade}, {label}</span>')
-    facts += [escape(text) for text in (memory.category, memory.project, memory.author) if text]
+        label = f"grade {grade}, {GRADES.get(grade, 'judged')}"
+        facts.append(f'<span class="wb-grade" title="Human judgment for this query">{escape(label)}</span>')
+    named = (("Category", memory.category), ("Project", memory.project), ("Author", memory.author))
+    facts += [_fact(title, text) for title, text in named if text]
     if memory.created_at is not None and as_of is not None:
-        days = (as_of - memory.created_at).days
         when = memory.created_at.date().isoformat()
-        facts.append(f'<span title="Created {when}">{_age(days)}</span>')
-    facts += [word for word, is_so in (("pinned", memory.pinned), ("important", memory.importance == "high")) if is_so]
+        facts.append(_fact(f"Created {when}", _age((as_of - memory.created_at).days)))
+    if memory.pinned:
+        facts.append(_fact("Adjust multiplies its score by the pinned factor", "pinned"))
+    if memory.importance == "high":
+        facts.append(_fact("Of high importance: Fusion can give it a bonus", "important"))
     if memory.priority != 1.0:
-        facts.append(f"priority {memory.priority:g}")
-    facts.append(f"{tokens} tokens")
-    return f'<div class="wb-facts">{"".join(f"<span>{fact}</span>" for fact in facts)}</div>'
+        facts.append(_fact("Adjust multiplies its score by this", f"priority {memory.priority:g}"))
+    facts.append(_fact("What it takes of the token budget; a token is counted as 4 characters", f"{tokens} tokens"))
+    return f'<div class="wb-facts">{"".join(facts)}</div>'
+
+
+def _fact(title: str, text: str) -> str:
+    return f'<span title="{escape(title)}">{escape(text)}</span>'
 
 
 def _age(days: int) -> str:

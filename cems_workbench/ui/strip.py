@@ -6,21 +6,7 @@ from html import escape
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import StageTrace, Trace
-
-ABOUT = {
-    "query": "What the words of the query signal, and how it was routed.",
-    "expansion": "Query variants that were searched, and the strong-signal probe.",
-    "lists": "Ranked lists that take part, cut to their depth and normalised.",
-    "threshold": "Cuts list hits below a similarity threshold, before fusion.",
-    "fusion": "Many lists become one score.",
-    "filter": "Drops candidates whose fused score is too low.",
-    "rerank": "A model's second opinion on the first candidates.",
-    "adjust": "Factors for priority, age, pin, project and feedback.",
-    "gap": "Drops what is far below the top.",
-    "dedup": "Drops near-duplicates of better ranked memories.",
-    "assembly": "The results, within the limit and the token budget.",
-    "judge": "Relevance judgments beside the results; never changes the ranking.",
-}
+from cems_workbench.ui.glossary import about
 
 
 def strip_html(trace: Trace, python_ms: float = 0.0) -> str:
@@ -61,7 +47,10 @@ def switched_off(config: PipelineConfig) -> set[str]:
 
 def _cell(stage: StageTrace, trace: Trace, off: bool) -> str:
     warnings = len(stage.warnings)
-    tooltip = "\n".join([ABOUT[stage.name], *(f"⚠ {text}" for text in stage.warnings)])
+    found = ", ".join(_signals(stage)) if stage.name == "query" else ""
+    tooltip = "\n".join(
+        [about(stage.name), *([f"Found: {found}"] if found else []), *(f"⚠ {text}" for text in stage.warnings)]
+    )
     time = "" if stage.elapsed_ms is None else f"{stage.elapsed_ms:.2f} ms"
     meta = ["off" if off else time]
     if warnings:
@@ -75,8 +64,8 @@ def _cell(stage: StageTrace, trace: Trace, off: bool) -> str:
 
 def _flow(stage: StageTrace, trace: Trace) -> str:
     if stage.name == "query":
-        signals = {match["detector"] for match in stage.fields["matches"]}
-        return escape(", ".join(sorted(signals)) or "no signal")
+        count = len(_signals(stage))
+        return f"<b>{count}</b> signal{'s' if count != 1 else ''}" if count else "no signal"
     if stage.name == "expansion":
         count = len(trace.evidence.variants)
         return f"<b>{count}</b> variant{'s' if count != 1 else ''}"
@@ -84,3 +73,7 @@ def _flow(stage: StageTrace, trace: Trace) -> str:
         return f"<b>{stage.candidates_in}</b>" if stage.fields.get("model") else "–"
     arrow = '<span class="wb-arrow">→</span>'
     return f"{stage.candidates_in}{arrow}<b>{stage.candidates_out}</b>"
+
+
+def _signals(stage: StageTrace) -> list[str]:
+    return sorted({match["detector"] for match in stage.fields["matches"]})

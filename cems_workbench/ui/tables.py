@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.pipeline import Trace
@@ -21,38 +22,44 @@ def stage_options(trace: Trace) -> list[str]:
     return [*lists, *RANKED_STAGES]
 
 
-def stage_table(trace: Trace, name: str, top: int, followed: str | None = None) -> pd.DataFrame:
-    """The first `top` of a list or stage: rank, move since it entered, memory, score, and why it was dropped.
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """A memory in a list or stage: its rank and score there, how it moved, its text, and why it was dropped, if it was."""
 
-    The followed memory's row stands at the end when it is further down.
-    """
-    import pandas as pd
+    rank: int | None
+    move: str
+    memory_id: str
+    score: float | None
+    excerpt: str
+    reason: str | None = None
 
+
+def stage_rows(trace: Trace, name: str, top: int, followed: str | None = None) -> list[StageRow]:
+    """The first `top` of a list or stage. The followed memory stands at the end when it is further down."""
     every = _stage_rows(trace, name) if name in RANKED_STAGES else _list_rows(trace, name)
-    rows = every[:top] + [row for row in every[top:] if row[2] == followed]
-    return pd.DataFrame(rows, columns=["rank", "move", "memory", "score", "content"])
+    return every[:top] + [row for row in every[top:] if row.memory_id == followed]
 
 
-def _stage_rows(trace: Trace, name: str) -> list[list[Any]]:
+def _stage_rows(trace: Trace, name: str) -> list[StageRow]:
     out = []
     for row in trace.stage(name).rows:
-        rank, before = row["rank_out"], row["rank_in"]
+        rank, before, memory_id = row["rank_out"], row["rank_in"], row["memory_id"]
         move = "" if not rank or not before else _move(before - rank)
-        if not row["kept"]:
-            move = "out"
-        note = row["reason"] if not row["kept"] else _excerpt(trace, row["memory_id"])
-        out.append([rank, move, row["memory_id"], row["score"], note])
+        reason = None if row["kept"] else row["reason"]
+        out.append(StageRow(rank, move, memory_id, row["score"], _excerpt(trace, memory_id), reason))
     return out
 
 
-def _list_rows(trace: Trace, name: str) -> list[list[Any]]:
+def _list_rows(trace: Trace, name: str) -> list[StageRow]:
     found = [
         (entry["rank"], row["memory_id"], entry["normalized"])
         for row in trace.stage("lists").rows
         for entry in row["lists"]
         if entry["list"] == name and entry["kept"]
     ]
-    return [[rank, "", memory_id, score, _excerpt(trace, memory_id)] for rank, memory_id, score in sorted(found)]
+    return [
+        StageRow(rank, "", memory_id, score, _excerpt(trace, memory_id)) for rank, memory_id, score in sorted(found)
+    ]
 
 
 def list_table(trace: Trace, name: str) -> pd.DataFrame:
@@ -96,12 +103,19 @@ def journey_table(trace: Trace, top: int, followed: str | None = None) -> pd.Dat
     rows = []
     for memory_id in shown:
         path = dict(trace.path(memory_id))
-        lost = next((f"{stage}: {row['reason']}" for stage, row in path.items() if not row["kept"]), "")
+        lost, why = next(((stage, row["reason"]) for stage, row in path.items() if not row["kept"]), ("", ""))
         ranks = [path[stage]["rank_out"] if stage in path else None for stage in RANKED_STAGES]
         rows.append(
-            [memory_id, *(members[memory_id].get(name) for name in lists), *ranks, lost, _excerpt(trace, memory_id)]
+            [
+                memory_id,
+                lost,
+                *(members[memory_id].get(name) for name in lists),
+                *ranks,
+                why,
+                _excerpt(trace, memory_id),
+            ]
         )
-    frame = pd.DataFrame(rows, columns=["memory", *lists, *RANKED_STAGES, "lost at", "content"])
+    frame = pd.DataFrame(rows, columns=["memory", "lost at", *lists, *RANKED_STAGES, "why", "content"])
     return frame.astype({name: "Int64" for name in [*lists, *RANKED_STAGES]})
 
 
@@ -121,14 +135,14 @@ def rerank_table(trace: Trace) -> pd.DataFrame:
                 "before": row["rank_in"],
                 "after": row["rank_out"],
                 "memory": row["memory_id"],
-                "outcome": row["outcome"].replace("_", " ") + (f": {row['error']}" if row["error"] else ""),
-                "raw": row["raw"],
-                "unit": unit,
-                "weight": weight,
-                "retrieval": retrieval,
+                "score": row["score"] if row["kept"] else None,
                 "from retrieval": weight * retrieval if blended else None,
                 "from reranker": (1 - weight) * unit if blended else unit if config.combine == "replace" else None,
-                "score": row["score"] if row["kept"] else None,
+                "weight": weight,
+                "retrieval": retrieval,
+                "unit": unit,
+                "raw": row["raw"],
+                "outcome": row["outcome"].replace("_", " ") + (f": {row['error']}" if row["error"] else ""),
                 "text read": score.chunk if score else None,
             }
         )
@@ -145,16 +159,22 @@ def adjust_table(trace: Trace, top: int) -> pd.DataFrame:
             "rank": row["rank_out"],
             "memory": row["memory_id"],
             "score in": row["score_in"],
+            "score": row["score"],
             **{name: row["factors"].get(name) for name in names},
             "age (days)": row["age_days"],
             "before clamp": row["unclamped"],
-            "score": row["score"],
             "content": _excerpt(trace, row["memory_id"]),
         }
         for row in trace.stage("adjust").rows[:top]
     ]
     frame = pd.DataFrame(rows)
     return frame.drop(columns=[name for name in names if name in frame and frame[name].isna().all()])
+
+
+def short_id(memory_id: str, length: int = 18) -> str:
+    """A long id without its middle: what tells ids apart stands at either end."""
+    half = length // 2
+    return memory_id if len(memory_id) <= length else f"{memory_id[:half]}…{memory_id[half - length + 1 :]}"
 
 
 def _move(change: int) -> str:

@@ -63,7 +63,7 @@ STYLESHEET = """
 .wb-probe th:empty, .wb-probe tr:first-child td {border-top:0; opacity:.72; font-size:.78rem;}
 .wb-probe td:nth-child(2), .wb-probe td:nth-child(3), .wb-probe td:nth-child(4) {text-align:right; white-space:nowrap;}
 .wb-probe td:last-child {padding-left:1.2rem;}
-.wb-stages {display:grid; grid-template-columns:repeat(auto-fill, minmax(12rem,1fr)); gap:1.2rem 1.3rem;}
+.wb-stages {display:grid; grid-template-columns:repeat(auto-fit, minmax(12rem,1fr)); gap:1.2rem 1.3rem;}
 .wb-stages h4 {font-size:1rem; font-weight:650; margin:0; padding:0 0 .35rem;}
 .wb-stages section {min-width:0;}
 .wb-stage {display:grid; grid-template-columns:1.5rem minmax(0,1fr) auto auto; column-gap:.55rem; padding:.28rem 0; font-size:.84rem;

@@ -7,7 +7,7 @@ import re
 
 import streamlit as st
 
-from cems_workbench.config import PipelineConfig, difference, export_config, field_spec, parse_config
+from cems_workbench.config import FORMS, PipelineConfig, difference, export_config, field_spec, parse_config
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, bundle_from
 from cems_workbench.ui import state
@@ -24,15 +24,12 @@ def draw_transfer(evidence: Evidence | None) -> None:
     with popover:
         name = state.config().name
         st.caption("Export", help="Every parameter is stated. The bundle replays with these numbers on any machine.")
-        left, middle, right = st.columns(3)
-        left.download_button(
-            "YAML", export_config(state.config(), "yaml"), f"{name}.yaml", key="yaml", on_click="ignore"
-        )
-        middle.download_button(
-            "JSON", export_config(state.config(), "json"), f"{name}.json", key="json", on_click="ignore"
-        )
+        buttons = st.container(horizontal=True)
+        for form in FORMS:
+            text = export_config(state.config(), form)
+            buttons.download_button(form.upper(), text, f"{name}.{form}", key=form, on_click="ignore")
         if evidence is not None:
-            right.download_button(
+            buttons.download_button(
                 "Evidence", lambda: json.dumps(bundle_from(evidence), ensure_ascii=False), f"{_slug(evidence.query)}.json",
                 key="bundle", on_click="ignore", help="The evidence bundle of this query, for `replay`.",
             )  # fmt: skip
@@ -55,7 +52,22 @@ def _offer(name: str, content: bytes) -> None:
         st.caption("The file has the values that are set.")
         return
     st.caption(f"{len(rows)} parameters would change:")
-    st.dataframe(rows, hide_index=True, height=min(38 + 35 * len(rows), 320))
+    st.dataframe(
+        rows,
+        hide_index=True,
+        height=min(38 + 35 * len(rows), 320),
+        width=600,
+        column_config={
+            "parameter": st.column_config.TextColumn("parameter", width=190),
+            "now": st.column_config.TextColumn("now", width=150, help="The value that is set"),
+            "file": st.column_config.TextColumn("file", width=150, help="The value in the file"),
+            "effect": st.column_config.TextColumn(
+                "effect",
+                width=80,
+                help="instant: replayed from the evidence at hand. gathers: evidence is fetched again",
+            ),
+        },
+    )
     st.button("Use this config", key="take", type="primary", on_click=state.take, args=(imported,))
 
 

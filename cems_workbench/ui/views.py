@@ -9,13 +9,20 @@ import streamlit as st
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui import charts, follow, tables
+from cems_workbench.ui.glossary import FACTORS, about
+from cems_workbench.ui.memories_escape import excerpt, plain
 from cems_workbench.ui.query_view import draw_lists, draw_query
 from cems_workbench.ui.results import context_text
+from cems_workbench.ui.side_by_side import side_by_side_html
 
 SIDE_BY_SIDE = ("fusion", "rerank", "adjust", "assembly")
 TOP = 20
 ROW = 30
 """Height of a table row in pixels: dense, and still easy to read."""
+BUDGET_HELP = (
+    "Tokens the results take, of the budget (a token is counted as 4 characters). Candidates: every memory some list found. "
+    "diverse (mmr): results that say the same are held back (Assembly in the sidebar)."
+)
 
 
 def draw(trace: Trace, request: Request) -> None:
@@ -65,7 +72,8 @@ def contributions(trace: Trace) -> None:
         return
     st.caption(
         "What each list gave the first candidates after fusion. Solid: base, from weight and rank. Hatched: bonus.",
-        help="rrf: base = list weight × variant weight / (k + rank). The bonus for ranks 1 to 3 is not weighted. "
+        help="vector:0 is the vector list of variant 0, the query as it is. "
+        "rrf: base = list weight × variant weight / (k + rank). The bonus for ranks 1 to 3 is not weighted. "
         "Hover a bar for its numbers.",
     )
     st.plotly_chart(charts.contributions_figure(trace), key="contributions", config={"displayModeBar": False})
@@ -82,31 +90,14 @@ def side_by_side(trace: Trace, followed: str | None) -> None:
     if not names:
         st.caption("Choose a list or a stage above.")
         return
-    for column, name in zip(st.columns(len(names)), names, strict=True):
-        column.markdown(f"**{name}**")
-        column.dataframe(
-            tables.marked(tables.stage_table(trace, name, TOP, followed), followed),
-            hide_index=True,
-            height=ROW * (TOP + 1) + 4,
-            row_height=ROW,
-            placeholder="",
-            column_config={
-                "rank": st.column_config.NumberColumn("#", width=34, help="Rank after this stage"),
-                "move": st.column_config.TextColumn(
-                    "move", width=50, help="Places won ▲ or lost ▼ in this stage; out: dropped"
-                ),
-                "memory": st.column_config.TextColumn("memory", width=76),
-                "score": st.column_config.NumberColumn("score", format="%.4f", width=68),
-                "content": st.column_config.TextColumn("content, or why it was dropped", width="large"),
-            },
-        )
+    st.html(side_by_side_html(trace, names, TOP, followed))
 
 
 def journey(trace: Trace, followed: str | None) -> None:
     """A memory a row, its rank in every list and stage."""
-    st.caption("The rank of each memory in every list and stage; empty: not there.")
+    st.caption("The rank of each memory in every list and stage; empty: not there. Memories in the results come first.")
     frame = tables.journey_table(trace, 40, followed)
-    narrow = {name: st.column_config.NumberColumn(name, width=78) for name in frame.columns[1:-2]}
+    narrow = {name: st.column_config.NumberColumn(name, width=72, help=about(name)) for name in frame.columns[2:-2]}
     st.dataframe(
         tables.marked(frame, followed),
         hide_index=True,
@@ -117,8 +108,9 @@ def journey(trace: Trace, followed: str | None) -> None:
             **narrow,
             "memory": st.column_config.TextColumn("memory", width=92, pinned=True),
             "lost at": st.column_config.TextColumn(
-                "lost at", width="medium", help="The stage that dropped it, and why"
+                "lost at", width=78, help="The stage that dropped it; empty: in the results"
             ),
+            "why": st.column_config.TextColumn("why", width="medium", help="Why that stage dropped it"),
             "content": st.column_config.TextColumn("content", width="large"),
         },
     )
@@ -148,34 +140,35 @@ def rerank(trace: Trace, followed: str | None) -> None:
         row_height=ROW,
         placeholder="",
         column_config={
-            "before": number("before", width=64, help="Rank before reranking"),
-            "after": number("after", width=60, help="Rank after reranking; empty: dropped"),
+            "before": number("before", width=58, help="Rank before reranking"),
+            "after": number("after", width=50, help="Rank after reranking; empty: dropped"),
             "memory": st.column_config.TextColumn("memory", width=92),
+            "score": st.column_config.ProgressColumn(
+                "score", format="%.4f", min_value=0, max_value=1, width=112, color="#0072B2",
+                help="What the next stage gets: from retrieval + from reranker",
+            ),
+            "from retrieval": number("from retrieval", format="%.4f", width=100, help="weight × retrieval"),
+            "from reranker": number("from reranker", format="%.4f", width=100, help="(1 − weight) × unit"),
+            "weight": number("weight", format="%.2f", width=64, help="Share of the retrieval score at this rank"),
+            "retrieval": number("retrieval", format="%.4f", width=76, help="Retrieval score at this rank"),
+            "unit": number("unit", format="%.4f", width=70, help="Raw scaled to 0–1 and clamped"),
+            "raw": number("raw", format="%.4f", width=70, help="What the model said"),
             "outcome": st.column_config.TextColumn(
                 "outcome", width=92, help="scored, failed (flagged), not scored, or in the tail"
-            ),
-            "raw": number("raw", format="%.4f", width=76, help="What the model said"),
-            "unit": number("unit", format="%.4f", width=76, help="Raw scaled to 0–1 and clamped"),
-            "weight": number("weight", format="%.2f", width=70, help="Share of the retrieval score at this rank"),
-            "retrieval": number("retrieval", format="%.4f", width=84, help="Retrieval score at this rank"),
-            "from retrieval": number("from retrieval", format="%.4f", width=106, help="weight × retrieval"),
-            "from reranker": number("from reranker", format="%.4f", width=106, help="(1 − weight) × unit"),
-            "score": st.column_config.ProgressColumn(
-                "score", format="%.4f", min_value=0, max_value=1, width=120, color="#0072B2"
             ),
             "text read": st.column_config.TextColumn(
                 "text read", width="large", help="The exact text the model was given"
             ),
         },
-    )
+    )  # fmt: skip
 
 
 def adjust(trace: Trace, followed: str | None) -> None:
     """The factor chain."""
     st.caption("Each factor multiplies the score; an empty cell is a factor that does not apply.")
-    number = st.column_config.NumberColumn
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     frame = tables.adjust_table(trace, 60)
-    texts = {"memory": 92, "content": 320}
+    factors = {name: number(name.replace("_", " "), format="%.4f", width=82, help=FACTORS[name]) for name in FACTORS}
     st.dataframe(
         tables.marked(frame, followed),
         hide_index=True,
@@ -183,11 +176,22 @@ def adjust(trace: Trace, followed: str | None) -> None:
         row_height=ROW,
         placeholder="",
         column_config={
-            name: st.column_config.TextColumn(name, width=texts[name]) if name in texts
-            else number(name, width=60) if name == "rank" else number(name, format="%.1f" if name == "age (days)" else "%.4f", width=98)
-            for name in frame.columns
+            "rank": number("rank", width=50, help="Rank after this stage"),
+            "memory": text("memory", width=92),
+            "score in": number("score in", format="%.4f", width=74, help="Score before this stage"),
+            "score": number(
+                "score", format="%.4f", width=70, help="Score in, times every factor, within 0–1 if clamped"
+            ),
+            **factors,
+            "age (days)": number(
+                "age (days)", format="%.1f", width=82, help="Days since the date that decay counts from"
+            ),
+            "before clamp": number(
+                "before clamp", format="%.4f", width=94, help="The product before it was cut to 0–1"
+            ),
+            "content": text("content", width=320),
         },
-    )  # fmt: skip
+    )
 
 
 def _height(rows: int, most: int) -> int:
@@ -202,7 +206,8 @@ def context(trace: Trace) -> None:
         return
     strategy = trace.stage("assembly").fields["strategy"]
     skipped = trace.skipped_for_budget
-    left_out = f" Did not fit: {', '.join(skipped[:8])}{' …' if len(skipped) > 8 else ''}." if skipped else ""
+    listed = ", ".join(plain(excerpt(memory_id, 32)) for memory_id in skipped[:4])
+    left_out = f" {len(skipped)} did not fit: {listed}{' …' if len(skipped) > 4 else ''}." if skipped else ""
     st.caption(
         f"{trace.tokens_used} tokens, assembled by {strategy}.{left_out}",
         help="Tokens are counted as ceil(characters / 4) of each content. Texts are shown as they are, never rendered.",
