@@ -98,7 +98,7 @@ def _drawer(spec: FieldSpec) -> Callable[[Control], None]:
     if spec.path == "adjust.time_decay.tiers":
         return _tiers
     if typing.get_origin(spec.type) is tuple:
-        return _several
+        return _numbers if typing.get_args(spec.type)[0] is float else _several
     if spec.type in (int, float):
         return _optional_number if spec.optional else _number
     return _text
@@ -130,6 +130,20 @@ def _choice(control: Control) -> None:
 def _several(control: Control) -> None:
     options = typing.get_args(typing.get_args(control.spec.type)[0])
     st.multiselect(control.label, options, list(control.value), help=control.help, **control.on_change(tuple))
+
+
+def _numbers(control: Control) -> None:
+    """Numbers in one line; what is no number goes to the config as it is, which refuses it by name."""
+    text = " ".join(f"{value:g}" for value in control.value)
+    st.text_input(control.label, text, help=control.help, **control.on_change(_read_numbers))
+
+
+def _read_numbers(text: str) -> list[Any]:
+    parts = text.replace(",", " ").split()
+    try:
+        return [float(part) for part in parts]
+    except ValueError:
+        return parts
 
 
 def _number(control: Control) -> None:
