@@ -73,7 +73,7 @@ def _detail(stage: str, row: dict[str, Any]) -> str:
             else "failed"
         )
     if stage == "adjust":
-        return " × ".join(f"{name} {value:.3f}" for name, value in row["factors"].items())
+        return " × ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in row["factors"].items())
     if stage == "assembly":
         return f"{row['tokens']} tokens"
     return ""

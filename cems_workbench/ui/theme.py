@@ -46,7 +46,7 @@ STYLESHEET = """
 .wb-result details .wb-more {font-size:.78rem; opacity:.75; text-decoration:underline;}
 .wb-result details[open] .wb-more {display:none;}
 .wb-followed {background:color-mix(in srgb, #0072B2 12%, transparent); box-shadow:inset 3px 0 0 #0072B2;}
-.wb-followed .wb-facts::before, .wb-mark {content:"◆"; color:#0072B2;}
+.wb-followed .wb-facts::before, .wb-mark {content:"◆"; color:light-dark(#0072B2, #56B4E9);}
 .wb-path {font-size:.84rem; border:1px solid color-mix(in srgb, currentColor 16%, transparent); border-radius:.5rem; padding:.6rem .8rem;}
 .wb-path code {background:none; padding:0; color:inherit;}
 .wb-path table, .wb-probe table {border-collapse:collapse; margin-top:.4rem; width:100%;}
