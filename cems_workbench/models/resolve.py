@@ -13,6 +13,8 @@ from functools import lru_cache
 from importlib import util
 from pathlib import Path
 
+from cems_workbench.models.deadline import begun
+
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
 PROBE_SECONDS = 2.0
 
@@ -82,13 +84,18 @@ def cached_snapshot(model_id: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def hub_reachable() -> bool:
-    """One quick look whether the hub answers; False at once when HF_HUB_OFFLINE is set."""
+    """One look whether the hub answers, `PROBE_SECONDS` at most; False at once when HF_HUB_OFFLINE is set.
+
+    A reply that refuses (401, 403, 407: a proxy that lets nothing through) or fails (5xx) is none.
+    """
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         return False
     import httpx
 
+    place = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
-        httpx.head(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), timeout=PROBE_SECONDS)
-    except (httpx.HTTPError, OSError, ValueError):
+        # httpx limits each step of a request, and the look-up of the host's name not at all.
+        status = begun(lambda: httpx.head(place, timeout=PROBE_SECONDS).status_code).result(PROBE_SECONDS)
+    except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
         return False
-    return True
+    return status not in (401, 403, 407) and status < 500

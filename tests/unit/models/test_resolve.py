@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,12 +78,56 @@ def test_the_hub_is_probed_once(reply: OSError | None, monkeypatch: pytest.Monke
 
     asked = []
 
-    def head(url: str, timeout: float) -> None:
+    def head(url: str, timeout: float) -> httpx.Response:
         asked.append(timeout)
         if reply is not None:
             raise reply
+        return httpx.Response(200)
 
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setattr(httpx, "head", head)
     assert [module.hub_reachable(), module.hub_reachable()] == [reply is None] * 2
     assert asked == [module.PROBE_SECONDS] and asked[0] <= 5
+
+
+@pytest.mark.parametrize(
+    ("status", "there"), [(200, True), (302, True), (404, True), (403, False), (407, False), (502, False)]
+)
+def test_a_proxy_that_lets_nothing_through_is_no_hub(status: int, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    import httpx
+
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setattr(httpx, "head", lambda url, timeout: httpx.Response(status))
+    assert module.hub_reachable() is there
+
+
+@pytest.mark.parametrize("endpoint", ["no scheme", "http://[::1", "ftp://hub", ""])
+def test_an_endpoint_that_is_no_url_is_no_hub(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    assert not module.hub_reachable()
+
+
+def test_a_hub_that_takes_the_connection_and_never_answers_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.delenv("HF_HUB_OFFLINE")
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        started = time.monotonic()
+        assert resolve("some/model").fallback
+        assert time.monotonic() - started < 5
+
+
+def test_a_hub_whose_name_is_never_looked_up_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
+    def never(*asked: object, **options: object) -> None:
+        over.wait(20)
+        raise socket.gaierror("nobody knows")
+
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
+    monkeypatch.setattr(socket, "getaddrinfo", never)
+    started = time.monotonic()
+    assert not module.hub_reachable()
+    assert time.monotonic() - started < 5
+    over.set()
