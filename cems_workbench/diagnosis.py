@@ -1,21 +1,34 @@
-"""What is there and what will be used: the account that `doctor` and the page's footer give.
+"""What is there and what will be used: the account that `doctor` gives.
 
-Nothing here loads a model; a check is quick and never hangs.
+Nothing here loads a model, and nothing waits long: the servers are asked side by side while the rest is looked at.
+
+What is not there is a warning where the config or a setting of the user's own asks for it; where nobody did, the finding
+just says so. Only what the workbench cannot do without fails.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cems_workbench.errors import StoreError, StoreLockedError
-from cems_workbench.models.resolve import resolve
+from cems_workbench.config import DEFAULT, PipelineConfig, preset, preset_names
+from cems_workbench.errors import ModelError, StoreError, StoreLockedError
+from cems_workbench.models.calling import server_name
+from cems_workbench.models.resolve import locate, resolve
+from cems_workbench.models.servers import Answers, ask_all
 from cems_workbench.settings import Settings
 
 Status = Literal["ok", "warning", "failed"]
 PACKAGES = ("streamlit", "duckdb", "chromadb", "sentence-transformers", "torch", "bm25s")
+SHOWN_MODELS = 8
+LATE_INTERACTION = "late interaction on the embedder"
+WITHOUT_LLM = (
+    "without one, intent is read from the query's words, and expansion is feedback from its first lexical hits"
+)
+OTHER_RERANKER = "set rerank.backend to late_interaction, which needs no server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +41,27 @@ class Check:
     advice: str = ""
 
 
-def diagnose(settings: Settings) -> list[Check]:
-    """Every check, in the order a reader wants them."""
-    return [_packages(), _embedder(settings), *_reranker(), *_store(settings)]
+def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[Check]:
+    """Every check, in the order a reader wants them; what `config` asks for is needed (default: the default preset)."""
+    config = config or preset(DEFAULT).config
+    answers = ask_all(
+        settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, settings.chroma_url
+    )
+    checks = [_packages(), _embedder(settings)]
+    cross_encoder, judge = _cross_encoder(settings, config), _judge(settings, config)
+    store = _store(settings)
+    servers = answers()
+    return [
+        *checks,
+        _reranker(settings, config, servers),
+        cross_encoder,
+        judge,
+        _llama_server(settings, config, servers),
+        _ollama(settings, config, servers),
+        _llm(settings, config, servers),
+        *_chroma(settings, servers),
+        *store,
+    ]
 
 
 def _packages() -> Check:
@@ -51,14 +82,146 @@ def _embedder(settings: Settings) -> Check:
     return Check("embedder", "warning" if resolved.fallback else "ok", resolved.line, advice)
 
 
-def _reranker() -> list[Check]:
-    return [Check("reranker", "ok", "late interaction on the embedder; no server is needed")]
+def _reranker(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    """What this config reranks with, and what happens when it cannot be had."""
+    backend, model = config.rerank.backend, config.rerank.model
+    if backend == "none":
+        return Check("reranker", "ok", f"{config.name} reranks with nothing")
+    if backend == "late_interaction":
+        return Check("reranker", "ok", f"{config.name} reranks with {LATE_INTERACTION}; no server is needed")
+    if backend == "cross_encoder":
+        asked = model or settings.cross_encoder
+        found = locate(asked)
+        if found:
+            return Check("reranker", "ok", f"{config.name} reranks with the cross-encoder {found.line}")
+        return Check(
+            "reranker", "warning", f"{config.name} reranks with {LATE_INTERACTION}, in place of the cross-encoder {asked}",
+            "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights",
+        )  # fmt: skip
+    missing = _missing(settings, config, servers)
+    if not missing:
+        return Check(
+            "reranker", "ok", f"{config.name} reranks with {model or settings.llm_model or backend} ({backend})"
+        )
+    then = "are left out" if config.rerank.on_error == "drop" else f"count {config.rerank.neutral_unit:g}, flagged"
+    return Check(
+        "reranker", "warning", f"{config.name} reranks with {backend}: {missing}; candidates {then}", OTHER_RERANKER
+    )
+
+
+def _missing(settings: Settings, config: PipelineConfig, servers: Answers) -> str | None:
+    """Why the server that this config reranks with cannot score; None when it can."""
+    backend, asked = config.rerank.backend, config.rerank.model
+    if backend == "llama_server":
+        return str(servers.llama_server) if isinstance(servers.llama_server, ModelError) else None
+    model = asked or settings.llm_model if backend == "llm" else asked
+    if not model:
+        return "no model is set"
+    had = servers.llm if backend == "llm" and settings.llm_url else servers.ollama
+    if isinstance(had, ModelError):
+        return str(had)
+    return None if had is None or _among(model, had) else f"the server has no {model}"
+
+
+def _cross_encoder(settings: Settings, config: PipelineConfig) -> Check:
+    asked = settings.cross_encoder
+    found = locate(asked)
+    if found:
+        return Check("cross-encoder", "ok", found.line)
+    needed = _set(settings, "cross_encoder") or "cross_encoder" in (config.rerank.backend, config.judge.backend)
+    return Check(
+        "cross-encoder",
+        "warning" if needed else "ok",
+        f"{asked}: no such folder, not in the local cache, no model hub; {LATE_INTERACTION} takes its place",
+        "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights",
+    )
+
+
+def _judge(settings: Settings, config: PipelineConfig) -> Check:
+    """Which model judges the results; `auto` is spelt out."""
+    backend = config.judge.backend
+    if backend in ("auto", "cross_encoder"):
+        asked = config.judge.model or settings.cross_encoder
+        found = locate(asked)
+        model = (
+            f"the cross-encoder {found.line}" if found else f"{LATE_INTERACTION}, in place of the cross-encoder {asked}"
+        )
+        status: Status = "ok" if found or backend == "auto" else "warning"
+        advice = "" if found else "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights"
+        return Check("judge", status, f"{backend} means {model}" if backend == "auto" else model, advice)
+    named = {"none": "off", "late_interaction": LATE_INTERACTION}
+    return Check("judge", "ok", named.get(backend, f"the model of {backend}, below"))
+
+
+def _llama_server(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    said = servers.llama_server
+    if not isinstance(said, ModelError):
+        return Check("llama.cpp server", "ok", said)
+    needed = _set(settings, "llama_server_url") or "llama_server" in (config.rerank.backend, config.judge.backend)
+    return _absent(
+        "llama.cpp server", needed, str(said), _presets("llama_server"),
+        "llama-server -m MODEL.gguf, and CEMS_WORKBENCH_LLAMA_SERVER_URL where it is elsewhere",
+    )  # fmt: skip
+
+
+def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    """Is Ollama there, which models it has, and are those among them that the config, the LLM or a preset asks for?"""
+    had = servers.ollama
+    asked = {preset(name).config.rerank.model: f"preset {name}" for name in reversed(_presets("ollama"))}
+    needed = {config.rerank.model} if config.rerank.backend == "ollama" else set()
+    if not settings.llm_url and settings.llm_model:
+        asked[settings.llm_model] = "CEMS_WORKBENCH_LLM_MODEL"
+        needed.add(settings.llm_model)
+    if config.rerank.backend == "ollama":
+        asked[config.rerank.model] = config.name
+    if isinstance(had, ModelError):
+        return _absent(
+            "Ollama", bool(needed) or _set(settings, "ollama_url"), str(had), _presets("ollama"),
+            "ollama serve, and CEMS_WORKBENCH_OLLAMA_URL where it is elsewhere",
+        )  # fmt: skip
+    lacking = [model for model in asked if model and not _among(model, had)]
+    lines = [f"Ollama at {server_name(settings.ollama_url)} has {_some(had)}"]
+    lines += [f"{model} ({asked[model]}) is {'not ' * (model in lacking)}among them" for model in asked if model]
+    status: Status = "warning" if needed & set(lacking) else "ok"
+    return Check("Ollama", status, "; ".join(lines), "; ".join(f"ollama pull {model}" for model in lacking))
+
+
+def _llm(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    """The language model of the query side: configured, reachable, and what takes its place when it is not."""
+    model = settings.llm_model
+    if not model:
+        half = " for CEMS_WORKBENCH_LLM_URL" if settings.llm_url else ""
+        asks = settings.llm_url or config.expansion.backend == "llm" or (config.rerank.backend == "llm")
+        return Check(
+            "LLM", "warning" if asks else "ok", f"no chat model is configured{half}; {WITHOUT_LLM}",
+            "set CEMS_WORKBENCH_LLM_MODEL to a model of Ollama, or of the server at CEMS_WORKBENCH_LLM_URL",
+        )  # fmt: skip
+    had = servers.llm if settings.llm_url else servers.ollama
+    place = f"{model} at {_place(settings.llm_url)}" if settings.llm_url else f"{model} on Ollama"
+    if isinstance(had, ModelError):
+        advice = "check CEMS_WORKBENCH_LLM_URL and CEMS_WORKBENCH_LLM_KEY" if settings.llm_url else "ollama serve"
+        return Check("LLM", "warning", f"{place}: {had}; {WITHOUT_LLM}", advice)
+    if had is None:
+        return Check("LLM", "ok", f"{place}: the server answers, and does not list its models")
+    if _among(model, had):
+        return Check("LLM", "ok", f"{place}: there")
+    advice = "set CEMS_WORKBENCH_LLM_MODEL to a model it has" if settings.llm_url else f"ollama pull {model}"
+    return Check("LLM", "warning", f"{place}: not there, the server has {_some(had)}; {WITHOUT_LLM}", advice)
+
+
+def _chroma(settings: Settings, servers: Answers) -> list[Check]:
+    if not settings.chroma_url:
+        return []
+    if servers.chroma is None:
+        return [Check("Chroma server", "ok", f"answers at {_place(settings.chroma_url)}")]
+    advice = "start it, or unset CEMS_WORKBENCH_CHROMA_URL to run Chroma embedded"
+    return [Check("Chroma server", "failed", str(servers.chroma), advice)]
 
 
 def _store(settings: Settings) -> list[Check]:
     from cems_workbench.store import Store
 
-    where = f"{settings.store}" + (f", Chroma at {settings.chroma_url}" if settings.chroma_url else "")
+    where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
     try:
         store = Store.open(settings.store, create=False, chroma_url=settings.chroma_url)
     except StoreLockedError as error:
@@ -75,3 +238,41 @@ def _store(settings: Settings) -> list[Check]:
             advice = "" if state.fresh else "it is rebuilt at the next search"
             checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
     return checks
+
+
+def _absent(name: str, needed: bool, said: str, presets: Sequence[str], command: str) -> Check:
+    """A server that gave no answer: a warning when it is needed, else news of what it would be for."""
+    use = f"; only {_and(presets)} would ask it" if not needed and presets else ""
+    return Check(name, "warning" if needed else "ok", f"{said}{use}", f"{'' if needed else 'to have it: '}{command}")
+
+
+def _presets(backend: str) -> list[str]:
+    """The shipped presets that rerank with this backend."""
+    return [name for name in preset_names() if preset(name).config.rerank.backend == backend]
+
+
+def _set(settings: Settings, name: str) -> bool:
+    """Did somebody set this setting to something of their own?"""
+    return bool(getattr(settings, name) != Settings.model_fields[name].default)
+
+
+def _among(model: str, had: Sequence[str]) -> bool:
+    """Ollama calls a model without a tag NAME:latest."""
+    return model in had or f"{model}:latest" in had
+
+
+def _some(had: Sequence[str]) -> str:
+    more = f" and {len(had) - SHOWN_MODELS} more" if len(had) > SHOWN_MODELS else ""
+    return f"{len(had)} models: {', '.join(had[:SHOWN_MODELS])}{more}" if had else "no models"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
+def _place(url: str) -> str:
+    """Host and port of a URL without what stands before an @, also of one that is none."""
+    try:
+        return server_name(url)
+    except ModelError as error:
+        return str(error)

@@ -1,0 +1,146 @@
+"""Is a server there, and what does it have: one short question to each kind, for `doctor`.
+
+Every question gives up after `SERVER_SECONDS`, the look-up of the host's name after `LOOKUP_SECONDS`. `ask_all` puts them all at
+once and has the answers after `PATIENCE_SECONDS` at most.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from cems_workbench.errors import ModelError
+from cems_workbench.models.calling import (
+    CallError,
+    Patience,
+    call,
+    client_options,
+    server_name,
+    server_url,
+    status_error,
+)
+from cems_workbench.models.deadline import begun
+from cems_workbench.models.llama_server import LlamaServerReranker
+from cems_workbench.models.ollama import models
+
+SERVER_SECONDS = 2.0
+LOOKUP_SECONDS = 1.0
+PATIENCE_SECONDS = 2.5
+CHROMA_PORT = 8000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What each server said, or why there is no answer."""
+
+    llama_server: str | ModelError
+    ollama: list[str] | ModelError
+    llm: list[str] | ModelError | None
+    """None: there is no OpenAI-compatible server in the settings, or it answers and does not list its models."""
+    chroma: ModelError | None
+    """None: no Chroma server is in the settings, or it answers."""
+
+
+def ask_all(
+    llama_server_url: str, ollama_url: str, llm_url: str | None, llm_key: str | None, chroma_url: str | None
+) -> Callable[[], Answers]:
+    """Begin to ask every server; calling what is returned waits for the answers until the time is up. Raises nothing."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    llama = begun(lambda: llama_server(llama_server_url))
+    ollama = begun(lambda: ollama_models(ollama_url))
+    llm = begun(lambda: openai_models(llm_url, llm_key) if llm_url else None)
+    chroma = begun(lambda: chroma_heartbeat(chroma_url) if chroma_url else None)
+
+    def answer(future: Future[T]) -> T | ModelError:
+        try:
+            return future.result(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            return ModelError(f"timeout: no answer within {PATIENCE_SECONDS:g} s")
+        except ModelError as error:
+            return error
+
+    def answers() -> Answers:
+        said, had, listed, beat = answer(llama), answer(ollama), answer(llm), answer(chroma)
+        return Answers(said, had, listed, beat)
+
+    return answers
+
+
+def llama_server(url: str) -> str:
+    """One line on the llama.cpp server at `url`. Raises ModelError when none answers or it is not ready."""
+    _look_up(url)
+    return LlamaServerReranker(url).health()
+
+
+def ollama_models(url: str) -> list[str]:
+    """Names of the models of the Ollama server at `url`, sorted. Raises ModelError when none answers."""
+    _look_up(url)
+    return models(url, SERVER_SECONDS)
+
+
+def openai_models(base_url: str, key: str | None = None) -> list[str] | None:
+    """Ids at GET {base_url}/models of an OpenAI-compatible server; None when it answers without such a list.
+
+    Raises ModelError when it does not answer, refuses the key, or fails. A base URL without a path gets /v1.
+    """
+    secret = (key or "").strip()
+    if not secret.isascii() or not secret.isprintable():
+        raise ModelError("the API key has characters that no key has; was it pasted whole?")
+    url = server_url(base_url)
+    url = url if urlsplit(url).path else f"{url}/v1"
+    reply = _get(f"{url}/models", base_url, {"Authorization": f"Bearer {secret}"} if secret else {})
+    rows = reply.get("data") if isinstance(reply, dict) else None
+    if not isinstance(rows, list):
+        return None
+    return sorted(row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str))
+
+
+def chroma_heartbeat(url: str) -> None:
+    """Raises ModelError when no Chroma server answers at `url`, as `store.chroma` reads it: port 8000 unless it says."""
+    where = urlsplit(server_url(url))
+    port = where.port or (443 if where.scheme == "https" else CHROMA_PORT)
+    host = f"[{where.hostname}]" if ":" in (where.hostname or "") else where.hostname
+    if _get(f"{where.scheme}://{host}:{port}/api/v2/heartbeat", url) is None:
+        raise ModelError(f"what answers at {server_name(url)} is not Chroma")
+
+
+def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
+    """The decoded reply; None for 404 and 405, which say that a server is there. Raises ModelError, naming `server`."""
+    _look_up(url)
+    options = client_options(SERVER_SECONDS)
+    del options["event_hooks"]  # they would read the reply of an error aloud, and this one may hold a key
+
+    async def attempt() -> Any:
+        async with httpx.AsyncClient(**options) as client:
+            response = await client.get(url, headers=headers or {})
+        if response.status_code in (404, 405):
+            return None
+        if not response.is_success:
+            raise status_error(response.status_code, response.reason_phrase or "no further words")
+        return response.json()
+
+    return call(attempt, Patience(SERVER_SECONDS, attempts=1), server_name(server))
+
+
+def _look_up(url: str) -> None:
+    """Look up the host's name, so that nothing later hangs in it. Raises ModelError when that takes too long.
+
+    A name that is not found passes: a proxy may know it, and if not, the question itself says so.
+    """
+    parts = urlsplit(server_url(url))
+    try:
+        begun(lambda: socket.getaddrinfo(parts.hostname, parts.port)).result(LOOKUP_SECONDS)
+    except TimeoutError:
+        said = f"{server_name(url)}: the host's name was not looked up within {LOOKUP_SECONDS:g} s"
+        raise CallError("timeout", said) from None
+    except (OSError, UnicodeError):
+        return
