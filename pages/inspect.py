@@ -144,7 +144,8 @@ def ranking(trace: Trace, grades: dict[str, int], started: float) -> None:
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
     summary = judged_summary(trace, grades)
     left, right = st.columns([2, 3], vertical_alignment="bottom")
-    left.markdown(f"##### {len(trace.results)} results")
+    count = len(trace.results)
+    left.markdown(f"##### {count} result{'s' if count != 1 else ''}")
     right.caption(views.budget_line(trace), text_alignment="right", help=views.BUDGET_HELP)
     if trace.results:
         if summary:

@@ -122,8 +122,8 @@ def grades(request: Request, resources: Resources) -> dict[str, int]:
 def offer_sample_data(resources: Resources) -> None:
     """The empty store: how to fill it, and one button that does."""
     st.html(
-        '<div class="wb-empty"><h3>This store is empty</h3><p>Import your own memories with<br>'
-        "<code>python -m cems_workbench import PATH</code><br>while the app is closed, or begin with the sample.</p></div>"
+        '<div class="wb-empty"><h3>This store is empty</h3><p>Import your own memories on the <b>Memories</b> page, or begin '
+        "with the sample.</p></div>"
     )
     if SAMPLE_DATA.is_dir() and st.button("Load the sample memories", type="primary"):
         progress = progress_in(st.empty())
