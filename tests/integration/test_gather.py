@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -127,13 +128,6 @@ def test_manual_expansions_are_searched_up_to_the_maximum(opened: Resources) -> 
     assert {"vector:2", "lexical:2"} <= set(names(found))
 
 
-def test_what_is_not_available_is_a_warning_in_the_trace(opened: Resources) -> None:
-    found = evidence(opened, expansion__backend="llm", expansion__hyde=True)
-    texts = replay(found, configured()).stage("expansion").warnings
-    for name in ("llm", "hyde"):
-        assert any(f"{name} is not available" in text for text in texts)
-
-
 def test_a_project_only_request_searches_that_project_alone(opened: Resources) -> None:
     project = next(name for name, _ in opened.store.projects() if name)
     found = gather(Request(QUERY, project, AS_OF, project_only=True), configured(), opened)
@@ -237,12 +231,41 @@ def test_cancelled_reranking_keeps_what_was_finished_and_nothing_is_scored_twice
     assert searching == sorted(searching) and searching[-1][0] == searching[-1][1]
 
 
-def test_a_reranker_that_is_not_available_is_a_warning_and_a_need(opened: Resources) -> None:
-    found = evidence(opened, rerank__backend="ollama")
-    trace = replay(found, configured(rerank__backend="ollama"))
-    assert any("ollama is not available" in text for text in trace.stage("rerank").warnings)
-    assert trace.needs[0]["model"] == "ollama"
-    assert trace.results
+@pytest.mark.parametrize(
+    ("backend", "named", "error"),
+    [
+        ("ollama", "some-model", "refused: "),
+        ("llama_server", None, "refused: "),
+        ("llm", None, "the backend llm needs a chat model"),
+        ("ollama", None, "the backend ollama needs the name of a model"),
+        ("late_interaction", "another", "late interaction reads the token vectors of the embedder"),
+    ],
+)
+def test_a_reranker_that_cannot_be_had_flags_every_candidate_and_nothing_is_kept(
+    resources: Resources, backend: str, named: str | None, error: str
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        resources.servers = replace(resources.servers, ollama_url=url, llama_server_url=url, llm_model=None)
+        changes = {"rerank__backend": backend, "rerank__model": named, "rerank__input_limit": 12}
+        trace = replay(evidence(resources, **changes), configured(**changes))
+    head = [row for row in trace.stage("rerank").rows if row["outcome"] != "tail"]
+    assert len(head) == 12
+    assert all(row["flagged"] and row["raw"] is None and error in row["error"] for row in head)
+    assert any(warning.startswith("12 of 12 scores failed") for warning in trace.stage("rerank").warnings)
+    assert trace.results and not trace.needs
+
+
+def test_a_cross_encoder_whose_weights_are_nowhere_gives_way_to_late_interaction(opened: Resources) -> None:
+    changes = {**RERANK, "rerank__backend": "cross_encoder", "rerank__model": "no-such/model"}
+    found = evidence(opened, **changes)
+    warnings = replay(found, configured(**changes)).stage("rerank").warnings
+    assert any("no-such/model was not found" in line and "takes its place" in line for line in warnings)
+    raws = [score.raw for score in found.model_scores["no-such/model"].values()]
+    assert sorted(raws) == sorted(
+        score.raw for score in evidence(opened, **RERANK).model_scores["late_interaction"].values()
+    )
 
 
 def test_every_result_is_judged_and_the_ranking_stays_as_it_was(resources: Resources) -> None:

@@ -6,16 +6,21 @@ The model is a small chat model, no reranker: what is tested is the exchange, no
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import llama_cpp_server
 import pytest
 from llama_cpp_server import MODEL, LlamaCpp
 
+from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import ModelError
 from cems_workbench.models import llama_server
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.protocol import PairScore
+from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.resources import Resources
 
 pytestmark = [
     pytest.mark.models,
@@ -105,3 +110,28 @@ def test_a_server_killed_within_a_batch_and_started_again(
         server.start()
     assert model.score(QUERY, TEXTS[2:3])[0].raw == sequential[2].raw
     assert model.health().startswith("llama.cpp server at ")
+
+
+def test_a_search_reranks_through_the_server_and_a_second_one_asks_nothing(
+    server: LlamaCpp, resources: Resources
+) -> None:
+    """The evidence says how each score came about and how long it took; the cache answers when the server is gone."""
+    resources.servers = replace(resources.servers, llama_server_url=server.url)
+    changes = {
+        "rerank.backend": "llama_server", "rerank.model": MODEL, "rerank.raw_scale": "identity", "rerank.input_limit": 4,
+        "rerank.max_concurrent": 1, "rerank.timeout_s": 120.0, "judge.backend": "none",
+    }  # fmt: skip
+    config = with_values(PipelineConfig(), changes)
+    first = gather(Request("which database did the team choose?"), config, resources)
+    scores = first.model_scores[MODEL]
+    assert len(scores) == 4 and all(score.raw is not None and score.error is None for score in scores.values())
+    assert all(score.detail and score.detail["outcome"] and score.detail["seconds"] > 0 for score in scores.values())
+    rows = [row for row in replay(first, config).stage("rerank").rows if row["outcome"] == "scored"]
+    assert {row["memory_id"]: row["raw"] for row in rows} == {key: score.raw for key, score in scores.items()}
+
+    resources.servers = replace(resources.servers, llama_server_url="http://127.0.0.1:9")
+    again = gather(Request("which database did the team choose?"), config, resources)
+    assert {key: score.raw for key, score in again.model_scores[MODEL].items()} == {
+        key: score.raw for key, score in scores.items()
+    }
+    assert all(score.detail and score.detail["cached"] for score in again.model_scores[MODEL].values())

@@ -527,6 +527,7 @@ def test_health_of_a_server_that_hangs_drips_or_refuses(server: FaultyServer, mo
     server.get = lambda handler: handler.drip(HEAD + b"\r\n{")
     with pytest.raises(ModelError, match=r"timeout: no reply within 0.3 s"):
         scorer(server).health()
+    monkeypatch.setattr(llama_server, "HEALTH_S", 5.0)
     with socket.socket() as bound, pytest.raises(ModelError, match=r"refused: "):
         bound.bind(("127.0.0.1", 0))
         scorer(f"http://127.0.0.1:{bound.getsockname()[1]}").health()
