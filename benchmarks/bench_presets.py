@@ -29,7 +29,6 @@ from pathlib import Path
 from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.availability import refusals
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.records import Query
 from cems_workbench.resources import open_resources
@@ -176,10 +175,6 @@ def main() -> int:
             for conversation in conversations:
                 measure(config, conversation, tally, folder)
             print(line(tally.row(name)), flush=True)
-    for name, config in configs.items():
-        for said in (said for lines in refusals(config).values() for said in lines):
-            print(f"\n{name}: {said}", end="")
-    print()
     return 0
 
 

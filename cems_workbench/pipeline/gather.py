@@ -17,7 +17,6 @@ from typing import Any
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.asking import asker
-from cems_workbench.pipeline.availability import refusals
 from cems_workbench.pipeline.correcting import corrected
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.judging import judge_missing
@@ -72,7 +71,7 @@ def gather_lists(
             raise InputError("query: it holds bytes that are not UTF-8 text; type it again")
     progress("searching", 0, 3)
     where = Filter(request.project, request.project_only, config.query.scope)
-    warnings = refusals(config)
+    warnings: dict[str, list[str]] = {}
     llm = asker(resources)
     correction = corrected(query, config.query.typo_correction, resources, llm)
     typed, query = query, correction.query

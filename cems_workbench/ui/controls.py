@@ -10,7 +10,6 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_specs
-from cems_workbench.pipeline.availability import available, choices
 
 GROUPS = {
     "query": "Query",
@@ -68,7 +67,7 @@ def draw_controls(config: PipelineConfig, base: PipelineConfig, generation: int,
     `base` is the preset: a control whose value differs from it is marked. `change` receives {path: value}.
     """
     for section, title in GROUPS.items():
-        specs = [spec for spec in field_specs() if spec.section == section and available(spec.path)]
+        specs = [spec for spec in field_specs() if spec.section == section]
         if not specs:
             continue
         # Label and icon never change: they are part of the expander's identity, and a new one starts closed.
@@ -114,13 +113,13 @@ def _text(control: Control) -> None:
         control.label,
         control.value or "",
         help=control.help,
-        placeholder="the query" if control.spec.path == "rerank.query" else None,
+        placeholder="the query" if control.spec.path == "rerank.query" else "the default" if optional else None,
         **control.on_change(lambda text: text.strip() or (None if optional else "")),
     )
 
 
 def _choice(control: Control) -> None:
-    options = choices(control.spec.path, control.spec.choices)
+    options = control.spec.choices
     if len(options) == 1 and control.value == options[0]:
         return
     shown = options if control.value in options else (*options, control.value)

@@ -13,7 +13,6 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import field_specs, preset, preset_names, with_values
 from cems_workbench.formats import read
 from cems_workbench.pipeline import STAGES
-from cems_workbench.pipeline.availability import available
 from cems_workbench.store import Store
 from cems_workbench.ui.memories_escape import plain
 
@@ -130,7 +129,7 @@ def test_every_parameter_that_works_has_a_control(open_page: OpenPage) -> None:
     for spec in field_specs():
         drawn_otherwise = spec.path in ("rerank.bands", "adjust.time_decay.tiers")
         single = len(spec.choices) == 1
-        if available(spec.path) and not drawn_otherwise and not single:
+        if not drawn_otherwise and not single:
             present = spec.path in keys or f"{spec.path}:on" in keys
             assert present, f"{spec.path} ({config.get(spec.path)}) has no control"
 
