@@ -10,7 +10,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui import charts, follow, tables
 from cems_workbench.ui.glossary import FACTORS, about
-from cems_workbench.ui.memories_escape import excerpt, plain
+from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.query_view import draw_lists, draw_query
 from cems_workbench.ui.results import context_text
 from cems_workbench.ui.side_by_side import side_by_side_html
@@ -206,10 +206,11 @@ def context(trace: Trace) -> None:
         return
     strategy = trace.stage("assembly").fields["strategy"]
     skipped = trace.skipped_for_budget
-    listed = ", ".join(plain(excerpt(memory_id, 32)) for memory_id in skipped[:4])
+    listed = ", ".join(plain(tables.short_id(memory_id)) for memory_id in skipped[:4])
     left_out = f" {len(skipped)} did not fit: {listed}{' …' if len(skipped) > 4 else ''}." if skipped else ""
     st.caption(
         f"{trace.tokens_used} tokens, assembled by {strategy}.{left_out}",
-        help="Tokens are counted as ceil(characters / 4) of each content. Texts are shown as they are, never rendered.",
+        help="greedy: in order of score, what fits the token budget. mmr: the same, but what says something new goes first. "
+        "Tokens are counted as ceil(characters / 4) of each content. Texts are shown as they are, never rendered.",
     )
     st.code(context_text(trace), language=None, wrap_lines=True)
