@@ -8,6 +8,7 @@ Source: ACE, cross-encoder relevance threshold; PIPELINE.md, "judge".
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from cems_workbench.config import PipelineConfig
@@ -18,18 +19,23 @@ from cems_workbench.pipeline.replay import replay
 from cems_workbench.pipeline.rerankers import scorer
 from cems_workbench.pipeline.rescoring import cached_or_scored, with_warnings
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.trace import Trace
 from cems_workbench.progress import Progress, silent
 
 
 def judge_missing(
-    evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent
-) -> Evidence:
-    """The evidence with a judgment of every result of this config; the same one when none is missing."""
+    evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent, *,
+    switched_off: Collection[int] = (),
+) -> Evidence:  # fmt: skip
+    """The evidence with a judgment of every result of this config; the same one when none is missing.
+
+    `switched_off` are the query variants left out, as in `replay`: they decide what the results are.
+    """
     if config.judge.backend == "none":
         return evidence
     texts = {
         result["memory_id"]: evidence.memories[result["memory_id"]].content[: config.judge.max_chars]
-        for result in replay(evidence, config).results
+        for result in replay(evidence, config, switched_off=switched_off).results
     }
     try:
         name, model, said = _judge(config, resources, progress)
@@ -48,6 +54,17 @@ def judge_missing(
         evidence,
         judge_scores={**evidence.judge_scores, name: {**known, **scores}},
         notes={**notes, "models": {**notes.get("models", {}), "judge": model.label}},
+    )
+
+
+def all_judged(trace: Trace) -> bool:
+    """Has every result a judgment, or a failure, of the text that this config gives the judge to read?"""
+    name = trace.stage("judge").fields["model"]
+    known = trace.evidence.judge_scores.get(name, {})
+    length = trace.config.judge.max_chars
+    return all(
+        memory_id in known and known[memory_id].chunk == trace.evidence.memories[memory_id].content[:length]
+        for memory_id in (result["memory_id"] for result in trace.results)
     )
 
 

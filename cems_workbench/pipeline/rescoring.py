@@ -107,3 +107,9 @@ def _score(chunk: str, pair: PairScore, *, cached: bool = False) -> ModelScore:
     """A pair's score as evidence, marked when it came out of the cache."""
     detail = {**(pair.detail or {}), **({"cached": True} if cached else {})}
     return ModelScore(pair.raw, chunk, pair.error, detail or None)
+
+
+def without_failures(evidence: Evidence, key: str) -> Evidence:
+    """The evidence without the failed scores of `model_scores[key]`, so that `score_missing` asks for them again."""
+    good = {memory_id: score for memory_id, score in evidence.model_scores.get(key, {}).items() if score.good}
+    return replace(evidence, model_scores={**evidence.model_scores, key: good})

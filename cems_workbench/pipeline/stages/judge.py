@@ -1,7 +1,7 @@
 """judge: a relevance judgment beside each result, which never changes the ranking.
 
 A result is relevant above `threshold`; `bands` are the lower ends of highly relevant, relevant and weak (ACE reads
-ms-marco logits as > -8, -8..-10, -10..-12, below).
+ms-marco logits as > -8, -8..-10, -10..-12, below). The sigmoid 1 / (1 + e^-raw) is shown beside a score and decides nothing.
 
 Source: ACE, cross-encoder relevance threshold; PIPELINE.md, "judge".
 """
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.ranking import JudgeConfig
+from cems_workbench.pipeline.stages.rerank import to_unit
 from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, pass_through
 
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
@@ -27,6 +28,10 @@ def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, r
     def score(q: int, c: int) -> float | None:
         raw = table.judges[name].raw[q, c] if (name := names[q]) else np.nan
         return None if np.isnan(raw) else float(raw)
+
+    def sigmoid(q: int, c: int) -> float | None:
+        raw = score(q, c)
+        return None if raw is None else float(to_unit(np.array([[raw]]), np.array([[True]]), "sigmoid")[0, 0])
 
     def band(q: int, c: int) -> str | None:
         raw = score(q, c)
@@ -60,7 +65,7 @@ def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, r
         about = {"backend": config.backend, "model": names[q]}
         return about | {"threshold": config.threshold} if names[q] else about
 
-    columns: dict[str, Any] = {"raw": score, "band": band, "relevant": relevant, "error": error}
+    columns: dict[str, Any] = {"raw": score, "sigmoid": sigmoid, "band": band, "relevant": relevant, "error": error}
     return pass_through("judge", results, columns=columns, warnings=warnings, fields=fields)
 
 

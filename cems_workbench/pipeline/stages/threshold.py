@@ -10,6 +10,7 @@ Source: memory agent, adaptive similarity thresholds; PIPELINE.md, "threshold".
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,7 @@ def apply_threshold(table: CandidateTable, lists: ListArrays, config: ThresholdC
         reason=lambda q, c: f"best list score {best[q, c]:.4f} is below the threshold {search.final[q]:.4g}",
         columns={"lists": _membership(table, lists, present)},
         warnings=_warnings(search, config, limit),
-        fields=lambda q: _fields(search, config, q),
+        fields=lambda q: _fields(search, config, limit, q),
     )
     return ListArrays(present, lists.score, stage)
 
@@ -118,7 +119,7 @@ def _warnings(search: _Search, config: ThresholdConfig, limit: int | None) -> Ca
     return warnings
 
 
-def _fields(search: _Search, config: ThresholdConfig, q: int) -> dict[str, Any]:
+def _fields(search: _Search, config: ThresholdConfig, limit: int | None, q: int) -> dict[str, Any]:
     visited = int(search.visited[q])
     at = int(np.flatnonzero(search.tried == search.final[q])[0])
     return {
@@ -127,4 +128,5 @@ def _fields(search: _Search, config: ThresholdConfig, q: int) -> dict[str, Any]:
         "visited": [float(value) for value in search.tried[:visited]],
         "counts": [int(value) for value in search.counts[q, :visited]],
         "unique": int(search.counts[q, at]),
+        "target": int(target) if math.isfinite(target := _target(config, limit)) else None,
     }

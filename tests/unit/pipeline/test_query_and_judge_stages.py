@@ -123,3 +123,11 @@ def test_a_judge_that_took_anothers_place_and_also_ranked_is_seen_by_what_it_is(
     assert warned(judged({"a": 1.0}, changes, notes=same).stage("judge"), "agree with the ranking by construction")
     other = {"models": {"reranker": "cross-encoder", "judge": "late interaction on MiniLM"}}
     assert not judged({"a": 1.0}, changes, notes=other).stage("judge").warnings
+
+
+def test_a_judgment_carries_the_sigmoid_of_its_score() -> None:
+    subject = evidence(
+        {"vector": {"a": 0.9, "b": 0.8}}, judge_scores={"j": {"a": ModelScore(0.0), "b": ModelScore(None)}}
+    )
+    found = column(stage("judge", subject, {"judge.backend": "cross_encoder", "judge.model": "j"}), "sigmoid")
+    assert found == {"a": 0.5, "b": None}
