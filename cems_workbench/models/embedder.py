@@ -123,6 +123,10 @@ class SentenceTransformerEmbedder:
         room = self.model.max_seq_length - 2  # the two special tokens
         return [len(ids) > room for ids in self.wordpieces(texts)]
 
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Wordpieces as the model writes them: "##" begins one that goes on within a word."""
+        return list(self.model.tokenizer.convert_ids_to_tokens(list(ids)))
+
     def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
         """Wordpiece ids of each text without special tokens, not truncated."""
         tokenizer = self.model.tokenizer

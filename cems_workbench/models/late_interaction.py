@@ -3,7 +3,7 @@
     score = sum_t idf(t) * max_s cos(q_t, d_s) / sum_t idf(t)        over the query's wordpieces t, specials excluded
     idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))                      over the N memories of the store
 
-q_t and d_s are the embedder's token vectors. Scores lie in -1..1, in practice 0.2..0.9.
+q_t and d_s are the embedder's token vectors. Scores lie in -1..1, in practice 0.2..0.9. Which s each t met is kept with the score.
 
 Source: ColBERT's MaxSim (Khattab & Zaharia 2020) weighted by idf; PIPELINE.md, "rerank".
 """
@@ -12,17 +12,24 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.models.protocol import TRUNCATED, PairScore
+from cems_workbench.models.protocol import TRUNCATED, Float32, PairScore
 from cems_workbench.progress import Progress, silent
 
-VERSION = "late-interaction/2"
+VERSION = "late-interaction/3"
 BATCH = 32
+REMEMBERED = 512
+"""Texts whose token vectors are kept: some 60 MB when each is as long as the model reads."""
+
+TokenVectors = tuple[list[int], Float32]
+
 NO_WORDS = "no words: query or text has none the model knows"
 
 
@@ -61,6 +68,7 @@ class LateInteraction:
     def __init__(self, embedder: SentenceTransformerEmbedder, frequencies: WordpieceFrequencies) -> None:
         self._embedder = embedder
         self._frequencies = frequencies
+        self._vectors: OrderedDict[str, TokenVectors] = OrderedDict()
 
     @property
     def label(self) -> str:
@@ -80,10 +88,43 @@ class LateInteraction:
         scores: list[PairScore] = []
         for start in range(0, len(texts), BATCH):
             part = texts[start : start + BATCH]
-            for (_, rows), cut in zip(self._embedder.token_vectors(part), self._embedder.truncated(part), strict=True):
+            for (numbers, rows), cut in zip(self._read(part), self._embedder.truncated(part), strict=True):
                 raw = max_sim(vectors, weights, rows)
-                scores.append(PairScore(raw, NO_WORDS if raw is None else None, TRUNCATED if cut else None))
+                if raw is None:
+                    scores.append(PairScore(None, NO_WORDS))
+                    continue
+                met = self._alignment(ids, vectors, weights, numbers, rows)
+                scores.append(PairScore(raw, detail={"alignment": met, **(TRUNCATED if cut else {})}))
         return scores
+
+    def _read(self, texts: Sequence[str]) -> list[TokenVectors]:
+        """The token vectors of each text; those of the last `REMEMBERED` texts are kept for the next query."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
+        fresh = dict(zip(missing, self._embedder.token_vectors(missing), strict=True)) if missing else {}
+        found = [fresh[text] if text in fresh else self._vectors[text] for text in texts]
+        for text, read in zip(texts, found, strict=True):
+            self._vectors[text] = read
+            self._vectors.move_to_end(text)
+        while len(self._vectors) > REMEMBERED:
+            self._vectors.popitem(last=False)
+        return found
+
+    def _alignment(
+        self, ids: Sequence[int], vectors: np.ndarray, weights: np.ndarray, numbers: Sequence[int], rows: np.ndarray
+    ) -> list[dict[str, Any]]:
+        """Per query token: itself, its idf, the document token it met, and their cosine."""
+        cosines = vectors @ rows.T
+        best = cosines.argmax(axis=1)
+        asked, there = self._embedder.tokens(ids), self._embedder.tokens([numbers[place] for place in best])
+        return [
+            {
+                "query": token,
+                "idf": round(float(weights[i]), 4),
+                "text": there[i],
+                "cosine": round(float(cosines[i, best[i]]), 4),
+            }
+            for i, token in enumerate(asked)
+        ]
 
 
 def max_sim(query: np.ndarray, weights: np.ndarray, document: np.ndarray) -> float | None:

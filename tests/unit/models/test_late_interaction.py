@@ -26,6 +26,9 @@ class HandMadeEmbedder:
     def truncated(self, texts: Sequence[str]) -> list[bool]:
         return [len(text.split()) > 40 for text in texts]
 
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        return [next(word for word, (number, _) in VOCABULARY.items() if number == token) for token in ids]
+
     def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Any]]:
         rows = [[VOCABULARY[word][1] for word in text.split() if word in VOCABULARY] for text in texts]
         vectors = [np.array(row, dtype=np.float32).reshape(-1, 2) for row in rows]
@@ -97,4 +100,31 @@ def test_the_cache_key_changes_with_what_the_score_depends_on_and_with_nothing_e
 
 def test_a_text_the_model_does_not_read_to_its_end_says_so() -> None:
     whole, cut = reranker().score("redis", ["redis", "redis " * 50])
-    assert (whole.detail, cut.detail) == (None, {"truncated": True})
+    assert whole.detail is not None and "truncated" not in whole.detail
+    assert cut.detail is not None and cut.detail["truncated"] is True
+
+
+def test_the_alignment_says_which_token_of_the_text_each_query_token_met() -> None:
+    (score,) = reranker(redis=1, cache=4).score("redis cache", ["slow warm"])
+    assert score.detail is not None
+    met = [(pair["query"], pair["text"], pair["cosine"]) for pair in score.detail["alignment"]]
+    assert met == [("redis", "slow", pytest.approx(0.6)), ("cache", "slow", pytest.approx(0.8))]
+    weights = [pair["idf"] for pair in score.detail["alignment"]]
+    total = sum(w * cosine for w, (_, _, cosine) in zip(weights, met, strict=True)) / sum(weights)
+    assert score.raw == pytest.approx(total, abs=1e-3)
+
+
+def test_a_text_is_read_once_however_often_it_is_scored() -> None:
+    embedder = HandMadeEmbedder()
+    read: list[str] = []
+    vectors = embedder.token_vectors
+
+    def counted(texts: Sequence[str]) -> list[tuple[list[int], Any]]:
+        read.extend(texts)
+        return vectors(texts)
+
+    embedder.token_vectors = counted  # type: ignore[method-assign]
+    model = LateInteraction(embedder, WordpieceFrequencies(10, {}))  # type: ignore[arg-type]
+    first = model.score("redis", ["slow", "warm", "slow"])
+    assert model.score("redis", ["warm", "slow"]) == [first[1], first[0]]
+    assert [text for text in read if text != "redis"] == ["slow", "warm"]
