@@ -58,6 +58,7 @@ def score_missing(
     counts = {"scored": len(scores) - cached, "cached": cached}
     notes = with_warnings(evidence.notes, "rerank", warnings)
     notes |= {"models": {**notes.get("models", {}), "reranker": label}, "rerank_scores": counts}
+    notes |= {"rerankers": {**notes.get("rerankers", {}), key: label}}  # of every config tried on this evidence
     return replace(evidence, model_scores=merged, notes=notes)
 
 

@@ -12,10 +12,13 @@ from cems_workbench import formats
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.rescoring import score_missing
+from cems_workbench.pipeline.judging import all_judged, judge_missing
+from cems_workbench.pipeline.rescoring import score_missing, without_failures
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress
 from cems_workbench.ui import state
+from cems_workbench.ui.memories_escape import plain
 
 SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
 
@@ -54,6 +57,39 @@ def fetched_trace(request: Request, resources: Resources) -> Trace | None:
         return None
     finally:
         area.empty()
+
+
+def judged_trace(trace: Trace, request: Request, resources: Resources) -> Trace:
+    """The trace with a judgment of each of its results, fetched with progress where it is missing; the ranking is the same.
+
+    An error is one line on the page, and the trace is as it was.
+    """
+    if all_judged(trace):
+        return trace
+    area = st.empty()
+    report = progress_in(area)
+    try:
+        judged = judge_missing(
+            trace.evidence, trace.config, resources, lambda _, done, total: report("judging", done, total),
+            switched_off=state.switched_off(request),
+        )  # fmt: skip
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return trace
+    finally:
+        area.empty()
+    if judged is trace.evidence:
+        return trace
+    state.keep(request, resources.store, judged)
+    return _replayed(judged, request)
+
+
+def ask_failed_again(request: Request, resources: Resources) -> None:
+    """Drop the failures of the present reranker for this request, so that the next run asks for them again."""
+    kept = state.evidence_for(request, resources.store)
+    if kept is not None:
+        state.keep(request, resources.store, without_failures(kept, model_key(state.config().rerank)))
+    state.try_again()
 
 
 def _replayed(evidence: Evidence, request: Request) -> Trace:

@@ -8,12 +8,15 @@ import streamlit as st
 
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.ui import charts, follow, tables
+from cems_workbench.ui import charts, follow, handles, tables
 from cems_workbench.ui.glossary import FACTORS, about
+from cems_workbench.ui.health_view import draw_health
+from cems_workbench.ui.judge_view import draw_judge
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.query_view import draw_lists, draw_query
 from cems_workbench.ui.results import context_text
 from cems_workbench.ui.side_by_side import side_by_side_html
+from cems_workbench.ui.threshold_view import draw_threshold
 
 SIDE_BY_SIDE = ("fusion", "rerank", "adjust", "assembly")
 TOP = 20
@@ -33,8 +36,10 @@ def draw(trace: Trace, request: Request) -> None:
         "Lists": lambda: draw_lists(trace),
         "Stages side by side": lambda: side_by_side(trace, followed),
         "Journey": lambda: journey(trace, followed),
-        "Rerank": lambda: rerank(trace, followed),
+        "Threshold": lambda: draw_threshold(trace),
+        "Rerank": lambda: rerank(trace, request, followed),
         "Adjust": lambda: adjust(trace, followed),
+        "Judge": lambda: draw_judge(trace, request, handles.resources(), followed),
         "Context": lambda: context(trace),
     }
     st.space("small")
@@ -116,7 +121,7 @@ def journey(trace: Trace, followed: str | None) -> None:
     )
 
 
-def rerank(trace: Trace, followed: str | None) -> None:
+def rerank(trace: Trace, request: Request, followed: str | None) -> None:
     """The blend of retrieval and reranker."""
     config = trace.config.rerank
     if config.backend == "none":
@@ -132,6 +137,7 @@ def rerank(trace: Trace, followed: str | None) -> None:
         f"{health['not_scored']} never scored{spread}.",
         help="score = weight × retrieval + (1 − weight) × unit, or the unit score alone with “replace”.",
     )
+    draw_health(trace, request, handles.resources())
     number = st.column_config.NumberColumn
     st.dataframe(
         tables.marked(tables.rerank_table(trace), followed),

@@ -1,7 +1,7 @@
 """The account of one model's scores for one query: what failed and why, what came out of the cache, how long it took.
 
 `health` counts what bears on the ranking; this adds what the evidence knows beyond it. Percentiles are interpolated linearly
-over the scores that were timed; a pair that was not asked (0 seconds, after a refusal) is not timed.
+over the answered pairs that were timed: how soon a server refuses says nothing of the model.
 
 Source: PIPELINE.md, "rerank" (health, outcomes of llama_server).
 """
@@ -47,7 +47,9 @@ def account(scores: Iterable[ModelScore]) -> ScoreAccount:
     every = list(scores)
     details: Sequence[Mapping[str, Any]] = [score.detail or {} for score in every]
     bad = [score for score in every if not score.good]
-    timed = [float(detail["seconds"]) for detail in details if detail.get("seconds")]
+    timed = [
+        float(score.detail["seconds"]) for score in every if score.good and score.detail and "seconds" in score.detail
+    ]
     p50, p95 = np.percentile(timed, [50, 95]) if timed else (0.0, 0.0)
     return ScoreAccount(
         scores=len(every),

@@ -82,7 +82,7 @@ def test_an_account_counts_causes_outcomes_cache_and_latency() -> None:
     assert (found.scores, found.failed, found.cached, found.truncated) == (5, 3, 1, 1)
     assert found.causes == {"timeout": 1, "refused": 1, "not finite": 1}
     assert found.outcomes == {"uncertain": 1, "both": 1}
-    assert found.seconds == pytest.approx((3.0, 3.0 + 0.9 * 27.0))
+    assert found.seconds == pytest.approx((2.0, 1.0 + 0.95 * 2.0))
     assert (found.failed_share, found.cached_share) == pytest.approx((0.6, 0.2))
 
 

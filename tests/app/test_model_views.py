@@ -1,0 +1,137 @@
+"""The views on what models said: judge, reranker health, threshold, the understanding of the query, and learned typos."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.config import preset, with_values
+from cems_workbench.pipeline.evidence import ModelScore
+
+from .test_inspect_features import buttons, captions, configured, show
+from .test_inspect_page import QUERY, OpenPage, html, order, search
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+JUDGED: dict[str, Any] = {"judge.backend": "late_interaction", "judge.threshold": 0.3, "judge.bands": [0.4, 0.3, 0.2]}
+NOBODY: dict[str, Any] = {"rerank.backend": "llama_server", "rerank.input_limit": 12, "rerank.timeout_s": 2}
+
+
+def table(page: AppTest, column: str) -> Any:
+    return next(frame.value for frame in page.dataframe if column in frame.value)
+
+
+def notes(page: AppTest) -> str:
+    return " ".join(element.proto.body for element in page.get("html") if "wb-notes" in element.proto.body)
+
+
+def test_the_judge_scores_the_results_when_its_view_is_opened_and_changes_no_rank(open_page: OpenPage) -> None:
+    page = search(configured(open_page(), JUDGED))
+    before = order(page)
+    assert not page.session_state["gathered"][1].judge_scores
+    page = show(page, "Judge")
+    judged = table(page, "sigmoid")
+    assert list(judged["memory"]) == before == order(page)
+    assert judged["logit (raw)"].notna().all()
+    assert [sign == "✓ yes" for sign in judged["relevant"]] == [raw > 0.3 for raw in judged["logit (raw)"]]
+    assert set(page.session_state["gathered"][1].judge_scores) == {"late_interaction"}
+    assert "Judged by **late interaction" in captions(page)
+    assert len(page.get("plotly_chart")) == 1
+
+
+def test_a_moved_judge_threshold_is_replayed_on_the_judgments_that_are_there(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), JUDGED)), "Judge")
+    kept = page.session_state["gathered"][1]
+    page.session_state["config"] = with_values(page.session_state["config"], {"judge.threshold": 5.0})
+    page.run()
+    assert set(table(page, "sigmoid")["relevant"]) == {"✕ no"}
+    assert page.session_state["gathered"][1] is kept
+
+
+def test_a_judge_that_also_ranked_is_called_circular(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), {"judge.backend": "late_interaction"}, "qmd")), "Judge")
+    assert "also ranked" in notes(page)
+    assert "bands may not fit" in notes(page)
+
+
+def test_human_grades_stand_beside_the_judgments(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), JUDGED), QUERY), "Judge")
+    assert table(page, "sigmoid")["human grade"].notna().any()
+
+
+def test_without_a_judge_or_results_the_view_says_so(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), {"judge.backend": "none"})), "Judge")
+    assert "The judge is off" in page.info[-1].value
+    page = configured(page, {"filter.min_score": 100.0})
+    page.run()
+    assert "no results to judge" in captions(page)
+
+
+def test_a_judge_nobody_answers_for_is_named_per_result(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), {"judge.backend": "llama_server", "rerank.timeout_s": 2})), "Judge")
+    judged = table(page, "problem")
+    assert judged["logit (raw)"].isna().all()
+    assert all("refused" in problem for problem in judged["problem"])
+
+
+def test_the_health_panel_counts_failures_by_cause_and_lists_the_flagged(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), NOBODY)), "Rerank")
+    panel = html(page, "wb-mem-numbers")
+    assert "0 of 12" in panel
+    assert "12 · 100%" in panel
+    assert "Failed by cause: refused 12" in notes(page)
+    assert len(page.dataframe[0].value) == 12
+    assert "ask_again" in buttons(page)
+
+
+def test_the_failed_are_asked_again_and_the_others_are_not(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), {"lists.vector.depth": 20}, "qmd")), "Rerank")
+    key, evidence = page.session_state["gathered"]
+    scores = dict(evidence.model_scores["late_interaction"])
+    broken, *others = sorted(scores)
+    hurt = {**scores, broken: ModelScore(None, scores[broken].chunk, "timeout: <b>30 s</b>")}
+    page.session_state["gathered"] = (key, replace(evidence, model_scores={"late_interaction": hurt}))
+    page.run()
+    assert "1 flagged candidates" in captions(page)
+    assert "timeout 1" in notes(page)
+    page = page.button(key="ask_again").click().run()
+    assert not page.exception
+    again = page.session_state["gathered"][1].model_scores["late_interaction"]
+    assert again[broken].raw == pytest.approx(scores[broken].raw)
+    assert all(again[other] is scores[other] for other in others)
+    assert "ask_again" not in buttons(page)
+
+
+def test_effective_weights_say_when_the_bands_are_inverted(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), {"rerank.retrieval_score": "rrf"}, "qmd")), "Rerank")
+    panel = html(page, "wb-weights")
+    assert "75% : 25%" in panel
+    assert "intent is inverted" in panel
+    assert "overtook rank 1" in panel
+    page.session_state["config"] = with_values(preset("qmd").config, {"rerank.combine": "replace"})
+    page.run()
+    assert "no weight to compare" in captions(page)
+
+
+def test_the_threshold_view_shows_the_cuts_tried_and_what_they_left(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), {"threshold.mode": "adaptive"})), "Threshold")
+    assert "Chosen: **" in captions(page)
+    assert len(page.get("plotly_chart")) == 1
+    cuts = table(page, "lowest kept")
+    assert (cuts["hits"] == cuts["kept"] + cuts["cut"]).all()
+    page.session_state["config"] = with_values(preset("cems").config, {"threshold.mode": "fixed"})
+    page.run()
+    assert "One fixed cut at 0.6" in captions(page)
+    assert not page.get("plotly_chart")
+    page.session_state["config"] = preset("cems").config
+    page.run()
+    assert "No threshold is set" in page.info[-1].value
+
+
+@pytest.mark.parametrize("name", ["memory_agent", "ace", "qmd", "cems_qwen"])
+def test_presets_are_usable_in_every_new_view_without_their_servers(open_page: OpenPage, name: str) -> None:
+    page = search(configured(open_page(), {}, name))
+    for view in ("Query", "Threshold", "Rerank", "Judge"):
+        show(page, view)
