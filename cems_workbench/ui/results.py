@@ -8,7 +8,8 @@ from html import escape
 
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Memory
-from cems_workbench.ui.memories_escape import excerpt, plain
+from cems_workbench.ui.memories_escape import plain
+from cems_workbench.ui.tables import short_id
 
 GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
 LONG = 330
@@ -55,7 +56,7 @@ def judged_summary(trace: Trace, grades: Mapping[str, int]) -> str:
     text = f"{len(relevant & shown)} of {len(relevant)} memories judged relevant are in the results"
     if not missing:
         return text + "."
-    listed = ", ".join(f"{plain(excerpt(memory_id, 32))} (grade {grades[memory_id]})" for memory_id in missing[:6])
+    listed = ", ".join(f"{plain(short_id(memory_id))} (grade {grades[memory_id]})" for memory_id in missing[:6])
     return f"{text}; missing: {listed}{' …' if len(missing) > 6 else ''}"
 
 
