@@ -22,6 +22,7 @@ from cems_workbench.ui.results import judged_summary, results_html
 from cems_workbench.ui.strip import strip_html, warnings_html
 from cems_workbench.ui.theme import STYLESHEET
 from cems_workbench.ui.transfer import draw_transfer
+from cems_workbench.ui.typos_view import draw_typos
 
 EXAMPLES = 8
 LONG_LABEL = 48  # characters from which a button may be cut, and shows its whole text as a tooltip
@@ -181,6 +182,8 @@ def main() -> None:
         draw_picker(resources, choose_example)
         if state.config().expansion.backend == "dictionary":
             draw_dictionary(resources)
+        if state.config().query.typo_correction.enabled:
+            draw_typos(resources)
         draw_transfer(state.evidence_for(request, resources.store) if request else None)
     handles.warm_up(resources)
 

@@ -12,6 +12,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui import state, tables
 from cems_workbench.ui.glossary import RAW, about
+from cems_workbench.ui.understanding_view import draw_understanding
 
 WHOLE = ("recency", "access")
 """Lists whose raw scores are whole numbers: seconds, and counts."""
@@ -29,6 +30,7 @@ def draw_query(trace: Trace, request: Request) -> None:
             f"Routed to **{fields['route']}**: {fields['route_reason']}.",
             help="vector searches the vector list alone; hybrid adds the lexical list. Set under Query → Search mode.",
         )
+    draw_understanding(trace)
     _variants(trace, request)
     probe = trace.stage("expansion").fields.get("probe")
     if probe is None:

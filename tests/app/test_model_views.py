@@ -10,8 +10,9 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline.evidence import ModelScore
+from cems_workbench.ui import handles
 
-from .test_inspect_features import buttons, captions, configured, show
+from .test_inspect_features import WIRED, buttons, captions, configured, show
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
@@ -135,3 +136,49 @@ def test_presets_are_usable_in_every_new_view_without_their_servers(open_page: O
     page = search(configured(open_page(), {}, name))
     for view in ("Query", "Threshold", "Rerank", "Judge"):
         show(page, view)
+
+
+def test_the_query_view_says_why_a_query_is_conversational_and_whether_that_counts(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), {}), WIRED), "Query")
+    verdict = html(page, "wb-conversational")
+    assert "<b>Conversational</b> the detection is off" in verdict
+    assert "7 of 8 = 0.875" in verdict
+    assert "wired" in verdict
+    assert "No LLM was asked: none is set" in captions(page)
+    acted_on = {"query.conversational.enabled": True, "lists.lexical.skip_if_conversational": True}
+    page.session_state["config"] = with_values(page.session_state["config"], acted_on)
+    page.run()
+    assert "so the lexical list is skipped" in html(page, "wb-conversational")
+
+
+def test_a_corrected_typo_is_named_learned_and_can_be_forgotten(open_page: OpenPage) -> None:
+    page = configured(open_page(), {"query.typo_correction.enabled": True})
+    page = show(search(page, "elasticsaerch cluster"), "Query")
+    shown = html(page, "wb-corrections")
+    assert "elasticsaerch → elasticsearch" in shown
+    assert "<td>0.92</td><td>store</td>" in shown
+    store = handles.resources().store
+    store.learn_pairs([("<b>x</b>", "kafka")], 1000)
+    store.refuse_pair("kofka", "coffee")
+    page.session_state["typos"] = True
+    page.run()
+    assert not page.exception
+    bodies = " ".join(element.proto.body for element in page.get("html"))
+    assert "&lt;b&gt;x&lt;/b&gt; → <b>kafka</b>" in bodies
+    assert "2 learned, 1 refused" in captions(page)
+    page = page.button(key="typo:<b>x</b>:kafka").click().run()
+    assert {(pair.typo, pair.refused) for pair in store.learned_pairs()} == {("elasticsaerch", False), ("kofka", True)}
+    page.text_input(key="query").set_value("cluster").run()
+    page = page.button(key="typos_forget_all").click().run()
+    assert not page.exception
+    assert [pair.typo for pair in store.learned_pairs()] == ["kofka"]
+    page.button(key="typo:kofka:coffee").click().run()
+    assert "Nothing is learned yet" in captions(page)
+    assert store.learned_pairs() == []
+
+
+def test_the_typos_popover_stands_there_only_while_typos_are_corrected(open_page: OpenPage) -> None:
+    page = search(open_page())
+    page.session_state["typos"] = True
+    page.run()
+    assert "learned" not in captions(page)

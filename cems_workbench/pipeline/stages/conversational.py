@@ -101,11 +101,14 @@ def features(query: str, lexicon: Set[str]) -> QueryFeatures:
 
 def is_conversational(found: QueryFeatures, config: Conversational) -> bool:
     """Is the query conversational? Whether the detection is on (`config.enabled`) is for the caller to ask."""
-    return (
-        found.domain_signal < config.max_domain_signal
-        and found.stopword_ratio > config.min_stopword_ratio
-        and not found.has_code
-    )
+    return all(limits_met(found.domain_signal, found.stopword_ratio, found.has_code, config))
+
+
+def limits_met(
+    domain_signal: float, stopword_ratio: float, has_code: bool, config: Conversational
+) -> tuple[bool, bool, bool]:
+    """Which of the three conditions hold: few technical terms, many stopwords, no code."""
+    return domain_signal < config.max_domain_signal, stopword_ratio > config.min_stopword_ratio, not has_code
 
 
 def code_spans(query: str, lexicon: Set[str] = frozenset()) -> tuple[Match, ...]:
