@@ -79,6 +79,7 @@ def chat(servers: Servers, model: str, timeout_s: float) -> Chat:
 def revision(url: str, model: str) -> str:
     """The digest of an Ollama model, so that one pulled anew is asked anew; empty when the server cannot say."""
     try:
-        return installed(url, timeout_s=REVISION_SECONDS).get(model, "")
+        there = installed(url, timeout_s=REVISION_SECONDS)
+        return there.get(model) or there.get(f"{model}:latest", "")
     except ModelError:
         return ""

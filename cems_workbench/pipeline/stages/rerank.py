@@ -215,6 +215,11 @@ def _warnings(model: ModelTable, blend: Blend, config: RerankConfig, few: Bools,
             f"{missing} of the first {int(blend.head[q].sum())} candidates were never scored by {model_key(config)}; "
             "they follow below the reranked"
         )
+    head = int(blend.head[q].sum())
+    if head and int((blend.failed & blend.head)[q].sum()) == head and config.on_error == "neutral":
+        found.append(
+            f"every score failed: each candidate has the neutral {config.neutral_unit:g}, and this order is no reranking"
+        )
     if config.combine == "position_bands" and config.retrieval_score == "rrf" and blend.reranked[q].any():
         found.append(
             "retrieval score 1/(k+r) is at most 1/(k+1): the reranker decides nearly everything, most of all past "

@@ -122,6 +122,13 @@ def test_a_failed_score_is_neutral_and_flagged(failure: ModelScore) -> None:
     assert rerank.by_id["m02"]["raw"] is None
     assert rerank.fields["health"]["failed"] == 1
     assert warned(rerank, "1 of 3 scores failed")
+    assert not warned(rerank, "every score failed")
+
+
+def test_an_order_that_neutral_scores_alone_have_made_is_called_no_reranking() -> None:
+    subject = evidence({"vector": falling(3)}, model=dict.fromkeys(falling(3)))
+    assert warned(stage("rerank", subject, REPLACE), "every score failed: each candidate has the neutral 0.5")
+    assert not warned(stage("rerank", subject, {**REPLACE, "rerank.on_error": "drop"}), "every score failed")
 
 
 def test_a_failed_score_can_be_dropped_and_is_still_flagged() -> None:
