@@ -197,11 +197,11 @@ def example_line(example: Overtaking) -> str:
 def _draw_flagged(flagged: list[dict[str, Any]], request: Request, resources: Resources) -> None:
     text_box, button_box = st.columns([5, 2], vertical_alignment="center")
     text_box.caption(
-        f"{len(flagged)} flagged candidates: they have the neutral score, or were dropped.",
+        f"{len(flagged)} flagged: failed, and given the neutral score or dropped.",
         help="What becomes of them is set under Rerank → On error. Failures are never kept in the cache.",
     )
     button_box.button(
-        "Ask the failed ones again", icon=":material/refresh:", key="ask_again", width="stretch",
+        "Ask again", icon=":material/refresh:", key="ask_again", width="stretch",
         on_click=gathering.ask_failed_again, args=(request, resources),
         help="Drops the failures of this model for this query, and asks it again.",
     )  # fmt: skip

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 ROW = 30
 YES, NO = "#0072B2", "#D55E00"
 LINE = "rgba(128,128,128,0.9)"
+LABEL = 14
+"""Height of a label in pixels; neighbouring limits are named on two lines, what lies beyond the axis above them."""
 REACH = 1.0
 """A limit further from the scores than this share of their span is named at the edge instead of drawn to scale."""
 
@@ -141,7 +143,7 @@ def scores_figure(trace: Trace) -> Figure:
     low, high = _draw_limits(figure, trace, [row["raw"] for row in judged])
     ranks = [places[row["memory_id"]] for row in judged]
     figure.update_layout(
-        height=118 + 20 * len(judged), margin={"l": 8, "r": 16, "t": 46, "b": 40}, hovermode="closest",
+        height=146 + 20 * len(judged), margin={"l": 8, "r": 16, "t": 74, "b": 40}, hovermode="closest",
         showlegend=True,
         legend={"orientation": "h", "y": 0.995, "yanchor": "top", "yref": "container", "x": 0, "font": {"size": 12}},
         xaxis={"title": {"text": "raw score of the judge"}, "range": [low, high], "zeroline": False, "fixedrange": True},
@@ -164,15 +166,15 @@ def _draw_limits(figure: Figure, trace: Trace, scores: list[float]) -> tuple[flo
     near = [limit for limit in limits if least - REACH * span <= limit[0] <= most + REACH * span]
     low = min([least, *(value for value, *_ in near)]) - 0.08 * span
     high = max([most, *(value for value, *_ in near)]) + 0.08 * span
-    for value, name, solid in near:
+    for i, (value, name, solid) in enumerate(sorted(near)):
         figure.add_vline(x=value, line={"color": LINE, "width": 2 if solid else 1, "dash": "solid" if solid else "dot"})
-        figure.add_annotation(_note(f"{name} > {value:g}", x=value, xanchor="center"))
+        figure.add_annotation(_note(f"{name} > {value:g}", x=value, xanchor="center", yshift=LABEL * (i % 2)))
     for sign, x, side in (("◀", 0, "left"), ("▶", 1, "right")):
         beyond = [(value, name) for value, name, _ in limits if (value < low if side == "left" else value > high)]
         if beyond:
             text = ", ".join(f"{name} {value:g}" for value, name in beyond)
             shown = f"{sign} {text}" if side == "left" else f"{text} {sign}"
-            figure.add_annotation(_note(shown, x=x, xanchor=side, xref="paper"))
+            figure.add_annotation(_note(shown, x=x, xanchor=side, xref="paper", yshift=2 * LABEL if near else 0))
     return low, high
 
 

@@ -103,7 +103,8 @@ def _consequence(verdict: bool, trace: Trace, config: Conversational) -> str:
     if not skipped:
         return "the detection is on, but neither the lexical list nor expansion is set to be skipped"
     what = " and ".join(skipped)
-    return f"so {what} is skipped" if verdict else f"so {what} is not skipped"
+    be = "are" if len(skipped) > 1 else "is"
+    return f"so {what} {be} skipped" if verdict else f"so {what} {be} not skipped"
 
 
 def llm_line(llm: Mapping[str, Any] | None) -> str:

@@ -95,7 +95,7 @@ def test_the_failed_are_asked_again_and_the_others_are_not(open_page: OpenPage) 
     hurt = {**scores, broken: ModelScore(None, scores[broken].chunk, "timeout: <b>30 s</b>")}
     page.session_state["gathered"] = (key, replace(evidence, model_scores={"late_interaction": hurt}))
     page.run()
-    assert "1 flagged candidates" in captions(page)
+    assert "1 flagged: failed" in captions(page)
     assert "timeout 1" in notes(page)
     page = page.button(key="ask_again").click().run()
     assert not page.exception
