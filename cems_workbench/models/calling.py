@@ -72,7 +72,7 @@ def call(attempt: Callable[[], Coroutine[Any, Any, T]], patience: Patience, serv
     failure = CallError("timeout", f"{server}: there was no time for a single try")
     for tried in range(patience.attempts):
         try:
-            return _run(_within(attempt, ends - time.monotonic()))
+            return run_to_end(_within(attempt, ends - time.monotonic()))
         except TimeoutError:
             before = f"; before that, {failure.cause}: {failure.what}" if tried else ""
             raise CallError("timeout", f"{server}: no complete reply in {patience.timeout_s:g} s{before}") from None
@@ -91,7 +91,7 @@ async def _within(attempt: Callable[[], Coroutine[Any, Any, T]], seconds: float)
         return await attempt()
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def run_to_end(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end, also where the caller's thread has a running event loop (a notebook)."""
     try:
         asyncio.get_running_loop()

@@ -22,6 +22,7 @@ from typing import Any
 import httpx
 
 from cems_workbench.errors import ModelError
+from cems_workbench.models.calling import run_to_end
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.models.yes_no_reply import one_line, score_of_reply
 
@@ -45,7 +46,7 @@ Sleep = Callable[[float], Awaitable[None]]
 class LlamaServerReranker:
     """Scores pairs through a llama.cpp server, `max_concurrent` at a time; a raw score is a probability, 0..1.
 
-    `score` and `health` run an event loop of their own, so they are called from ordinary code, never from a coroutine.
+    `score` and `health` run an event loop of their own, in a thread of its own where the caller's has one already.
     """
 
     def __init__(
@@ -81,13 +82,13 @@ class LlamaServerReranker:
 
     def cache_model(self, query: str) -> str:
         """Model (as configured, else as the server reports it, else its URL), prompt version and instruction."""
-        model = self._model or asyncio.run(self._reported_model()) or self._place
+        model = self._model or run_to_end(self._reported_model()) or self._place
         digest = hashlib.sha256(self._instruction.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return f"llama_server:{model}:{PROMPT_VERSION}:{digest}"
 
     def health(self) -> str:
         """One line on a server that answers `GET /health` within 2 s. Raises ModelError when none does."""
-        return asyncio.run(self._health())
+        return run_to_end(self._health())
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
         """One score per text, in order; equal texts are asked once.
@@ -99,7 +100,7 @@ class LlamaServerReranker:
         unique = list(dict.fromkeys(texts))
         if not unique:
             return []
-        scored = dict(zip(unique, asyncio.run(self._score_all(query, unique)), strict=True))
+        scored = dict(zip(unique, run_to_end(self._score_all(query, unique)), strict=True))
         return [scored[text] for text in texts]
 
     async def _score_all(self, query: str, texts: Sequence[str]) -> list[PairScore]:

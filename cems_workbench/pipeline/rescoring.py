@@ -6,7 +6,7 @@ cancelled run continues where it stopped. Failures are never cached.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,15 +24,17 @@ from cems_workbench.progress import Progress, silent
 
 def score_missing(
     evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent, *,
-    cached_only: bool = False,
+    cached_only: bool = False, switched_off: Collection[int] = (),
 ) -> Evidence:  # fmt: skip
     """The evidence with the scores added that this config's rerank head still needs; the same one when none is missing.
 
-    `cached_only` asks no model: what the cache does not hold stays unscored.
+    `cached_only` asks no model: what the cache does not hold stays unscored. `switched_off` as in `replay`.
     """
     if config.rerank.backend == "none":
         return evidence
-    missing = [key for need in replay(evidence, config).stage_needs for key in need["memory_ids"]]
+    missing = [
+        key for need in replay(evidence, config, switched_off=switched_off).stage_needs for key in need["memory_ids"]
+    ]
     if not missing:
         return evidence
     query = config.rerank.query or evidence.searched

@@ -105,9 +105,10 @@ def _fetch(
         moment = request.as_of or (kept.as_of if kept is not None else None)
         again = Request(request.query, request.project, moment, request.project_only, request.manual)
         kept = gather_lists(again, config, resources, progress)
-    kept = score_missing(kept, config, resources, progress, cached_only=True)
+    off = state.switched_off(request)
+    kept = score_missing(kept, config, resources, progress, cached_only=True, switched_off=off)
     state.keep(request, resources.store, kept)  # before the slow part, which may be cancelled
-    scored = score_missing(kept, config, resources, progress)
+    scored = score_missing(kept, config, resources, progress, switched_off=off)
     state.keep(request, resources.store, scored)
     return scored
 
