@@ -30,14 +30,15 @@ def contributions_figure(trace: Trace, top: int = 12) -> Figure:
         if any(entries):
             bases = [entry["base"] if entry else 0 for entry in entries]
             hovers = [_base_hover(trace, row, entry) for row, entry in zip(rows, entries, strict=True)]
-            figure.add_bar(**_series(f"{_literal(ranked.name)} base", names, bases, hovers, colour))
+            figure.add_bar(**_series(_literal(ranked.name), names, bases, hovers, colour), legendgroup=ranked.name)
         if any(entry and entry["bonus"] for entry in entries):
             bonuses = [entry["bonus"] if entry else 0 for entry in entries]
             hovers = [
                 f"{_literal(ranked.name)}: bonus for rank {entry['rank']} = {entry['bonus']:.4f}" if entry else ""
                 for entry in entries
             ]
-            figure.add_bar(**_series(f"{_literal(ranked.name)} bonus", names, bonuses, hovers, colour, hatched=True))
+            series = _series(f"{_literal(ranked.name)} bonus", names, bonuses, hovers, colour, hatched=True)
+            figure.add_bar(**series, legendgroup=ranked.name, showlegend=False)  # the caption says what is hatched
     for key, title, colour in (
         ("best_rank_bonus", "bonus of the best rank", "#7B848D"),
         ("importance_bonus", "bonus for importance", "#8C6D31"),
