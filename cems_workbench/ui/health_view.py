@@ -40,7 +40,9 @@ def draw_health(trace: Trace, request: Request, resources: Resources) -> None:
     st.html(f'<div class="wb-notes">{"".join(_line(text) for text in doubts(trace, counted))}</div>')
     if trace.config.rerank.combine == "position_bands":
         weights = effective_weights(stage.rows, trace.config.rerank.bands)
-        st.html(weights_html(weights, overtaking(stage.rows, trace.config.rerank)))
+        body = weights_html(weights, overtaking(stage.rows, trace.config.rerank))
+        if body:  # nothing is, while no candidate is scored: after a cancel, or without an answer from a server
+            st.html(body)
     else:
         st.caption("Combine is replace: the reranker alone decides, so there is no weight to compare.")
     flagged = [row for row in stage.rows if row["outcome"] == "failed"]

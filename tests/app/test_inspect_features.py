@@ -117,7 +117,7 @@ def test_the_query_view_marks_signals_and_shows_the_probe(open_page: OpenPage) -
     spans = html(page, "wb-spans")
     assert 'restart e<mark title="temporal: last">last</mark>icsearch' in spans
     assert "“last” (inside a word)" in spans
-    assert "Strong-signal probe" in html(page, "wb-probe")
+    assert html(page, "Strong-signal probe")
     assert "Routed to **hybrid**: simple, reasoning" in captions(page)
     assert "One variant was searched" in captions(page)
 
