@@ -14,7 +14,6 @@ from cems_workbench.errors import ModelError
 from cems_workbench.models.chat import Chat, OllamaChat, OpenAiChat
 from cems_workbench.models.ollama import installed
 from cems_workbench.models.prompts import Question
-from cems_workbench.models.understanding import reply
 from cems_workbench.pipeline.resources import Resources, Servers
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ class Asker:
         if self.problems:
             raise ModelError(self.problems[0])
         try:
-            said = reply(self.chat, question)
+            said = self.chat.ask(question.system, question.user)
         except ModelError as error:
             self.problems.append(str(error))
             raise

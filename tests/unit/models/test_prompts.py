@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models import prompts, understanding
+from cems_workbench.models import prompts
 from cems_workbench.models.prompts import PROFILE_LINES, Kind, Question, Understanding, read_understanding
 
 
@@ -27,6 +27,14 @@ class Script:
     def ask(self, system: str, user: str) -> str:
         self.asked.append((system, user))
         return self.reply
+
+
+T = TypeVar("T")
+
+
+def asked(chat: Any, question: Question[T]) -> T:
+    """What the caller of a chat does: ask, and read the reply."""
+    return question.read(chat.ask(question.system, question.user))
 
 
 class Gone:
@@ -46,7 +54,7 @@ GOOD = {
 
 def test_a_query_is_understood() -> None:
     chat = Script(f"```json\n{json.dumps(GOOD)}\n```")
-    assert understanding.understand(chat, "which port?") == Understanding(
+    assert asked(chat, prompts.understanding("which port?")) == Understanding(
         "find the port", "simple", False, ("networking", "ops")
     )
     assert chat.asked[0][1] == "<query>which port?</query>\n"
@@ -110,22 +118,22 @@ def test_understanding_is_whole_or_a_model_error(reply: str) -> None:
 @pytest.mark.parametrize(("kind", "fewest", "most"), [("preference", 4, 5), ("temporal", 3, 4), ("general", 2, 3)])
 def test_as_many_terms_as_the_kind_of_query_needs(kind: Kind, fewest: int, most: int) -> None:
     chat = Script("\n".join(f"{i + 1}. term {'abcdefgh'[i]}" for i in range(8)))
-    assert understanding.expand(chat, "q", kind) == [f"term {letter}" for letter in "abcdefgh"[:most]]
+    assert asked(chat, prompts.expansion("q", kind)) == [f"term {letter}" for letter in "abcdefgh"[:most]]
     assert f"Write {fewest} to {most} terms" in chat.asked[0][0]
 
 
 def test_an_expansion_is_not_the_query_again() -> None:
-    assert understanding.expand(Script('["Which  port?", "service port"]'), "which port?") == ["service port"]
-    assert understanding.expand(Script('["which port?", "a", "b", "c"]'), "which port?") == ["a", "b", "c"]
+    assert asked(Script('["Which  port?", "service port"]'), prompts.expansion("which port?")) == ["service port"]
+    assert asked(Script('["which port?", "a", "b", "c"]'), prompts.expansion("which port?")) == ["a", "b", "c"]
     with pytest.raises(ModelError, match="only repeated the query"):
-        understanding.expand(Script("Which port?"), "which port?")
+        asked(Script("Which port?"), prompts.expansion("which port?"))
 
 
 def test_the_profile_feeds_expansion_and_hypothesis() -> None:
     chat = Script("I use Premiere.")
     profile = [f"likes {i}\nand more" for i in range(PROFILE_LINES + 5)]
-    understanding.expand(chat, "q", "preference", profile)
-    understanding.hypothesize(chat, "q", "preference", profile)
+    asked(chat, prompts.expansion("q", "preference", profile))
+    asked(chat, prompts.hypothesis("q", "preference", profile))
     for _, user in chat.asked:
         assert user.count("<profile>") == PROFILE_LINES
         assert "<profile>likes 0 and more</profile>" in user
@@ -136,36 +144,35 @@ def test_a_hypothesis_is_in_the_first_person_or_dated() -> None:
     assert "dates" in prompts.hypothesis("q", "temporal", as_of="2026-01-02").system
     assert "<today>2026-01-02</today>" in prompts.hypothesis("q", "temporal", as_of="2026-01-02").user
     assert "today" not in prompts.hypothesis("q").user
-    assert understanding.hypothesize(Script('"I use Premiere."'), "q", "preference") == "I use Premiere."
+    assert asked(Script('"I use Premiere."'), prompts.hypothesis("q", "preference")) == "I use Premiere."
 
 
 def test_a_question_is_split_into_at_most_so_many() -> None:
     three = '["who came?", "when did they leave?", "why?"]'
-    assert understanding.decompose(Script(three), "who came and when did they leave?", 2) == [
+    assert asked(Script(three), prompts.decomposition("who came and when did they leave?", 2)) == [
         "who came?",
         "when did they leave?",
     ]
-    assert understanding.decompose(Script(three), "q", 0) == []
 
 
 @pytest.mark.parametrize("reply", ['["Who came?"]', "who came?", "[]", "```json\n[]\n```"])
 def test_a_question_that_asks_one_thing_is_not_split(reply: str) -> None:
-    assert understanding.decompose(Script(reply), "who came?") == []
+    assert asked(Script(reply), prompts.decomposition("who came?")) == []
 
 
 def test_a_correction_is_judged() -> None:
     chat = Script("No.")
-    assert understanding.is_misspelling(chat, "pgvector", "vector") is False
+    assert asked(chat, prompts.correction("pgvector", "vector")) is False
     assert chat.asked[0][1] == "<typed>pgvector</typed>\n<corrected>vector</corrected>\n"
-    assert understanding.is_misspelling(Script("yes"), "serach", "search") is True
+    assert asked(Script("yes"), prompts.correction("serach", "search")) is True
 
 
 ASKS: list[Callable[[Any], Any]] = [
-    lambda chat: understanding.understand(chat, "q"),
-    lambda chat: understanding.expand(chat, "q"),
-    lambda chat: understanding.hypothesize(chat, "q"),
-    lambda chat: understanding.decompose(chat, "q"),
-    lambda chat: understanding.is_misspelling(chat, "a", "b"),
+    lambda chat: asked(chat, prompts.understanding("q")),
+    lambda chat: asked(chat, prompts.expansion("q")),
+    lambda chat: asked(chat, prompts.hypothesis("q")),
+    lambda chat: asked(chat, prompts.decomposition("q")),
+    lambda chat: asked(chat, prompts.correction("a", "b")),
 ]
 
 
@@ -200,7 +207,7 @@ def test_questions_about_one_query_have_keys_of_their_own() -> None:
 
 def test_a_kept_reply_is_read_again_without_the_model() -> None:
     question = prompts.expansion("q")
-    assert question.read(understanding.reply(Script("1. a\n2. b"), question)) == ["a", "b"]
+    assert question.read(Script("1. a\n2. b").ask(question.system, question.user)) == ["a", "b"]
 
 
 @pytest.mark.parametrize("make", QUESTIONS)
