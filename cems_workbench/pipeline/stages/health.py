@@ -25,7 +25,7 @@ def health_fields(model: ModelTable, head: Bools, raw: Floats, scale: str, q: in
     inside = head[q]
     good = raw[q, inside & ~np.isnan(raw[q])]
     failed = np.flatnonzero(inside & (model.state[q] == 2))
-    causes = Counter(_cause(model.errors[q].get(int(c), "")) for c in failed)
+    causes = Counter(cause(model.errors[q].get(int(c), "")) for c in failed)
     low, high = _RANGE.get(scale, (-np.inf, np.inf))
     return {
         "head": int(inside.sum()),
@@ -62,10 +62,7 @@ def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: 
     return found
 
 
-def _cause(error: str) -> str:
-    text = error.lower()
-    if "timeout" in text or "timed out" in text:
-        return "timeout"
-    if "not a number" in text or "not finite" in text or "nan" in text:
-        return "not a number"
+def cause(error: str) -> str:
+    """Why a score is none: what its error says before the first colon. Looking for words in it would take a reply that
+    mentions a finance team for "nan"."""
     return error.split(":")[0].strip() or "unknown"

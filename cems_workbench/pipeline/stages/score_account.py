@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.pipeline.evidence import ModelScore
-from cems_workbench.pipeline.stages.health import NARROW
+from cems_workbench.pipeline.stages.health import NARROW, cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +56,16 @@ def account(scores: Iterable[ModelScore]) -> ScoreAccount:
         failed=len(bad),
         cached=sum(bool(detail.get("cached")) for detail in details),
         truncated=sum(bool(detail.get("truncated")) for detail in details),
-        causes=dict(Counter(cause(score) for score in bad).most_common()),
+        causes=dict(Counter(_cause(score) for score in bad).most_common()),
         outcomes=dict(Counter(str(detail["outcome"]) for detail in details if detail.get("outcome")).most_common()),
         seconds=(float(p50), float(p95)) if timed else None,
     )
 
 
-def cause(score: ModelScore) -> str:
-    """Why a score is none: what its error begins with, or `not finite` for a number that is none."""
+def _cause(score: ModelScore) -> str:
     if score.error:
-        return score.error.split(":")[0].strip() or "unknown"
-    return "unknown" if score.raw is None else "not finite"
+        return cause(score.error)
+    return "no score" if score.raw is None else "not finite"
 
 
 def unit_spread(rows: Iterable[Mapping[str, Any]]) -> float | None:

@@ -9,6 +9,7 @@ import pytest
 from cases import column, dropped, evidence, falling, kept, stage, trace, warned
 
 from cems_workbench.pipeline import ModelScore
+from cems_workbench.pipeline.stages.score_account import account
 
 ON: dict[str, Any] = {"rerank.backend": "cross_encoder", "rerank.model": "oracle"}
 IDENTITY = {**ON, "rerank.raw_scale": "identity"}
@@ -123,6 +124,16 @@ def test_a_failed_score_is_neutral_and_flagged(failure: ModelScore) -> None:
     assert rerank.fields["health"]["failed"] == 1
     assert warned(rerank, "1 of 3 scores failed")
     assert not warned(rerank, "every score failed")
+
+
+def test_causes_are_what_the_errors_begin_with_and_the_panel_counts_the_same() -> None:
+    scores = {
+        "m01": ModelScore(None, error="bad reply: not JSON (text/html): the nanny of the finance team timed out"),
+        "m02": ModelScore(None, error="timeout: no reply within 30 s"), "m03": ModelScore(math.nan), "m04": ModelScore(None),
+    }  # fmt: skip
+    health = stage("rerank", evidence({"vector": falling(4)}, model=scores), REPLACE).fields["health"]
+    assert health["causes"] == {"bad reply": 1, "timeout": 1, "not finite": 1, "no score": 1}
+    assert account(scores.values()).causes == health["causes"]
 
 
 def test_an_order_that_neutral_scores_alone_have_made_is_called_no_reranking() -> None:
