@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,15 +19,18 @@ from cems_workbench.errors import ModelError, StoreError, StoreLockedError
 from cems_workbench.models.calling import server_name
 from cems_workbench.models.resolve import locate, resolve
 from cems_workbench.models.servers import Answers, ask_all
+from cems_workbench.resources import embedder
 from cems_workbench.settings import Settings
 
 Status = Literal["ok", "warning", "failed"]
 PACKAGES = ("streamlit", "duckdb", "chromadb", "sentence-transformers", "torch", "bm25s")
 SHOWN_MODELS = 8
 LATE_INTERACTION = "late interaction on the embedder"
+OTHER_EMBEDDER = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
 WITHOUT_LLM = (
     "without one, intent is read from the query's words, and expansion is feedback from its first lexical hits"
 )
+NO_TOKENS = "the embedder on Ollama gives no token vectors, which it needs"
 OTHER_RERANKER = "set rerank.backend to late_interaction, which needs no server"
 
 
@@ -47,12 +50,13 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[C
     answers = ask_all(
         settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, settings.chroma_url
     )
-    checks = [_packages(), _embedder(settings)]
+    packages = _packages()
     cross_encoder, judge = _cross_encoder(settings, config), _judge(settings, config)
-    store = _store(settings)
+    store = _store(settings, answers)
     servers = answers()
     return [
-        *checks,
+        packages,
+        _embedder(settings, servers),
         _reranker(settings, config, servers),
         cross_encoder,
         judge,
@@ -76,10 +80,27 @@ def _packages() -> Check:
     return Check("packages", "ok", f"Python {platform.python_version()}, {', '.join(found)}")
 
 
-def _embedder(settings: Settings) -> Check:
+def _embedder(settings: Settings, servers: Answers) -> Check:
+    model = settings.ollama_embedder
+    if model is not None:
+        return _ollama_embedder(settings, model, servers)
     resolved = resolve(settings.embedder)
     advice = "set CEMS_WORKBENCH_EMBEDDER to a folder with the weights" if resolved.fallback else ""
     return Check("embedder", "warning" if resolved.fallback else "ok", resolved.line, advice)
+
+
+def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:
+    """Nothing can take the place of an embedder on a server: its vectors would not fit those of the store."""
+    if not model:
+        return Check("embedder", "failed", "CEMS_WORKBENCH_EMBEDDER names no model after ollama:", OTHER_EMBEDDER)
+    had = servers.ollama
+    if isinstance(had, ModelError):
+        return Check("embedder", "failed", f"{model} on Ollama: {had}", f"ollama serve, or {OTHER_EMBEDDER}")
+    if not _among(model, had):
+        finding = f"{model} on Ollama: not there, the server has {_some(had)}"
+        return Check("embedder", "failed", finding, f"ollama pull {model}")
+    where = server_name(settings.ollama_url)
+    return Check("embedder", "ok", f"{model} on Ollama at {where}; late interaction needs an embedder loaded here")
 
 
 def _reranker(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
@@ -87,6 +108,8 @@ def _reranker(settings: Settings, config: PipelineConfig, servers: Answers) -> C
     backend, model = config.rerank.backend, config.rerank.model
     if backend == "none":
         return Check("reranker", "ok", f"{config.name} reranks with nothing")
+    if backend == "late_interaction" and settings.ollama_embedder is not None:
+        return Check("reranker", "warning", f"{config.name} reranks with late interaction: {NO_TOKENS}", OTHER_EMBEDDER)
     if backend == "late_interaction":
         return Check("reranker", "ok", f"{config.name} reranks with {LATE_INTERACTION}; no server is needed")
     if backend == "cross_encoder":
@@ -218,7 +241,7 @@ def _chroma(settings: Settings, servers: Answers) -> list[Check]:
     return [Check("Chroma server", "failed", str(servers.chroma), advice)]
 
 
-def _store(settings: Settings) -> list[Check]:
+def _store(settings: Settings, answers: Callable[[], Answers]) -> list[Check]:
     from cems_workbench.store import Store
 
     where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
@@ -232,12 +255,22 @@ def _store(settings: Settings) -> list[Check]:
         count = store.count()
         content = f"{where}: {count} memories, {len(store.queries())} queries, {len(store.judgments())} judgments"
         checks = [Check("store", "ok" if count else "warning", content, "" if count else "import something")]
-        for state in store.index_state(resolve(settings.embedder).model_id):
+        for state in store.index_state(_embedder_id(settings, answers)):
             note = state.note or f"content version {state.version}"
             status: Status = "ok" if state.fresh else "warning"
             advice = "" if state.fresh else "it is rebuilt at the next search"
             checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
     return checks
+
+
+def _embedder_id(settings: Settings, answers: Callable[[], Answers]) -> str | None:
+    """Under which id the vectors are kept; None, which stands for every known one, when a server does not say it."""
+    if settings.ollama_embedder is not None and isinstance(answers().ollama, ModelError):
+        return None
+    try:
+        return embedder(settings).model_id
+    except ModelError:
+        return None
 
 
 def _absent(name: str, needed: bool, said: str, presets: Sequence[str], command: str) -> Check:

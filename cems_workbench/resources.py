@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
@@ -16,7 +17,16 @@ def open_resources(settings: Settings, *, create: bool = True) -> Resources:
     Raises StoreLockedError when another process holds the store, StoreError when it cannot be opened.
     """
     store = Store.open(settings.store, create=create, chroma_url=settings.chroma_url)
-    return Resources(store, SentenceTransformerEmbedder(settings.embedder), servers(settings))
+    return Resources(store, embedder(settings), servers(settings))
+
+
+def embedder(settings: Settings) -> QueryEmbedder:
+    """The embedder that the settings name; nothing is loaded and no server is asked yet."""
+    if settings.ollama_embedder is None:
+        return SentenceTransformerEmbedder(settings.embedder)
+    from cems_workbench.models.ollama import OllamaEmbedder
+
+    return OllamaEmbedder(settings.ollama_url, settings.ollama_embedder, revision=None)
 
 
 def servers(settings: Settings) -> Servers:

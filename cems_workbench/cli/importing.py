@@ -20,8 +20,9 @@ def import_command(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import memories, relations, queries or judgments. Exit code 2 when rows had to be left out."""
+    """Import memories, relations, queries or judgments. Exit code 2 when rows were left out, or nothing could embed."""
     from cems_workbench import formats
+    from cems_workbench.errors import ModelError
     from cems_workbench.resources import open_resources
 
     with progress_bar(as_json) as progress:
@@ -29,7 +30,11 @@ def import_command(
         resources = open_resources(settings_for(store))
         try:
             reports = [resources.store.add(parsed, progress) for parsed in inputs]
-            refreshed = resources.refresh(progress)
+            refreshed, problem = None, ""
+            try:
+                refreshed = resources.refresh(progress)
+            except ModelError as failure:  # what was imported is in the store all the same
+                problem = f"not embedded yet, the next search goes on with it: {failure}"
             total = resources.store.count()
         finally:
             resources.close()
@@ -41,6 +46,7 @@ def import_command(
                 "errors": [dataclasses.asdict(error) for error in left_out],
                 "memories_in_store": total,
                 "embedded": refreshed.embedded if refreshed else 0,
+                "problem": problem or None,
             }
         )
     else:
@@ -58,7 +64,9 @@ def import_command(
         if len(left_out) > SHOWN_ERRORS:
             typer.echo(f"left out: {len(left_out) - SHOWN_ERRORS} more rows; --json lists them all", err=True)
         typer.echo(f"{total} memories in the store" + (f", {refreshed.embedded} embedded now" if refreshed else ""))
-    if left_out:
+    if problem:
+        typer.echo(f"error: {problem}", err=True)
+    if left_out or problem:
         raise typer.Exit(2)
 
 

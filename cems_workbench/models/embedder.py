@@ -24,7 +24,7 @@ READ_CHARS = 100_000
 
 
 class SentenceTransformerEmbedder:
-    """`Embedder` over sentence-transformers; also gives token vectors, for late interaction."""
+    """`QueryEmbedder` over sentence-transformers; also gives token vectors, for late interaction."""
 
     def __init__(self, asked: str) -> None:
         self.resolved: Resolved = resolve(asked)
@@ -35,6 +35,11 @@ class SentenceTransformerEmbedder:
     def model_id(self) -> str:
         """Id of the model that is really used."""
         return self.resolved.model_id
+
+    @property
+    def line(self) -> str:
+        """Which model is used, and where its weights were found."""
+        return self.resolved.line
 
     @cached_property
     def dimension(self) -> int:

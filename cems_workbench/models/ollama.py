@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 PROMPT_VERSION = "ollama-number/1"
 EMBED_BATCH = 32
+REVISION_SECONDS = 2.0
 REPLY_TOKENS = 32
 """A number is shorter; a reply that goes on is none."""
 
@@ -117,19 +118,35 @@ class OllamaReranker:
 
 
 class OllamaEmbedder:
-    """`Embedder` over /api/embed. `timeout_s` is for one batch of `EMBED_BATCH` texts, retries included."""
+    """`QueryEmbedder` over /api/embed. `timeout_s` is for one batch of `EMBED_BATCH` texts, retries included.
+
+    With `revision` None the server is asked for the model's digest when it is first needed. Until it has said it there is
+    no `model_id`, since vectors of a model of unknown revision must not be taken for those of another.
+    """
 
     def __init__(
         self, url: str, model: str, dimension: int | None = None, timeout_s: float = 60.0,
-        *, revision: str = "", sleep: Callable[[float], None] = time.sleep,
+        *, revision: str | None = "", sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
-        self._url, self._model, self._revision, self._expected = url, model, revision, dimension
+        self._url, self._model, self._asked_revision, self._expected = url, model, revision, dimension
         self._patience = Patience(timeout_s, sleep=sleep)
 
     @property
     def model_id(self) -> str:
-        """ "ollama:" with the model and, where it was given, the revision."""
+        """ "ollama:" with the model and the revision where there is one. Raises ModelError when the server must say it and cannot."""
         return f"ollama:{named(self._model, self._revision)}"
+
+    @property
+    def line(self) -> str:
+        """For the page."""
+        return f"{self._model} on {server_label(self._url)}"
+
+    @cached_property
+    def _revision(self) -> str:
+        if self._asked_revision is not None:
+            return self._asked_revision
+        require(self._model, "embedding")
+        return digest(self._url, self._model, sleep=self._patience.sleep)
 
     @cached_property
     def dimension(self) -> int:
@@ -160,13 +177,13 @@ class OllamaEmbedder:
         rows = self._vectors(texts)
         wrong = next((len(row) for row in rows if len(row) != self.dimension), None)
         if wrong is not None:
-            raise ModelError(f"{self.model_id} sent a vector of length {wrong}; {self.dimension} was expected")
+            raise ModelError(f"{self.line} sent a vector of length {wrong}; {self.dimension} was expected")
         vectors = np.asarray(rows, dtype=np.float64)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not np.isfinite(norms).all():
-            raise ModelError(f"{self.model_id} sent a vector that is not finite (NaN or infinite)")
+            raise ModelError(f"{self.line} sent a vector that is not finite (NaN or infinite)")
         if not norms.all():
-            raise ModelError(f"{self.model_id} sent a vector of zeros, which points nowhere")
+            raise ModelError(f"{self.line} sent a vector of zeros, which points nowhere")
         unit: Float32 = (vectors / norms).astype(np.float32)
         return unit
 
@@ -181,7 +198,7 @@ class OllamaEmbedder:
 
         rows = call(attempt, self._patience, server_label(self._url))
         if len(rows) != len(texts) or not all(rows):
-            raise ModelError(f"{self.model_id} sent {sum(map(bool, rows))} vectors for {len(texts)} texts")
+            raise ModelError(f"{self.line} sent {sum(map(bool, rows))} vectors for {len(texts)} texts")
         return rows
 
 
@@ -199,6 +216,17 @@ def installed(url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] =
         return {model.model: model.digest or "" for model in found if model.model}
 
     return call(attempt, Patience(timeout_s, attempts=2, sleep=sleep), server_label(url))
+
+
+def digest(
+    url: str, model: str, timeout_s: float = REVISION_SECONDS, sleep: Callable[[float], None] = time.sleep
+) -> str:
+    """The digest of a model, empty where the server gives none. Raises ModelError when nothing answers or it has no such model."""
+    there = installed(url, timeout_s, sleep)
+    for name in (model, f"{model}:latest"):  # Ollama calls a model without a tag NAME:latest
+        if name in there:
+            return there[name]
+    raise ModelError(f"{server_label(url)} has no model {model}: ollama pull {model}")
 
 
 def open_client(url: str, timeout_s: float) -> AsyncClient:

@@ -19,7 +19,10 @@ class Embedder(Protocol):
 
     @property
     def model_id(self) -> str:
-        """Stable identity of model and revision; indexes built with another one are stale."""
+        """Stable identity of model and revision; indexes built with another one are stale.
+
+        Raises ModelError while a server that must say the revision does not.
+        """
         ...
 
     @property
@@ -29,6 +32,19 @@ class Embedder(Protocol):
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
         """Return an array of shape (len(texts), dimension), float32, every row of length 1."""
+        ...
+
+
+class QueryEmbedder(Embedder, Protocol):
+    """An embedder as searching needs it: with a way to embed one query, and words for the page."""
+
+    @property
+    def line(self) -> str:
+        """What embeds, and where it is from."""
+        ...
+
+    def encode_query(self, text: str) -> Float32:
+        """The unit vector of one query, shape (dimension,)."""
         ...
 
 

@@ -12,14 +12,13 @@ from typing import TypeVar
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.chat import Chat, OllamaChat, OpenAiChat
-from cems_workbench.models.ollama import installed
+from cems_workbench.models.ollama import digest
 from cems_workbench.models.prompts import Question
 from cems_workbench.pipeline.resources import Resources, Servers
 
 T = TypeVar("T")
 
 SECONDS = 60.0
-REVISION_SECONDS = 2.0
 NONE = "no LLM is set (CEMS_WORKBENCH_LLM_MODEL)"
 
 
@@ -78,7 +77,6 @@ def chat(servers: Servers, model: str, timeout_s: float) -> Chat:
 def revision(url: str, model: str) -> str:
     """The digest of an Ollama model, so that one pulled anew is asked anew; empty when the server cannot say."""
     try:
-        there = installed(url, timeout_s=REVISION_SECONDS)
-        return there.get(model) or there.get(f"{model}:latest", "")
+        return digest(url, model)
     except ModelError:
         return ""

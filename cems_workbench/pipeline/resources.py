@@ -10,9 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cems_workbench.errors import ModelError
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
-from cems_workbench.models.protocol import Float32
+from cems_workbench.models.protocol import Float32, QueryEmbedder
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.store import Indexes, RefreshReport, Store
@@ -35,7 +36,7 @@ class Servers:
 class Resources:
     """A store with its models; one per process and store. Methods may be called from several threads."""
 
-    def __init__(self, store: Store, embedder: SentenceTransformerEmbedder, servers: Servers | None = None) -> None:
+    def __init__(self, store: Store, embedder: QueryEmbedder, servers: Servers | None = None) -> None:
         self.store = store
         self.embedder = embedder
         self.servers = servers or Servers()
@@ -90,16 +91,24 @@ class Resources:
             return model
 
     def late_interaction(self, progress: Progress = silent) -> LateInteraction:
-        """The late-interaction reranker over the store's wordpiece frequencies, counted once per content version."""
+        """The late-interaction reranker over the store's wordpiece frequencies, counted once per content version.
+
+        Raises ModelError when the embedder gives no token vectors, as one on a server does.
+        """
+        embedder = self.embedder
+        if not isinstance(embedder, SentenceTransformerEmbedder):
+            raise ModelError(f"late interaction needs token vectors, which {embedder.line} does not give")
         with self._lock:
             version = self.store.content_version
             if self._late_interaction is None or self._late_interaction[0] != version:
-                frequencies = self._frequencies(version, progress)
-                self._late_interaction = (version, LateInteraction(self.embedder, frequencies))
+                frequencies = self._frequencies(version, embedder, progress)
+                self._late_interaction = (version, LateInteraction(embedder, frequencies))
             return self._late_interaction[1]
 
-    def _frequencies(self, version: int, progress: Progress) -> WordpieceFrequencies:
-        label = f"{version}:{self.embedder.model_id}"
+    def _frequencies(
+        self, version: int, embedder: SentenceTransformerEmbedder, progress: Progress
+    ) -> WordpieceFrequencies:
+        label = f"{version}:{embedder.model_id}"
         try:
             kept = json.loads(self._frequency_file.read_text(encoding="utf-8"))
             if kept["label"] == label:
@@ -107,7 +116,7 @@ class Resources:
         except (OSError, ValueError, KeyError):
             pass  # never counted, or half written: count again
         texts = (indexed_text(memory) for memory in self.store.memories().values())
-        counted = WordpieceFrequencies.of(self.embedder, texts, progress)
+        counted = WordpieceFrequencies.of(embedder, texts, progress)
         content = {"label": label, "documents": counted.documents, "counts": counted.counts}
         partial = self._frequency_file.with_suffix(".partial")
         partial.write_text(json.dumps(content), encoding="utf-8")

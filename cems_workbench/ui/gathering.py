@@ -53,7 +53,7 @@ def fetched_trace(request: Request, resources: Resources) -> Trace | None:
         with area.container():
             return _replayed(_fetch(request, resources, kept, needs, _progress_with_cancel()), request)
     except WorkbenchError as error:
-        st.error(str(error))
+        st.error(plain(str(error)))
         return None
     finally:
         area.empty()
@@ -166,5 +166,9 @@ def offer_sample_data(resources: Resources) -> None:
         progress = progress_in(st.empty())
         for parsed in formats.read_path(SAMPLE_DATA):
             resources.store.add(parsed, progress)
-        resources.refresh(progress)
+        try:
+            resources.refresh(progress)
+        except WorkbenchError as error:  # the memories are there; without an embedder they cannot be searched yet
+            st.error(plain(str(error)))
+            return
         st.rerun()

@@ -12,9 +12,8 @@ import streamlit as st
 
 from cems_workbench import garbage
 from cems_workbench.errors import StoreError
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.resources import open_resources, servers
+from cems_workbench.resources import embedder, open_resources, servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 
@@ -69,8 +68,8 @@ def switch(folder: str, *, create: bool) -> Resources:
         settings = Settings()
         store = Store.open(path, create=create, chroma_url=settings.chroma_url)
         # The loaded model goes over to the new store.
-        embedder = present.embedder if present else SentenceTransformerEmbedder(settings.embedder)
-        _handed_over.append(Resources(store, embedder, servers(settings)))
+        model = present.embedder if present else embedder(settings)
+        _handed_over.append(Resources(store, model, servers(settings)))
         resources.clear()
         warmth.clear()
         opened = resources()

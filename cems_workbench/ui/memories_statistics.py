@@ -130,7 +130,7 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
         "Compare", key="mem:near:button", width="stretch",
         help=f"Compares every memory with every other, the newest {NEAR_MEMORIES:,} of a larger store.",
     )  # fmt: skip
-    label = (resources.store.content_version, resources.embedder.model_id, threshold)
+    label = (resources.store.content_version, resources.embedder.line, threshold)
     found: tuple[Any, NearPairs, dict[str, Memory], int] | None = state.get("near")
     if asked or (found is not None and found[0] != label):
         with state.work(place, "near") as progress:

@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import ModelError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store import IndexState, RefreshReport
 from cems_workbench.ui import handles
@@ -83,11 +83,14 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
         help="They are made from the memories and can be made again at any time. The version counts the changes of the "
         "store: an index is up to date when it was built from the present one.",
     )
-    states = resources.store.index_state(resources.embedder.model_id)
+    model, problem = _vector_model(resources)
+    states = resources.store.index_state(model)
+    if problem:
+        st.error(plain(problem), icon=":material/block:")
     st.html(indexes_html(states))
     st.html(
         f'<p class="wb-mem-hint" title="{escape(INDEXES["vectors"][1])}">Embedding model: '
-        f"<code>{escape(resources.embedder.resolved.line)}</code></p>"
+        f"<code>{escape(resources.embedder.line)}</code></p>"
     )
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
@@ -107,6 +110,14 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
             report = resources.rebuild(progress) if rebuild else resources.refresh(progress)
         state.put(due=False, rebuilt=_outcome("Rebuilt" if rebuild else "Brought up to date", report))
         st.rerun()
+
+
+def _vector_model(resources: Resources) -> tuple[str | None, str]:
+    """The id under which the vectors are kept; None, and why, while a server that must say its revision does not."""
+    try:
+        return resources.embedder.model_id, ""
+    except ModelError as error:
+        return None, f"The embedding model cannot be reached: {error}"
 
 
 def _outcome(done: str, report: RefreshReport | None) -> str:

@@ -12,6 +12,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.ui import handles
 
+from .conftest import ROOT
 from .test_inspect_features import WIRED, buttons, captions, configured, show
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 
@@ -182,3 +183,20 @@ def test_the_typos_popover_stands_there_only_while_typos_are_corrected(open_page
     page.session_state["typos"] = True
     page.run()
     assert "learned" not in captions(page)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "nothing at all"])
+def test_an_embedder_on_a_server_that_is_down_is_one_line_on_either_page(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("CEMS_WORKBENCH_EMBEDDER", "ollama:nomic-embed-text")
+    monkeypatch.setenv("CEMS_WORKBENCH_OLLAMA_URL", url)
+    page = search(open_page())
+    assert len(page.error) == 1
+    assert "\n" not in page.error[0].value
+    memories = AppTest.from_file(str(ROOT / "pages" / "memories.py"), default_timeout=60)
+    memories.session_state["mem:view"] = "Store"
+    memories.run()
+    assert not memories.exception
+    assert "The embedding model cannot be reached" in " ".join(error.value for error in memories.error)
+    assert "vectors" in " ".join(element.proto.body for element in memories.get("html")).lower()
