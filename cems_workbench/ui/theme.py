@@ -79,6 +79,24 @@ STYLESHEET = """
 .wb-notes {margin-top:.5rem; font-size:.84rem;}
 .wb-notes > div {padding:.14rem 0; display:flex; gap:.55rem;}
 .wb-notes b {font-weight:600; min-width:5.2rem; opacity:.8;}
+.wb-tokens {font-size:.84rem; max-height:26rem; overflow:auto; scrollbar-gutter:stable; container-type:inline-size;}
+.wb-tokens table {width:100%; border-collapse:collapse; font-variant-numeric:tabular-nums;}
+.wb-tokens :is(th, td) {border:0; border-top:1px solid color-mix(in srgb, currentColor 10%, transparent); padding:.16rem .7rem .16rem 0;
+  text-align:left; font-weight:400; overflow-wrap:anywhere;}
+.wb-tokens thead th {border-top:0; opacity:.72; font-size:.76rem; cursor:help;}
+.wb-tokens :is(td, thead th):nth-child(n+4) {text-align:right; padding-right:.3rem; white-space:nowrap;}
+.wb-tokens td:nth-child(3) {white-space:nowrap; width:8.5rem;}
+@container (max-width:23rem) {
+  .wb-tokens td:nth-child(3) {width:auto;}
+  .wb-tokens .wb-cosine {display:block; width:2.8rem; height:.3rem; margin:.25rem 0 0;}
+  .wb-tokens :is(th, td) {padding-right:.4rem; overflow-wrap:break-word; hyphens:auto;}
+}
+.wb-tokens tbody b {font-weight:650;}
+.wb-tokens tfoot :is(th, td) {font-weight:650; border-top-color:color-mix(in srgb, currentColor 30%, transparent);}
+.wb-quiet {opacity:.66;}
+.wb-cosine {display:inline-block; width:4.6rem; height:.62rem; margin-right:.5rem; border-radius:2px; overflow:hidden; vertical-align:-.02rem;
+  background:color-mix(in srgb, currentColor 10%, transparent);}
+.wb-cosine > i {display:block; height:100%; background:light-dark(#0072B2, #56B4E9);}
 .wb-mem-head {display:flex; align-items:baseline; flex-wrap:wrap; gap:.1rem .8rem; padding-top:.7rem;}
 .wb-mem-head b {font-size:1.15rem; font-weight:650; font-variant-numeric:tabular-nums;}
 .wb-mem-head span {font-size:.84rem; opacity:.7; overflow-wrap:anywhere;}
@@ -125,6 +143,8 @@ STYLESHEET = """
 .stApp :is([data-testid="stBaseButton-primary"], [data-testid="stBaseButton-primaryFormSubmit"]):not(:disabled),
 .stApp [data-testid="stMultiSelect"] [data-tag] {color:light-dark(#FFFFFF, #12181F);}
 .wb-facts {overflow-wrap:anywhere;}
+/* The ten views stand in one line from 900 pixels on. */
+@media (max-width:1130px) {.st-key-view button {padding-inline:.29rem;}}
 .wb-facts > * {min-width:0;}
 :is(.wb-mem-facts, .wb-mem-numbers, .wb-mem-table, .wb-mem-pair) [title], .wb-mem-hint[title] {cursor:help;}
 </style>

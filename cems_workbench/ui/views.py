@@ -9,6 +9,7 @@ import streamlit as st
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui import charts, follow, handles, tables
+from cems_workbench.ui.alignment_view import draw_alignment
 from cems_workbench.ui.glossary import FACTORS, about
 from cems_workbench.ui.health_view import draw_health
 from cems_workbench.ui.judge_view import draw_judge
@@ -34,7 +35,7 @@ def draw(trace: Trace, request: Request) -> None:
         "Contributions": lambda: contributions(trace),
         "Query": lambda: draw_query(trace, request),
         "Lists": lambda: draw_lists(trace),
-        "Stages side by side": lambda: side_by_side(trace, followed),
+        "Stages": lambda: side_by_side(trace, followed),
         "Journey": lambda: journey(trace, followed),
         "Threshold": lambda: draw_threshold(trace),
         "Rerank": lambda: rerank(trace, request, followed),
@@ -138,6 +139,12 @@ def rerank(trace: Trace, request: Request, followed: str | None) -> None:
         help="score = weight × retrieval + (1 − weight) × unit, or the unit score alone with “replace”.",
     )
     draw_health(trace, request, handles.resources())
+    _blend(trace, followed)
+    draw_alignment(trace, followed)
+
+
+def _blend(trace: Trace, followed: str | None) -> None:
+    """A candidate a row: what each side gave it."""
     number = st.column_config.NumberColumn
     st.dataframe(
         tables.marked(tables.rerank_table(trace), followed),

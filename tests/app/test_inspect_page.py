@@ -99,7 +99,7 @@ def test_choosing_a_preset_sets_its_values_and_its_stages(open_page: OpenPage) -
 def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
     page = search(open_page())
     page = page.selectbox(key="preset:0").select(name).run()
-    for view in ("Contributions", "Stages side by side", "Journey", "Rerank", "Adjust", "Context"):
+    for view in ("Contributions", "Stages", "Journey", "Rerank", "Adjust", "Context"):
         page.session_state["view"] = view
         page.run()
         assert not page.exception, f"{name}: {view}"
@@ -148,7 +148,7 @@ def test_a_stage_that_drops_everyone_is_named(open_page: OpenPage) -> None:
     page.session_state["config"] = with_values(preset("cems").config, {"filter.min_score": 2.0})
     page = search(page)
     assert "The filter stage dropped every candidate" in page.info[0].value
-    for view in ("Contributions", "Stages side by side", "Journey", "Rerank", "Adjust", "Context"):
+    for view in ("Contributions", "Stages", "Journey", "Rerank", "Adjust", "Context"):
         page.session_state["view"] = view
         page.run()
         assert not page.exception, view

@@ -200,3 +200,23 @@ def test_an_embedder_on_a_server_that_is_down_is_one_line_on_either_page(
     assert not memories.exception
     assert "The embedding model cannot be reached" in " ".join(error.value for error in memories.error)
     assert "vectors" in " ".join(element.proto.body for element in memories.get("html")).lower()
+
+
+def test_late_interaction_shows_which_token_met_which_for_two_candidates(open_page: OpenPage) -> None:
+    page = show(
+        search(configured(open_page(), {"rerank.backend": "late_interaction"}, "qmd"), "kubernetes cluster"), "Rerank"
+    )
+    bodies = [element.proto.body for element in page.get("html") if 'class="wb-tokens"' in element.proto.body]
+    assert len(bodies) == 2
+    assert all("<b>cluster</b>" in body for body in bodies)
+    boxes = [box for box in page.selectbox if box.key and box.key.startswith("alignment:")]
+    assert boxes[0].value != boxes[1].value
+    third = boxes[1].options[2]
+    boxes[1].select_index(2).run()
+    assert not page.exception
+    assert next(box for box in page.selectbox if box.key == boxes[1].key).value in third
+
+
+def test_without_late_interaction_the_tokens_say_what_to_choose(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), NOBODY)), "Rerank")
+    assert "Only late interaction says which words met" in captions(page)

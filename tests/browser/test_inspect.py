@@ -91,7 +91,7 @@ def test_choosing_qmd_reranks_and_shows_the_blend_table(page: Page) -> None:
 def test_every_view_can_be_opened(page: Page) -> None:
     search(page)
     for view, sign in (
-        ("Stages side by side", "Lists and stages"),
+        ("Stages", "Lists and stages"),
         ("Journey", "The rank of each memory in every list and stage"),
         ("Adjust", "Each factor multiplies the score"),
         ("Context", "tokens, assembled by"),
