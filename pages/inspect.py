@@ -91,12 +91,14 @@ def ask(resources: Resources) -> Request | None:
     )
     typed: tuple[str, ...] = ()
     if state.config().expansion.backend == "manual":
+        most = state.config().expansion.max_expansions
         text = st.text_area(
-            "Expansions, one a line",
+            "Further queries, one a line",
             key="manual",
             height=90,
             persist_state="session",
-            help="Each is searched as a further variant of the query.",
+            help=f"Each is searched beside the query, as a variant of it; {most} at most (Expansion → Max expansions). Contributions shows "
+            "what each of them gave.",
         )
         typed = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not query.strip():

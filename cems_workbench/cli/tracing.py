@@ -5,7 +5,9 @@ from __future__ import annotations
 import typer
 
 from cems_workbench.cli.options import print_json, print_table
+from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.query_shares import QueryShares, query_shares
 
 EXCERPT = 160
 
@@ -20,10 +22,22 @@ def print_trace(trace: Trace, as_json: bool) -> None:
         for stage in trace.stages
     ]
     print_table(["stage", "in", "out", "ms", "warnings"], rows)
+    for note in depth_notes(trace.config):
+        typer.echo(note)
     typer.echo()
-    results = [[row["rank"], row["score"], row["memory_id"], _excerpt(row["content"])] for row in trace.results]
+    shares = {found.memory_id: found for found in query_shares(trace)}
+    several = len(trace.evidence.variants) > 1
+    if several:
+        _print_queries(trace, list(shares.values()))
+    results = [
+        [
+            row["rank"], row["score"], row["memory_id"],
+            *([_given(shares[row["memory_id"]])] if several else []), _excerpt(row["content"]),
+        ]
+        for row in trace.results
+    ]  # fmt: skip
     if results:
-        print_table(["rank", "score", "memory", "content"], results)
+        print_table(["rank", "score", "memory", *(["given by query"] if several else []), "content"], results)
     else:
         typer.echo("No results.")
     budget = trace.config.assembly.max_tokens
@@ -35,6 +49,23 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     for need in trace.needs:
         what = need.get("parameter") or f"{len(need['memory_ids'])} scores of {need['model']}"
         typer.echo(f"needs a gather: {need['stage']}: {what}", err=True)
+
+
+def _print_queries(trace: Trace, shares: list[QueryShares]) -> None:
+    """The queries that were searched at once, how many candidates each found, and how many of the results."""
+    shown = {row["memory_id"] for row in trace.results}
+    rows = []
+    for i, variant in enumerate(trace.evidence.variants):
+        found = [entry.memory_id for entry in shares if i in entry.by_variant]
+        rows.append([i, variant.kind, _excerpt(variant.text), len(found), sum(key in shown for key in found)])
+    print_table(["query", "kind", "text", "found", "in results"], rows)
+    typer.echo()
+
+
+def _given(shares: QueryShares) -> str:
+    """ "0: 0.0164, 2: 0.0161 ×1.1": what each query gave to the fused raw score, and the boost."""
+    terms = ", ".join(f"{i}: {gave:.4f}{'*' if i == shares.decisive else ''}" for i, gave in shares.by_variant.items())
+    return terms + (f" ×{shares.boost:g}" if shares.boost != 1 else "")
 
 
 def _excerpt(content: str) -> str:

@@ -1,6 +1,6 @@
 """The pipeline's configuration: model, YAML, presets."""
 
-from cems_workbench.config.depths import list_depths
+from cems_workbench.config.depths import depth_notes, list_depths
 from cems_workbench.config.export import FORMS, export_config
 from cems_workbench.config.fields import KIND_HELP, FieldSpec
 from cems_workbench.config.model import PipelineConfig, field_spec, field_specs
@@ -24,6 +24,7 @@ __all__ = [
     "PipelineConfig",
     "Preset",
     "config_from",
+    "depth_notes",
     "difference",
     "dump_config",
     "export_config",

@@ -27,3 +27,25 @@ def list_depths(config: PipelineConfig) -> dict[str, int | None]:
             depth = max(depth, math.ceil(config.rerank.oversample_factor * limit))
         depths[source] = depth
     return depths
+
+
+def depth_notes(config: PipelineConfig) -> list[str]:
+    """One line per list that goes deeper than its own depth says, and why."""
+    limit, oversample, coarse = (
+        config.assembly.limit or 0,
+        config.rerank.oversample_factor,
+        config.lists.coarse_multiplier,
+    )
+    notes = []
+    for source, section in (("vector", config.lists.vector), ("lexical", config.lists.lexical)):
+        depth = list_depths(config)[source]
+        if not section.enabled or depth is None or depth == section.depth:
+            continue
+        grown = oversample > 1 and depth == math.ceil(oversample * limit)
+        why = (
+            f"oversample {oversample:g} × limit {limit}"
+            if grown
+            else (f"coarse multiplier {coarse} × prefetch {section.prefetch} × limit {limit}")
+        )
+        notes.append(f"{source} goes {depth} deep: {why}, more than the {section.depth} set")
+    return notes

@@ -8,6 +8,7 @@ from typing import Any
 
 import streamlit as st
 
+from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui import state, tables
@@ -134,6 +135,11 @@ def draw_lists(trace: Trace) -> None:
     stage = trace.stage("lists")
     for warning in stage.warnings:
         st.html(f'<div class="wb-notes"><div><span>⚠ {escape(warning)}</span></div></div>')
+    for note in depth_notes(trace.config):
+        st.caption(
+            f"{note}.",
+            help="The limit is that of Assembly; oversample is set under Rerank, the coarse multiplier under Lists.",
+        )
     entries = [entry for entry in stage.fields["lists"] if entry["gathered"]]
     if not entries:
         st.caption("No list has a hit.")

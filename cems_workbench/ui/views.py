@@ -14,6 +14,7 @@ from cems_workbench.ui.glossary import FACTORS, about
 from cems_workbench.ui.health_view import draw_health
 from cems_workbench.ui.judge_view import draw_judge
 from cems_workbench.ui.memories_escape import plain
+from cems_workbench.ui.queries_view import draw_queries
 from cems_workbench.ui.query_view import draw_lists, draw_query
 from cems_workbench.ui.results import context_text
 from cems_workbench.ui.side_by_side import side_by_side_html
@@ -83,6 +84,7 @@ def contributions(trace: Trace) -> None:
         "Hover a bar for its numbers.",
     )
     st.plotly_chart(charts.contributions_figure(trace), key="contributions", config={"displayModeBar": False})
+    draw_queries(trace)
 
 
 def side_by_side(trace: Trace, followed: str | None) -> None:

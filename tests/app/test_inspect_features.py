@@ -286,3 +286,19 @@ def test_scoring_that_was_cancelled_can_be_gone_on_with(open_page: OpenPage) -> 
     assert scored.notes["rerank_scores"]["scored"] > 0
     assert scored.as_of == evidence.as_of
     assert "0 never scored" in captions(page)
+
+
+def test_several_queries_at_once_show_what_each_of_them_gave(open_page: OpenPage) -> None:
+    changes = {"rerank.backend": "none", "fusion.method": "score_max", "fusion.multi_query_boost": 0.5}
+    page = configured(open_page(), changes, "memory_agent")
+    page = search(page, "how do releases reach the cluster")
+    assert not [frame for frame in page.dataframe if "found" in frame.value]
+    page.text_area(key="manual").set_value("\n".join(f"deploy on day {i}" for i in range(25))).run()
+    assert not page.exception
+    frame = next(frame.value for frame in page.dataframe if "found" in frame.value)
+    assert list(frame["query"][:2]) == ["0  how do releases reach the cluster", "1  deploy on day 0"]
+    assert len([text for text in frame["query"] if text[0].isdigit()]) == 20
+    assert list(frame["query"][-2:]) == ["× boost", "= raw score"]
+    assert (frame.iloc[:20, 2:].apply(lambda column: column.str.startswith("◆")).sum() == 1).all()
+    page = show(page, "Lists")
+    assert "vector goes 30 deep: oversample 3 × limit 10, more than the 10 set" in captions(page)

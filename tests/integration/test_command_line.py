@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -284,3 +285,14 @@ def test_the_issues_query_finds_the_support_group(command: Command, shared: Path
     finished = command("search", "When did Caroline go to the LGBTQ support group?", "--store", "s", "--json")
     results = [row["memory_id"] for row in json.loads(finished.out)["results"]]
     assert "26/D1:3" in results
+
+
+@pytest.mark.models
+@pytest.mark.xdist_group("models")
+def test_several_queries_at_once_say_what_each_of_them_found(command: Command, store: Path) -> None:
+    asked = ["--expand", "argo rollouts", "--expand", "deploy on friday", "--set", "rerank.backend=none"]
+    done = command("search", QUERY, "--preset", "memory_agent", *asked, "--set", "judge.backend=none", "--store", store)
+    assert done.code == 0, done.err
+    assert "vector goes 30 deep: oversample 3 × limit 10, more than the 10 set" in done.out
+    assert "given by query" in done.out
+    assert re.search(r"2 +expansion +deploy on friday +\d+ +\d+", done.out)
