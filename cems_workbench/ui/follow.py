@@ -38,7 +38,7 @@ def excerpt(trace: Trace, memory_id: str, length: int = 90) -> str:
 
 def path_html(trace: Trace, memory_id: str) -> str:
     """A memory's way through the stages: rank and score in and out, whether it was kept, and what was done to it."""
-    rows = []
+    rows, blended = [], trace.config.rerank.combine == "position_bands"
     for stage, row in trace.path(memory_id):
         fate = "kept" if row["kept"] else "dropped"
         ranks = f"{_rank(row['rank_in'])} → {_rank(row['rank_out'])}" if row["rank_in"] or row["rank_out"] else "–"
@@ -47,7 +47,7 @@ def path_html(trace: Trace, memory_id: str) -> str:
         rows.append(
             f'<tr{classes} title="{escape(about(stage))}">'
             f"<th>{escape(stage)}</th><td>{ranks}</td><td>{scores}</td><td>{fate}</td>"
-            f"<td>{escape(row['reason'] or _detail(stage, row))}</td></tr>"
+            f"<td>{escape(row['reason'] or _detail(stage, row, blended))}</td></tr>"
         )
     head = "<tr><th>stage</th><td>rank</td><td>score</td><td></td><td>what was done</td></tr>"
     return (
@@ -56,7 +56,7 @@ def path_html(trace: Trace, memory_id: str) -> str:
     )
 
 
-def _detail(stage: str, row: dict[str, Any]) -> str:
+def _detail(stage: str, row: dict[str, Any], blended: bool) -> str:
     if stage in ("lists", "threshold"):
         used = [entry for entry in row.get("lists", ()) if entry["kept"]]
         return ", ".join(f"{entry['list']} {entry['normalized']:.4f}" for entry in used)
@@ -67,11 +67,8 @@ def _detail(stage: str, row: dict[str, Any]) -> str:
         ]
         return f"raw {row['raw']:.4f} = " + "; ".join(parts) if parts else ""
     if stage == "rerank" and row.get("unit") is not None:
-        return (
-            f"raw {row['raw']:.4f}, unit {row['unit']:.4f}, retrieval share {row['retrieval_weight']:g}"
-            if row["raw"] is not None
-            else "failed"
-        )
+        share = f", retrieval share {row['retrieval_weight']:g}" if blended else ""
+        return "failed" if row["raw"] is None else f"raw {row['raw']:.4f}, unit {row['unit']:.4f}{share}"
     if stage == "adjust":
         return " × ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in row["factors"].items())
     if stage == "assembly":

@@ -197,7 +197,8 @@ def example_line(example: Overtaking) -> str:
 
 
 def _draw_flagged(flagged: list[dict[str, Any]], request: Request, resources: Resources) -> None:
-    text_box, button_box = st.columns([5, 2], vertical_alignment="center")
+    # The button stands left: at the right the toolbar of the table below would cover it.
+    button_box, text_box = st.columns([2, 5], vertical_alignment="center")
     text_box.caption(
         f"{len(flagged)} flagged: failed, and given the neutral score or dropped.",
         help="What becomes of them is set under Rerank → On error. Failures are never kept in the cache.",

@@ -38,8 +38,8 @@ def draw_queries(trace: Trace) -> None:
         placeholder="",
         key="queries",
         column_config={
-            "query": text("query", width=230, pinned=True, help="Its number is that in the names of its lists"),
-            "found": st.column_config.NumberColumn("found", width=56, help="Candidates that some list of this query holds"),
+            "query": text("query", width=210, pinned=True, help="Its number is that in the names of its lists"),
+            "found": st.column_config.NumberColumn("found", width=56, help="Candidates that its lists still hold after the threshold"),
             **candidates,
         },
     )  # fmt: skip

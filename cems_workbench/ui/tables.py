@@ -138,7 +138,7 @@ def rerank_table(trace: Trace) -> pd.DataFrame:
                 "score": row["score"] if row["kept"] else None,
                 "from retrieval": weight * retrieval if blended else None,
                 "from reranker": (1 - weight) * unit if blended else unit if config.combine == "replace" else None,
-                "weight": weight,
+                "weight": weight if blended else None,
                 "retrieval": retrieval,
                 "unit": unit,
                 "raw": row["raw"],

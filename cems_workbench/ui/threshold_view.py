@@ -67,7 +67,7 @@ def tried_figure(trace: Trace) -> Figure:
     places = list(range(len(visited)))
     figure = go.Figure()
     figure.add_bar(
-        x=places, y=counts, cliponaxis=False, textposition="outside",
+        x=places, y=counts, cliponaxis=False, textposition="outside", constraintext="none", textangle=0,
         text=[f"{count} ◆ chosen" if is_it else str(count) for count, is_it in zip(counts, chosen, strict=True)],
         marker={"color": [CHOSEN if is_it else TRIED for is_it in chosen]},
         hovertext=[f"threshold {value:g}: {count} distinct memories" for value, count in zip(visited, counts, strict=True)],
@@ -76,8 +76,9 @@ def tried_figure(trace: Trace) -> Figure:
     top = max([*counts, target or 0, 1])
     if target is not None:
         figure.add_hline(y=target, line={"color": LINE, "width": 2, "dash": "dash"})
+        side = "left" if len(visited) > 1 else "right"  # away from the chosen bar, which stands higher and comes last
         figure.add_annotation(
-            text=f"target {target}", x=1, xref="paper", xanchor="right", y=target, yanchor="bottom", showarrow=False,
+            text=f"target {target}", x=0 if side == "left" else 1, xref="paper", xanchor=side, y=target, yanchor="bottom", showarrow=False,
             font={"size": 12},
         )  # fmt: skip
     figure.update_layout(

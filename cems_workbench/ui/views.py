@@ -164,7 +164,7 @@ def _blend(trace: Trace, followed: str | None) -> None:
             ),
             "from retrieval": number("from retrieval", format="%.4f", width=100, help="weight × retrieval"),
             "from reranker": number("from reranker", format="%.4f", width=100, help="(1 − weight) × unit"),
-            "weight": number("weight", format="%.2f", width=64, help="Share of the retrieval score at this rank"),
+            "weight": number("weight", format="%.2f", width=64, help="Share of the retrieval score at this rank; empty: no blend"),
             "retrieval": number("retrieval", format="%.4f", width=76, help="Retrieval score at this rank"),
             "unit": number("unit", format="%.4f", width=70, help="Raw scaled to 0–1 and clamped"),
             "raw": number("raw", format="%.4f", width=70, help="What the model said"),
