@@ -302,3 +302,14 @@ def test_several_queries_at_once_show_what_each_of_them_gave(open_page: OpenPage
     assert (frame.iloc[:20, 2:].apply(lambda column: column.str.startswith("◆")).sum() == 1).all()
     page = show(page, "Lists")
     assert "vector goes 30 deep: oversample 3 × limit 10, more than the 10 set" in captions(page)
+
+
+def test_the_sums_of_several_queries_keep_their_order_past_one(open_page: OpenPage) -> None:
+    changes = {"rerank.backend": "none", "fusion.method": "score_sum", "threshold.adaptive.min": 0.2}
+    page = search(configured(open_page(), changes, "memory_agent"), "deploy a release")
+    page.text_area(key="manual").set_value("\n".join(f"deploy release {i}" for i in range(8))).run()
+    frame = next(frame.value for frame in page.dataframe if "found" in frame.value)
+    raw = [float(value) for value in frame.iloc[-1, 2:]]
+    assert raw[1] > 1
+    assert raw == sorted(raw, reverse=True)
+    assert [name.split("  ")[1] for name in frame.columns[2:]] == order(page)
