@@ -1,4 +1,4 @@
-"""The row types every layer shares: memories, relations, queries and judgments.
+"""The row types every layer shares: memories, relations, queries and judgments, and the scale a judge is read by.
 
 They are plain frozen dataclasses with no behaviour beyond (de)serialisation, so that formats can produce them, the store
 can keep them and the pipeline can read them without importing one another. Field names follow `memories.jsonl`
@@ -66,6 +66,19 @@ class Judgment:
     grade: int
     judge: str = "human"
     kind: str = "human"
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeScale:
+    """Where a judge's raw scores mean relevant (above `threshold`), and the lower ends of the bands, highest first:
+    highly relevant, relevant, weak."""
+
+    threshold: float
+    bands: tuple[float, ...]
+
+
+MS_MARCO = JudgeScale(-10.0, (-8.0, -10.0, -12.0))
+"""How the ACE document reads the logits of ms-marco cross-encoders."""
 
 
 @dataclass(frozen=True, slots=True)

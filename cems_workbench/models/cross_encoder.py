@@ -16,8 +16,10 @@ from functools import cached_property
 from typing import Any
 
 from cems_workbench.errors import ModelError
+from cems_workbench.models.calling import one_line
 from cems_workbench.models.protocol import TRUNCATED, PairScore
 from cems_workbench.models.resolve import Resolved, locate
+from cems_workbench.records import MS_MARCO, JudgeScale
 
 VERSION = "cross-encoder/1"
 
@@ -40,6 +42,11 @@ class CrossEncoderReranker:
         self._lock = threading.Lock()
 
     @property
+    def scale(self) -> JudgeScale | None:
+        """The documents' reading of ms-marco logits; other models have none of their own."""
+        return MS_MARCO if "ms-marco" in self.resolved.model_id.lower() else None
+
+    @property
     def label(self) -> str:
         """What scores, in words."""
         return f"cross-encoder {self.resolved.line}"
@@ -60,8 +67,8 @@ class CrossEncoderReranker:
         local = self.resolved.source != "Hugging Face hub"
         try:
             model = CrossEncoder(self.resolved.location, device="cpu", local_files_only=local)
-        except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # a broken file raises whatever its reader does: json, safetensors, torch
+            reason = one_line(str(error)) or type(error).__name__
             raise ModelError(f"cross-encoder {self.resolved.asked} cannot be loaded: {reason}") from error
         if model.num_labels != 1:
             raise ModelError(f"cross-encoder {self.resolved.asked} has {model.num_labels} outputs; a reranker has one")

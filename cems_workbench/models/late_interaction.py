@@ -22,6 +22,7 @@ import numpy as np
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.protocol import TRUNCATED, Float32, PairScore
 from cems_workbench.progress import Progress, silent
+from cems_workbench.records import JudgeScale
 
 VERSION = "late-interaction/3"
 BATCH = 32
@@ -64,6 +65,8 @@ class LateInteraction:
     """A `PairScorer` that needs no further model than the embedder; raw scores lie in -1..1."""
 
     batch = 16
+    scale = JudgeScale(0.55, (0.8, 0.55, 0.3))
+    """Fitted by `python -m training.calibrate --judge late_interaction`."""
 
     def __init__(self, embedder: SentenceTransformerEmbedder, frequencies: WordpieceFrequencies) -> None:
         self._embedder = embedder

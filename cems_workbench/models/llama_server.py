@@ -25,6 +25,7 @@ from cems_workbench.errors import ModelError
 from cems_workbench.models.calling import run_to_end
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.models.yes_no_reply import one_line, score_of_reply
+from cems_workbench.records import JudgeScale
 
 INSTRUCTION = "Given a query, retrieve relevant facts that answer the query"
 PROMPT_VERSION = "qwen3-reranker/1"
@@ -74,6 +75,11 @@ class LlamaServerReranker:
         self._max_concurrent = max_concurrent
         self._sleep = sleep
         self.batch = max_concurrent
+
+    @property
+    def scale(self) -> JudgeScale | None:
+        """A probability: even odds are the threshold."""
+        return JudgeScale(0.5, (0.8, 0.5, 0.2))
 
     @property
     def label(self) -> str:

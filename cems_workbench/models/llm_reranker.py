@@ -26,6 +26,7 @@ from cems_workbench.models.calling import CallError, one_line, score_pairs
 from cems_workbench.models.chat import Chat
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.models.replies import READ_CHARS, json_values, plain
+from cems_workbench.records import JudgeScale
 
 PROMPT_VERSION = "llm-grade/1"
 LOWEST, HIGHEST = 0.0, 10.0
@@ -71,6 +72,11 @@ class LlmReranker:
         self._instruction = (instruction or "").strip()
         self._max_concurrent = max_concurrent
         self.batch = 2 * max_concurrent
+
+    @property
+    def scale(self) -> JudgeScale | None:
+        """Nobody has fitted one."""
+        return None
 
     @property
     def label(self) -> str:

@@ -36,6 +36,7 @@ from cems_workbench.models.calling import (
 )
 from cems_workbench.models.protocol import Float32, PairScore
 from cems_workbench.progress import Progress, silent
+from cems_workbench.records import JudgeScale
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
@@ -81,6 +82,11 @@ class OllamaReranker:
         self._patience = Patience(timeout_s, sleep=sleep)
         self._max_concurrent = max_concurrent
         self.batch = 2 * max_concurrent
+
+    @property
+    def scale(self) -> JudgeScale | None:
+        """Nobody has fitted one."""
+        return None
 
     @property
     def label(self) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.progress import Progress, silent
+from cems_workbench.records import JudgeScale
 
 Float32 = NDArray[np.float32]
 
@@ -75,6 +76,11 @@ class PairScorer(Protocol):
 
     batch: int
     """Pairs that are asked between two reports of progress."""
+
+    @property
+    def scale(self) -> JudgeScale | None:
+        """How its raw scores are read when it judges; None where nobody has fitted that."""
+        ...
 
     @property
     def label(self) -> str:

@@ -1,0 +1,157 @@
+"""The cross-encoder that ships with the workbench, `workbench/minilm-judge`: all-MiniLM-L6-v2 trained to judge, in 8 bits.
+
+It is an ONNX file of 24 MB that onnxruntime reads on the CPU, beside its tokenizer, its calibration and its model card, in
+`weights/minilm_judge/`. It stands in where a cross-encoder that was asked for cannot be had. Raw scores are logits, about -10..10.
+
+Every pair goes through the network alone. Its activations are rounded to 8 bits by the largest value of the whole tensor, so in a
+batch a score would depend on which other pairs are in it: by 0.17 on average, by 1.1 at most (docs/decisions/0007).
+
+Source: training/ of this repository; the card says what it was trained on, and what it is worth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.errors import ModelError
+from cems_workbench.models.calling import one_line, sendable
+from cems_workbench.models.protocol import TRUNCATED, PairScore
+from cems_workbench.records import JudgeScale
+
+MODEL_ID = "workbench/minilm-judge"
+FOLDER = Path(__file__).parent / "weights" / "minilm_judge"
+FILES = ("model.onnx", "tokenizer.json", "calibration.json")
+TOKENS = 512
+QUERY_TOKENS = 448
+"""What a long query is cut to, so that there is room for some of the text."""
+VERSION = "minilm-judge/2"
+
+
+class MiniLMJudge:
+    """A `PairScorer` over the packaged weights, which load when first used (some 0.2 s). May be used by several threads.
+
+    Raises ModelError when the weights are not there: a checkout may leave them out.
+    """
+
+    batch = 32
+    label = f"cross-encoder {MODEL_ID} (packaged with the workbench)"
+
+    def __init__(self, folder: Path = FOLDER, threads: int | None = None) -> None:
+        missing = [name for name in FILES if not (folder / name).is_file()]
+        if missing:
+            raise ModelError(f"{MODEL_ID} is not in this checkout: no {missing[0]} in {folder}")
+        self._folder = folder
+        self._threads = threads or os.cpu_count() or 1
+        self._lock = threading.Lock()
+        self._loaded: Weights | None = None
+
+    @property
+    def scale(self) -> JudgeScale:
+        """Threshold and bands that were fitted to this model. Raises ModelError when calibration.json cannot be read."""
+        return self._weights().scale
+
+    def cache_model(self, query: str) -> str:
+        """Version and a digest of the weights. Raises ModelError when they cannot be loaded."""
+        return f"{VERSION}:{self._weights().digest}"
+
+    def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
+        """The logit of each pair, whatever the others are. Equal texts are read once.
+
+        Raises ModelError in one line when the weights cannot be loaded.
+        """
+        if not texts:
+            return []
+        weights, unique = self._weights(), list(dict.fromkeys(texts))
+        asked = weights.ids(query)
+        with ThreadPoolExecutor(min(self._threads, len(unique))) as pool:
+            found = dict(zip(unique, pool.map(lambda text: weights.pair(asked, text), unique), strict=True))
+        return [found[text] for text in texts]
+
+    def _weights(self) -> Weights:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = loaded(self._folder)
+            return self._loaded
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Session and tokenizer, which threads may share; `digest` names both files as they were read."""
+
+    session: Any
+    tokenizer: Any
+    first: int
+    between: int
+    scale: JudgeScale
+    digest: str
+
+    def ids(self, text: str) -> list[int]:
+        """The wordpieces of a text, without special tokens."""
+        found: list[int] = self.tokenizer.encode(sendable(text), add_special_tokens=False).ids
+        return found
+
+    def pair(self, query: Sequence[int], text: str) -> PairScore:
+        """The logit of [CLS] query [SEP] text [SEP], cut to `TOKENS`; that something was cut is in the detail."""
+        asked, read = list(query[:QUERY_TOKENS]), self.ids(text)
+        kept = read[: TOKENS - 3 - len(asked)]
+        ids = [self.first, *asked, self.between, *kept, self.between]
+        types = [0] * (len(asked) + 2) + [1] * (len(kept) + 1)
+        fed = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": types}
+        given = self.session.run(["logits"], {name: np.array([row], np.int64) for name, row in fed.items()})
+        logit = float(given[0][0])
+        if not math.isfinite(logit):
+            return PairScore(None, f"not finite: the model gave {logit}")
+        cut = len(asked) < len(query) or len(kept) < len(read)
+        return PairScore(logit, detail=TRUNCATED if cut else None)
+
+
+def available(folder: Path = FOLDER) -> bool:
+    """Whether the weights are there: a checkout that left them out has none."""
+    return all((folder / name).is_file() for name in FILES)
+
+
+def loaded(folder: Path) -> Weights:
+    """Raises ModelError in one line, whatever is wrong with the files."""
+    import onnxruntime
+    from tokenizers import Tokenizer
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # the pairs share the threads, not one pair
+    options.log_severity_level = 4
+    try:
+        model, words = (folder / "model.onnx").read_bytes(), (folder / "tokenizer.json").read_bytes()
+        tokenizer = Tokenizer.from_str(words.decode())
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        first, between = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+        if first is None or between is None:
+            raise ValueError("tokenizer.json has no [CLS] and [SEP]")
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        scale = calibrated(json.loads((folder / "calibration.json").read_bytes()))
+    except Exception as error:  # onnxruntime and tokenizers raise classes of their own, without a common base
+        raise ModelError(f"{MODEL_ID} cannot be loaded: {one_line(str(error))}") from error
+    digest = hashlib.sha256(model + words).hexdigest()[:16]
+    return Weights(session, tokenizer, first, between, scale, digest)
+
+
+def calibrated(kept: Any) -> JudgeScale:
+    """Threshold and bands of calibration.json; raises ValueError when they are none."""
+    try:
+        scale = JudgeScale(float(kept["threshold"]), tuple(float(low) for low in kept["bands"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"calibration.json needs threshold and bands, in numbers: {error!r}") from error
+    falling = all(high >= low for high, low in zip(scale.bands, scale.bands[1:], strict=False))
+    if len(scale.bands) != 3 or not falling or not all(map(math.isfinite, (scale.threshold, *scale.bands))):
+        raise ValueError("calibration.json needs a threshold and three bands, the highest first")
+    return scale
