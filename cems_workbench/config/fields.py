@@ -49,14 +49,17 @@ def param(
     soft: tuple[float, float] | None = None,
     unit: str | None = None,
     alias: str | None = None,
+    null: str = "no limit",
 ) -> Any:
     """Declare one parameter.
 
     `ge`/`gt`/`le` are the allowed range; `soft` is the part of it a slider covers; `step` is the slider's step; `unit`
-    is shown beside the value. `kind` says whether a change is instant or needs new evidence. `alias` is the YAML key
-    where the Python name cannot be used.
+    is shown beside the value; `null` says what null means where it is allowed. `kind` says whether a change is instant or
+    needs new evidence. `alias` is the YAML key where the Python name cannot be used.
     """
-    extra: dict[str, Any] = {"label": label, "help": help, "kind": kind, "step": step, "soft": soft, "unit": unit}
+    extra: dict[str, Any] = {
+        "label": label, "help": help, "kind": kind, "step": step, "soft": soft, "unit": unit, "null": null
+    }  # fmt: skip
     return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
 
 
@@ -78,6 +81,8 @@ class FieldSpec:
     step: float | None
     unit: str | None
     default: Any
+    null: str
+    """What null means, where the parameter is optional: "no limit", "the judge's own"."""
 
     @property
     def section(self) -> str:
@@ -133,7 +138,7 @@ def _spec(path: str, info: FieldInfo) -> FieldSpec:
     return FieldSpec(
         path=path, label=extra["label"], help=extra["help"], kind=extra["kind"], type=base, choices=choices,
         optional=optional, low=low, high=high, exclusive_low=exclusive, soft=extra["soft"], step=extra["step"],
-        unit=extra["unit"], default=info.default,
+        unit=extra["unit"], default=info.default, null=extra["null"],
     )  # fmt: skip
 
 

@@ -146,7 +146,9 @@ class RerankConfig(Section):
     """Second opinion of a model on the first candidates."""
 
     backend: RerankBackend = param("none", "Reranker", "Model that scores query and memory together.", kind="gather")
-    model: str | None = param(None, "Reranker model", "Model id or path; null is the backend's default.", kind="gather")
+    model: str | None = param(
+        None, "Reranker model", "Model id or path; null is the backend's default.", kind="gather", null="the default"
+    )
     instruction: str = param(
         "Given a query, retrieve relevant facts that answer the query",
         "Instruction",
@@ -154,7 +156,11 @@ class RerankConfig(Section):
         kind="gather",
     )
     query: str | None = param(
-        None, "Rerank query", "Score against another query than the one searched; null is the query.", kind="gather"
+        None,
+        "Rerank query",
+        "Score against another query than the one searched; null is the query.",
+        kind="gather",
+        null="the query",
     )
     oversample_factor: float = param(
         1.0,
@@ -344,11 +350,26 @@ class JudgeConfig(Section):
     backend: Literal["auto", "none", "cross_encoder", "llama_server", "late_interaction"] = param(
         "auto", "Judge", "Model that judges the results.", kind="gather"
     )
-    model: str | None = param(None, "Judge model", "Model id or path; null is the backend's default.", kind="gather")
-    threshold: float = param(
-        -10.0, "Judge threshold", "Relevant above this raw score.", ge=-1000, le=1000, step=0.5, soft=(-15, 15)
+    model: str | None = param(
+        None, "Judge model", "Model id or path; null is the backend's default.", kind="gather", null="the default"
     )
-    bands: JudgeBands = param((-8.0, -10.0, -12.0), "Judge bands", "Lower ends of highly relevant, relevant and weak.")
+    threshold: float | None = param(
+        None,
+        "Judge threshold",
+        "Relevant above this raw score. Null is the judge's own: -10 for ms-marco models, as ACE reads them, and what was "
+        "fitted to the others.",
+        ge=-1000,
+        le=1000,
+        step=0.5,
+        soft=(-15, 15),
+        null="the judge's own",
+    )
+    bands: JudgeBands | None = param(
+        None,
+        "Judge bands",
+        "Lower ends of highly relevant, relevant and weak; null is the judge's own.",
+        null="the judge's own",
+    )
     max_chars: int = param(
         500,
         "Judge text",

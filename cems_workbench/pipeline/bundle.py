@@ -261,15 +261,24 @@ class _Reader:
 
     def notes(self, value: Any) -> dict[str, Any]:
         notes = self.mapping(value, "notes")
-        for name in notes.keys() & {"query", "expansion", "gathered", "models", "warnings"}:
+        for name in notes.keys() & {"query", "expansion", "gathered", "models", "warnings", "rerankers", "judges"}:
             notes[name] = self.mapping(notes[name], f"notes.{name}")
         for stage, lines in notes.get("warnings", {}).items():
             self.array(lines, f"notes.warnings.{stage}")
+        for judge, about in notes.get("judges", {}).items():
+            self.judge_scale(self.mapping(about, f"notes.judges.{judge}"), f"notes.judges.{judge}")
         try:
             json.dumps(notes, allow_nan=False)  # the trace repeats them, and its JSON has no NaN
         except ValueError:
             raise self.fail("notes", "a number in them is not finite") from None
         return notes
+
+    def judge_scale(self, about: Mapping[str, Any], where: str) -> None:
+        if about.get("threshold") is not None:
+            self.number(about["threshold"], f"{where}.threshold")
+        bands = about.get("bands")
+        if bands is not None and len([self.number(low, f"{where}.bands") for low in self.array(bands, where)]) != 3:
+            raise self.fail(f"{where}.bands", "a judge has three")
 
 
 def _memory_values(memory: Memory) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def _text(control: Control) -> None:
         control.label,
         control.value or "",
         help=control.help,
-        placeholder="the query" if control.spec.path == "rerank.query" else "the default" if optional else None,
+        placeholder=control.spec.null if optional else None,
         **control.on_change(lambda text: text.strip() or (None if optional else "")),
     )
 
@@ -133,8 +133,12 @@ def _several(control: Control) -> None:
 
 def _numbers(control: Control) -> None:
     """Numbers in one line; what is no number goes to the config as it is, which refuses it by name."""
-    text = " ".join(f"{value:g}" for value in control.value)
-    st.text_input(control.label, text, help=control.help, **control.on_change(_read_numbers))
+    optional = control.spec.optional
+    text = " ".join(f"{value:g}" for value in control.value or ())
+    st.text_input(
+        control.label, text, help=control.help, placeholder=control.spec.null if optional else None,
+        **control.on_change(lambda typed: None if optional and not typed.strip() else _read_numbers(typed)),
+    )  # fmt: skip
 
 
 def _read_numbers(text: str) -> list[Any]:
@@ -151,12 +155,12 @@ def _number(control: Control) -> None:
 
 def _optional_number(control: Control) -> None:
     """A switch for null, and the slider when it is on."""
-    low, _ = control.range
-    default = control.spec.default if control.spec.default is not None else control.spec.type(low)
+    low, high = control.range
+    default = control.spec.default if control.spec.default is not None else control.spec.type(max(low, min(0, high)))
     st.toggle(
         control.label,
         control.value is not None,
-        help=f"{control.help}\n\nOff is null: no limit.",
+        help=f"{control.help}\n\nOff is null: {control.spec.null}.",
         **control.on_change(lambda on: default if on else None, f"{control.key}:on"),
     )
     if control.value is not None:

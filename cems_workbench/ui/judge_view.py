@@ -41,8 +41,9 @@ def draw_judge(trace: Trace, request: Request, resources: Resources, followed: s
     st.caption(
         _summary(judged, frame),
         help="A model judges each result against the query, beside the ranking and without changing it. Its logit is any "
-        "number, the higher the more relevant; the scale is the model's own. Threshold and bands are under Judge in the "
-        "sidebar, and are instant.",
+        "number, the higher the more relevant; the scale is the model's own, and so are the threshold above which a result is "
+        "relevant and the bands (highly relevant, relevant, weak, irrelevant), unless they are set under Judge in the sidebar, "
+        "which is instant. Packaged: workbench/minilm-judge ships with the workbench and judges where no other cross-encoder is.",
     )
     if stage.warnings:
         lines = "".join(f"<div><span>⚠ {escape(warning)}</span></div>" for warning in stage.warnings)
@@ -58,11 +59,12 @@ _ALT = "Raw score of each result, in the order of the ranking, with the threshol
 def _summary(trace: Trace, frame: pd.DataFrame) -> str:
     scored = int(frame["logit (raw)"].notna().sum())
     relevant = int((frame["relevant"] == "✓ yes").sum())
-    label = trace.evidence.notes.get("models", {}).get("judge") or trace.stage("judge").fields["model"] or "nobody"
+    fields = trace.stage("judge").fields
+    label = fields.get("label") or fields["model"] or "nobody"
     failed = len(frame) - scored
     rest = f", {failed} not judged" if failed else ""
-    threshold = trace.config.judge.threshold
-    return f"Judged by **{plain(label)}**: {relevant} of {scored} relevant (above {threshold:g}){rest}."
+    above = f" (above {fields['threshold']:g})" if "threshold" in fields else ""
+    return f"Judged by **{plain(label)}**: {relevant} of {scored} relevant{above}{rest}."
 
 
 def judge_table(trace: Trace, grades: dict[str, int]) -> pd.DataFrame:
@@ -108,8 +110,10 @@ def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
             "sigmoid": number(
                 "sigmoid", format="%.4f", width=72, help="1 / (1 + e^−raw): means something for a logit only"
             ),
-            "band": text("band", width=112, help="By the three limits under Judge bands"),
-            "relevant": text("relevant", width=70, help="Raw score above the judge threshold"),
+            "band": text("band", width=112, help="By three limits: the judge's own, or those under Judge bands"),
+            "relevant": text(
+                "relevant", width=70, help="Raw score above the threshold: the judge's own, or Judge threshold"
+            ),
             "human grade": number(
                 "human grade", width=92, help="0 not relevant, 1 related, 2 helps, 3 answers it; empty: not graded"
             ),
@@ -157,10 +161,11 @@ def scores_figure(trace: Trace) -> Figure:
 
 def _draw_limits(figure: Figure, trace: Trace, scores: list[float]) -> tuple[float, float]:
     """Draw what is near the scores to scale, name the rest at the edge where it lies; the range of the axis."""
-    config = trace.config.judge
+    fields = trace.stage("judge").fields
+    threshold, bands = fields["threshold"], fields["bands"]
     names = ("highly relevant", "relevant", "weak")
-    limits = [(config.threshold, "threshold", True)]
-    limits += [(low, name, False) for low, name in zip(config.bands, names, strict=True) if low != config.threshold]
+    limits = [(threshold, "threshold", True)]
+    limits += [(low, name, False) for low, name in zip(bands, names, strict=True) if low != threshold]
     least, most = min(scores), max(scores)
     span = max(most - least, 0.05 * max(abs(least), abs(most)), 1e-6)
     near = [limit for limit in limits if least - REACH * span <= limit[0] <= most + REACH * span]

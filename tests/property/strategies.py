@@ -33,7 +33,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
         ),
         max_size=4,
     ),
-    "judge.bands": st.tuples(*[st.floats(-15, 15)] * 3).map(lambda bands: sorted(bands, reverse=True)),
+    "judge.bands": st.tuples(*[st.floats(-15, 15)] * 3).map(lambda bands: sorted(bands, reverse=True)) | st.none(),
     "rerank.model": st.sampled_from([None, "oracle"]),
     "judge.model": st.sampled_from([None, "oracle"]),
 }

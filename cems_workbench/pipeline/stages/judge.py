@@ -1,13 +1,15 @@
 """judge: a relevance judgment beside each result, which never changes the ranking.
 
 A result is relevant above `threshold`; `bands` are the lower ends of highly relevant, relevant and weak (ACE reads
-ms-marco logits as > -8, -8..-10, -10..-12, below). The sigmoid 1 / (1 + e^-raw) is shown beside a score and decides nothing.
+ms-marco logits as > -8, -8..-10, -10..-12, below). What the config leaves null is the judge's own, which the evidence names
+beside its scores. The sigmoid 1 / (1 + e^-raw) is shown beside a score and decides nothing.
 
-Source: ACE, cross-encoder relevance threshold; PIPELINE.md, "judge".
+Source: ACE, cross-encoder relevance threshold; PIPELINE.md, "judge"; docs/decisions/0008.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import numpy as np
 from cems_workbench.config.ranking import JudgeConfig
 from cems_workbench.pipeline.stages.rerank import to_unit
 from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, pass_through
+from cems_workbench.records import MS_MARCO, JudgeScale
 
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
 
@@ -24,6 +27,8 @@ def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, r
     names = [judge_of(table, config, q) for q in range(table.shape[0])]
     if not any(names):
         return pass_through("judge", results, fields=lambda q: {"backend": config.backend, "model": None})
+
+    scales = [scale_of(table.notes[q], names[q], config) for q in range(table.shape[0])]
 
     def score(q: int, c: int) -> float | None:
         raw = table.judges[name].raw[q, c] if (name := names[q]) else np.nan
@@ -35,23 +40,23 @@ def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, r
 
     def band(q: int, c: int) -> str | None:
         raw = score(q, c)
-        return None if raw is None else BANDS[sum(raw <= low for low in config.bands)]
+        return None if raw is None else BANDS[sum(raw <= low for low in scales[q].bands)]
 
     def relevant(q: int, c: int) -> bool | None:
         raw = score(q, c)
-        return None if raw is None else raw > config.threshold
+        return None if raw is None else raw > scales[q].threshold
 
     def error(q: int, c: int) -> str | None:
         return table.judges[name].errors[q].get(c) if (name := names[q]) else None
 
     def warnings(q: int) -> list[str]:
         found = []
-        models = table.notes[q].get("models", {})
-        same = (
-            ranked_by is not None and models.get("judge") is not None and models.get("judge") == models.get("reranker")
-        )
+        label = label_of(table.notes[q], names[q])
+        same = ranked_by is not None and label is not None and label == table.notes[q].get("models", {}).get("reranker")
         if names[q] and (names[q] == ranked_by or same):
-            found.append(f"the judge {names[q]} also ranked: its judgments agree with the ranking by construction")
+            found.append(
+                f"the judge {label or names[q]} also ranked: its judgments agree with the ranking by construction"
+            )
         scores = [raw for c in np.flatnonzero(results.alive[q]) if (raw := score(q, int(c))) is not None]
         bands = {band(q, int(c)) for c in np.flatnonzero(results.alive[q])} - {None}
         if len(scores) > 1 and bands in ({BANDS[0]}, {BANDS[-1]}):
@@ -62,11 +67,33 @@ def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, r
         return found
 
     def fields(q: int) -> dict[str, Any]:
-        about = {"backend": config.backend, "model": names[q]}
-        return about | {"threshold": config.threshold} if names[q] else about
+        about: dict[str, Any] = {"backend": config.backend, "model": names[q]}
+        if not names[q]:
+            return about
+        scale = scales[q]
+        return about | {
+            "threshold": scale.threshold, "bands": list(scale.bands), "label": label_of(table.notes[q], names[q])
+        }  # fmt: skip
 
     columns: dict[str, Any] = {"raw": score, "sigmoid": sigmoid, "band": band, "relevant": relevant, "error": error}
     return pass_through("judge", results, columns=columns, warnings=warnings, fields=fields)
+
+
+def scale_of(notes: Mapping[str, Any], name: str | None, config: JudgeConfig) -> JudgeScale:
+    """Threshold and bands of the config; those it leaves null are the judge's own, and ms-marco's where it has none."""
+    own = notes.get("judges", {}).get(name, {})
+    threshold, bands = own.get("threshold"), own.get("bands")
+    if config.threshold is not None or threshold is None:
+        threshold = MS_MARCO.threshold if config.threshold is None else config.threshold
+    if config.bands is not None or bands is None:
+        bands = MS_MARCO.bands if config.bands is None else config.bands
+    return JudgeScale(threshold, tuple(bands))
+
+
+def label_of(notes: Mapping[str, Any], name: str | None) -> str | None:
+    """What judged, in words; None in evidence that does not say."""
+    said = notes.get("judges", {}).get(name, {}).get("label") or notes.get("models", {}).get("judge")
+    return said if isinstance(said, str) else None
 
 
 def judge_of(table: CandidateTable, config: JudgeConfig, q: int) -> str | None:

@@ -69,6 +69,12 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         {"notes": {"warnings": {"lists": "careful"}}},
         "notes.warnings.lists: expected an array",
     ),
+    "judges not by name": ({"notes": {"judges": ["x"]}}, "notes.judges: expected an object"),
+    "a judge's threshold in words": (
+        {"notes": {"judges": {"j": {"threshold": "high"}}}},
+        "notes.judges.j.threshold: expected a number",
+    ),
+    "two bands": ({"notes": {"judges": {"j": {"bands": [1.0, 0.0]}}}}, "notes.judges.j.bands: a judge has three"),
     "NaN in the notes": ({"notes": {"query": {"x": math.nan}}}, "notes: a number in them is not finite"),
 }
 

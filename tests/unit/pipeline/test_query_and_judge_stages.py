@@ -87,6 +87,34 @@ def test_bands_of_the_ace_document() -> None:
     assert [key for key, relevant in column(judge, "relevant").items() if relevant] == ["a", "b", "c"]
 
 
+OWN = {"judges": {"ms-marco": {"label": "cross-encoder of mine", "threshold": 1.0, "bands": [3.0, 1.0, -1.0]}}}
+
+
+def test_threshold_and_bands_that_are_null_are_the_judges_own() -> None:
+    judge = judged({"a": 3.5, "b": 1.5, "c": 1.0, "d": -2.0}, notes=OWN).stage("judge")
+    assert column(judge, "band") == {"a": "highly relevant", "b": "relevant", "c": "weak", "d": "irrelevant"}
+    assert column(judge, "relevant") == {"a": True, "b": True, "c": False, "d": False}
+    assert judge.fields == {
+        "backend": "auto", "model": "ms-marco", "threshold": 1.0, "bands": [3.0, 1.0, -1.0],
+        "label": "cross-encoder of mine",
+    }  # fmt: skip
+
+
+def test_those_of_the_config_win_each_for_itself() -> None:
+    fields = judged({"a": 0.0}, {"judge.threshold": -0.5}, notes=OWN).stage("judge").fields
+    assert (fields["threshold"], fields["bands"]) == (-0.5, [3.0, 1.0, -1.0])
+    fields = judged({"a": 0.0}, {"judge.bands": [5.0, 4.0, 3.0]}, notes=OWN).stage("judge").fields
+    assert (fields["threshold"], fields["bands"]) == (1.0, [5.0, 4.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "about", [{}, {"judges": {"another": OWN["judges"]["ms-marco"]}}, {"judges": {"ms-marco": {"label": "x"}}}]
+)
+def test_a_judge_of_which_nothing_is_known_is_read_as_ms_marco(about: dict[str, Any]) -> None:
+    fields = judged({"a": 0.0}, notes=about).stage("judge").fields
+    assert (fields["threshold"], fields["bands"]) == (-10.0, [-8.0, -10.0, -12.0])
+
+
 def test_a_result_without_judgment_has_no_band() -> None:
     judge = judged({"a": -3.0, "b": None}).stage("judge")
     assert column(judge, "band") == {"a": "highly relevant", "b": None}
