@@ -1,7 +1,7 @@
 """The judge's scores: a relevance judgment of each result, fetched beside the ranking and never part of it.
 
-`auto` takes the cross-encoder when its weights are there, else late interaction. A judgment is of the first `max_chars`
-characters of a memory against the query as it was searched.
+`auto` takes the cross-encoder: the one of the settings, else, without a word, the packaged one. A judgment is of the first
+`max_chars` characters of a memory against the query as it was searched.
 
 Source: ACE, cross-encoder relevance threshold; PIPELINE.md, "judge".
 """
@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import ModelError
+from cems_workbench.models.late_interaction import LateInteraction
+from cems_workbench.models.minilm_judge import MiniLMJudge
 from cems_workbench.models.protocol import PairScorer
+from cems_workbench.models.resolve import locate
 from cems_workbench.pipeline.evidence import Evidence, ModelScore
 from cems_workbench.pipeline.replay import replay
-from cems_workbench.pipeline.rerankers import scorer
+from cems_workbench.pipeline.rerankers import asked
 from cems_workbench.pipeline.rescoring import cached_or_scored, with_warnings
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.trace import Trace
@@ -37,24 +41,33 @@ def judge_missing(
         result["memory_id"]: evidence.memories[result["memory_id"]].content[: config.judge.max_chars]
         for result in replay(evidence, config, switched_off=switched_off).results
     }
+
+    def judged(model: PairScorer) -> tuple[dict[str, ModelScore], dict[str, Any]]:
+        known = evidence.judge_scores.get(_name(config, model), {})
+        missing = {key: text for key, text in texts.items() if key not in known or known[key].chunk != text}
+        if not missing:
+            return {}, {}
+        return {**known, **cached_or_scored(model, evidence.searched, missing, resources, progress)}, _about(model)
+
+    backend = "cross_encoder" if config.judge.backend == "auto" else config.judge.backend
     try:
-        name, model, said = _judge(config, resources, progress)
+        model, said, (scores, about) = asked(backend, config.judge.model, config.rerank, resources, judged, progress)
     except ModelError as error:
         return replace(evidence, notes=with_warnings(evidence.notes, "judge", [str(error)]))
-    known = evidence.judge_scores.get(name, {})
-    missing = {key: text for key, text in texts.items() if key not in known or known[key].chunk != text}
-    if not missing:
+    if not about:
         return evidence
-    try:
-        scores = cached_or_scored(model, evidence.searched, missing, resources, progress)
-    except ModelError as error:
-        scores = {key: ModelScore(None, text, str(error)) for key, text in missing.items()}
-    notes = with_warnings(evidence.notes, "judge", [said] if said else [])
-    return replace(
-        evidence,
-        judge_scores={**evidence.judge_scores, name: {**known, **scores}},
-        notes={**notes, "models": {**notes.get("models", {}), "judge": model.label}},
-    )
+    name = _name(config, model)
+    notes = with_warnings(evidence.notes, "judge", [said] if said and not _as_meant(config, model, resources) else [])
+    notes |= {"models": {**notes.get("models", {}), "judge": model.label}}
+    notes |= {"judges": {**notes.get("judges", {}), name: about}}  # of every config tried on this evidence
+    return replace(evidence, judge_scores={**evidence.judge_scores, name: scores}, notes=notes)
+
+
+def _about(model: PairScorer) -> dict[str, Any]:
+    """What judged, and how its scores are read where that was fitted."""
+    scale = model.scale
+    read = {} if scale is None else {"threshold": scale.threshold, "bands": list(scale.bands)}
+    return {"label": model.label, **read}
 
 
 def all_judged(trace: Trace) -> bool:
@@ -68,10 +81,14 @@ def all_judged(trace: Trace) -> bool:
     )
 
 
-def _judge(config: PipelineConfig, resources: Resources, progress: Progress) -> tuple[str, PairScorer, str | None]:
-    """The key of its scores, the model, and what has to be said about it."""
-    asked = "cross_encoder" if config.judge.backend == "auto" else config.judge.backend
-    model, said = scorer(asked, config.judge.model, config.rerank, resources, progress)
-    if config.judge.backend == "auto":
-        return ("late_interaction" if said else config.judge.model or "cross_encoder"), model, None  # as auto is meant
-    return config.judge.model or config.judge.backend, model, said
+def _name(config: PipelineConfig, model: PairScorer) -> str:
+    """The key of its scores in the evidence."""
+    if config.judge.model or config.judge.backend != "auto":
+        return config.judge.model or config.judge.backend
+    return "late_interaction" if isinstance(model, LateInteraction) else "cross_encoder"
+
+
+def _as_meant(config: PipelineConfig, model: PairScorer, resources: Resources) -> bool:
+    """`auto` takes the packaged cross-encoder where there is no other; weights that are there and do not load are said."""
+    wanted = config.judge.model or resources.servers.cross_encoder
+    return config.judge.backend == "auto" and isinstance(model, MiniLMJudge) and locate(wanted) is None

@@ -1,10 +1,14 @@
 """The model that scores pairs for a config, and what takes its place when it cannot be had.
 
-A cross-encoder whose weights are nowhere to be found gives way to late interaction, which needs only the embedder, and the
-trace says so. A server that does not answer is not replaced: its candidates are flagged, one by one.
+A cross-encoder whose weights are nowhere to be found, or do not load, gives way to the packaged one, workbench/minilm-judge, and
+that to late interaction in a checkout without it; the trace says so, and why. A server that does not answer is not replaced: its
+candidates are flagged, one by one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from cems_workbench.config.ranking import RerankConfig
 from cems_workbench.errors import ModelError
@@ -12,36 +16,67 @@ from cems_workbench.models.chat import Chat
 from cems_workbench.models.cross_encoder import CrossEncoderReranker
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.llm_reranker import LlmReranker
+from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge
 from cems_workbench.models.ollama import OllamaReranker
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.asking import chat, revision
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.progress import Progress, silent
 
-
-def reranker(config: RerankConfig, resources: Resources, progress: Progress = silent) -> tuple[PairScorer, str | None]:
-    """The scorer, and a line to show when it is not the one that was asked for. Raises ModelError when there is none."""
-    return scorer(config.backend, config.model, config, resources, progress)
+Use = TypeVar("Use")
 
 
 def scorer(
     backend: str, model: str | None, config: RerankConfig, resources: Resources, progress: Progress = silent
 ) -> tuple[PairScorer, str | None]:
-    """As `reranker`, for any backend and model; instruction, timeout and concurrency of servers are those of `config`."""
-    if backend == "late_interaction":
-        return _late_interaction(model, resources, progress), None
-    if backend == "cross_encoder":
-        asked = model or resources.servers.cross_encoder
+    """The scorer, and a line to show when it is not the one that was asked for; it may still fail to load when it scores.
+
+    Instruction, timeout and concurrency of servers are those of `config`. Raises ModelError when there is none.
+    """
+    found, said, _ = asked(backend, model, config, resources, lambda found: found, progress)
+    return found, said
+
+
+def asked(
+    backend: str, model: str | None, config: RerankConfig, resources: Resources, use: Callable[[PairScorer], Use],
+    progress: Progress = silent,
+) -> tuple[PairScorer, str | None, Use]:  # fmt: skip
+    """The scorer as in `scorer`, its line, and what `use` makes of it; the next in line where `use` raises ModelError.
+
+    Weights load when they first score, so that only then it shows whether they can. Raises ModelError with every reason.
+    """
+    reasons: list[str] = []
+    for make in _in_line(backend, model, config, resources, progress):
         try:
-            return resources.shared(("cross_encoder", asked), lambda: CrossEncoderReranker(asked)), None
+            found = make()
+            made = use(found)
         except ModelError as error:
-            instead = resources.late_interaction(progress)
-            return instead, f"{error}; {instead.label} takes its place"
+            reasons.append(str(error))
+            continue
+        return found, f"{'; '.join(reasons)}; {found.label} takes its place" if reasons else None, made
+    raise ModelError("; ".join(reasons))
+
+
+def _in_line(
+    backend: str, model: str | None, config: RerankConfig, resources: Resources, progress: Progress
+) -> Sequence[Callable[[], PairScorer]]:
+    """What was asked for, and what takes its place, in this order."""
+    if backend == "late_interaction":
+        return [lambda: _late_interaction(model, resources, progress)]
     if backend == "llama_server":
-        return _llama_server(model, config, resources.servers), None
+        return [lambda: _llama_server(model, config, resources.servers)]
     if backend == "ollama":
-        return _ollama(model, config, resources.servers), None
-    return LlmReranker(_chat(model, config, resources.servers), config.instruction, config.max_concurrent), None
+        return [lambda: _ollama(model, config, resources.servers)]
+    if backend == "llm":
+        return [lambda: LlmReranker(_chat(model, config, resources.servers), config.instruction, config.max_concurrent)]
+    name = model or resources.servers.cross_encoder
+    packaged: list[Callable[[], PairScorer]] = [
+        lambda: resources.shared(MODEL_ID, MiniLMJudge),
+        lambda: resources.late_interaction(progress),
+    ]
+    if name == MODEL_ID:
+        return packaged
+    return [lambda: resources.shared(("cross_encoder", name), lambda: CrossEncoderReranker(name)), *packaged]
 
 
 def _llama_server(model: str | None, config: RerankConfig, servers: Servers) -> PairScorer:

@@ -16,7 +16,7 @@ from cems_workbench.models.protocol import PairScore, PairScorer
 from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.evidence import Evidence, ModelScore
 from cems_workbench.pipeline.replay import replay
-from cems_workbench.pipeline.rerankers import reranker
+from cems_workbench.pipeline.rerankers import asked
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress, silent
@@ -44,11 +44,17 @@ def score_missing(
     }
     warnings: list[str] = []
     label: str = config.rerank.backend
-    try:
-        scorer, instead = reranker(config.rerank, resources, progress)
+
+    def scored(scorer: PairScorer) -> dict[str, ModelScore]:
+        nonlocal label
         label = scorer.label
+        return cached_or_scored(scorer, query, chunks, resources, progress, cached_only)
+
+    try:
+        _, instead, scores = asked(
+            config.rerank.backend, config.rerank.model, config.rerank, resources, scored, progress
+        )
         warnings += [instead] if instead else []
-        scores = cached_or_scored(scorer, query, chunks, resources, progress, cached_only)
     except ModelError as error:
         scores = {} if cached_only else {key: ModelScore(None, chunk, str(error)) for key, chunk in chunks.items()}
     key = model_key(config.rerank)

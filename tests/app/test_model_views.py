@@ -9,14 +9,17 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
+from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
 from cems_workbench.pipeline.evidence import ModelScore
+from cems_workbench.pipeline.stages.judge import BANDS
 from cems_workbench.ui import handles
 
 from .conftest import ROOT
 from .test_inspect_features import WIRED, buttons, captions, configured, show
-from .test_inspect_page import QUERY, OpenPage, html, order, search
+from .test_inspect_page import QUERY, OpenPage, html, open_group, order, search
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+PACKAGED = pytest.mark.skipif(not available(), reason="this checkout has no weights of the packaged cross-encoder")
 JUDGED: dict[str, Any] = {"judge.backend": "late_interaction", "judge.threshold": 0.3, "judge.bands": [0.4, 0.3, 0.2]}
 NOBODY: dict[str, Any] = {"rerank.backend": "llama_server", "rerank.input_limit": 12, "rerank.timeout_s": 2}
 
@@ -43,6 +46,42 @@ def test_the_judge_scores_the_results_when_its_view_is_opened_and_changes_no_ran
     assert len(page.get("plotly_chart")) == 1
 
 
+@PACKAGED
+@pytest.mark.parametrize("name", ["cems", "ace"])
+def test_by_default_the_packaged_cross_encoder_judges_with_logits_and_bands_of_its_own(
+    open_page: OpenPage, name: str
+) -> None:
+    page = show(search(configured(open_page(), {}, name)), "Judge")
+    judged, scale = table(page, "sigmoid"), MiniLMJudge().scale
+    assert judged["logit (raw)"].notna().all()
+    assert set(judged["band"]) <= set(BANDS)
+    assert [sign == "✓ yes" for sign in judged["relevant"]] == [raw > scale.threshold for raw in judged["logit (raw)"]]
+    assert [BANDS.index(band) for band in judged["band"]] == [
+        sum(raw <= low for low in scale.bands) for raw in judged["logit (raw)"]
+    ]
+    assert f"Judged by **cross-encoder {MODEL_ID} (packaged with the workbench)**" in captions(page).replace("\\", "")
+    assert f"(above {scale.threshold:g})" in captions(page)
+    assert ("also ranked" in notes(page)) == (name == "ace")
+
+
+@PACKAGED
+def test_the_rerank_view_names_the_packaged_cross_encoder_and_what_it_takes_the_place_of(open_page: OpenPage) -> None:
+    page = show(search(configured(open_page(), {}, "ace")), "Rerank")
+    panel = html(page, "Model that ran")
+    assert f"<b>cross-encoder {MODEL_ID} (packaged with the workbench)</b>" in panel
+    assert "cross-encoder/ms-marco-MiniLM-L6-v2 was not found" in panel
+
+
+def test_the_threshold_of_the_judge_is_its_own_until_it_is_switched_on(open_page: OpenPage) -> None:
+    page = open_group(search(open_page()), "judge")
+    switch = next(toggle for toggle in page.toggle if toggle.key and toggle.key.endswith("judge.threshold:on"))
+    assert switch.value is False
+    assert "Off is null: the judge's own." in switch.help
+    page = switch.set_value(True).run()
+    assert not page.exception
+    assert page.session_state["config"].judge.threshold == 0
+
+
 def test_a_moved_judge_threshold_is_replayed_on_the_judgments_that_are_there(open_page: OpenPage) -> None:
     page = show(search(configured(open_page(), JUDGED)), "Judge")
     kept = page.session_state["gathered"][1]
@@ -53,7 +92,8 @@ def test_a_moved_judge_threshold_is_replayed_on_the_judgments_that_are_there(ope
 
 
 def test_a_judge_that_also_ranked_is_called_circular(open_page: OpenPage) -> None:
-    page = show(search(configured(open_page(), {"judge.backend": "late_interaction"}, "qmd")), "Judge")
+    changes = {"judge.backend": "late_interaction", "judge.threshold": -10.0, "judge.bands": [-8.0, -10.0, -12.0]}
+    page = show(search(configured(open_page(), changes, "qmd")), "Judge")
     assert "also ranked" in notes(page)
     assert "bands may not fit" in notes(page)
 

@@ -16,7 +16,8 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
+from cems_workbench.models.minilm_judge import FILES, MODEL_ID, MiniLMJudge, available
+from cems_workbench.pipeline import Evidence, read_bundle, replay, rerankers, write_bundle
 from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.judging import judge_missing
@@ -30,6 +31,7 @@ pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
 QUERY = "how do we roll back a failed deploy?"
 UNCACHED = "which database did the team choose?"
 """Asked by one test alone, whose scores no other test has left in the cache."""
+PACKAGED = pytest.mark.skipif(not available(), reason="this checkout has no weights of the packaged cross-encoder")
 AS_OF = datetime(2026, 9, 1, tzinfo=UTC)
 RERANK: dict[str, Any] = {
     "rerank__backend": "late_interaction", "rerank__raw_scale": "identity", "rerank__input_limit": 20,
@@ -257,21 +259,82 @@ def test_a_reranker_that_cannot_be_had_flags_every_candidate_and_nothing_is_kept
     assert trace.results and not trace.needs
 
 
-def test_a_cross_encoder_whose_weights_are_nowhere_gives_way_to_late_interaction(opened: Resources) -> None:
-    changes = {**RERANK, "rerank__backend": "cross_encoder", "rerank__model": "no-such/model"}
-    found = evidence(opened, **changes)
-    warnings = replay(found, configured(**changes)).stage("rerank").warnings
-    assert any("no-such/model was not found" in line and "takes its place" in line for line in warnings)
-    raws = [score.raw for score in found.model_scores["no-such/model"].values()]
-    assert sorted(raws) == sorted(
-        score.raw for score in evidence(opened, **RERANK).model_scores["late_interaction"].values()
-    )
+def asking(model: str) -> dict[str, Any]:
+    return {**RERANK, "rerank__backend": "cross_encoder", "rerank__model": model}
 
 
+def warned(found: Evidence, stage: str = "rerank", **changes: Any) -> str:
+    return " ".join(replay(found, configured(**changes)).stage(stage).warnings)
+
+
+@pytest.fixture
+def without_weights(opened: Resources, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A checkout that left out the packaged cross-encoder's weights."""
+    monkeypatch.setattr(rerankers, "MiniLMJudge", lambda: MiniLMJudge(tmp_path / "nowhere"))
+    monkeypatch.setattr(opened, "_shared", {})
+
+
+@PACKAGED
+def test_a_cross_encoder_whose_weights_are_nowhere_gives_way_to_the_packaged_one(opened: Resources) -> None:
+    found = evidence(opened, **asking("no-such/model"))
+    said = warned(found, **asking("no-such/model"))
+    assert "cross-encoder no-such/model was not found" in said
+    assert f"cross-encoder {MODEL_ID} (packaged with the workbench) takes its place" in said
+    assert MODEL_ID in found.notes["models"]["reranker"]
+    asked_by_name = evidence(opened, **asking(MODEL_ID))
+    assert asked_by_name.model_scores[MODEL_ID] == {
+        key: replace(score, detail={**(score.detail or {}), "cached": True})
+        for key, score in found.model_scores["no-such/model"].items()
+    }
+    assert "takes its place" not in warned(asked_by_name, **asking(MODEL_ID))
+
+
+@PACKAGED
+@pytest.mark.parametrize("broken", ["{}", "not json", '{"model_type": "bert", "hidden_size": 8}'])
+def test_a_cross_encoder_that_does_not_load_gives_way_too_and_says_why(
+    opened: Resources, tmp_path: Path, broken: str
+) -> None:
+    (tmp_path / "config.json").write_text(broken)
+    (tmp_path / "model.safetensors").write_bytes(b"\x00" * 9)
+    found = evidence(opened, **asking(str(tmp_path)))
+    assert all(score.good for score in found.model_scores[str(tmp_path)].values())
+    said = warned(found, **asking(str(tmp_path)))
+    assert f"cross-encoder {tmp_path} cannot be loaded: " in said
+    assert f"{MODEL_ID} (packaged with the workbench) takes its place" in said
+
+
+def test_without_the_packaged_weights_late_interaction_takes_the_place_and_every_reason_is_named(
+    opened: Resources, without_weights: None
+) -> None:
+    found = evidence(opened, **asking("no-such/model"))
+    said = warned(found, **asking("no-such/model"))
+    assert "no-such/model was not found" in said and f"{MODEL_ID} is not in this checkout" in said
+    assert "late interaction" in said
+    expected = evidence(opened, **RERANK).model_scores["late_interaction"]
+    assert {key: score.raw for key, score in found.model_scores["no-such/model"].items()} == {
+        key: score.raw for key, score in expected.items()
+    }
+
+
+def test_the_packaged_weights_may_be_broken(opened: Resources, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in FILES:
+        (tmp_path / name).write_text("broken")
+    monkeypatch.setattr(rerankers, "MiniLMJudge", lambda: MiniLMJudge(tmp_path))
+    monkeypatch.setattr(opened, "_shared", {})
+    found = evidence(opened, **asking(MODEL_ID))
+    assert f"{MODEL_ID} cannot be loaded: " in warned(found, **asking(MODEL_ID))
+    assert "late interaction" in found.notes["models"]["reranker"]
+    judged = judge_missing(evidence(opened, judge__backend="none"), configured(), opened)
+    assert set(judged.judge_scores) == {"late_interaction"}
+    assert f"{MODEL_ID} cannot be loaded: " in warned(judged, "judge")
+
+
+@PACKAGED
 def test_every_result_is_judged_and_the_ranking_stays_as_it_was(resources: Resources) -> None:
-    """`auto` without a cross-encoder's weights is late interaction, on the first `max_chars` characters."""
+    """`auto` without another cross-encoder is the packaged one, on the first `max_chars` characters, without a warning."""
     found = evidence(resources, QUERY, judge__max_chars=40)
-    judged = found.judge_scores["late_interaction"]
+    judged = found.judge_scores["cross_encoder"]
+    assert "takes its place" not in warned(found, "judge", judge__max_chars=40)
     config = configured(judge__max_chars=40)
     trace = replay(found, config)
     assert set(judged) == {result["memory_id"] for result in trace.results}
@@ -281,19 +344,34 @@ def test_every_result_is_judged_and_the_ranking_stays_as_it_was(resources: Resou
     ]
     unjudged = replay(replace(found, judge_scores={}), config)
     assert [result["memory_id"] for result in unjudged.results] == list(judged)
-    assert "late interaction" in found.notes["models"]["judge"]
+    label = f"cross-encoder {MODEL_ID} (packaged with the workbench)"
+    scale = MiniLMJudge().scale
+    fields = trace.stage("judge").fields
+    assert found.notes["models"]["judge"] == fields["label"] == label
+    assert (fields["threshold"], fields["bands"]) == (scale.threshold, list(scale.bands))
 
 
+@PACKAGED
+def test_the_scale_of_a_judge_travels_in_the_bundle(resources: Resources, tmp_path: Path) -> None:
+    found = evidence(resources)
+    write_bundle(found, tmp_path / "bundle.json")
+    again = replay(read_bundle(tmp_path / "bundle.json"), configured()).stage("judge")
+    assert again.fields == replay(found, configured()).stage("judge").fields
+    assert "label" in again.fields
+
+
+@PACKAGED
 def test_only_what_is_not_judged_yet_is_judged(resources: Resources) -> None:
     found, config = evidence(resources, QUERY), configured()
     assert judge_missing(found, config, resources) is found
     deeper = judge_missing(found, configured(assembly__limit=15), resources)
-    before, after = found.judge_scores["late_interaction"], deeper.judge_scores["late_interaction"]
+    before, after = found.judge_scores["cross_encoder"], deeper.judge_scores["cross_encoder"]
     assert len(after) == 15 and all(after[key] is before[key] for key in before)
     none = configured(judge__backend="none")
     assert judge_missing(replace(found, judge_scores={}), none, resources).judge_scores == {}
 
 
+@PACKAGED
 def test_a_judge_that_is_asked_for_and_not_there_is_named_with_what_took_its_place(resources: Resources) -> None:
     found = evidence(resources, QUERY, judge__backend="cross_encoder", judge__model="no-such/model")
     (line,) = (
@@ -301,4 +379,4 @@ def test_a_judge_that_is_asked_for_and_not_there_is_named_with_what_took_its_pla
         .stage("judge")
         .warnings[:1]
     )
-    assert line.startswith("cross-encoder no-such/model was not found") and "late interaction" in line
+    assert line.startswith("cross-encoder no-such/model was not found") and MODEL_ID in line

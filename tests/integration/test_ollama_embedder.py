@@ -16,7 +16,8 @@ from model_server import ModelServer, Reply, nobody, sent, serving
 from cems_workbench.config import preset, with_values
 from cems_workbench.diagnosis import diagnose
 from cems_workbench.errors import ModelError
-from cems_workbench.pipeline import replay
+from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge
+from cems_workbench.pipeline import replay, rerankers
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.resources import open_resources
 from cems_workbench.settings import Settings
@@ -126,6 +127,24 @@ def test_late_interaction_says_in_one_line_that_it_needs_token_vectors(store: Pa
         assert trace.results
     finally:
         resources.close()
+
+
+def test_a_cross_encoder_that_is_nowhere_and_no_packaged_one_name_both_reasons(
+    store: Path, server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rerankers, "MiniLMJudge", lambda: MiniLMJudge(tmp_path / "nowhere"))
+    resources = open_resources(settings(store, server.url))
+    try:
+        config = with_values(preset("ace").config, {"rerank.model": "no-such/model", "rerank.input_limit": 5})
+        trace = replay(gather(Request("kubernetes cluster"), config, resources), config)
+        errors = {row["error"] for row in trace.stage("rerank").rows if row["outcome"] == "failed"}
+        (judge,) = trace.stage("judge").warnings
+    finally:
+        resources.close()
+    assert len(errors) == 1
+    for said in (errors.pop(), judge):
+        for reason in ("was not found", f"{MODEL_ID} is not in this checkout", "needs token vectors"):
+            assert reason in said
 
 
 def test_import_and_search_from_the_command_line(
