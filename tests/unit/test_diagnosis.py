@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent / "models"))
 from model_server import HANG, Reply, nobody, sent, serving
 
 from cems_workbench.config import PipelineConfig, preset, with_values
-from cems_workbench.diagnosis import Check, diagnose
+from cems_workbench.diagnosis import Check, diagnose, scorers
 from cems_workbench.models import resolve as resolving
 from cems_workbench.settings import Settings
 
@@ -26,6 +26,7 @@ QWEN = str(preset("cems_qwen").config.rerank.model)
 
 @pytest.fixture(autouse=True)
 def nothing_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(scorers, "available", lambda: True)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)  # no .env and no store
     resolving.resolve.cache_clear()
@@ -62,9 +63,9 @@ def llama(path: str, body: dict[str, Any], before: int) -> Reply:
 def test_with_nothing_there_nothing_warns_and_every_fallback_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = checks(defaults(monkeypatch))
     assert [name for name, check in found.items() if check.status != "ok"] == ["store"]
-    assert "late interaction on the embedder takes its place" in found["cross-encoder"].finding
+    assert "the packaged workbench/minilm-judge takes its place" in found["cross-encoder"].finding
     assert "CEMS_WORKBENCH_CROSS_ENCODER" in found["cross-encoder"].advice
-    assert "auto means late interaction" in found["judge"].finding
+    assert "auto means the packaged workbench/minilm-judge, in place of" in found["judge"].finding
     assert "only memory_agent would ask it" in found["llama.cpp server"].finding
     assert "llama-server" in found["llama.cpp server"].advice
     assert "only cems_qwen would ask it" in found["Ollama"].finding and "ollama serve" in found["Ollama"].advice
@@ -103,10 +104,39 @@ class TestTheReranker:
             "qmd reranks with late interaction on the embedder; no server is needed",
         )
 
-    def test_late_interaction_takes_the_place_of_a_cross_encoder_that_is_nowhere(self) -> None:
+    def test_the_packaged_one_takes_the_place_of_a_cross_encoder_that_is_nowhere(self) -> None:
         found = checks(settings(), preset("ace").config)
         assert found["reranker"].status == found["cross-encoder"].status == "warning"
-        assert "late interaction" in found["reranker"].finding
+        assert found["reranker"].finding == (
+            "ace reranks with the packaged workbench/minilm-judge, in place of the cross-encoder "
+            "cross-encoder/ms-marco-MiniLM-L6-v2"
+        )
+        for name in ("reranker", "cross-encoder", "judge"):
+            assert "CEMS_WORKBENCH_CROSS_ENCODER" in found[name].advice
+
+    def test_the_packaged_one_may_be_what_is_asked_for(self) -> None:
+        found = checks(settings(cross_encoder="workbench/minilm-judge"), preset("ace").config)
+        for name in ("reranker", "cross-encoder", "judge"):
+            assert found[name].status == "ok" and not found[name].advice
+            assert "workbench/minilm-judge (packaged with the workbench)" in found[name].finding
+
+    def test_without_its_weights_late_interaction_takes_the_place(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(scorers, "available", lambda: False)
+        found = checks(settings(), preset("ace").config)
+        for name in ("reranker", "cross-encoder", "judge"):
+            assert (
+                "late interaction on the embedder (workbench/minilm-judge is not in this checkout)"
+                in found[name].finding
+            )
+
+    def test_with_an_embedder_on_a_server_and_without_its_weights_nothing_does(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(scorers, "available", lambda: False)
+        found = checks(settings(embedder="ollama:some"), preset("ace").config)
+        assert "reranks with nothing: its candidates are flagged" in found["reranker"].finding
+        assert "nothing takes its place" in found["cross-encoder"].finding
+        assert (found["judge"].status, "no result is judged" in found["judge"].finding) == ("warning", True)
 
     def test_a_cross_encoder_in_a_folder_reranks_and_judges(self, tmp_path: Path) -> None:
         found = checks(settings(cross_encoder=str(tmp_path)), preset("ace").config)

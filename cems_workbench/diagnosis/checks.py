@@ -11,37 +11,22 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from cems_workbench.config import DEFAULT, PipelineConfig, preset, preset_names
+from cems_workbench.diagnosis.check import OTHER_EMBEDDER, Check, Status, among, is_set
+from cems_workbench.diagnosis.scorers import cross_encoder_check, judge_check, reranker_check
 from cems_workbench.errors import ModelError, StoreError, StoreLockedError
 from cems_workbench.models.calling import server_name
-from cems_workbench.models.resolve import locate, resolve
+from cems_workbench.models.resolve import resolve
 from cems_workbench.models.servers import Answers, ask_all
 from cems_workbench.resources import embedder
 from cems_workbench.settings import Settings
 
-Status = Literal["ok", "warning", "failed"]
 PACKAGES = ("streamlit", "duckdb", "chromadb", "sentence-transformers", "torch", "bm25s")
 SHOWN_MODELS = 8
-LATE_INTERACTION = "late interaction on the embedder"
-OTHER_EMBEDDER = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
 WITHOUT_LLM = (
     "without one, intent is read from the query's words, and expansion is feedback from its first lexical hits"
 )
-NO_TOKENS = "the embedder on Ollama gives no token vectors, which it needs"
-OTHER_RERANKER = "set rerank.backend to late_interaction, which needs no server"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing looked at: what it is, how it stands, what will happen, and how to better it."""
-
-    name: str
-    status: Status
-    finding: str
-    advice: str = ""
 
 
 def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[Check]:
@@ -51,13 +36,13 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[C
         settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, settings.chroma_url
     )
     packages = _packages()
-    cross_encoder, judge = _cross_encoder(settings, config), _judge(settings, config)
+    cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
     store = _store(settings, answers)
     servers = answers()
     return [
         packages,
         _embedder(settings, servers),
-        _reranker(settings, config, servers),
+        reranker_check(settings, config, servers),
         cross_encoder,
         judge,
         _llama_server(settings, config, servers),
@@ -96,91 +81,18 @@ def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:
     had = servers.ollama
     if isinstance(had, ModelError):
         return Check("embedder", "failed", f"{model} on Ollama: {had}", f"ollama serve, or {OTHER_EMBEDDER}")
-    if not _among(model, had):
+    if not among(model, had):
         finding = f"{model} on Ollama: not there, the server has {_some(had)}"
         return Check("embedder", "failed", finding, f"ollama pull {model}")
     where = server_name(settings.ollama_url)
     return Check("embedder", "ok", f"{model} on Ollama at {where}; late interaction needs an embedder loaded here")
 
 
-def _reranker(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
-    """What this config reranks with, and what happens when it cannot be had."""
-    backend, model = config.rerank.backend, config.rerank.model
-    if backend == "none":
-        return Check("reranker", "ok", f"{config.name} reranks with nothing")
-    if backend == "late_interaction" and settings.ollama_embedder is not None:
-        return Check("reranker", "warning", f"{config.name} reranks with late interaction: {NO_TOKENS}", OTHER_EMBEDDER)
-    if backend == "late_interaction":
-        return Check("reranker", "ok", f"{config.name} reranks with {LATE_INTERACTION}; no server is needed")
-    if backend == "cross_encoder":
-        asked = model or settings.cross_encoder
-        found = locate(asked)
-        if found:
-            return Check("reranker", "ok", f"{config.name} reranks with the cross-encoder {found.line}")
-        return Check(
-            "reranker", "warning", f"{config.name} reranks with {LATE_INTERACTION}, in place of the cross-encoder {asked}",
-            "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights",
-        )  # fmt: skip
-    missing = _missing(settings, config, servers)
-    if not missing:
-        return Check(
-            "reranker", "ok", f"{config.name} reranks with {model or settings.llm_model or backend} ({backend})"
-        )
-    then = "are left out" if config.rerank.on_error == "drop" else f"count {config.rerank.neutral_unit:g}, flagged"
-    return Check(
-        "reranker", "warning", f"{config.name} reranks with {backend}: {missing}; candidates {then}", OTHER_RERANKER
-    )
-
-
-def _missing(settings: Settings, config: PipelineConfig, servers: Answers) -> str | None:
-    """Why the server that this config reranks with cannot score; None when it can."""
-    backend, asked = config.rerank.backend, config.rerank.model
-    if backend == "llama_server":
-        return str(servers.llama_server) if isinstance(servers.llama_server, ModelError) else None
-    model = asked or settings.llm_model if backend == "llm" else asked
-    if not model:
-        return "no model is set"
-    had = servers.llm if backend == "llm" and settings.llm_url else servers.ollama
-    if isinstance(had, ModelError):
-        return str(had)
-    return None if had is None or _among(model, had) else f"the server has no {model}"
-
-
-def _cross_encoder(settings: Settings, config: PipelineConfig) -> Check:
-    asked = settings.cross_encoder
-    found = locate(asked)
-    if found:
-        return Check("cross-encoder", "ok", found.line)
-    needed = _set(settings, "cross_encoder") or "cross_encoder" in (config.rerank.backend, config.judge.backend)
-    return Check(
-        "cross-encoder",
-        "warning" if needed else "ok",
-        f"{asked}: no such folder, not in the local cache, no model hub; {LATE_INTERACTION} takes its place",
-        "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights",
-    )
-
-
-def _judge(settings: Settings, config: PipelineConfig) -> Check:
-    """Which model judges the results; `auto` is spelt out."""
-    backend = config.judge.backend
-    if backend in ("auto", "cross_encoder"):
-        asked = config.judge.model or settings.cross_encoder
-        found = locate(asked)
-        model = (
-            f"the cross-encoder {found.line}" if found else f"{LATE_INTERACTION}, in place of the cross-encoder {asked}"
-        )
-        status: Status = "ok" if found or backend == "auto" else "warning"
-        advice = "" if found else "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights"
-        return Check("judge", status, f"{backend} means {model}" if backend == "auto" else model, advice)
-    named = {"none": "off", "late_interaction": LATE_INTERACTION}
-    return Check("judge", "ok", named.get(backend, f"the model of {backend}, below"))
-
-
 def _llama_server(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
     said = servers.llama_server
     if not isinstance(said, ModelError):
         return Check("llama.cpp server", "ok", said)
-    needed = _set(settings, "llama_server_url") or "llama_server" in (config.rerank.backend, config.judge.backend)
+    needed = is_set(settings, "llama_server_url") or "llama_server" in (config.rerank.backend, config.judge.backend)
     return _absent(
         "llama.cpp server", needed, str(said), _presets("llama_server"),
         "llama-server -m MODEL.gguf, and CEMS_WORKBENCH_LLAMA_SERVER_URL where it is elsewhere",
@@ -199,10 +111,10 @@ def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Che
         asked[config.rerank.model] = config.name
     if isinstance(had, ModelError):
         return _absent(
-            "Ollama", bool(needed) or _set(settings, "ollama_url"), str(had), _presets("ollama"),
+            "Ollama", bool(needed) or is_set(settings, "ollama_url"), str(had), _presets("ollama"),
             "ollama serve, and CEMS_WORKBENCH_OLLAMA_URL where it is elsewhere",
         )  # fmt: skip
-    lacking = [model for model in asked if model and not _among(model, had)]
+    lacking = [model for model in asked if model and not among(model, had)]
     lines = [f"Ollama at {server_name(settings.ollama_url)} has {_some(had)}"]
     lines += [f"{model} ({asked[model]}) is {'not ' * (model in lacking)}among them" for model in asked if model]
     status: Status = "warning" if needed & set(lacking) else "ok"
@@ -226,7 +138,7 @@ def _llm(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
         return Check("LLM", "warning", f"{place}: {had}; {WITHOUT_LLM}", advice)
     if had is None:
         return Check("LLM", "ok", f"{place}: the server answers, and does not list its models")
-    if _among(model, had):
+    if among(model, had):
         return Check("LLM", "ok", f"{place}: there")
     advice = "set CEMS_WORKBENCH_LLM_MODEL to a model it has" if settings.llm_url else f"ollama pull {model}"
     return Check("LLM", "warning", f"{place}: not there, the server has {_some(had)}; {WITHOUT_LLM}", advice)
@@ -282,16 +194,6 @@ def _absent(name: str, needed: bool, said: str, presets: Sequence[str], command:
 def _presets(backend: str) -> list[str]:
     """The shipped presets that rerank with this backend."""
     return [name for name in preset_names() if preset(name).config.rerank.backend == backend]
-
-
-def _set(settings: Settings, name: str) -> bool:
-    """Did somebody set this setting to something of their own?"""
-    return bool(getattr(settings, name) != Settings.model_fields[name].default)
-
-
-def _among(model: str, had: Sequence[str]) -> bool:
-    """Ollama calls a model without a tag NAME:latest."""
-    return model in had or f"{model}:latest" in had
 
 
 def _some(had: Sequence[str]) -> str:
