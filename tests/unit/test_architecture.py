@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "models", "store", "formats"),
     ("pipeline",),
     ("evaluation", "tuning", "resources", "diagnosis"),
+    ("why",),
     ("ui", "cli"),
     ("pages", "app"),
 )

@@ -1,0 +1,143 @@
+"""The whole answer to "why is it missing?": path, cause, rescues in order, and what came nearest when nothing rescues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rapidfuzz import process
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
+from cems_workbench.why.elsewhere import list_places
+from cems_workbench.why.labelled import LabelledSet
+from cems_workbench.why.pairs import attempts, pair_rescues
+from cems_workbench.why.path import MemoryPath, memory_path
+from cems_workbench.why.regather import Missed, gather_rescues, with_a_parameter
+from cems_workbench.why.rescue import Rescue, ordered, rescue_of, single_rescues, with_labels
+from cems_workbench.why.sentence import cause
+from cems_workbench.why.single import Found
+from cems_workbench.why.trial import Trials
+from cems_workbench.why.words import ordinal
+
+NO_LIMIT_K = 10
+"""k where the results have no limit."""
+
+
+@dataclass(frozen=True)
+class Why:
+    """`nearest` is the change that brings the memory highest when nothing rescues it; `replays` were made for the search."""
+
+    query: str
+    path: MemoryPath
+    cause: str
+    rescues: tuple[Rescue, ...]
+    nearest: Rescue | None
+    verdict: str
+    replays: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        return {
+            "query": self.query,
+            "memory_id": self.path.memory_id,
+            "k": self.path.k,
+            "status": self.path.status,
+            "rank": self.path.rank,
+            "lost_at": self.path.lost_at,
+            "cause": self.cause,
+            "path": [asdict(step) for step in self.path.steps],
+            "places": [asdict(place) for place in self.path.places],
+            "rescues": [rescue.to_json() for rescue in self.rescues],
+            "nearest": self.nearest.to_json() if self.nearest else None,
+            "verdict": self.verdict,
+            "replays": self.replays,
+        }
+
+
+def explain(
+    memory_id: str,
+    evidence: Evidence,
+    config: PipelineConfig,
+    *,
+    k: int | None = None,
+    request: Request | None = None,
+    resources: Resources | None = None,
+    labelled: LabelledSet | None = None,
+    progress: Progress = silent,
+) -> Why:
+    """Why `memory_id` is not among the first k results, and what would bring it there.
+
+    Args:
+        k: results that count; None is the config's own limit.
+        request, resources: what was asked and where; with them lists are searched in full and gather changes are tried.
+        labelled: kept evidence of labelled queries, to order rescues by what they cost there.
+    """
+    k = k or config.assembly.limit or NO_LIMIT_K
+    open_store = None if request is None or resources is None else (replace(request, as_of=evidence.as_of), resources)
+    places = list_places(memory_id, evidence, config, *open_store) if open_store else []
+    trace = replay(evidence, config)
+    path = memory_path(trace, memory_id, k, places)
+    trials = Trials(evidence, memory_id, k)
+    rescues: list[Rescue] = []
+    nearest: Rescue | None = None
+    if path.status != "in the top k":
+        rescues, active = single_rescues(trials, config, progress) if trials.column is not None else ([], [])
+        missed: list[Missed] = []
+        near: list[Rescue] = []
+        if not rescues and open_store:
+            rescues, missed = gather_rescues(trials, config, *open_store, path.places, progress)
+            near = [rescue for rescue, _ in missed]
+        if not rescues and trials.column is not None:
+            tried = attempts(trials, config, active)
+            rescues = pair_rescues(trials, config, tried, progress)
+            near += [
+                rescue_of(trials, config, [Found(best.spec, best.value, best.distance, None)]) for best in tried[:1]
+            ]
+        if not rescues:
+            rescues = with_a_parameter(missed, trials, config, progress)
+        rescues = with_labels(rescues, labelled, config, k, progress) if labelled else ordered(rescues)
+        if not rescues:
+            nearest = _nearest(near, trials.outcome(config).stood)
+    verdict = _verdict(path, rescues, nearest, open_store is not None)
+    return Why(evidence.query, path, cause(path, trace), tuple(rescues), nearest, verdict, trials.count)
+
+
+def _nearest(missed: Sequence[Rescue], now: int | None) -> Rescue | None:
+    """The attempt that puts the memory highest, in the results first; None when none puts it higher than it is."""
+    nearer = [one for one in missed if one.place is not None and (now is None or one.place < now)]
+    return min(nearer, key=lambda one: (one.rank is None, one.place, one.distance), default=None)
+
+
+def _verdict(path: MemoryPath, rescues: list[Rescue], nearest: Rescue | None, with_store: bool) -> str:
+    if path.status == "in the top k":
+        return "It needs no rescue."
+    if rescues:
+        pairs = len(rescues[0].changes) + len(rescues[0].terms) > 1 + bool(rescues[0].terms)
+        kind = "pair" if pairs else "gather change" if rescues[0].gathers else "single parameter"
+        several = "s" if len(rescues) != 1 else ""
+        alone = "" if kind == "single parameter" else " No single parameter does."
+        return f"{len(rescues)} {kind}{several} would bring it in.{alone}"
+    unseen = "" if with_store else " Without the store no gather change could be tried."
+    if nearest is None:
+        return f"Nothing that was tried brings it any nearer.{unseen}"
+    left_out = "" if nearest.rank is not None else ", still left out of the results"
+    return (
+        f"Nothing that was tried brings it into the top {path.k}; what comes nearest puts it "
+        f"{ordinal(nearest.place or 0)}{left_out}.{unseen}"
+    )
+
+
+def require_known(memory_id: str, known: Iterable[str]) -> None:
+    """Raise InputError naming the nearest ids when there is no such memory."""
+    ids = list(known)
+    if memory_id in ids:
+        return
+    close = [match[0] for match in process.extract(memory_id, sorted(ids), limit=3, score_cutoff=50)]
+    hint = f"; the nearest are {', '.join(close)}" if close else ""
+    raise InputError(f"{memory_id}: no such memory{hint}")

@@ -1,0 +1,107 @@
+"""Trying configs on one query's evidence and watching one memory; every outcome is a replay, and is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.config.fields import Section
+from cems_workbench.config.model import attribute_name
+from cems_workbench.pipeline import STAGES, Evidence
+from cems_workbench.pipeline.encode import encode_one
+from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.table import Floats, StageArrays, Standing
+
+BEFORE_ASSEMBLY, ASSEMBLY, RERANK = (STAGES.index(stage) for stage in ("dedup", "assembly", "rerank"))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one config makes of the query: the results in order, the memory's rank among them (None: not there).
+
+    `stood` is that rank, else the one with which the memory reached assembly (None: it did not). `distance` compares
+    outcomes, lower is nearer: the stages it did not survive, then the share of the k-th score that it lacks before assembly.
+    """
+
+    rank: int | None
+    stood: int | None
+    distance: tuple[int, float]
+    results: tuple[str, ...]
+    scores: bytes
+
+
+class Trials:
+    """The replays of one evidence. `k`: the memory has to come into the first k results."""
+
+    def __init__(self, evidence: Evidence, memory_id: str, k: int) -> None:
+        self.evidence = evidence
+        self.memory_id = memory_id
+        self.k = k
+        self.table = encode_one(evidence)
+        ids = self.table.ids[0]
+        self.column = ids.index(memory_id) if memory_id in ids else None
+        self.count = 0
+        self._kept: dict[PipelineConfig, Outcome] = {}
+
+    def stages(self, config: PipelineConfig) -> list[StageArrays]:
+        """Every stage's arrays."""
+        self.count += 1
+        return run(self.table, config)
+
+    def outcome(self, config: PipelineConfig) -> Outcome:
+        """The outcome of a config; replayed at most once."""
+        if config not in self._kept:
+            self._kept[config] = self._replayed(config)
+        return self._kept[config]
+
+    def succeeds(self, config: PipelineConfig) -> bool:
+        """Is the memory among the first k results?"""
+        rank = self.outcome(config).rank
+        return rank is not None and rank <= self.k
+
+    def needs(self, config: PipelineConfig) -> int:
+        """How many scores of the reranker this config lacks; its outcome may change once they are there."""
+        if config.rerank.backend == "none":
+            return 0
+        return sum(len(need["memory_ids"]) for need in self.stages(config)[RERANK].needs(0))
+
+    def _replayed(self, config: PipelineConfig) -> Outcome:
+        stages = self.stages(config)
+        results = stages[ASSEMBLY].after
+        order = results.order(0)
+        ids = self.table.ids[0]
+        names = tuple(ids[int(c)] for c in order)
+        if self.column is None:
+            return Outcome(None, None, (len(STAGES), 1.0), names, b"")
+        rank = int(results.rank[0, self.column]) or None
+        stood = rank or int(stages[BEFORE_ASSEMBLY].after.rank[0, self.column]) or None
+        survived = sum(bool(stage.after.alive[0, self.column]) for stage in stages[:ASSEMBLY])
+        lacks = self._lacks(stages[BEFORE_ASSEMBLY].after)
+        return Outcome(rank, stood, (ASSEMBLY - survived, lacks), names, _fingerprint(results.score, order))
+
+    def _lacks(self, before: Standing) -> float:
+        """1 - own score / score of the k-th (the last, where there are fewer); 1 when the memory is not there."""
+        order = before.order(0)
+        if self.column is None or not before.alive[0, self.column]:
+            return 1.0
+        wanted = float(before.score[0, order[min(self.k, len(order)) - 1]])
+        return 1 - float(before.score[0, self.column]) / wanted if wanted > 0 else 1.0
+
+
+def _fingerprint(score: Floats, order: np.ndarray) -> bytes:
+    return bytes(score[0, order].tobytes())
+
+
+def changed(config: PipelineConfig, path: str, value: Any) -> PipelineConfig:
+    """A copy with one value replaced, unchecked: for values out of the parameter's own range, by the thousand."""
+    return cast(PipelineConfig, _changed(config, path.split("."), value))
+
+
+def _changed(section: Section, segments: Sequence[str], value: Any) -> Section:
+    name = attribute_name(segments[0])
+    new = value if len(segments) == 1 else _changed(getattr(section, name), segments[1:], value)
+    return section.model_copy(update={name: new})

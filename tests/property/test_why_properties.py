@@ -1,0 +1,110 @@
+"""Whatever the evidence and the config: a reported breakpoint is one, and an applied rescue brings the memory in."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import configs, evidences
+
+from cems_workbench.config import PipelineConfig, field_spec, with_values
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.why import cause, explain, memory_path
+from cems_workbench.why.disturbance import kendall, rbo
+from cems_workbench.why.linear import LINEAR, cells, solvable
+from cems_workbench.why.path import PATH_STAGES
+from cems_workbench.why.single import PRECISION
+from cems_workbench.why.trial import Trials, changed
+from cems_workbench.why.values import span
+
+
+def brought_in(evidence: Evidence, config: PipelineConfig, memory_id: str, k: int) -> bool:
+    return memory_id in [row["memory_id"] for row in replay(evidence, config).results[:k]]
+
+
+def candidate(data: st.DataObject, evidence: Evidence) -> str:
+    assume(evidence.candidate_ids)
+    return data.draw(st.sampled_from(evidence.candidate_ids))
+
+
+@settings(max_examples=40)
+@given(evidences(), configs(), st.integers(1, 3), st.data())
+def test_every_breakpoint_and_every_rescue_holds_when_replayed(
+    evidence: Evidence, config: PipelineConfig, k: int, data: st.DataObject
+) -> None:
+    memory_id = candidate(data, evidence)
+    found = explain(memory_id, evidence, config, k=k)
+    assert (found.path.status == "in the top k") == brought_in(evidence, config, memory_id, k)
+    for rescue in found.rescues:
+        applied = rescue.config(config)
+        assert brought_in(evidence, applied, memory_id, k), rescue
+        assert rescue.rank is not None and rescue.rank <= k
+        assert -1 <= rescue.disturbance.tau <= 1 and 0 <= rescue.disturbance.rbo <= 1 + 1e-9
+        points = {change.path: change.breakpoint for change in rescue.changes if change.breakpoint is not None}
+        if not points:
+            continue
+        others = {path: value for path, value in rescue.values.items() if path not in points}
+        below = with_values(config, others | {path: point.fails for path, point in points.items()})
+        above = with_values(config, others | {path: point.succeeds for path, point in points.items()})
+        assert not brought_in(evidence, below, memory_id, k), rescue
+        assert brought_in(evidence, above, memory_id, k), rescue
+        if len(rescue.changes) == 1:
+            (path, point), spec = next(iter(points.items())), field_spec(next(iter(points)))
+            apart = abs(point.fails - point.succeeds)
+            assert apart <= (1 if spec.type is int else 1.01 * PRECISION * span(spec)), path
+
+
+@given(evidences(), configs(), st.integers(1, 3), st.data())
+def test_the_path_agrees_with_the_trace(
+    evidence: Evidence, config: PipelineConfig, k: int, data: st.DataObject
+) -> None:
+    memory_id = candidate(data, evidence)
+    trace = replay(evidence, config)
+    path = memory_path(trace, memory_id, k)
+    assert [step.stage for step in path.steps] == list(PATH_STAGES[: len(path.steps)])
+    ranks = [row["memory_id"] for row in trace.results]
+    assert path.rank == (ranks.index(memory_id) + 1 if memory_id in ranks else None)
+    assert (path.lost_at is None) == (path.status in ("in the top k", "in no list"))
+    sentence = cause(path, trace)
+    assert memory_id in sentence and sentence.endswith(".") and "\n" not in sentence
+    if path.lost_at is not None:
+        assert path.lost_at in sentence
+
+
+@given(evidences(), configs(fusion__method="rrf", dedup__enabled=False), st.sampled_from(sorted(LINEAR)), st.data())
+def test_a_solved_cell_has_the_rank_of_its_replay(
+    evidence: Evidence, config: PipelineConfig, path: str, data: st.DataObject
+) -> None:
+    config = with_values(
+        config,
+        {
+            "rerank.backend": "none", "filter.min_score": None, "filter.percentile": 0.0, "gap.ratio": 0.0,
+            "assembly.limit": None, "assembly.max_tokens": None, "assembly.strategy": "greedy", "query.raw": False,
+        },
+    )  # fmt: skip
+    assume(solvable(config, path))
+    trials = Trials(evidence, candidate(data, evidence), 1)
+    for cell in cells(trials, config, path, 0.0, 3.0):
+        if cell.high - cell.low < 1e-6:
+            continue
+        middle = (cell.low + cell.high) / 2
+        stages = trials.stages(changed(config, path, middle))
+        score = stages[7].after.score[0][stages[7].after.alive[0]]
+        gaps = np.diff(np.sort(score))
+        if len(gaps) and gaps[gaps > 0].min(initial=np.inf) < 1e-9:
+            continue  # closer than the lines are known
+        assert trials.outcome(changed(config, path, middle)).rank == cell.rank
+
+
+LISTS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
+
+
+@given(LISTS, LISTS)
+def test_both_overlaps_are_symmetric_and_one_only_for_equal_lists(old: list[str], new: list[str]) -> None:
+    assert kendall(old, new) == pytest.approx(kendall(new, old))
+    assert rbo(old, new) == pytest.approx(rbo(new, old))
+    assert rbo(old, old) == pytest.approx(1.0)
+    assert -1 <= kendall(old, new) <= kendall(old, old) == 1.0
+    if old != new:
+        assert rbo(old, new) < 1
