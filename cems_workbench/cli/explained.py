@@ -31,9 +31,12 @@ def print_why(found: Why) -> None:
     shown = list(found.rescues[:SHOWN]) or ([found.nearest] if found.nearest else [])
     if shown:
         labelled = any(rescue.labelled for rescue in shown)
-        columns = ["change", "rank", "breakpoint", "tau", "RBO", "distance", *(["judged"] if labelled else [])]
+        columns = ["change", "rank", "breakpoint", "tau", "RBO", "gone", "distance", *(["judged"] if labelled else [])]
         print_table(columns, [_row(rescue, labelled) for rescue in shown])
-        typer.echo("tau, RBO: how far the other results stay as they are, 1 = exactly; distance in slider ranges.")
+        typer.echo(
+            "tau, RBO: how far the other results stay as they are, 1 = exactly; gone: how many of them no longer come; "
+            "distance in slider ranges."
+        )
         if labelled:
             typer.echo("judged: judged queries that gain and lose a hit among the first results.")
     if len(found.rescues) > SHOWN:
@@ -50,6 +53,7 @@ def _row(rescue: Rescue, labelled: bool) -> list[Any]:
         ", ".join(_point(change.breakpoint.succeeds) for change in rescue.changes if change.breakpoint) or None,
         f"{moved.tau:.2f}",
         f"{moved.rbo:.2f}",
+        moved.gone,
         f"{rescue.distance:.2f}",
         *([_judged(rescue)] if labelled else []),
     ]

@@ -2,6 +2,7 @@
 
 from cems_workbench.why.labelled import LabelledSet
 from cems_workbench.why.path import ListPlace, MemoryPath, Step, memory_path
+from cems_workbench.why.regather import gathered
 from cems_workbench.why.report import Why, explain, require_known
 from cems_workbench.why.rescue import Change, Rescue
 from cems_workbench.why.sentence import cause
@@ -18,6 +19,7 @@ __all__ = [
     "Why",
     "cause",
     "explain",
+    "gathered",
     "memory_path",
     "require_known",
 ]

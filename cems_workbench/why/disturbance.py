@@ -19,10 +19,11 @@ P = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """Both are 1 when the other results stay as they are."""
+    """tau and rbo are 1 when the other results stay as they are; `gone` of them, beyond the one that makes room, are not there."""
 
     tau: float
     rbo: float
+    gone: int = 0
 
 
 def disturbance(before: Sequence[str], after: Sequence[str], memory_id: str) -> Disturbance:
@@ -30,7 +31,7 @@ def disturbance(before: Sequence[str], after: Sequence[str], memory_id: str) -> 
     old, new = ([key for key in results if key != memory_id] for results in (before, after))
     if memory_id in after and memory_id not in before and len(old) > len(new):
         old = old[:-1]
-    return Disturbance(kendall(old, new), rbo(old, new))
+    return Disturbance(kendall(old, new), rbo(old, new), len(set(old) - set(new)))
 
 
 def kendall(old: Sequence[str], new: Sequence[str]) -> float:

@@ -1,7 +1,7 @@
 """What gathering would have to do otherwise: deeper lists, another route or filter, an expansion term that the memory holds.
 
 Each is really gathered, without asking a language model or the judge, and replayed; only what then stands in the top k is a
-rescue. Terms are the memory's own rarest ones that the query lacks: what the query would have had to say.
+rescue. Terms are rare ones of the memory itself that the query lacks: what the query would have had to say.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from cems_workbench.why.rescue import Change, Rescue, single_rescues
 from cems_workbench.why.trial import Trials
 from cems_workbench.why.values import distance
 
-TERMS = 4
-"""Own terms of the memory that are tried."""
+RAREST, TERMS = 16, 4
+"""So many of the memory's rarest words are compared with the query, and so many of them tried."""
 
 CHOICES: tuple[tuple[str, Any], ...] = (
     ("query.mode", "hybrid"),
@@ -64,7 +64,7 @@ def gather_rescues(
     for i, attempt in enumerate(tries):
         progress("gathering anew", i, len(tries))
         evidence = gathered(attempt, config, request, resources)
-        inner = Trials(evidence, trials.memory_id, trials.k)
+        inner = trials.on(evidence)
         measured = _measured(attempt, trials, inner, config)
         if inner.succeeds(attempt.config(config)):
             rescues.append(measured)
@@ -85,7 +85,7 @@ def with_a_parameter(
     rescues = []
     for rescue, evidence in missed[:PROMISING]:
         after = rescue.config(config)
-        inner = Trials(evidence, trials.memory_id, trials.k)
+        inner = trials.on(evidence)
         if inner.column is None:
             continue
         for one in single_rescues(inner, after, progress)[0]:
@@ -122,20 +122,25 @@ def _change(config: PipelineConfig, path: str, value: Any) -> Change:
 
 
 def own_terms(trials: Trials, resources: Resources) -> list[str]:
-    """Words of the memory, as it writes them, by how few memories share them, ties in its own order.
+    """Of the memory's rarest words, as it writes them, those nearest in meaning to the query: `TERMS` of `RAREST`.
 
-    A word that nothing else has finds the memory and nothing else; the query's own words are left out, and numbers.
+    A word that nothing else has finds the memory and little else; near to the query it is one that somebody could have
+    typed. The query's own words are left out, and numbers. Ties fall by the order in the memory.
     """
     memory = resources.store.memory(trials.memory_id)
     if memory is None:
         return []
-    known = {term for chunk in chunks(trials.evidence.searched) for term in terms_of(chunk)}
+    searched = trials.evidence.searched
+    known = {term for chunk in chunks(searched) for term in terms_of(chunk)}
     frequency: dict[str, int] = {}
     for chunk in chunks(indexed_text(memory)):
         terms = terms_of(chunk)
         if len(terms) == 1 and terms[0] not in known and chunk.isalpha() and len(chunk) > 2:
             frequency.setdefault(chunk.lower(), resources.indexes.lexical.document_frequency(terms[0]))
-    return sorted(frequency, key=lambda word: frequency[word])[:TERMS]
+    rarest = sorted(frequency, key=lambda word: frequency[word])[:RAREST]
+    query = resources.embedder.encode_query(searched)
+    near = {word: float(resources.embedder.encode_query(word) @ query) for word in rarest}
+    return sorted(rarest, key=lambda word: -round(near[word], 6))[:TERMS]
 
 
 def gathered(rescue: Rescue, config: PipelineConfig, request: Request, resources: Resources) -> Evidence:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -69,6 +69,7 @@ def explain(
     request: Request | None = None,
     resources: Resources | None = None,
     labelled: LabelledSet | None = None,
+    switched_off: Collection[int] = (),
     progress: Progress = silent,
 ) -> Why:
     """Why `memory_id` is not among the first k results, and what would bring it there.
@@ -77,13 +78,16 @@ def explain(
         k: results that count; None is the config's own limit.
         request, resources: what was asked and where; with them lists are searched in full and gather changes are tried.
         labelled: kept evidence of labelled queries, to order rescues by what they cost there.
+        switched_off: query variants left out, as in `replay`.
+
+    A `Cancelled` from `progress` passes through.
     """
     k = k or config.assembly.limit or NO_LIMIT_K
     open_store = None if request is None or resources is None else (replace(request, as_of=evidence.as_of), resources)
     places = list_places(memory_id, evidence, config, *open_store) if open_store else []
-    trace = replay(evidence, config)
+    trace = replay(evidence, config, switched_off=switched_off)
     path = memory_path(trace, memory_id, k, places)
-    trials = Trials(evidence, memory_id, k)
+    trials = Trials(evidence, memory_id, k, switched_off)
     rescues: list[Rescue] = []
     nearest: Rescue | None = None
     if path.status != "in the top k":
@@ -118,8 +122,8 @@ def _verdict(path: MemoryPath, rescues: list[Rescue], nearest: Rescue | None, wi
     if path.status == "in the top k":
         return "It needs no rescue."
     if rescues:
-        pairs = len(rescues[0].changes) + len(rescues[0].terms) > 1 + bool(rescues[0].terms)
-        kind = "pair" if pairs else "gather change" if rescues[0].gathers else "single parameter"
+        first = rescues[0]
+        kind = "pair" if first.parts > 1 else "gather change" if first.gathers else "single parameter"
         several = "s" if len(rescues) != 1 else ""
         alone = "" if kind == "single parameter" else " No single parameter does."
         return f"{len(rescues)} {kind}{several} would bring it in.{alone}"

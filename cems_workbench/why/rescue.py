@@ -61,6 +61,12 @@ class Rescue:
         return sum(change.distance for change in self.changes) + len(self.terms) + self.everywhere
 
     @property
+    def parts(self) -> int:
+        """How many things are changed; what switches manual expansion on belongs to the term it is for."""
+        switches = sum(change.path == "expansion.backend" for change in self.changes) if self.terms else 0
+        return len(self.changes) - switches + len(self.terms) + self.everywhere
+
+    @property
     def values(self) -> dict[str, Any]:
         """New values by path."""
         return {change.path: change.now for change in self.changes}
@@ -125,7 +131,7 @@ def ordered(rescues: Iterable[Rescue]) -> list[Rescue]:
             rescue.needs > 0,
             rescue.labelled.net_lost if rescue.labelled is not None else 0,
             -round(rescue.disturbance.rbo, 2),
-            len(rescue.changes) + len(rescue.terms),
+            rescue.parts,
             rescue.distance,
             [change.path for change in rescue.changes],
             rescue.terms,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -35,22 +35,30 @@ class Outcome:
 
 
 class Trials:
-    """The replays of one evidence. `k`: the memory has to come into the first k results."""
+    """The replays of one evidence, with `switched_off` query variants left out as in `replay`.
 
-    def __init__(self, evidence: Evidence, memory_id: str, k: int) -> None:
+    `k`: the memory has to come into the first k results.
+    """
+
+    def __init__(self, evidence: Evidence, memory_id: str, k: int, switched_off: Collection[int] = ()) -> None:
         self.evidence = evidence
         self.memory_id = memory_id
         self.k = k
+        self.switched_off = tuple(sorted(switched_off))
         self.table = encode_one(evidence)
         ids = self.table.ids[0]
         self.column = ids.index(memory_id) if memory_id in ids else None
         self.count = 0
         self._kept: dict[PipelineConfig, Outcome] = {}
 
+    def on(self, evidence: Evidence) -> Trials:
+        """The same on other evidence of the query, whose variants begin with the same ones."""
+        return Trials(evidence, self.memory_id, self.k, self.switched_off)
+
     def stages(self, config: PipelineConfig) -> list[StageArrays]:
         """Every stage's arrays."""
         self.count += 1
-        return run(self.table, config)
+        return run(self.table, config, self.switched_off)
 
     def outcome(self, config: PipelineConfig) -> Outcome:
         """The outcome of a config; replayed at most once."""

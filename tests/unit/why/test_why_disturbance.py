@@ -38,11 +38,12 @@ def test_disjoint_lists() -> None:
 
 def test_making_room_for_the_memory_costs_nothing() -> None:
     moved = disturbance("abc", "abm", "m")
-    assert (moved.tau, moved.rbo) == (1.0, pytest.approx(1.0))
+    assert (moved.tau, moved.rbo, moved.gone) == (1.0, pytest.approx(1.0), 0)
 
 
 def test_results_that_are_gone_cost() -> None:
     assert disturbance("abcd", "m", "m").rbo < 0.5
+    assert disturbance("abcd", "m", "m").gone == 3
     assert disturbance("abcm", "ma", "m").rbo < 0.9
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from cems_workbench.config import field_spec
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline import Evidence, Variant
+from cems_workbench.progress import Cancelled
 from cems_workbench.why import LabelledSet, Rescue, Why, explain, require_known
 from cems_workbench.why.linear import cells
 from cems_workbench.why.rescue import ordered
@@ -135,6 +136,34 @@ def test_a_result_within_k_needs_no_rescue() -> None:
 def test_k_is_the_limit_unless_given() -> None:
     assert explain("t", evidence(TWO_LISTS), configured({"assembly.limit": 1})).path.k == 1
     assert explain("t", evidence(TWO_LISTS), configured()).path.k == 10
+
+
+def test_a_larger_limit_when_k_is_past_it() -> None:
+    lists = {"vector": {name: 0.9 - 0.01 * i for i, name in enumerate("abcdeft")}}
+    change = by_path(why(evidence(lists), 10, {"assembly.limit": 3}))["assembly.limit"].changes[0]
+    assert change.breakpoint is not None
+    assert (change.now, change.breakpoint.fails, change.breakpoint.succeeds) == (7, 6, 7)
+
+
+def test_a_variant_that_is_switched_off_stays_off() -> None:
+    variants = (Variant("query"), Variant("other", "expansion"))
+    subject = evidence({"vector": {"a": 0.9}, "lexical@1": {"t": 3.0}}, variants=variants)
+    assert why(subject, 2).path.status == "in the top k"
+    off = why(subject, 2, switched_off=[1])
+    assert (off.path.lost_at, off.rescues) == ("lists", ())
+
+
+def test_the_progress_says_how_far_it_is_and_can_cancel() -> None:
+    seen = []
+
+    def watch(label: str, done: int, total: int) -> None:
+        seen.append((label, done, total))
+        if done == 10:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        why(evidence(TWO_LISTS), 1, progress=watch)
+    assert seen[0][:2] == ("trying parameters", 0) and seen[-1][1] == 10 < seen[-1][2]
 
 
 def test_rescues_stand_by_how_little_they_disturb() -> None:
