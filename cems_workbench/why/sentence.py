@@ -6,7 +6,7 @@ from typing import Any
 
 from cems_workbench.pipeline import Trace
 from cems_workbench.why.path import ListPlace, MemoryPath
-from cems_workbench.why.words import largest_cut, list_words, ordinal
+from cems_workbench.why.words import largest_cut, list_words, ordinal, rerank_words
 
 
 def cause(path: MemoryPath, trace: Trace) -> str:
@@ -65,8 +65,7 @@ def _moved_by(trace: Trace, name: str, stage: str) -> str | None:
         return None
     place = f"put it {ordinal(row['rank_out'])}"
     if stage == "rerank":
-        unit = "left it unscored" if row["unit"] is None else f"gave it {row['unit']:.3f}"
-        return f"the reranker {unit} and {place}"
+        return f"{rerank_words(row)} and {place}"
     cut = largest_cut(row) if row["rank_out"] > row["rank_in"] else None
     if cut:
         return f"{cut} and {place}"

@@ -31,13 +31,21 @@ def stage_words(trace: Trace, stage: str, memory_id: str) -> str:
         given = ", ".join(f"{term['list']} {term['base'] + term['bonus']:.4f}" for term in row["contributions"])
         return f"{ordinal(row['rank_out'])} of {trace.stage(stage).candidates_out}: {given}"
     if stage == "rerank":
-        unit = "not scored" if row["unit"] is None else f"the reranker gave it {row['unit']:.3f}"
-        return f"{unit}, {ordinal(row['rank_out'])}"
+        return f"{rerank_words(row)}, {ordinal(row['rank_out'])}"
     if stage == "adjust":
         return f"{factor_words(row)}, {ordinal(row['rank_out'])}"
     if stage == "assembly":
         return f"{trace.stage(stage).fields['strategy']}, {ordinal(row['rank_out'])} of the results"
     return "kept"
+
+
+def rerank_words(row: dict[str, Any]) -> str:
+    """What the reranker made of it: its unit score, a failure and what stands for it, or nothing."""
+    if row["unit"] is None:
+        return "the reranker left it unscored"
+    if row["flagged"]:
+        return f"scoring it failed, which counts as {row['unit']:.3f}"
+    return f"the reranker gave it {row['unit']:.3f}"
 
 
 def is_off(config: PipelineConfig, stage: str) -> bool:
@@ -57,16 +65,18 @@ def list_words(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = 
     """
     row = trace.stage("lists").by_id.get(memory_id)
     inside = {entry["list"]: entry for entry in row["lists"] if entry["kept"]} if row else {}
+    why = dict(absent or {})
     parts = []
     for listed in trace.stage("lists").fields["lists"]:
+        name = listed["name"]
+        reason = why.pop(name, None)
         if not listed["active"]:
             continue
-        entry = inside.get(listed["name"])
-        parts.append(
-            f"not in {listed['name']}" + (f": {absent[listed['name']]}" if absent and listed["name"] in absent else "")
-            if entry is None
-            else f"{ordinal(entry['rank'])} in {listed['name']} ({entry['raw']:.4g})"
-        )
+        if name in inside:
+            parts.append(f"{ordinal(inside[name]['rank'])} in {name} ({inside[name]['raw']:.4g})")
+        else:
+            parts.append(f"not in {name}" + (f": {reason}" if reason else ""))
+    parts += [f"{name}: {reason}" for name, reason in why.items()]  # lists that were not searched
     return ", ".join(parts) or "no list takes part"
 
 

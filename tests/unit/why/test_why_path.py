@@ -125,6 +125,21 @@ def test_put_down_by_the_reranker() -> None:
     assert sentence == "b was 2nd after fusion; rerank: the reranker gave it 0.500 and put it 3rd."
 
 
+def test_a_failed_score_is_not_the_rerankers_word() -> None:
+    path, sentence = explained(evidence(VECTOR, model={"a": 9, "b": None, "c": 7}), "b", 2, RERANKED)
+    assert path.lost_at == "rerank"
+    assert sentence == "b was 2nd after fusion; rerank: scoring it failed, which counts as 0.500 and put it 3rd."
+
+
+def test_a_list_that_was_not_searched_is_told() -> None:
+    places = [ListPlace("lexical:0", 1, 9.0, 50, False, "it would be 1st (BM25 9.00), but this list was not searched")]
+    made = trace(evidence(VECTOR))
+    assert cause(memory_path(made, "c", 2, places), made) == (
+        "c was 3rd after fusion (3rd in vector (0.7), lexical:0: it would be 1st (BM25 9.00), but this list was not "
+        "searched); it ended 3rd."
+    )
+
+
 def test_lost_in_adjust_by_its_age() -> None:
     # 1/61 · 1/(1 + 151/60) = 0.0047 against 1/62 = 0.0161 and 1/63 = 0.0159
     ages = {"a": {"last_accessed": NOW - timedelta(days=151)}} | {key: {"last_accessed": NOW} for key in "bc"}
