@@ -15,7 +15,7 @@ Source: RRF is linear in the list weights (Cormack et al. 2009); PIPELINE.md, "f
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -161,6 +161,8 @@ def _numerators(
 def _rank(lines: Lines, config: PipelineConfig, weight: float) -> int:
     raw = lines.intercept + lines.slope * weight
     ends = (int(raw.argmin()), int(raw.argmax())) if config.fusion.normalize == "minmax" else (None, None)
+    if config.fusion.normalize == "minmax" and raw.min() == raw.max():  # all equal: each normalises to 1
+        lines, ends = replace(lines, intercept=np.ones(len(raw)), slope=np.zeros(len(raw))), (None, None)
     values, top = _numerators(lines, config, np.array([weight]), *ends)
     score = np.minimum(values[:, 0], top[0]) if config.adjust.clamp else values[:, 0]
     own = score[lines.target]
