@@ -35,9 +35,7 @@ class CrossEncoderReranker:
     def __init__(self, asked: str) -> None:
         found = locate(asked)
         if found is None:
-            raise ModelError(
-                f"cross-encoder {asked} was not found: no such folder, not in the local cache, no model hub"
-            )
+            raise ModelError(f"{_named(asked)} was not found: no such folder, not in the local cache, no model hub")
         self.resolved: Resolved = found
         self._lock = threading.Lock()
 
@@ -49,7 +47,7 @@ class CrossEncoderReranker:
     @property
     def label(self) -> str:
         """What scores, in words."""
-        return f"cross-encoder {self.resolved.line}"
+        return _named(self.resolved.line)
 
     def cache_model(self, query: str) -> str:
         """Version, model and the folder its weights come from, which for a cached model names the revision."""
@@ -69,9 +67,9 @@ class CrossEncoderReranker:
             model = CrossEncoder(self.resolved.location, device="cpu", local_files_only=local)
         except Exception as error:  # a broken file raises whatever its reader does: json, safetensors, torch
             reason = one_line(str(error)) or type(error).__name__
-            raise ModelError(f"cross-encoder {self.resolved.asked} cannot be loaded: {reason}") from error
+            raise ModelError(f"{_named(self.resolved.asked)} cannot be loaded: {reason}") from error
         if model.num_labels != 1:
-            raise ModelError(f"cross-encoder {self.resolved.asked} has {model.num_labels} outputs; a reranker has one")
+            raise ModelError(f"{_named(self.resolved.asked)} has {model.num_labels} outputs; a reranker has one")
         return model
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
@@ -95,6 +93,11 @@ class CrossEncoderReranker:
             for text, logit, length in zip(unique, logits, lengths, strict=True)
         }
         return [found[text] for text in texts]
+
+
+def _named(model: str) -> str:
+    """The model with what it is, unless its name says that: "cross-encoder/ms-marco-MiniLM-L6-v2" does."""
+    return model if model.startswith("cross-encoder") else f"cross-encoder {model}"
 
 
 def _pair(logit: float, *, cut: bool) -> PairScore:
