@@ -160,3 +160,8 @@ def test_a_file_that_is_broken_is_one_line_when_it_is_needed(copied: Path, name:
 def test_a_calibration_that_is_none_is_refused(kept: object) -> None:
     with pytest.raises(ValueError, match=r"calibration\.json needs"):
         minilm_judge.calibrated(kept)
+
+
+def test_the_weights_are_in_the_checkout_and_stay_under_25_megabytes() -> None:
+    assert available()
+    assert sum(file.stat().st_size for file in FOLDER.iterdir()) < 25e6
