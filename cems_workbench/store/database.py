@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,9 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
+CLOSING_SECONDS = 10.0
+
+
 class Database:
     """An open `workbench.duckdb`."""
 
@@ -46,9 +50,21 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Close the file; committed work is already durable."""
+        """Close the file; committed work is already durable. Waits for queries that are under way, a few seconds at most.
+
+        Raises StoreError when one of them is still running then.
+        """
+        import duckdb
+
+        until = time.monotonic() + CLOSING_SECONDS
         with self._writing, self._calling:
-            self._connection.close()
+            while True:
+                try:
+                    return self._connection.close()
+                except duckdb.ResourceInUseException as error:  # a cursor of another thread is at work
+                    if time.monotonic() > until:
+                        raise StoreError("the store cannot be closed: another thread still reads from it") from error
+                    time.sleep(0.01)
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -15,6 +17,7 @@ from cems_workbench.errors import StoreError, StoreLockedError
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
+from cems_workbench.store.database import Database
 from cems_workbench.store.memory_rows import text_sha
 
 ROOT = Path(__file__).parents[3]
@@ -126,6 +129,7 @@ IMPORT_FOR_EVER = """
 import sys, pathlib
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store
+from cems_workbench.store.database import Database
 store = Store.open(pathlib.Path(sys.argv[1]))
 for batch in range(10**6):
     rows = tuple(Memory(f"{batch}-{i}", "content " * 20) for i in range(200))
@@ -187,3 +191,23 @@ def test_killing_a_refresh_keeps_the_vectors_written_and_the_next_goes_on(tmp_pa
 def test_importing_the_package_loads_no_database_or_model_library():
     code = "import sys, cems_workbench.store; print(sorted({'duckdb','chromadb','bm25s','torch'} & set(sys.modules)))"
     assert python(code).communicate()[0] == "[]\n"
+
+
+def test_a_store_is_closed_while_another_thread_reads_from_it(tmp_path):
+    database = Database(tmp_path)
+    reading = threading.Event()
+
+    def read() -> int:
+        with database.reading() as cursor:
+            reading.set()
+            [(total,)] = cursor.execute("SELECT count(*) FROM range(30000000) t(i) WHERE hash(i) % 3 = 0").fetchall()
+            return int(total)
+
+    with ThreadPoolExecutor(1) as pool:
+        counted = pool.submit(read)
+        reading.wait()
+        database.close()
+        outcome = counted.exception() or counted.result()
+    assert isinstance(outcome, duckdb.Error) or outcome > 9_000_000
+    with pytest.raises(StoreError, match="closed"), database.reading():
+        pass
