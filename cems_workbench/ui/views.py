@@ -13,15 +13,18 @@ from cems_workbench.ui.alignment_view import draw_alignment
 from cems_workbench.ui.glossary import FACTORS, about
 from cems_workbench.ui.health_view import draw_health
 from cems_workbench.ui.judge_view import draw_judge
+from cems_workbench.ui.look import Look
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.queries_view import draw_queries
 from cems_workbench.ui.query_view import draw_lists, draw_query
 from cems_workbench.ui.results import context_text
 from cems_workbench.ui.side_by_side import side_by_side_html
 from cems_workbench.ui.threshold_view import draw_threshold
+from cems_workbench.ui.tools import TOOLS
 
 SIDE_BY_SIDE = ("fusion", "rerank", "adjust", "assembly")
 TOP = 20
+HAPPENED, WHY = "What happened", "Why, and what if"
 ROW = 30
 """Height of a table row in pixels: dense, and still easy to read."""
 BUDGET_HELP = (
@@ -31,7 +34,24 @@ BUDGET_HELP = (
 
 
 def draw(trace: Trace, request: Request) -> None:
-    """Let the user choose a view and a memory to follow, and draw the view."""
+    """Let the user choose a memory to follow and a view or a tool, and draw that."""
+    st.space("small")
+    followed = follow.choose(trace)
+    if followed is not None:
+        st.html(follow.path_html(trace, followed))
+    section = HAPPENED
+    if TOOLS:
+        section = st.segmented_control(
+            "Section", (HAPPENED, WHY), default=HAPPENED, required=True, key="section", label_visibility="collapsed"
+        )  # fmt: skip
+    if section == WHY:
+        name = st.pills(
+            "Tool", list(TOOLS), default=next(iter(TOOLS)), key="tool", required=True, label_visibility="collapsed"
+        )
+        tool = TOOLS[name or next(iter(TOOLS))]
+        st.caption(tool.question)
+        tool.draw(Look(trace, request, handles.resources(), followed))
+        return
     views: dict[str, Callable[[], None]] = {
         "Contributions": lambda: contributions(trace),
         "Query": lambda: draw_query(trace, request),
@@ -44,10 +64,6 @@ def draw(trace: Trace, request: Request) -> None:
         "Judge": lambda: draw_judge(trace, request, handles.resources(), followed),
         "Context": lambda: context(trace),
     }
-    st.space("small")
-    followed = follow.choose(trace)
-    if followed is not None:
-        st.html(follow.path_html(trace, followed))
     chosen = st.segmented_control(
         "View", list(views), default="Contributions", required=True, key="view", label_visibility="collapsed"
     )

@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "models", "store", "formats"),
     ("pipeline",),
     ("evaluation", "tuning", "resources", "diagnosis"),
-    ("why",),
+    ("why", "analysis"),
     ("ui", "cli"),
     ("pages", "app"),
 )

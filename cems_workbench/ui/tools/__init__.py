@@ -1,0 +1,31 @@
+"""The tools of the Inspect page below the stages: each answers one question about the present query.
+
+A tool is a module here with `draw(look)`. Only the chosen one is imported, computed and drawn, so that what is costly costs
+nothing until somebody looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import cast
+
+from cems_workbench.ui.look import Look
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """The module that draws it and one sentence on what it answers."""
+
+    module: str
+    question: str
+
+    def draw(self, look: Look) -> None:
+        """Import the module and draw."""
+        module = import_module(f"{__name__}.{self.module}")
+        cast(Callable[[Look], None], module.draw)(look)
+
+
+TOOLS: dict[str, Tool] = {}
+"""The tools by the name on their button, in the order of the buttons."""
