@@ -14,7 +14,7 @@ from cems_workbench.errors import StoreError
 if TYPE_CHECKING:
     import duckdb
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 LEARNED_PAIRS = """
 CREATE TABLE IF NOT EXISTS learned_pairs (
@@ -31,7 +31,13 @@ CREATE TABLE IF NOT EXISTS reply_cache (
 );
 """
 
-TABLES = f"""{LEARNED_PAIRS}{REPLY_CACHE}
+SAVED_STATES = """
+CREATE TABLE IF NOT EXISTS saved_states (
+    id VARCHAR PRIMARY KEY, state VARCHAR NOT NULL, saved_at TIMESTAMP NOT NULL
+);
+"""
+
+TABLES = f"""{LEARNED_PAIRS}{REPLY_CACHE}{SAVED_STATES}
 CREATE TABLE workbench_meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 CREATE TABLE memories (
     id VARCHAR PRIMARY KEY,
@@ -86,7 +92,7 @@ CREATE TABLE embedded (
 """
 """`embedded` says what the vector index holds; Chroma could say so too, but takes seconds where this is one join."""
 
-MIGRATIONS = {1: "ALTER TABLE score_cache ADD COLUMN detail VARCHAR", 2: LEARNED_PAIRS, 3: REPLY_CACHE}
+MIGRATIONS = {1: "ALTER TABLE score_cache ADD COLUMN detail VARCHAR", 2: LEARNED_PAIRS, 3: REPLY_CACHE, 4: SAVED_STATES}
 """Per schema version what makes the next one of it; an older store is brought up when it is opened."""
 
 

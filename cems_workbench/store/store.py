@@ -6,7 +6,7 @@ called from any thread; each works on one committed state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,7 @@ from cems_workbench.store import (
     query_rows,
     relation_rows,
     reply_cache,
+    saved_states,
     schema,
     score_cache,
     statistics,
@@ -274,6 +275,16 @@ class Store:
         """All kept experiments, newest first."""
         with self._database.reading() as cursor:
             return experiment_rows.read(cursor)
+
+    def keep_state(self, state: Mapping[str, Any]) -> str:
+        """Keep a state of a page (JSON values) for good; its short id, which is the same for the same state."""
+        with self._database.transaction() as cursor:
+            return saved_states.keep(cursor, state)
+
+    def kept_state(self, state_id: str) -> dict[str, Any] | None:
+        """The state kept under a short id, None when there is none."""
+        with self._database.reading() as cursor:
+            return saved_states.read(cursor, state_id)
 
     def indexes(self, embedder: Embedder) -> Indexes:
         """The derived indexes as the last refresh left them; their `states` say whether that is up to date.

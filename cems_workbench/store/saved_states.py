@@ -1,0 +1,48 @@
+"""The `saved_states` table: states of the Inspect page that a short link brings back.
+
+    id = the first 8 characters of the lower-case base32 of SHA-256(state), more of them where another state has those
+
+A state is JSON text with sorted keys, so that the same state always has the same id, and is kept for good.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b32encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.store.memory_rows import to_naive
+
+if TYPE_CHECKING:
+    import duckdb
+
+SHORTEST = 8
+"""Characters of an id: 40 bits, so that an id of another store is as good as never the id of a state of this one."""
+
+
+def keep(cursor: duckdb.DuckDBPyConnection, state: Mapping[str, Any]) -> str:
+    """Keep a state (JSON values) unless it is there, and return its id."""
+    text = json.dumps(state, sort_keys=True, separators=(",", ":"))  # ASCII, half an emoji included
+    digest = b32encode(sha256(text.encode()).digest()).decode().lower().rstrip("=")
+    for length in range(SHORTEST, len(digest) + 1):
+        kept = _text(cursor, digest[:length])
+        if kept is None:
+            row = [digest[:length], text, to_naive(datetime.now(UTC))]
+            cursor.execute("INSERT INTO saved_states VALUES (?, ?, ?)", row)
+        if kept in (None, text):
+            return digest[:length]
+    raise AssertionError("two states with one SHA-256")
+
+
+def read(cursor: duckdb.DuckDBPyConnection, state_id: str) -> dict[str, Any] | None:
+    """The state of an id, None when there is none."""
+    text = _text(cursor, state_id)
+    return None if text is None else dict(json.loads(text))
+
+
+def _text(cursor: duckdb.DuckDBPyConnection, state_id: str) -> str | None:
+    rows = cursor.execute("SELECT state FROM saved_states WHERE id = ?", [state_id]).fetchall()
+    return str(rows[0][0]) if rows else None

@@ -1,0 +1,72 @@
+"""States of the Inspect page kept in the store under a short, content-addressed id."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from cems_workbench.records import Memory
+from cems_workbench.store import Store, saved_states
+
+
+def test_a_state_comes_back_under_its_id_after_the_store_was_opened_anew(tmp_path):
+    state = {
+        "query": "Wo läuft der Dienst? 🚀 \ud83d",
+        "project": None,
+        "off": [1, 2],
+        "config": {"fusion": {"k": 30.5}},
+    }
+    with Store.open(tmp_path / "s") as store:
+        state_id = store.keep_state(state)
+    with Store.open(tmp_path / "s") as store:
+        assert store.kept_state(state_id) == state
+
+
+def test_the_same_state_has_the_same_id_in_any_order_of_keys_and_any_store(tmp_path):
+    with Store.open(tmp_path / "a") as first, Store.open(tmp_path / "b") as second:
+        assert (
+            first.keep_state({"x": 1, "y": 2})
+            == first.keep_state({"y": 2, "x": 1})
+            == second.keep_state({"y": 2, "x": 1})
+        )
+        assert first.keep_state({"x": 1}) != first.keep_state({"x": 2})
+
+
+def test_an_id_is_short_however_long_the_state(tmp_path):
+    with Store.open(tmp_path / "s") as store:
+        state_id = store.keep_state({"query": "long " * 100_000})
+        assert len(state_id) == saved_states.SHORTEST
+        assert state_id.isalnum()
+        assert store.kept_state(state_id) == {"query": "long " * 100_000}
+
+
+def test_an_unknown_id_has_no_state(tmp_path):
+    with Store.open(tmp_path / "s") as store:
+        assert store.kept_state("nowhere") is None
+
+
+def test_a_state_whose_short_id_is_taken_by_another_gets_a_longer_one(tmp_path):
+    with Store.open(tmp_path / "s") as store:
+        state_id = store.keep_state({"query": "mine"})
+    with duckdb.connect(str(tmp_path / "s" / "workbench.duckdb")) as database:
+        database.execute('UPDATE saved_states SET state = \'{"query": "theirs"}\'')
+    with Store.open(tmp_path / "s") as store:
+        longer = store.keep_state({"query": "mine"})
+        assert longer.startswith(state_id)
+        assert len(longer) == len(state_id) + 1
+        assert store.keep_state({"query": "mine"}) == longer
+        assert (store.kept_state(state_id), store.kept_state(longer)) == ({"query": "theirs"}, {"query": "mine"})
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_store_of_an_earlier_schema_gains_the_table_and_keeps_its_memories(tmp_path, rows, version):
+    with Store.open(tmp_path / "s") as store:
+        store.add(rows([Memory("a", "1")]))
+    with duckdb.connect(str(tmp_path / "s" / "workbench.duckdb")) as database:
+        database.execute("DROP TABLE saved_states")
+        if version == 1:
+            database.execute("ALTER TABLE score_cache DROP COLUMN detail")
+        database.execute("UPDATE workbench_meta SET value = ? WHERE key = 'schema'", [str(version)])
+    with Store.open(tmp_path / "s") as store:
+        assert store.memory("a") == Memory("a", "1")
+        assert store.kept_state(store.keep_state({"query": "q"})) == {"query": "q"}
