@@ -22,11 +22,12 @@ from cems_workbench.ui.gathering import progress_in
 
 SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
 Choose = Callable[[str, str | None, datetime | None], None]
+Key = tuple[str, int, str]
 
 
 @st.cache_resource(show_spinner=False)
-def _kept() -> dict[tuple[str, int, str], list[Evidence]]:
-    """Evidence of whole query sets, by store, content version and gather parameters; the last few."""
+def _kept() -> dict[Key, dict[str, Evidence]]:
+    """Evidence by qid of whole query sets, by store, content version and gather parameters; the last few."""
     return {}
 
 
@@ -98,27 +99,49 @@ def _search_selected(rows: list[QueryStatus], choose: Choose) -> None:
 
 
 def evidence_of(resources: Resources, queries: list[Query], config: PipelineConfig) -> list[Evidence]:
-    """The evidence of every query, gathered once per content and gather parameters, with progress."""
+    """The evidence of every query, gathered once per content and gather parameters, with progress.
+
+    Any interaction ends the gathering; what was gathered by then is kept.
+    """
+    kept = _kept().get(evidence_key(resources, queries, config), {})
+    missing = [query for query in queries if query.qid not in kept]
+    if missing:
+        kept = _gathered(resources, queries, missing, config)
+    return [kept[query.qid] for query in queries]
+
+
+def is_gathered(resources: Resources, queries: list[Query], config: PipelineConfig) -> bool:
+    """Is the evidence of every query at hand?"""
+    kept = _kept().get(evidence_key(resources, queries, config), {})
+    return all(query.qid in kept for query in queries)
+
+
+def _gathered(
+    resources: Resources, queries: list[Query], missing: list[Query], config: PipelineConfig
+) -> dict[str, Evidence]:
+    """Every query's evidence, after gathering that of the missing ones."""
+    key = evidence_key(resources, queries, config)
+    while len(_kept()) >= 4 and key not in _kept():
+        _kept().pop(next(iter(_kept())))
+    kept = _kept().setdefault(key, {})
+    place = st.empty()
+    progress = progress_in(place)
+    try:
+        for i, query in enumerate(missing, len(queries) - len(missing)):
+            progress("gathering the query set", i, len(queries))
+            found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+            kept[query.qid] = score_missing(found, config, resources)
+    finally:
+        place.empty()
+    return kept
+
+
+def evidence_key(resources: Resources, queries: list[Query], config: PipelineConfig) -> Key:
+    """What the evidence of a query set depends on: store, content version, gather parameters and dictionary."""
     wanted = repr(sorted(gather_parameters(config).items()))
     if config.expansion.backend == "dictionary":
         wanted += repr(sorted(read_dictionary(resources.dictionary_path).items()))
-    key = (str(resources.store.path), resources.store.content_version, f"{len(queries)} {wanted}")
-    evidences = _kept().get(key)
-    if evidences is None:
-        place = st.empty()
-        progress = progress_in(place)
-        evidences = []
-        try:
-            for i, query in enumerate(queries):
-                progress("gathering the query set", i, len(queries))
-                found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
-                evidences.append(score_missing(found, config, resources))
-        finally:
-            place.empty()
-        while len(_kept()) >= 4:
-            _kept().pop(next(iter(_kept())))
-        _kept()[key] = evidences
-    return evidences
+    return str(resources.store.path), resources.store.content_version, f"{len(queries)} {wanted}"
 
 
 def human_grades(resources: Resources) -> dict[str, dict[str, int]]:

@@ -73,6 +73,11 @@ class LabelledSet:
             after=float(new.mean()) if len(new) else 0.0,
         )
 
+    def means(self, config: PipelineConfig, k: int) -> tuple[float, float]:
+        """(hit@k, nDCG@10): the share of queries with a hit in the first k, and the mean; zeros without queries."""
+        hit, gained = self._measure(config, k)
+        return (float(hit.mean()), float(gained.mean())) if self.qids else (0.0, 0.0)
+
     def _measure(self, config: PipelineConfig, k: int) -> tuple[Bools, Floats]:
         rank: Ints = run(self.table, config)[ASSEMBLY].after.rank
         hit: Bools = np.any(self._helps & (rank > 0) & (rank <= k), axis=1)
