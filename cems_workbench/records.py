@@ -7,6 +7,7 @@ can keep them and the pipeline can read them without importing one another. Fiel
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -59,13 +60,55 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Judgment:
-    """A relevance grade of one memory for one query: 0 not relevant .. 3 perfect (TREC qrels keep any integer)."""
+    """A relevance grade of one memory for one query, on the scale of the query's set: 0 not relevant .. 3 perfect by default.
+
+    `kind` is "human" or "model"; `judged_at` is None where the input did not say when.
+    """
 
     qid: str
     memory_id: str
     grade: int
     judge: str = "human"
     kind: str = "human"
+    judged_at: datetime | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GradeScale:
+    """The grades a query set is judged on, lowest first, each with what it means."""
+
+    grades: tuple[tuple[int, str], ...]
+
+    def __contains__(self, grade: int) -> bool:
+        return any(grade == known for known, _ in self.grades)
+
+    def __str__(self) -> str:
+        values = [grade for grade, _ in self.grades]
+        whole = values == list(range(values[0], values[-1] + 1))
+        return f"{values[0]} to {values[-1]}" if whole and len(values) > 1 else ", ".join(map(str, values))
+
+    def to_dict(self) -> dict[str, str]:
+        """Grade, as text, to meaning: the form that JSON keeps."""
+        return {str(grade): meaning for grade, meaning in self.grades}
+
+    @classmethod
+    def from_dict(cls, meanings: Mapping[str, str]) -> GradeScale:
+        """The scale of such a form; raises ValueError for a grade that is no whole number, and when there is none."""
+        if not meanings:
+            raise ValueError("a scale needs at least one grade")
+        return cls(tuple(sorted((int(grade), str(meaning)) for grade, meaning in meanings.items())))
+
+
+DEFAULT_SCALE = GradeScale(
+    (
+        (0, "Not relevant: does not help, or is out of date and would mislead"),
+        (1, "Related: about the same thing, does not answer"),
+        (2, "Helpful: answers in part, or helps a lot"),
+        (3, "Answers the question, or is a necessary part of the answer"),
+    )
+)
+"""What a query set is graded on unless it says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,21 @@
 """Putting one parsed input into the store: what can be kept, in what order, inside one transaction.
 
 The order is memories, relations, queries, judgments, so that rows may refer to others of the same input. A row that
-names something unknown, or that repeats another row's key, is reported and kept out; the rest goes in.
+names something unknown, that repeats another row's key, whose grade is not on the scale of its query's set, or that contradicts
+a label given here, is reported and kept out; the rest goes in. Queries are put into a query set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query, Relation, RowError
-from cems_workbench.store import judgment_rows, memory_rows, query_rows, relation_rows, schema
-from cems_workbench.store.reports import ImportReport, RowCounts
+from cems_workbench.records import GradeScale, Judgment, Memory, ParsedInput, Query, Relation, RowError
+from cems_workbench.store import judgment_rows, memory_rows, query_rows, query_set_rows, relation_rows, schema
+from cems_workbench.store.reports import ImportReport, QuerySet, RowCounts
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,10 +26,22 @@ Row = TypeVar("Row")
 Numbered = list[tuple[int, Row]]
 
 
-def import_rows(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, progress: Progress) -> ImportReport:
+ANYTHING = ("queries", "query", "test", "dev", "train", "questions", "qrels", "")
+"""File names that say nothing about what is in the file; its folder's name says more."""
+
+
+def import_rows(
+    cursor: duckdb.DuckDBPyConnection,
+    parsed: ParsedInput,
+    progress: Progress,
+    when: datetime,
+    query_set: str | None = None,
+    scale: GradeScale | None = None,
+) -> ImportReport:
     """Write the rows of `parsed` with the caller's transaction and report on them.
 
-    Raises whatever `progress` raises (Cancelled); the caller rolls back.
+    Its queries go into `query_set`, by default one named after the input. Raises whatever `progress` raises (Cancelled);
+    the caller rolls back.
     """
     problems: list[RowError] = []
     memories, notes = _memories(cursor, parsed, progress, problems)
@@ -36,7 +51,8 @@ def import_rows(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, progress
     relations = _relations(cursor, parsed, problems)
     queries = _rows(_distinct(parsed, "queries", _qid, problems))
     query_counts = query_rows.upsert(cursor, queries) if queries else RowCounts()
-    judgments, judgment_notes = _judgments(cursor, parsed, problems)
+    sets = _put_in_sets(cursor, parsed, queries, query_set or set_name(parsed.source), scale, when) if queries else ()
+    judgments, judgment_notes = _judgments(cursor, parsed, problems, when)
     return ImportReport(
         source=parsed.source,
         format=parsed.format,
@@ -47,7 +63,32 @@ def import_rows(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, progress
         errors=(*parsed.errors, *problems),
         notes=(*parsed.notes, *notes, *judgment_notes),
         content_version=version,
+        query_sets=tuple(sets),
     )
+
+
+def set_name(source: str) -> str:
+    """The name of the query set an input's queries are put into: that of the file, or of its folder where that says more."""
+    path = Path(source)
+    stem, folder = path.stem.strip(), path.parent.name.strip()
+    if stem.lower() in ANYTHING:
+        return folder or stem or query_set_rows.ALL
+    return f"{folder}-{stem}" if folder and stem.isdigit() else stem
+
+
+def _put_in_sets(
+    cursor: duckdb.DuckDBPyConnection,
+    parsed: ParsedInput,
+    queries: Sequence[Query],
+    name: str,
+    scale: GradeScale | None,
+    when: datetime,
+) -> list[QuerySet]:
+    """Put the queries into the set, and give other sets that share one of them its new words; returns what changed."""
+    before = {one.name: one.digest for one in query_set_rows.read(cursor)}
+    put = query_set_rows.put(cursor, name, {Path(parsed.source).name: queries}, when, scale)
+    changed = (put, *query_set_rows.follow_queries(cursor, when))
+    return [one for one in changed if before.get(one.name) != one.digest]
 
 
 def _memories(
@@ -99,25 +140,42 @@ def _relations(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems:
 
 
 def _judgments(
-    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]
+    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError], when: datetime
 ) -> tuple[RowCounts, list[str]]:
-    def key(judgment: Judgment) -> tuple[str, str, str]:
-        return judgment.qid, judgment.memory_id, judgment.judge
-
-    rows: Numbered[Judgment] = _distinct(parsed, "judgments", key, problems)
+    rows: Numbered[Judgment] = _distinct(parsed, "judgments", judgment_rows.key, problems)
     if not rows:
         return RowCounts(), []
     memories = memory_rows.known_ids(cursor, [row.memory_id for _, row in rows])
     qids = query_rows.known_qids(cursor, [row.qid for _, row in rows])
-    kept = []
+    scales = query_set_rows.scales_of(cursor, [row.qid for _, row in rows])
+    given = judgment_rows.given_here(cursor, _rows(rows))
+    kept: list[Judgment] = []
+    unchanged = 0
     for number, judgment in rows:
+        label = given.get(judgment_rows.key(judgment))
         if judgment.qid not in qids:
             problems.append(_unknown(parsed.source, number, "qid", "query", judgment.qid))
         elif judgment.memory_id not in memories:
             problems.append(_unknown(parsed.source, number, "memory_id", "memory", judgment.memory_id))
-        else:
+        elif (reason := off_scale(judgment.grade, scales.get(judgment.qid, {}))) is not None:
+            problems.append(RowError(parsed.source, number, reason, "grade"))
+        elif label is None:
             kept.append(judgment)
-    return judgment_rows.upsert(cursor, kept) if kept else (RowCounts(), [])
+        elif label != judgment.grade:
+            reason = f"{judgment.judge} gave {judgment.qid} {judgment.memory_id} grade {label} here, which is kept"
+            problems.append(RowError(parsed.source, number, reason, "grade"))
+        else:
+            unchanged += 1
+    counts, notes = judgment_rows.upsert(cursor, kept, Path(parsed.source).name, when) if kept else (RowCounts(), [])
+    return RowCounts(counts.added, counts.updated, counts.unchanged + unchanged), notes
+
+
+def off_scale(grade: int, scales: Mapping[str, GradeScale]) -> str | None:
+    """What is wrong with a grade that is on none of these scales (by set name); None where there is no scale to be on."""
+    if not scales or any(grade in scale for scale in scales.values()):
+        return None
+    name, scale = next(iter(scales.items()))
+    return f"grade {grade} is not on the scale of query set {name}, which has {scale}"
 
 
 def _unknown(source: str, row: int, field: str, kind: str, name: str) -> RowError:

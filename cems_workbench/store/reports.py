@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from cems_workbench.records import RowError
+from cems_workbench.records import GradeScale, RowError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """The outcome of importing one input: counts per kind, every row that was left out, and notes."""
+    """The outcome of importing one input: counts per kind, every row that was left out, notes, and the query sets that are new
+    or have a new version because of it."""
 
     source: str
     format: str
@@ -36,6 +37,45 @@ class ImportReport:
     errors: tuple[RowError, ...] = ()
     notes: tuple[str, ...] = ()
     content_version: int = 0
+    query_sets: tuple[QuerySet, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySet:
+    """One version of a named set of queries.
+
+    `sources` are the inputs its queries came from, `size` is how many it has, `digest` the SHA-256 of scale and queries.
+    """
+
+    name: str
+    version: int
+    created_at: datetime
+    digest: str
+    scale: GradeScale
+    size: int
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelEvent:
+    """One change of a judgment: `action` is label, undo, remove or import, `grade` what it set (None: taken away).
+
+    `before` is the state it replaced, with grade, note, judged_at, source and shown; None when there was no judgment.
+    `undoes` is the id of the event that an undo took back.
+    """
+
+    id: int
+    qid: str
+    memory_id: str
+    judge: str
+    kind: str
+    action: str
+    grade: int | None
+    note: str | None
+    source: str
+    before: dict[str, Any] | None
+    undoes: int | None
+    recorded_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

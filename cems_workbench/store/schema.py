@@ -6,15 +6,17 @@ column (which DuckDB turns into a delete and an insert, at odds with a primary k
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from cems_workbench.errors import StoreError
+from cems_workbench.store import labelling_schema
 
 if TYPE_CHECKING:
     import duckdb
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 LEARNED_PAIRS = """
 CREATE TABLE IF NOT EXISTS learned_pairs (
@@ -37,7 +39,7 @@ CREATE TABLE IF NOT EXISTS saved_states (
 );
 """
 
-TABLES = f"""{LEARNED_PAIRS}{REPLY_CACHE}{SAVED_STATES}
+TABLES = f"""{LEARNED_PAIRS}{REPLY_CACHE}{SAVED_STATES}{labelling_schema.JUDGMENTS}{labelling_schema.LABELLING}
 CREATE TABLE workbench_meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 CREATE TABLE memories (
     id VARCHAR PRIMARY KEY,
@@ -68,11 +70,6 @@ CREATE TABLE relations (
 CREATE TABLE queries (
     qid VARCHAR PRIMARY KEY, query VARCHAR NOT NULL, project VARCHAR, as_of TIMESTAMP, type VARCHAR
 );
-CREATE TABLE judgments (
-    qid VARCHAR NOT NULL, memory_id VARCHAR NOT NULL, judge VARCHAR NOT NULL,
-    grade BIGINT NOT NULL, kind VARCHAR NOT NULL,
-    PRIMARY KEY (qid, memory_id, judge)
-);
 CREATE TABLE score_cache (
     model VARCHAR NOT NULL, query VARCHAR NOT NULL, text_sha VARCHAR NOT NULL, score DOUBLE NOT NULL,
     detail VARCHAR,
@@ -92,7 +89,13 @@ CREATE TABLE embedded (
 """
 """`embedded` says what the vector index holds; Chroma could say so too, but takes seconds where this is one join."""
 
-MIGRATIONS = {1: "ALTER TABLE score_cache ADD COLUMN detail VARCHAR", 2: LEARNED_PAIRS, 3: REPLY_CACHE, 4: SAVED_STATES}
+MIGRATIONS: dict[int, str | Callable[[duckdb.DuckDBPyConnection], None]] = {
+    1: "ALTER TABLE score_cache ADD COLUMN detail VARCHAR",
+    2: LEARNED_PAIRS,
+    3: REPLY_CACHE,
+    4: SAVED_STATES,
+    5: labelling_schema.migrate,
+}
 """Per schema version what makes the next one of it; an older store is brought up when it is opened."""
 
 
@@ -111,7 +114,11 @@ def prepare(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
         raise StoreError(f"{where} is a DuckDB database, but not one of CEMS Workbench")
     found = int(read_meta(cursor, "schema") or 0)
     while found in MIGRATIONS:
-        cursor.execute(MIGRATIONS[found])
+        step = MIGRATIONS[found]
+        if isinstance(step, str):
+            cursor.execute(step)
+        else:
+            step(cursor)
         found += 1
         write_meta(cursor, "schema", str(found))
     if found != SCHEMA_VERSION:

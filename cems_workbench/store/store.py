@@ -15,7 +15,7 @@ from typing import Any
 from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Embedder, PairScore
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query, Relation
+from cems_workbench.records import GradeScale, Judgment, Memory, ParsedInput, Query, Relation
 from cems_workbench.store import (
     browsing,
     experiment_rows,
@@ -36,7 +36,8 @@ from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.importing import import_rows
 from cems_workbench.store.indexes import DerivedIndexes, Indexes
 from cems_workbench.store.learned_pairs import LearnedPair
-from cems_workbench.store.reports import Experiment, ImportReport, IndexState, RefreshReport
+from cems_workbench.store.query_sets import QuerySets
+from cems_workbench.store.reports import Experiment, ImportReport, IndexState, QuerySet, RefreshReport
 from cems_workbench.store.statistics import Duplicates, Statistics
 from cems_workbench.store.vocabulary import CurrentVocabulary, Vocabulary
 
@@ -50,9 +51,11 @@ class Store:
         with database.reading() as cursor:
             # Shared with the open indexes, which leave these out of their hits until a refresh removes them.
             self._deleted = memory_rows.deleted_ids(cursor)
-            identity = schema.read_meta(cursor, "store_id") or ""
+            self.identity = schema.read_meta(cursor, "store_id") or ""
+        self.sets = QuerySets(database)
+        """Making and changing query sets."""
         self._vocabulary = CurrentVocabulary(path / "lexical", database)
-        self._derived = DerivedIndexes(path, database, identity, chroma_url, self._deleted)
+        self._derived = DerivedIndexes(path, database, self.identity, chroma_url, self._deleted)
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True, chroma_url: str | None = None) -> Store:
@@ -89,10 +92,21 @@ class Store:
         with self._database.reading() as cursor:
             return int(schema.read_meta(cursor, "content_version") or 0)
 
-    def add(self, parsed: ParsedInput, progress: Progress = silent) -> ImportReport:
-        """Import one input in one transaction: all its good rows, or none when `progress` raises Cancelled."""
+    def add(
+        self,
+        parsed: ParsedInput,
+        progress: Progress = silent,
+        query_set: str | None = None,
+        scale: GradeScale | None = None,
+        when: datetime | None = None,
+    ) -> ImportReport:
+        """Import one input in one transaction: all its good rows, or none when `progress` raises Cancelled.
+
+        Its queries go into the set `query_set`, by default one named after the input; `scale` is what that set is graded
+        on from now on. Inputs added with one `when` (default: now) make one version of a set together.
+        """
         with self._database.transaction() as cursor:
-            return import_rows(cursor, parsed, progress)
+            return import_rows(cursor, parsed, progress, when or datetime.now(UTC), query_set, scale)
 
     def update(self, memory: Memory, expected: Memory | None = None) -> bool:
         """Replace a live memory by `memory`, which has the same id; False when nothing differs.
@@ -175,15 +189,28 @@ class Store:
         with self._database.reading() as cursor:
             return memory_rows.projects(cursor)
 
-    def queries(self) -> list[Query]:
-        """All stored queries, by qid."""
-        with self._database.reading() as cursor:
-            return query_rows.read(cursor)
+    def queries(self, set: str | None = None, version: int | None = None) -> list[Query]:
+        """All stored queries by qid, or those of a query set as they were in one version of it (the latest when None).
 
-    def judgments(self, qid: str | None = None) -> list[Judgment]:
-        """Judgments of live memories, of one query or of all."""
+        Raises StoreError when there is no such set or version.
+        """
+        if set is None:
+            with self._database.reading() as cursor:
+                return query_rows.read(cursor)
+        return self.sets.queries(set, version)
+
+    def query_sets(self) -> list[QuerySet]:
+        """The latest version of every query set, by name."""
+        return self.sets.latest()
+
+    def query_set(self, name: str, version: int | None = None) -> QuerySet:
+        """One query set in one version, the latest when None; raises StoreError when there is none."""
+        return self.sets.one(name, version)
+
+    def judgments(self, qid: str | None = None, kind: str | None = None) -> list[Judgment]:
+        """Judgments of live memories, of one query or of all, of kind "human" or "model" or both."""
         with self._database.reading() as cursor:
-            return judgment_rows.read(cursor, qid)
+            return judgment_rows.read(cursor, qid, kind)
 
     def judgments_of(self, memory_id: str) -> list[tuple[Judgment, str]]:
         """The judgments of one memory with the words of their queries, highest grade first."""
@@ -195,10 +222,10 @@ class Store:
         with self._database.reading() as cursor:
             return relation_rows.touching(cursor, memory_id)
 
-    def remove_judgment(self, qid: str, memory_id: str, judge: str = "human") -> bool:
-        """Take back one judgment; False when there was none."""
+    def remove_judgment(self, qid: str, memory_id: str, judge: str = "human", kind: str = "human") -> bool:
+        """Take back one judgment; False when there was none. What it was stays in the judge's history."""
         with self._database.transaction() as cursor:
-            return judgment_rows.remove(cursor, qid, memory_id, judge)
+            return judgment_rows.remove(cursor, (qid, memory_id, judge, kind), datetime.now(UTC))
 
     def neighbours(self, seeds: Sequence[str], per_seed: int) -> list[tuple[str, str, float]]:
         """(seed, neighbour, weight): related memories in both directions, best weight first per seed, ties by id."""

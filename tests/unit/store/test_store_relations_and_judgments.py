@@ -71,7 +71,7 @@ def test_another_grade_of_the_same_judge_replaces_the_old_one_with_a_note(store,
 
 
 def test_a_judgment_can_be_taken_back(store, rows):
-    store.add(rows(MEMORIES, (), [Query("q", "text")], [Judgment("q", "a", -2)]))
+    store.add(rows(MEMORIES, (), [Query("q", "text")], [Judgment("q", "a", 2)]))
     assert store.remove_judgment("q", "a")
     assert not store.remove_judgment("q", "a")
     assert store.judgments() == []

@@ -1,0 +1,94 @@
+"""The `label_events` table: what was done to each judgment, by whom, when, and what stood there before.
+
+Rows are only ever added. An event holds the state it replaced (`before`, None when there was none), so that it can be undone
+and a reviewer's changes of mind can be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.store.memory_rows import to_aware, to_naive
+from cems_workbench.store.reports import LabelEvent
+
+if TYPE_CHECKING:
+    import duckdb
+
+State = dict[str, Any]
+"""A judgment without its key, as JSON values: grade, note, judged_at, source, shown."""
+_COLUMNS = "id, qid, memory_id, judge, kind, action, grade, note, source, before, undoes, recorded_at"
+
+
+def state(grade: int, note: str | None, judged_at: datetime | None, source: str, shown: str | None) -> State:
+    """A judgment's columns as a State; `judged_at` as the store has it, UTC without a zone."""
+    moment = None if judged_at is None else judged_at.replace(tzinfo=UTC).isoformat()
+    return {"grade": grade, "note": note, "judged_at": moment, "source": source, "shown": shown}
+
+
+def present(cursor: duckdb.DuckDBPyConnection, pair: tuple[str, str, str, str]) -> State | None:
+    """The state of the judgment of (qid, memory_id, judge, kind), None when there is none."""
+    rows = cursor.execute(
+        "SELECT grade, note, judged_at, source, shown FROM judgments "
+        "WHERE qid = ? AND memory_id = ? AND judge = ? AND kind = ?",
+        list(pair),
+    ).fetchall()
+    return state(*rows[0]) if rows else None
+
+
+def append(
+    cursor: duckdb.DuckDBPyConnection,
+    pair: tuple[str, str, str, str],
+    action: str,
+    when: datetime,
+    *,
+    grade: int | None,
+    source: str,
+    before: State | None,
+    note: str | None = None,
+    shown: Mapping[str, Any] | None = None,
+    undoes: int | None = None,
+) -> int:
+    """Add an event and return its id; ids grow."""
+    rows = cursor.execute(
+        "INSERT INTO label_events (qid, memory_id, judge, kind, action, grade, note, source, shown, before, undoes, recorded_at) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
+        [*pair, action, grade, note, source, _json(shown), _json(before), undoes, to_naive(when)],
+    ).fetchall()
+    return int(rows[0][0])
+
+
+def history(
+    cursor: duckdb.DuckDBPyConnection, judge: str, qid: str | None = None, memory_id: str | None = None
+) -> list[LabelEvent]:
+    """What was done to the judgments of one judge, of one query or memory or all, oldest first."""
+    rows = cursor.execute(
+        f"SELECT {_COLUMNS} FROM label_events WHERE judge = ? AND coalesce(qid = ?, TRUE) AND coalesce(memory_id = ?, TRUE) "
+        "ORDER BY id",
+        [judge, qid, memory_id],
+    ).fetchall()
+    return [_event(row) for row in rows]
+
+
+def last_undoable(cursor: duckdb.DuckDBPyConnection, judge: str, kind: str) -> LabelEvent | None:
+    """The latest label this judge gave that was not undone yet."""
+    rows = cursor.execute(
+        f"SELECT {_COLUMNS} FROM label_events AS e WHERE judge = ? AND kind = ? AND action = 'label' "
+        "AND NOT EXISTS (FROM label_events AS u WHERE u.undoes = e.id) ORDER BY id DESC LIMIT 1",
+        [judge, kind],
+    ).fetchall()
+    return _event(rows[0]) if rows else None
+
+
+def _event(row: tuple[Any, ...]) -> LabelEvent:
+    (id_, qid, memory_id, judge, kind, action, grade, note, source, before, undoes, recorded_at) = row
+    moment = to_aware(recorded_at)
+    assert moment is not None  # the column is NOT NULL
+    replaced = None if before is None else json.loads(before)
+    return LabelEvent(id_, qid, memory_id, judge, kind, action, grade, note, source, replaced, undoes, moment)
+
+
+def _json(values: Mapping[str, Any] | None) -> str | None:
+    return None if values is None else json.dumps(values, ensure_ascii=False)
