@@ -23,7 +23,7 @@ StoreOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 PresetOption = Annotated[str | None, typer.Option("--preset", help="A shipped preset.")]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="A config file (YAML or JSON).")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="A config file: YAML, JSON, TOML, .env or Python.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one parameter, such as fusion.k=30; repeatable."),
@@ -42,8 +42,11 @@ def settings_for(store: Path | None) -> Settings:
 
 
 def chosen_config(preset_name: str | None, config: Path | None, changes: Sequence[str] | None) -> PipelineConfig:
-    """The config a command was asked to use. Raises InputError when both a preset and a file are named."""
-    from cems_workbench.config import load_config, parse_assignment, preset, preset_names, with_values
+    """The config a command was asked to use; what its file could not say is told on stderr.
+
+    Raises InputError when both a preset and a file are named.
+    """
+    from cems_workbench.config import load_import, parse_assignment, preset, preset_names, with_values
 
     if preset_name is not None and config is not None:
         raise InputError("name a --preset or a --config, not both")
@@ -51,7 +54,13 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
         preset_name, config = str(config), None
     elif config is not None and not config.suffix and not config.exists():
         raise InputError(f"{config}: neither a config file nor a preset; presets: {', '.join(preset_names())}")
-    chosen = load_config(config) if config is not None else preset(preset_name or preset_names()[0]).config
+    if config is not None:
+        imported = load_import(config)
+        chosen = imported.config
+        for warning in imported.warnings:
+            typer.echo(f"warning: {' '.join(warning.split())}", err=True)
+    else:
+        chosen = preset(preset_name or preset_names()[0]).config
     assignments = dict(parse_assignment(text) for text in changes or ())
     return with_values(chosen, assignments, source="--set") if assignments else chosen
 

@@ -17,6 +17,8 @@ import annotated_types
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from cems_workbench.config.export_names import ExportName
+
 Kind = Literal["replay", "gather", "growth"]
 """replay: instant. gather: needs new evidence. growth: shrinking is instant, growing needs new evidence."""
 
@@ -50,15 +52,17 @@ def param(
     unit: str | None = None,
     alias: str | None = None,
     null: str = "no limit",
+    exports: tuple[ExportName, ...] = (),
 ) -> Any:
     """Declare one parameter.
 
     `ge`/`gt`/`le` are the allowed range; `soft` is the part of it a slider covers; `step` is the slider's step; `unit`
     is shown beside the value; `null` says what null means where it is allowed. `kind` says whether a change is instant or
-    needs new evidence. `alias` is the YAML key where the Python name cannot be used.
+    needs new evidence. `alias` is the YAML key where the Python name cannot be used. `exports` are its names in other systems.
     """
     extra: dict[str, Any] = {
-        "label": label, "help": help, "kind": kind, "step": step, "soft": soft, "unit": unit, "null": null
+        "label": label, "help": help, "kind": kind, "step": step, "soft": soft, "unit": unit, "null": null,
+        "exports": exports,
     }  # fmt: skip
     return Field(default, ge=ge, le=le, gt=gt, alias=alias, description=help, json_schema_extra=extra)
 
@@ -83,6 +87,8 @@ class FieldSpec:
     default: Any
     null: str
     """What null means, where the parameter is optional: "no limit", "the judge's own"."""
+    exports: tuple[ExportName, ...]
+    """Its names in other systems."""
 
     @property
     def section(self) -> str:
@@ -138,7 +144,7 @@ def _spec(path: str, info: FieldInfo) -> FieldSpec:
     return FieldSpec(
         path=path, label=extra["label"], help=extra["help"], kind=extra["kind"], type=base, choices=choices,
         optional=optional, low=low, high=high, exclusive_low=exclusive, soft=extra["soft"], step=extra["step"],
-        unit=extra["unit"], default=info.default, null=extra["null"],
+        unit=extra["unit"], default=info.default, null=extra["null"], exports=extra["exports"],
     )  # fmt: skip
 
 

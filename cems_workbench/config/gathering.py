@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from cems_workbench.config.export_names import cems
 from cems_workbench.config.fields import Section, param
 
 
@@ -124,6 +125,7 @@ class SkipOnStrongSignal(Section):
         le=100,
         step=0.01,
         soft=(0, 10),
+        exports=cems("STRONG_SIGNAL_THRESHOLD"),
     )
     gap: float = param(
         0.15,
@@ -134,6 +136,7 @@ class SkipOnStrongSignal(Section):
         le=100,
         step=0.01,
         soft=(0, 5),
+        exports=cems("STRONG_SIGNAL_GAP"),
     )
     scale: Literal["raw", "max", "saturating"] = param(
         "raw",
@@ -147,7 +150,11 @@ class ExpansionConfig(Section):
     """Query expansion."""
 
     backend: Literal["none", "manual", "dictionary", "feedback", "llm"] = param(
-        "none", "Expansion", "Where further query variants come from.", kind="gather"
+        "none",
+        "Expansion",
+        "Where further query variants come from.",
+        kind="gather",
+        exports=cems("ENABLE_QUERY_SYNTHESIS", codec="llm"),
     )
     max_expansions: int = param(
         3,
@@ -160,7 +167,13 @@ class ExpansionConfig(Section):
         soft=(0, 8),
     )
     hyde: bool = param(False, "HyDE", "Also search with a hypothetical memory written by the LLM.", kind="gather")
-    decompose: bool = param(False, "Decompose", "Split a compound question into sub-questions.", kind="gather")
+    decompose: bool = param(
+        False,
+        "Decompose",
+        "Split a compound question into sub-questions.",
+        kind="gather",
+        exports=cems("ENABLE_QUERY_DECOMPOSITION"),
+    )
     max_decomposed: int = param(
         3,
         "Sub-questions used",
@@ -170,6 +183,7 @@ class ExpansionConfig(Section):
         le=20,
         step=1,
         soft=(0, 8),
+        exports=cems("MAX_DECOMPOSED_QUERIES"),
     )
     profile_context: bool = param(
         False,
@@ -191,10 +205,25 @@ class VectorList(Section):
 
     enabled: bool = param(True, "Vector list", "Use the vector list.")
     depth: int | None = param(
-        150, "Vector depth", "Hits kept of each vector list.", kind="growth", ge=1, le=10_000, step=5, soft=(5, 300)
+        150,
+        "Vector depth",
+        "Hits kept of each vector list.",
+        kind="growth",
+        ge=1,
+        le=10_000,
+        step=5,
+        soft=(5, 300),
+        exports=cems("MAX_CANDIDATES_PER_QUERY"),
     )
     weight: float = param(
-        1.0, "Vector weight", "Weight of vector lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
+        1.0,
+        "Vector weight",
+        "Weight of vector lists in the fusion.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 3),
+        exports=cems("HYBRID_VECTOR_WEIGHT", codec="share"),
     )
     ties: Ties = param(
         "ordinal", "Vector ties", "ordinal: equal scores get consecutive ranks by id; dense: they share one rank."
@@ -214,12 +243,21 @@ class VectorList(Section):
 class LexicalList(Section):
     """BM25 hits."""
 
-    enabled: bool = param(True, "Lexical list", "Use the lexical (BM25) list.")
+    enabled: bool = param(
+        True, "Lexical list", "Use the lexical (BM25) list.", exports=cems("ENABLE_LEXICAL_IN_INFERENCE")
+    )
     depth: int | None = param(
         50, "Lexical depth", "Hits kept of each lexical list.", kind="growth", ge=1, le=10_000, step=5, soft=(5, 300)
     )
     weight: float = param(
-        1.0, "Lexical weight", "Weight of lexical lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
+        1.0,
+        "Lexical weight",
+        "Weight of lexical lists in the fusion.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 3),
+        exports=cems("HYBRID_VECTOR_WEIGHT", codec="share"),
     )
     ties: Ties = param(
         "ordinal", "Lexical ties", "ordinal: equal scores get consecutive ranks by id; dense: they share one rank."
@@ -337,13 +375,34 @@ class VariantWeights(Section):
     """Weight of each kind of query variant; multiplies the list weight."""
 
     original_weight: float = param(
-        2.0, "Original query", "Weight of the original query's lists.", ge=0, le=100, step=0.05, soft=(0, 5)
+        2.0,
+        "Original query",
+        "Weight of the original query's lists.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 5),
+        exports=cems("RRF_ORIGINAL_WEIGHT"),
     )
     expansion_weight: float = param(
-        1.0, "Expansions", "Weight of the expansions' lists.", ge=0, le=100, step=0.05, soft=(0, 5)
+        1.0,
+        "Expansions",
+        "Weight of the expansions' lists.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 5),
+        exports=cems("RRF_EXPANSION_WEIGHT"),
     )
     decomposed_weight: float = param(
-        1.5, "Sub-questions", "Weight of the sub-questions' lists.", ge=0, le=100, step=0.05, soft=(0, 5)
+        1.5,
+        "Sub-questions",
+        "Weight of the sub-questions' lists.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 5),
+        exports=cems("RRF_DECOMPOSITION_WEIGHT"),
     )
     hyde_weight: float = param(
         1.0, "HyDE", "Weight of the hypothetical memory's lists.", ge=0, le=100, step=0.05, soft=(0, 5)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from cems_workbench.config.export_names import agent, cems, planned
 from cems_workbench.config.fields import Section, param
 
 
@@ -66,10 +67,24 @@ class TopRankBonus(Section):
     """Bonus for standing at the top of a list (QMD)."""
 
     rank1: float = param(
-        0.05, "Bonus rank 1", "Added for rank 1; not weighted.", ge=0, le=10, step=0.005, soft=(0, 0.2)
+        0.05,
+        "Bonus rank 1",
+        "Added for rank 1; not weighted.",
+        ge=0,
+        le=10,
+        step=0.005,
+        soft=(0, 0.2),
+        exports=cems("RRF_TOP_RANK_BONUS_R1"),
     )
     rank2_3: float = param(
-        0.02, "Bonus ranks 2–3", "Added for ranks 2 and 3; not weighted.", ge=0, le=10, step=0.005, soft=(0, 0.2)
+        0.02,
+        "Bonus ranks 2–3",
+        "Added for ranks 2 and 3; not weighted.",
+        ge=0,
+        le=10,
+        step=0.005,
+        soft=(0, 0.2),
+        exports=cems("RRF_TOP_RANK_BONUS_R23"),
     )
     mode: Literal["per_list", "best_rank"] = param(
         "per_list", "Bonus mode", "per_list: in every list (CEMS); best_rank: once, by the best rank (QMD)."
@@ -123,6 +138,7 @@ class FilterConfig(Section):
         le=100,
         step=0.005,
         soft=(0, 1),
+        exports=cems("RELEVANCE_THRESHOLD", low=0, high=1, null=0),
     )
     percentile: float = param(
         0, "Percentile", "Then those below this percentile of what is left; 0 is off.", ge=0, le=100, step=1
@@ -145,15 +161,27 @@ RerankBackend = Literal["none", "late_interaction", "cross_encoder", "ollama", "
 class RerankConfig(Section):
     """Second opinion of a model on the first candidates."""
 
-    backend: RerankBackend = param("none", "Reranker", "Model that scores query and memory together.", kind="gather")
+    backend: RerankBackend = param(
+        "none",
+        "Reranker",
+        "Model that scores query and memory together.",
+        kind="gather",
+        exports=planned("RERANKER_BACKEND", codec="cems_backend") + agent("ENABLED", codec="llama_server"),
+    )
     model: str | None = param(
-        None, "Reranker model", "Model id or path; null is the backend's default.", kind="gather", null="the default"
+        None,
+        "Reranker model",
+        "Model id or path; null is the backend's default.",
+        kind="gather",
+        null="the default",
+        exports=planned("RERANKER_MODEL") + agent("MODEL"),
     )
     instruction: str = param(
         "Given a query, retrieve relevant facts that answer the query",
         "Instruction",
         "Task given to an instructed reranker.",
         kind="gather",
+        exports=agent("INSTRUCTION"),
     )
     query: str | None = param(
         None,
@@ -171,6 +199,7 @@ class RerankConfig(Section):
         le=100,
         step=0.5,
         soft=(1, 10),
+        exports=agent("OVERSAMPLE"),
     )
     skip_if_few: bool = param(
         False, "Skip if few", "Nothing to rerank when there are no more candidates than the result limit."
@@ -184,12 +213,30 @@ class RerankConfig(Section):
         le=256,
         step=1,
         soft=(1, 32),
+        exports=agent("MAX_CONCURRENT"),
     )
     timeout_s: float = param(
-        30, "Timeout", "Per request to a model server.", kind="gather", gt=0, le=3600, step=1, soft=(1, 120), unit="s"
+        30,
+        "Timeout",
+        "Per request to a model server.",
+        kind="gather",
+        gt=0,
+        le=3600,
+        step=1,
+        soft=(1, 120),
+        unit="s",
+        exports=agent("TIMEOUT"),
     )
     input_limit: int | None = param(
-        40, "Rerank depth", "Candidates that are reranked.", kind="growth", ge=1, le=10_000, step=1, soft=(1, 150)
+        40,
+        "Rerank depth",
+        "Candidates that are reranked.",
+        kind="growth",
+        ge=1,
+        le=10_000,
+        step=1,
+        soft=(1, 150),
+        exports=planned("RERANK_INPUT_LIMIT"),
     )
     tail: Literal["drop", "below"] = param(
         "drop", "Tail", "What lies past the rerank depth: dropped, or kept below the reranked."
@@ -204,6 +251,7 @@ class RerankConfig(Section):
         step=10,
         soft=(50, 2000),
         unit="characters",
+        exports=planned("RERANK_CHUNK_SIZE"),
     )
     chunk_selection: Literal["seed_overlap", "term_overlap", "head"] = param(
         "seed_overlap",
@@ -223,6 +271,9 @@ class RerankConfig(Section):
         (Band(max_rank=3, retrieval=0.75), Band(max_rank=10, retrieval=0.60), Band(max_rank=None, retrieval=0.40)),
         "Bands",
         "Share of retrieval by the rank before reranking.",
+        exports=planned("RERANK_TOP3_RETRIEVAL_WEIGHT", codec="band", place=0)
+        + planned("RERANK_TOP10_RETRIEVAL_WEIGHT", codec="band", place=1)
+        + planned("RERANK_REST_RETRIEVAL_WEIGHT", codec="band", place=2),
     )
     retrieval_score: Literal["rrf", "inverse_rank", "normalized_rrf", "fused"] = param(
         "rrf",
@@ -256,12 +307,28 @@ class TimeDecay(Section):
 class ProjectFactors(Section):
     """Factors by the query's project."""
 
-    enabled: bool = param(True, "Project factors", "Prefer memories of the query's project.")
+    enabled: bool = param(
+        True, "Project factors", "Prefer memories of the query's project.", exports=cems("ENABLE_PROJECT_PENALTY")
+    )
     same: float = param(
-        1.3, "Same project", "Factor for a memory of the query's project.", ge=0, le=10, step=0.05, soft=(0.5, 2)
+        1.3,
+        "Same project",
+        "Factor for a memory of the query's project.",
+        ge=0,
+        le=10,
+        step=0.05,
+        soft=(0.5, 2),
+        exports=cems("PROJECT_BOOST_FACTOR"),
     )
     different: float = param(
-        0.8, "Other project", "Factor for a memory of another project.", ge=0, le=10, step=0.05, soft=(0, 1.5)
+        0.8,
+        "Other project",
+        "Factor for a memory of another project.",
+        ge=0,
+        le=10,
+        step=0.05,
+        soft=(0, 1.5),
+        exports=cems("PROJECT_PENALTY_FACTOR"),
     )
     untagged: float = param(
         0.9, "No project", "Factor for a memory without project.", ge=0, le=10, step=0.05, soft=(0, 1.5)
@@ -308,7 +375,15 @@ class AdjustConfig(Section):
 class GapConfig(Section):
     """Drop what is far below the top."""
 
-    ratio: float = param(0.0, "Gap ratio", "Drop below ratio × top score; 0 is off.", ge=0, le=1, step=0.01)
+    ratio: float = param(
+        0.0,
+        "Gap ratio",
+        "Drop below ratio × top score; 0 is off.",
+        ge=0,
+        le=1,
+        step=0.01,
+        exports=cems("SCORE_GAP_RATIO"),
+    )
     keep: int = param(2, "Always keep", "This many are kept whatever the gap.", ge=0, le=10_000, step=1, soft=(0, 20))
 
 

@@ -6,13 +6,13 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from cems_workbench.config.comments import commented
 from cems_workbench.config.fields import Section, bounds_text, specs
 from cems_workbench.config.model import PipelineConfig, attribute_name, field_spec, field_specs
 from cems_workbench.config.ranking import Band
@@ -54,19 +54,6 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _text)
-
-
-def load_config(path: Path) -> PipelineConfig:
-    """Read a config file (YAML or JSON). Raises InputError with one line naming file, key and allowed values."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such config file") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    return parse_config(text, source=str(path))
 
 
 def parse_config(text: str, source: str = "config") -> PipelineConfig:
@@ -120,10 +107,7 @@ def dump_config(config: PipelineConfig, header: str = "") -> str:
     body = yaml.dump(
         nested(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
     )
-    # YAML refuses control characters even in a comment.
-    lines = ("".join(c if c.isprintable() else " " for c in line) for line in header.splitlines())
-    comment = "".join(f"# {line}".rstrip() + "\n" for line in lines)
-    return comment + body
+    return commented(header) + body
 
 
 def nested(config: PipelineConfig) -> dict[str, Any]:

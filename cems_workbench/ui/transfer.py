@@ -7,11 +7,21 @@ import re
 
 import streamlit as st
 
-from cems_workbench.config import FORMS, PipelineConfig, difference, export_config, field_spec, parse_config
+from cems_workbench.config import (
+    FORM_TITLES,
+    FORMS,
+    PipelineConfig,
+    difference,
+    export_config,
+    field_spec,
+    file_name,
+    import_config,
+)
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, bundle_from
 from cems_workbench.ui import state
 from cems_workbench.ui.changed import shown
+from cems_workbench.ui.memories_escape import plain
 
 
 def draw_transfer(evidence: Evidence | None) -> None:
@@ -22,31 +32,39 @@ def draw_transfer(evidence: Evidence | None) -> None:
     if not popover.open:
         return
     with popover:
-        name = state.config().name
         st.caption("Export", help="Every parameter is stated. The bundle replays with these numbers on any machine.")
         buttons = st.container(horizontal=True)
         for form in FORMS:
             text = export_config(state.config(), form)
-            buttons.download_button(form.upper(), text, f"{name}.{form}", key=form, on_click="ignore")
+            name = file_name(state.config(), form)
+            buttons.download_button(FORM_TITLES[form], text, name, key=form, on_click="ignore")
         if evidence is not None:
             buttons.download_button(
                 "Evidence", lambda: json.dumps(bundle_from(evidence), ensure_ascii=False), f"{_slug(evidence.query)}.json",
                 key="bundle", on_click="ignore", help="The evidence bundle of this query, for `replay`.",
             )  # fmt: skip
-        upload = st.file_uploader("Import a config", ["yaml", "yml", "json"], key="config_file", help="YAML or JSON")
+        upload = st.file_uploader(
+            "Import a config",
+            ["yaml", "yml", "json", "toml", "env", "py"],
+            key="config_file",
+            help="Any form of the export. A .env is laid over the config that is set.",
+        )
         if upload is not None:
             _offer(upload.name, upload.getvalue())
 
 
 def _offer(name: str, content: bytes) -> None:
     try:
-        imported = parse_config(content.decode("utf-8-sig"), source=name)
+        result = import_config(content.decode("utf-8-sig"), state.config(), source=name)
     except UnicodeDecodeError:
         st.error(f"{name}: not UTF-8 text")
         return
     except InputError as error:
         st.error(str(error))
         return
+    imported = result.config
+    for warning in result.warnings:
+        st.warning(plain(warning))
     rows = diff_rows(state.config(), imported)
     if not rows:
         st.caption("The file has the values that are set.")

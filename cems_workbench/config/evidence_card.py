@@ -1,0 +1,93 @@
+"""The evidence card: what a tuned config was measured on, written beside it wherever it goes.
+
+A comment at the head of YAML, TOML, .env and Python; a file `NAME.card.json` beside JSON, which has no comments.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from cems_workbench.errors import InputError
+
+
+class Measured(BaseModel):
+    """One metric of baseline and tuned config on the same queries, with the interval and p of their difference.
+
+    `low`..`high` hold the mean difference with 95 % confidence; `p` is of the paired test; `split` says which queries.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    metric: str
+    split: str
+    queries: int
+    baseline: float
+    tuned: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def line(self) -> str:
+        """`nDCG@10 on hold-out (312 queries): 0.4012 → 0.4377, difference +0.0365 [+0.0121, +0.0604], p = 0.0034`."""
+        return (
+            f"{self.metric} on {self.split} ({self.queries} queries): {self.baseline:.4f} → {self.tuned:.4f}, "
+            f"difference {self.tuned - self.baseline:+.4f} [{self.low:+.4f}, {self.high:+.4f}], p = {self.p:.4g}"
+        )
+
+
+class EvidenceCard(BaseModel):
+    """Where a config's numbers come from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    baseline: str
+    measured: tuple[Measured, ...]
+    split: str
+    looks: int
+    """How often the sealed hold-out was scored, this time included."""
+    trials: int
+    seed: int
+    corpus_hash: str
+    evidence_hash: str
+    versions: dict[str, str]
+    date: str
+
+    @property
+    def text(self) -> str:
+        """The card as lines of plain text."""
+        looks = "never opened" if self.looks == 0 else f"opened {self.looks} time{'s' if self.looks > 1 else ''}"
+        versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        lines = [
+            f"Evidence card, {self.date}: tuned against {self.baseline} with {self.trials} trials, seed {self.seed}",
+            *(f"  {row.line}" for row in self.measured),
+            f"  split: {self.split}; hold-out {looks}",
+            f"  corpus {self.corpus_hash}, evidence {self.evidence_hash}; {versions}",
+        ]
+        return "\n".join(lines)
+
+    def to_json(self) -> str:
+        """The card as JSON; `read_card` gives it back."""
+        return self.model_dump_json(indent=2) + "\n"
+
+
+def card_path(config: Path) -> Path:
+    """Where the card of a config file stands: `best.yaml` has `best.card.json`."""
+    return config.with_name(f"{config.stem}.card.json")
+
+
+def read_card(path: Path) -> EvidenceCard:
+    """Read a card. Raises InputError naming file and field."""
+    try:
+        return EvidenceCard.model_validate(json.loads(path.read_text(encoding="utf-8-sig")))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}: {field or 'the card'}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+    except (ValueError, RecursionError):  # not UTF-8, not JSON
+        raise InputError(f"{path}: not readable as JSON") from None

@@ -1,0 +1,263 @@
+"""The forms a config is taken away in, and what their readers make of them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from dotenv import dotenv_values
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from cems_workbench.config import (
+    EvidenceCard,
+    Measured,
+    PipelineConfig,
+    card_path,
+    export_config,
+    file_name,
+    import_config,
+    load_config,
+    preset,
+    preset_names,
+    read_card,
+    with_values,
+)
+from cems_workbench.errors import InputError
+
+CARD = EvidenceCard(
+    baseline="cems",
+    measured=(
+        Measured(
+            metric="nDCG@10", split="hold-out", queries=312, baseline=0.4, tuned=0.45, low=0.01, high=0.09, p=0.004
+        ),
+    ),
+    split="5 folds by conversation",
+    looks=1,
+    trials=200,
+    seed=7,
+    corpus_hash="c0ffee",
+    evidence_hash="beef",
+    versions={"cems-workbench": "0.1.0"},
+    date="2026-11-22",
+)
+DESIGN_NAMES = [
+    "HYBRID_VECTOR_WEIGHT",
+    "RELEVANCE_THRESHOLD",
+    "SCORE_GAP_RATIO",
+    "MAX_CANDIDATES_PER_QUERY",
+    "STRONG_SIGNAL_THRESHOLD",
+    "STRONG_SIGNAL_GAP",
+    "RRF_ORIGINAL_WEIGHT",
+    "RRF_EXPANSION_WEIGHT",
+    "RRF_DECOMPOSITION_WEIGHT",
+    "RRF_TOP_RANK_BONUS_R1",
+    "RRF_TOP_RANK_BONUS_R23",
+    "ENABLE_LEXICAL_IN_INFERENCE",
+    "ENABLE_QUERY_SYNTHESIS",
+    "ENABLE_QUERY_DECOMPOSITION",
+    "MAX_DECOMPOSED_QUERIES",
+    "ENABLE_PROJECT_PENALTY",
+    "PROJECT_BOOST_FACTOR",
+    "PROJECT_PENALTY_FACTOR",
+]
+
+
+class CEMSConfig(BaseSettings):
+    """The retrieval settings of CEMS with their names, types and defaults, as its config.py declares them."""
+
+    model_config = SettingsConfigDict(env_prefix="CEMS_", env_file_encoding="utf-8", extra="ignore")
+    hybrid_vector_weight: float = Field(default=0.4)
+    relevance_threshold: float = Field(default=0.45)
+    score_gap_ratio: float = Field(default=0.5)
+    max_candidates_per_query: int = Field(default=150)
+    strong_signal_threshold: float = Field(default=0.85)
+    strong_signal_gap: float = Field(default=0.15)
+    rrf_original_weight: float = Field(default=2.0)
+    rrf_expansion_weight: float = Field(default=1.0)
+    rrf_decomposition_weight: float = Field(default=1.5)
+    rrf_top_rank_bonus_r1: float = Field(default=0.05)
+    rrf_top_rank_bonus_r23: float = Field(default=0.02)
+    enable_lexical_in_inference: bool = Field(default=True)
+    enable_query_synthesis: bool = Field(default=True)
+    enable_query_decomposition: bool = Field(default=True)
+    max_decomposed_queries: int = Field(default=3)
+    enable_project_penalty: bool = Field(default=True)
+    project_boost_factor: float = Field(default=1.3)
+    project_penalty_factor: float = Field(default=0.8)
+    rerank_input_limit: int = Field(default=40)
+
+
+@pytest.fixture
+def tuned() -> PipelineConfig:
+    return with_values(
+        preset("cems_head").config,
+        {
+            "lists.vector.weight": 3.0, "lists.lexical.weight": 1.0, "filter.min_score": 0.31, "gap.ratio": 0.4,
+            "lists.vector.depth": 90, "variants.original_weight": 2.25, "fusion.top_rank_bonus.rank1": 0.0,
+            "lists.lexical.enabled": False, "expansion.backend": "llm", "adjust.project.enabled": False,
+            "adjust.project.same": 1.5, "rerank.input_limit": 25,
+        },
+    )  # fmt: skip
+
+
+def test_the_env_of_cems_has_every_variable_that_cems_reads(tuned: PipelineConfig) -> None:
+    values = dotenv_values(stream=io.StringIO(export_config(tuned, "env")))
+    assert {f"CEMS_{name}" for name in DESIGN_NAMES} <= set(values)
+    assert values["CEMS_HYBRID_VECTOR_WEIGHT"] == "0.75"
+
+
+def test_pydantic_settings_reads_the_env_under_the_names_of_cems(tuned: PipelineConfig, tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text(export_config(tuned, "env", CARD), encoding="utf-8")
+    read = CEMSConfig(_env_file=path)  # type: ignore[call-arg]
+    assert (read.hybrid_vector_weight, read.relevance_threshold, read.score_gap_ratio) == (0.75, 0.31, 0.4)
+    assert (read.max_candidates_per_query, read.rrf_original_weight, read.rrf_top_rank_bonus_r1) == (90, 2.25, 0.0)
+    assert (read.enable_lexical_in_inference, read.enable_query_synthesis) == (False, True)
+    assert (read.enable_project_penalty, read.project_boost_factor, read.rerank_input_limit) == (False, 1.5, 25)
+
+
+def test_variables_that_cems_does_not_read_stand_in_a_section_that_says_so(tuned: PipelineConfig) -> None:
+    read, planned = export_config(tuned, "env").split("# Not read by current CEMS")
+    assert "CEMS_RERANK_INPUT_LIMIT=25" in planned and "CEMS_RERANK_INPUT_LIMIT" not in read
+    assert "CEMS_SCORE_GAP_RATIO=0.4" in read
+
+
+def test_what_cems_cannot_use_is_listed_with_its_reason_and_not_written() -> None:
+    config = with_values(preset("cems_head").config, {"filter.min_score": 7.0, "fusion.k": 17})
+    text = export_config(config, "env")
+    assert "CEMS_RELEVANCE_THRESHOLD" not in dotenv_values(stream=io.StringIO(text))
+    assert "filter.min_score = 7.0   (CEMS_RELEVANCE_THRESHOLD: outside what it can use, 0 to 1)" in text
+    different, same = text.split("What no variable of CEMS sets")
+    assert "fusion.k = 17" in different and "fusion.k" not in same
+
+
+def test_null_becomes_the_nearest_value_and_is_listed() -> None:
+    text = export_config(with_values(PipelineConfig(), {"filter.min_score": None}), "env")
+    assert "CEMS_RELEVANCE_THRESHOLD=0\n" in text
+    assert "filter.min_score = null   (CEMS_RELEVANCE_THRESHOLD=0 comes nearest)" in text
+
+
+def test_the_env_of_the_memory_agent() -> None:
+    config = with_values(preset("memory_agent").config, {"rerank.instruction": "Find what the user's query needs"})
+    values = dotenv_values(stream=io.StringIO(export_config(config, "reranker-env")))
+    assert values == {
+        "RERANKER_ENABLED": "true",
+        "RERANKER_INSTRUCTION": "Find what the user's query needs",
+        "RERANKER_OVERSAMPLE": "3.0",
+        "RERANKER_MAX_CONCURRENT": "10",
+        "RERANKER_TIMEOUT": "30.0",
+    }
+
+
+def test_a_ratio_keeps_the_sum_of_the_present_weights_and_says_so() -> None:
+    present = with_values(PipelineConfig(), {"lists.vector.weight": 3.0, "lists.lexical.weight": 1.0})
+    imported = import_config("CEMS_HYBRID_VECTOR_WEIGHT=0.5", present, source=".env")
+    assert (imported.config.lists.vector.weight, imported.config.lists.lexical.weight) == (2.0, 2.0)
+    assert [path for path, _, _ in imported.changes] == ["lists.vector.weight", "lists.lexical.weight"]
+    assert "cannot tell the weights themselves" in imported.warnings[0]
+
+
+def test_a_bad_variable_is_a_warning_and_the_good_ones_count() -> None:
+    text = (
+        "CEMS_API_KEY=secret-1\nCEMS_SCORE_GAPP_RATIO=0.4\n\n\nCEMS_SCORE_GAP_RATIO=1.5\nexport CEMS_PROJECT_BOOST_FACTOR=1.4 # note\n"
+        "CEMS_MAX_CANDIDATES_PER_QUERY=many\nOTHER=secret-2\nCEMS_OLLAMA_URL=http://x\nCEMS_ENABLE_PROJECT_PENALTY=maybe\n"
+    )
+    imported = import_config(text, PipelineConfig(), source="my.env")
+    assert imported.changes == [("adjust.project.same", 1.3, 1.4)]
+    told = "\n".join(imported.warnings)
+    assert (
+        "line 2: CEMS_SCORE_GAPP_RATIO: no parameter of the pipeline; the nearest known one is CEMS_SCORE_GAP_RATIO"
+        in told
+    )
+    assert "line 5: CEMS_SCORE_GAP_RATIO: '1.5' is not allowed; allowed: 0 to 1" in told
+    assert "line 7: CEMS_MAX_CANDIDATES_PER_QUERY: 'many' is not allowed; allowed: a whole number" in told
+    assert "CEMS_WORKBENCH_OLLAMA_URL" in told and "'maybe' is not allowed; allowed: true | false" in told
+    assert "secret" not in told and len(imported.warnings) == 6
+
+
+def test_an_env_without_any_variable_of_the_two_systems_is_refused() -> None:
+    with pytest.raises(InputError, match="no variable of CEMS or the memory agent"):
+        import_config("PATH=/bin\n", source=".env")
+
+
+@pytest.mark.parametrize(
+    ("text", "base"), [("CEMS_SCORE_GAP_RATIO=0.1", "cems_head"), ("RERANKER_TIMEOUT=5", "memory_agent")]
+)
+def test_an_env_alone_lies_over_what_its_system_does(text: str, base: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.env"
+    path.write_text(text, encoding="utf-8")
+    changed = {"cems_head": {"gap.ratio": 0.1}, "memory_agent": {"rerank.timeout_s": 5.0}}[base]
+    assert load_config(path) == with_values(preset(base).config, changed | {"name": "imported"})
+
+
+TOML_MISTAKES = {
+    "fusion = 3": "fusion: expected a mapping",
+    "[fusion]\nkk = 3": "the nearest known key is fusion.k",
+    "[fusion]\nk = -3": "fusion.k: -3 is not allowed",
+    'null = ["fusion.k"]': "fusion.k: None is not allowed",
+    'null = ["fusion.kk"]': "the nearest known key is fusion.k",
+    'null = ["filter.min_score"]\n[filter]\nmin_score = 0.1': "has a value and is listed under null",
+    'null = ["name.x"]\nname = "n"': "not a parameter",
+    'null = "filter"': "expected a list",
+    "[fusion": "not readable as TOML",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), TOML_MISTAKES.items())
+def test_a_mistake_in_toml_is_one_line_that_names_it(text: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        import_config(text, source="c.toml")
+    assert str(caught.value).startswith("c.toml:") and message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+PYTHON_MISTAKES = {
+    "config_from(open('x').read())": "needs a literal",
+    "config_from({'fusion': {'k': -1}})": "fusion.k: -1 is not allowed",
+    "x = 1": "found 0",
+    "config_from({": "line 1: not readable as Python",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), PYTHON_MISTAKES.items())
+def test_python_is_read_and_never_run(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=r"c\.py") as caught:
+        import_config(text, source="c.py")
+    assert message in str(caught.value)
+
+
+def test_the_python_snippet_runs() -> None:
+    scope: dict[str, object] = {}
+    exec(export_config(preset("qmd").config, "python", CARD), scope)  # noqa: S102 - our own text
+    assert scope["config"] == preset("qmd").config
+
+
+@pytest.mark.parametrize("form", ["yaml", "toml", "env", "reranker-env", "python"])
+def test_the_evidence_card_stands_at_the_head_as_comments(form: str) -> None:
+    text = export_config(preset("cems").config, form, CARD)
+    assert (
+        "#   nDCG@10 on hold-out (312 queries): 0.4000 → 0.4500, difference +0.0500 [+0.0100, +0.0900], p = 0.004"
+        in text
+    )
+    assert "hold-out opened 1 time" in text and "evidence beef" in text
+    assert import_config(text, preset("cems").config).config == preset("cems").config
+
+
+def test_a_card_is_read_back_and_a_bad_one_is_one_line(tmp_path: Path) -> None:
+    path = card_path(tmp_path / "best.json")
+    assert path.name == "best.card.json"
+    path.write_text(CARD.to_json(), encoding="utf-8")
+    assert read_card(path) == CARD
+    path.write_text('{"baseline": 3}', encoding="utf-8")
+    with pytest.raises(InputError, match=r"best\.card\.json: baseline: "):
+        read_card(path)
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_goes_to_every_form_and_back(name: str) -> None:
+    config = preset(name).config
+    for form in ("yaml", "json", "toml", "python", "env", "reranker-env"):
+        imported = import_config(export_config(config, form), config, source=file_name(config, form))
+        assert (imported.config, imported.changes, imported.warnings) == (config, [], [])
