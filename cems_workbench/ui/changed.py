@@ -8,20 +8,22 @@ import streamlit as st
 
 from cems_workbench.config import KIND_HELP, field_spec
 from cems_workbench.ui import state
+from cems_workbench.ui.history import draw_buttons
 
 SHOWN = 12
 
 
 def draw_changed() -> None:
-    """A button to reset everything, then one per changed parameter. The first is always there, so that nothing below moves."""
+    """Reset everything, undo and redo, then a reset per changed parameter. The first are always there, so that nothing moves."""
     changed = state.changed()
     count = (
         f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset" if changed else "As in the preset"
     )
     st.button(
-        count, key="reset", on_click=state.reset, disabled=not changed, icon=":material/undo:", width="stretch",
+        count, key="reset", on_click=state.reset, disabled=not changed, icon=":material/restart_alt:", width="stretch",
         help="Back to the preset’s values." if changed else None,
     )  # fmt: skip
+    draw_buttons(state.history(), state.undo, state.redo)
     with st.container(gap="xsmall"):
         for path, was, now in changed[:SHOWN]:
             spec = field_spec(path)
@@ -32,7 +34,7 @@ def draw_changed() -> None:
                 on_click=state.reset_one,
                 args=(path,),
                 type="tertiary",
-                icon=":material/undo:",
+                icon=":material/restart_alt:",
                 help=f"`{path}`: back to {shown(was)}. {KIND_HELP[spec.kind]}",
             )
         if len(changed) > SHOWN:

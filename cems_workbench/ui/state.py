@@ -1,12 +1,15 @@
 """Page state: the config being tuned, the request, and the evidence they were last gathered for.
 
 Widgets never own a value: they show what is here and write back through these functions, so that a control which is
-not on screen keeps its value. `generation` is part of every control's key; raising it makes them show new values.
+not on screen keeps its value. `generation` is part of every control's key; raising it makes them show new values. Every change of
+config or preset goes through here, and can be undone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import streamlit as st
@@ -16,6 +19,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.store import Store
+from cems_workbench.ui.history import History, Setting
 
 
 def prepare() -> None:
@@ -28,6 +32,7 @@ def prepare() -> None:
     st.session_state.setdefault("attempted", None)
     st.session_state.setdefault("follow", None)
     st.session_state.setdefault("off", {})
+    st.session_state.setdefault("history", History())
 
 
 def config() -> PipelineConfig:
@@ -43,37 +48,75 @@ def base() -> PipelineConfig:
 
 def choose_preset(name: str) -> None:
     """Start again from a preset."""
-    st.session_state["preset"] = name
-    reset()
+    with _step():
+        _show(Setting(name, preset(name).config))
 
 
 def reset() -> None:
     """Back to the preset's values."""
-    st.session_state["config"] = base()
-    st.session_state["config_error"] = None
-    st.session_state["generation"] += 1
+    with _step():
+        _show(Setting(st.session_state["preset"], base()))
 
 
 def reset_one(path: str) -> None:
     """One parameter back to the preset's value."""
-    change({path: base().get(path)})
+    with _step():
+        change({path: base().get(path)})
     st.session_state["generation"] += 1
 
 
 def take(imported: PipelineConfig) -> None:
     """Use an imported config; the preset it is compared with stays."""
-    st.session_state["config"] = imported
-    st.session_state["config_error"] = None
-    st.session_state["generation"] += 1
+    with _step():
+        _show(Setting(st.session_state["preset"], imported))
 
 
 def change(values: Mapping[str, Any]) -> None:
     """Set parameters; a refused value is said beside the controls and changes nothing."""
-    try:
-        st.session_state["config"] = with_values(config(), values, source="control")
-        st.session_state["config_error"] = None
-    except InputError as error:
-        st.session_state["config_error"] = str(error).removeprefix("control: ")
+    with _step(" ".join(sorted(values))):
+        try:
+            st.session_state["config"] = with_values(config(), values, source="control")
+            st.session_state["config_error"] = None
+        except InputError as error:
+            st.session_state["config_error"] = str(error).removeprefix("control: ")
+
+
+def history() -> History:
+    """What can be undone and redone."""
+    value: History = st.session_state["history"]
+    return value
+
+
+def undo() -> None:
+    """Back to what was set before the last step."""
+    st.session_state["history"], setting = history().undone(_setting())
+    _show(setting)
+
+
+def redo() -> None:
+    """Forward again by one undone step."""
+    st.session_state["history"], setting = history().redone(_setting())
+    _show(setting)
+
+
+@contextmanager
+def _step(subject: str | None = None) -> Iterator[None]:
+    """What happens within is one step of the history; `subject` names the parameters that a drag changes again and again."""
+    before, past = _setting(), history()
+    yield
+    st.session_state["history"] = past.after(before, _setting(), subject, time.monotonic())
+
+
+def _setting() -> Setting:
+    return Setting(st.session_state["preset"], config())
+
+
+def _show(setting: Setting) -> None:
+    """Set preset and config, and make every control show them."""
+    st.session_state["preset"] = setting.preset
+    st.session_state["config"] = setting.config
+    st.session_state["config_error"] = None
+    st.session_state["generation"] += 1
 
 
 def changed() -> list[tuple[str, Any, Any]]:
