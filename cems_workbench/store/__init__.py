@@ -9,11 +9,13 @@ from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.indexes import Indexes
 from cems_workbench.store.learned_pairs import LearnedPair
 from cems_workbench.store.reports import (
+    Decision,
     Experiment,
     ImportReport,
     IndexState,
     LabelEvent,
     QuerySet,
+    QueueRecord,
     RefreshReport,
     RowCounts,
 )
@@ -23,6 +25,7 @@ from cems_workbench.store.vocabulary import Vocabulary
 
 __all__ = [
     "ANY",
+    "Decision",
     "DeletedMemory",
     "Duplicates",
     "Experiment",
@@ -35,6 +38,7 @@ __all__ = [
     "LearnedPair",
     "Page",
     "QuerySet",
+    "QueueRecord",
     "RefreshReport",
     "RowCounts",
     "Selection",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 """A judgment without its key, as JSON values: grade, note, judged_at, source, shown."""
 _COLUMNS = "id, qid, memory_id, judge, kind, action, grade, note, source, before, undoes, recorded_at"
+_BY_HAND = "'label', 'skip', 'unclear'"
+_NOT_UNDONE = "NOT EXISTS (FROM label_events AS u WHERE u.undoes = e.id)"
 
 
 def state(grade: int, note: str | None, judged_at: datetime | None, source: str, shown: str | None) -> State:
@@ -60,6 +62,11 @@ def append(
     return int(rows[0][0])
 
 
+def read_one(cursor: duckdb.DuckDBPyConnection, number: int) -> LabelEvent:
+    """The event of an id that is there."""
+    return _event(cursor.execute(f"SELECT {_COLUMNS} FROM label_events WHERE id = ?", [number]).fetchall()[0])
+
+
 def history(
     cursor: duckdb.DuckDBPyConnection, judge: str, qid: str | None = None, memory_id: str | None = None
 ) -> list[LabelEvent]:
@@ -73,13 +80,21 @@ def history(
 
 
 def last_undoable(cursor: duckdb.DuckDBPyConnection, judge: str, kind: str) -> LabelEvent | None:
-    """The latest label this judge gave that was not undone yet."""
+    """The latest label, skip or "unclear" of this judge that was not undone yet."""
     rows = cursor.execute(
-        f"SELECT {_COLUMNS} FROM label_events AS e WHERE judge = ? AND kind = ? AND action = 'label' "
-        "AND NOT EXISTS (FROM label_events AS u WHERE u.undoes = e.id) ORDER BY id DESC LIMIT 1",
+        f"SELECT {_COLUMNS} FROM label_events AS e WHERE judge = ? AND kind = ? AND action IN ({_BY_HAND}) "
+        f"AND {_NOT_UNDONE} ORDER BY id DESC LIMIT 1",
         [judge, kind],
     ).fetchall()
     return _event(rows[0]) if rows else None
+
+
+def marks(cursor: duckdb.DuckDBPyConnection) -> list[LabelEvent]:
+    """The skips and the queries called unclear that were not undone, oldest first."""
+    rows = cursor.execute(
+        f"SELECT {_COLUMNS} FROM label_events AS e WHERE action IN ('skip', 'unclear') AND {_NOT_UNDONE} ORDER BY id"
+    ).fetchall()
+    return [_event(row) for row in rows]
 
 
 def _event(row: tuple[Any, ...]) -> LabelEvent:

@@ -55,14 +55,9 @@ CREATE TABLE IF NOT EXISTS label_queue_pairs (
     queue VARCHAR NOT NULL, position BIGINT NOT NULL, qid VARCHAR NOT NULL, memory_id VARCHAR NOT NULL,
     PRIMARY KEY (queue, qid, memory_id)
 );
-CREATE TABLE IF NOT EXISTS label_marks (
-    qid VARCHAR NOT NULL, memory_id VARCHAR NOT NULL, reviewer VARCHAR NOT NULL, mark VARCHAR NOT NULL,
-    note VARCHAR, marked_at TIMESTAMP NOT NULL,
-    PRIMARY KEY (qid, memory_id, reviewer, mark)
-);
 """
-"""`before` is JSON, the state an event replaced; a null `grade` takes a label, or a decision, back. A mark is `skip` on a pair
-or `unclear` on a query, whose memory_id is then empty."""
+"""`before` is JSON, the state an event replaced; a null `grade` takes a label, or a decision, back. The actions `skip`, of
+a pair, and `unclear`, of a query (memory_id is empty), change no judgment."""
 
 
 def migrate(cursor: duckdb.DuckDBPyConnection) -> None:

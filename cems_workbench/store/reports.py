@@ -60,6 +60,7 @@ class QuerySet:
 class LabelEvent:
     """One change of a judgment: `action` is label, undo, remove or import, `grade` what it set (None: taken away).
 
+    A skip of a pair and a query called unclear (its memory_id is empty) are events too, and change no judgment.
     `before` is the state it replaced, with grade, note, judged_at, source and shown; None when there was no judgment.
     `undoes` is the id of the event that an undo took back.
     """
@@ -76,6 +77,29 @@ class LabelEvent:
     before: dict[str, Any] | None
     undoes: int | None
     recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The grade a named person decided on where labels conflict; None when they took an earlier decision back."""
+
+    qid: str
+    memory_id: str
+    grade: int | None
+    decided_by: str
+    note: str | None
+    decided_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """A kept labelling queue: its pairs (qid, memory_id) in order, how many reviewers each is for, how it was made."""
+
+    name: str
+    created_at: datetime
+    overlap: int
+    settings: dict[str, Any]
+    pairs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.importing import import_rows
 from cems_workbench.store.indexes import DerivedIndexes, Indexes
+from cems_workbench.store.labels import Labels
 from cems_workbench.store.learned_pairs import LearnedPair
 from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.reports import Experiment, ImportReport, IndexState, QuerySet, RefreshReport
@@ -54,6 +55,8 @@ class Store:
             self.identity = schema.read_meta(cursor, "store_id") or ""
         self.sets = QuerySets(database)
         """Making and changing query sets."""
+        self.labels = Labels(database)
+        """Giving labels and taking them back, deciding conflicts, queues."""
         self._vocabulary = CurrentVocabulary(path / "lexical", database)
         self._derived = DerivedIndexes(path, database, self.identity, chroma_url, self._deleted)
 

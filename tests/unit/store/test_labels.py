@@ -1,0 +1,227 @@
+"""Labels: one per query, memory, judge and kind, with a history; nobody's is overwritten; conflicts are decided apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from cems_workbench.errors import InputError
+from cems_workbench.records import GradeScale, Judgment, Memory, ParsedInput, Query
+from cems_workbench.store import QueueRecord, RowCounts, Store
+from cems_workbench.store.claims import SECONDS, Claims
+
+ANN, BO = "Ann", "Bo"
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def labelled(store: Store) -> Store:
+    """Two queries and three memories to label."""
+    memories = tuple(Memory(name, f"text of {name}") for name in ("m", "n", "o"))
+    store.add(ParsedInput("team.jsonl", "t", memories=memories, queries=(Query("q", "what?"), Query("r", "who?"))))
+    return store
+
+
+def grades(store: Store) -> dict[tuple[str, str, str], int]:
+    return {(one.qid, one.memory_id, one.judge): one.grade for one in store.judgments()}
+
+
+def label(store: Store, memory_id: str, grade: int, judge: str = ANN, **more: object) -> None:
+    store.labels.give(replace(Judgment("q", memory_id, grade, judge), **more))
+
+
+def test_a_label_carries_its_author_time_note_and_what_was_shown(labelled):
+    event = labelled.labels.give(
+        Judgment("q", "m", 2, ANN, note="half of it"), {"query": "what?", "memory": "text of m"}
+    )
+    (kept,) = labelled.judgments()
+    assert (kept.judge, kept.kind, kept.grade, kept.note) == (ANN, "human", 2, "half of it")
+    assert kept.judged_at is not None and abs((datetime.now(UTC) - kept.judged_at).total_seconds()) < 60
+    assert (event.action, event.before) == ("label", None)
+    label(labelled, "m", 3)
+    assert labelled.labels.history(ANN)[-1].before["shown"] == '{"query": "what?", "memory": "text of m"}'
+
+
+def test_reviewers_and_models_do_not_overwrite_one_another(labelled):
+    label(labelled, "m", 3)
+    label(labelled, "m", 0, BO)
+    labelled.labels.give(Judgment("q", "m", 1, ANN, "model"))
+    assert [(one.judge, one.kind, one.grade) for one in labelled.judgments()] == [
+        (ANN, "human", 3),
+        (ANN, "model", 1),
+        (BO, "human", 0),
+    ]
+
+
+def test_the_same_label_twice_is_one_event(labelled):
+    label(labelled, "m", 3)
+    assert labelled.labels.give(Judgment("q", "m", 3, ANN)) is None
+    assert len(labelled.labels.history(ANN)) == 1
+
+
+def test_a_change_of_mind_is_kept_and_undone_step_by_step(labelled):
+    label(labelled, "m", 3, note="sure")
+    label(labelled, "m", 1)
+    label(labelled, "n", 2)
+    assert labelled.judgments("q")[0].note == "sure"  # no note given leaves the one that is there
+    assert labelled.labels.undo(ANN).memory_id == "n"
+    assert grades(labelled) == {("q", "m", ANN): 1}
+    assert labelled.labels.undo(ANN).grade == 1
+    assert grades(labelled) == {("q", "m", ANN): 3}
+    assert labelled.labels.undo(ANN).grade == 3
+    assert grades(labelled) == {}
+    assert labelled.labels.undo(ANN) is None
+    assert [event.action for event in labelled.labels.history(ANN)] == ["label"] * 3 + ["undo"] * 3
+
+
+def test_after_an_undo_a_new_label_can_be_given_and_undone(labelled):
+    label(labelled, "m", 3)
+    labelled.labels.undo(ANN)
+    label(labelled, "m", 0)
+    assert grades(labelled) == {("q", "m", ANN): 0}
+    labelled.labels.undo(ANN)
+    assert grades(labelled) == {}
+    assert labelled.labels.undo(ANN) is None
+
+
+def test_undo_takes_back_ones_own_only(labelled):
+    label(labelled, "m", 3, BO)
+    assert labelled.labels.undo(ANN) is None
+    assert grades(labelled) == {("q", "m", BO): 3}
+
+
+def test_skips_and_unclear_queries_are_marks_that_can_be_undone(labelled):
+    labelled.labels.skip("q", "m", ANN, "not my field")
+    labelled.labels.unclear("r", ANN, "who is meant?")
+    marks = [(mark.action, mark.qid, mark.memory_id, mark.judge, mark.note) for mark in labelled.labels.marks()]
+    assert marks == [("skip", "q", "m", ANN, "not my field"), ("unclear", "r", "", ANN, "who is meant?")]
+    label(labelled, "n", 1)
+    labelled.labels.undo(ANN)
+    assert labelled.labels.undo(ANN).action == "unclear"
+    assert [mark.action for mark in labelled.labels.marks()] == ["skip"]
+    assert labelled.judgments() == []
+
+
+@pytest.mark.parametrize(
+    ("judgment", "reason"),
+    [
+        (Judgment("x", "m", 1, ANN), "no query 'x'"),
+        (Judgment("q", "x", 1, ANN), "no memory 'x'"),
+        (Judgment("q", "m", 4, ANN), "grade 4 is not on the scale of query set team, which has 0 to 3"),
+        (Judgment("q", "m", 1, "  "), "not a name"),
+        (Judgment("q", "m", 1, ANN, "robot"), "kind must be human or model"),
+    ],
+)
+def test_what_cannot_be_a_label_is_refused_and_leaves_no_trace(labelled, judgment, reason):
+    with pytest.raises(InputError, match=reason):
+        labelled.labels.give(judgment)
+    assert labelled.judgments() == []
+    assert labelled.labels.history(judgment.judge) == []
+
+
+def test_an_import_contradicting_a_label_given_here_is_a_conflict_of_its_row(labelled):
+    label(labelled, "m", 3)
+    found = ParsedInput("old.csv", "c", judgments=(Judgment("q", "m", 1, ANN), Judgment("q", "n", 1, ANN)))
+    report = labelled.add(found)
+    assert [(error.row, error.field, error.reason) for error in report.errors] == [
+        (1, "grade", "Ann gave q m grade 3 here, which is kept")
+    ]
+    assert report.judgments == RowCounts(added=1)
+    assert grades(labelled) == {("q", "m", ANN): 3, ("q", "n", ANN): 1}
+    agreeing = replace(found, judgments=(Judgment("q", "m", 3, ANN),))
+    assert labelled.add(agreeing).judgments == RowCounts(unchanged=1)
+
+
+def test_an_import_over_an_import_replaces_and_keeps_what_it_was(labelled):
+    labelled.add(ParsedInput("one.csv", "c", judgments=(Judgment("q", "m", 1, ANN, judged_at=THEN),)))
+    report = labelled.add(ParsedInput("two.csv", "c", judgments=(Judgment("q", "m", 2, ANN),)))
+    assert report.judgments == RowCounts(updated=1)
+    (event,) = labelled.labels.history(ANN)
+    assert (event.action, event.grade, event.source) == ("import", 2, "two.csv")
+    assert (event.before["grade"], event.before["source"]) == (1, "one.csv")
+    assert labelled.judgments() == [Judgment("q", "m", 2, ANN, judged_at=THEN)]
+
+
+def test_a_label_over_an_import_can_be_undone_to_it(labelled):
+    labelled.add(ParsedInput("one.csv", "c", judgments=(Judgment("q", "m", 1, ANN, note="from the file"),)))
+    label(labelled, "m", 3, note="mine")
+    labelled.labels.undo(ANN)
+    assert labelled.judgments() == [Judgment("q", "m", 1, ANN, note="from the file")]
+    assert labelled.add(ParsedInput("one.csv", "c", judgments=(Judgment("q", "m", 0, ANN),))).errors == ()
+
+
+def test_model_judgments_are_recorded_in_bulk_and_people_are_not(labelled):
+    judged = [Judgment("q", name, 2, "net", "model") for name in ("m", "n")]
+    assert labelled.labels.record(judged, "pre-labelling") == RowCounts(added=2)
+    assert labelled.judgments(kind="human") == []
+    assert len(labelled.judgments(kind="model")) == 2
+    with pytest.raises(InputError, match="only judgments of a model"):
+        labelled.labels.record([Judgment("q", "m", 1)], "x")
+
+
+def test_decisions_stand_beside_the_raw_labels_and_the_latest_counts(labelled):
+    label(labelled, "m", 3)
+    label(labelled, "m", 0, BO)
+    labelled.labels.decide("q", "m", 2, "Cy", "half")
+    labelled.labels.decide("q", "m", 3, "Cy")
+    assert [(one.grade, one.decided_by) for one in labelled.labels.decisions()] == [(3, "Cy")]
+    assert grades(labelled) == {("q", "m", ANN): 3, ("q", "m", BO): 0}
+    labelled.labels.decide("q", "m", None, "Dee")
+    assert labelled.labels.decisions() == []
+    assert [one.grade for one in labelled.labels.decision_history("q", "m")] == [2, 3, None]
+    with pytest.raises(InputError, match="not on the scale"):
+        labelled.labels.decide("q", "m", 9, "Cy")
+
+
+def test_a_queue_is_kept_in_order_replaced_and_forgotten(labelled):
+    pairs = (("q", "n"), ("q", "m"), ("r", "m"))
+    labelled.labels.keep_queue(QueueRecord("first", THEN, 2, {"depth": 10}, pairs))
+    label(labelled, "m", 1)
+    labelled.labels.give(Judgment("r", "o", 1, ANN))
+    assert labelled.labels.queue_pairs("first") == pairs
+    assert labelled.labels.queues() == [QueueRecord("first", THEN, 2, {"depth": 10})]
+    assert [(one.qid, one.memory_id) for one in labelled.labels.queue_labels("first")] == [("q", "m")]
+    labelled.delete("n")
+    assert labelled.labels.queue_pairs("first") == pairs[1:]
+    labelled.labels.keep_queue(QueueRecord("first", THEN, 1, {}, pairs[:1]))
+    assert labelled.labels.queue_pairs("first") == ()
+    assert labelled.labels.forget_queue("first") and not labelled.labels.forget_queue("first")
+    assert len(labelled.judgments()) == 2
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [QueueRecord("", THEN, 1, {}), QueueRecord("x", THEN, 0, {}), QueueRecord("x", THEN, 1, {}, (("q", "m"),) * 2)],
+)
+def test_a_queue_that_cannot_work_is_refused(labelled, queue):
+    with pytest.raises(InputError):
+        labelled.labels.keep_queue(queue)
+
+
+def test_a_scale_of_the_set_admits_its_own_grades(labelled):
+    labelled.sets.set_scale("team", GradeScale(((0, "no"), (7, "yes"))))
+    label(labelled, "m", 7)
+    with pytest.raises(InputError, match="which has 0, 7"):
+        label(labelled, "n", 1)
+
+
+def test_a_claim_is_seen_by_others_and_ends_with_time():
+    now = [0.0]
+    claims = Claims(lambda: now[0])
+    seen: list[dict[tuple[str, str], int]] = []
+
+    def take(others: dict[tuple[str, str], int]) -> tuple[str, str]:
+        seen.append(dict(others))
+        return ("q", "m")
+
+    claims.claim(ANN, take)
+    claims.claim(BO, take)
+    claims.claim(ANN, take)
+    assert seen == [{}, {("q", "m"): 1}, {("q", "m"): 1}]
+    claims.release(BO)
+    claims.claim(ANN, take)
+    now[0] = SECONDS + 1
+    claims.claim(BO, take)
+    assert seen[3:] == [{}, {}]
