@@ -61,6 +61,16 @@ class WordpieceFrequencies:
         return math.log(1 + (self.documents - df + 0.5) / (df + 0.5))
 
 
+@dataclass(frozen=True, eq=False)
+class TokenCosines:
+    """Query tokens (T) with their idf (T), text tokens (S) as the model writes them, and their cosines (T, S)."""
+
+    query: tuple[str, ...]
+    idf: np.ndarray
+    text: tuple[str, ...]
+    cosine: np.ndarray
+
+
 class LateInteraction:
     """A `PairScorer` that needs no further model than the embedder; raw scores lie in -1..1."""
 
@@ -99,6 +109,14 @@ class LateInteraction:
                 met = self._alignment(ids, vectors, weights, numbers, rows)
                 scores.append(PairScore(raw, detail={"alignment": met, **(TRUNCATED if cut else {})}))
         return scores
+
+    def cosines(self, query: str, text: str) -> TokenCosines:
+        """How near each token of the query is to each token of the text, as far as the model reads it."""
+        ids, vectors = self._embedder.token_vectors([query])[0]
+        numbers, rows = self._read([text])[0]
+        idf = np.array([self._frequencies.idf(token) for token in ids])
+        asked, there = self._embedder.tokens(ids), self._embedder.tokens(numbers)
+        return TokenCosines(tuple(asked), idf, tuple(there), np.asarray(vectors @ rows.T, np.float64))
 
     def _read(self, texts: Sequence[str]) -> list[TokenVectors]:
         """The token vectors of each text; those of the last `REMEMBERED` texts are kept for the next query."""

@@ -9,7 +9,8 @@ whatever the filter.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,21 @@ class LexicalIndex:
         if mask is not None:
             scores *= mask
         return visible_hits(lambda depth: self._best(scores, depth), k, self._hidden)
+
+    def parts(self, memory_id: str, terms: Sequence[str]) -> dict[str, float]:
+        """What each of these terms gives the memory: the summands of its BM25. Terms it does not have are absent."""
+        place = bisect_left(self._ids, memory_id)
+        if place == len(self._ids) or self._ids[place] != memory_id:
+            return {}
+        found = {}
+        for term in terms:
+            number = self._terms.get(term)
+            if number is not None:
+                postings = slice(self._starts[number], self._starts[number + 1])
+                here = np.flatnonzero(self._documents[postings] == place)
+                if len(here):
+                    found[term] = float(self._scores[postings][here[0]])
+        return found
 
     def _best(self, scores: NDArray[np.float32], k: int) -> Hits:
         best = top_k(scores, k, above=0.0)

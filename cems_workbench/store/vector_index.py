@@ -79,6 +79,21 @@ class VectorIndex:
         by_id = dict(zip(found["ids"], np.asarray(rows, np.float32), strict=True))
         return {memory_id: by_id[memory_id] for memory_id in wanted if memory_id in by_id}
 
+    def ids(self, where: Filter = ANY) -> list[str]:
+        """The memories with a vector that pass a filter, sorted."""
+        if self._collection is None:
+            return []
+        found = self._collection.get(include=[])["ids"] if where.trivial else self._ids_passing(where)
+        return sorted(set(found) - set(self._hidden))
+
+    def approximate(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> Hits:
+        """What Chroma's graph alone answers, however few the candidates are; for comparison with the exact answer."""
+        query = np.asarray(embedding, np.float32).reshape(-1)
+        if self._collection is None or k <= 0 or not self._count(where):
+            return []
+        where = ANY if where.trivial else where
+        return visible_hits(lambda depth: self._search_graph(query, depth, where), k, self._hidden)
+
     def _count(self, where: Filter) -> int:
         return self._size if where.trivial else len(self._ids_passing(where))
 

@@ -27,5 +27,7 @@ class Tool:
         cast(Callable[[Look], None], module.draw)(look)
 
 
-TOOLS: dict[str, Tool] = {}
+TOOLS: dict[str, Tool] = {
+    "Text evidence": Tool("text_evidence", "Which words met in this memory, and how much of it did the models read?"),
+}
 """The tools by the name on their button, in the order of the buttons."""

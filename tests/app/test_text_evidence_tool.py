@@ -1,0 +1,148 @@
+"""The tool "Text evidence": words in common, the whole text with its marks, and the tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.resources import open_resources
+from cems_workbench.settings import Settings
+from cems_workbench.ui import handles
+
+from .test_inspect_features import PLAIN, captions, configured, follow
+from .test_inspect_page import OpenPage, html, order, search
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+DEPLOY = "how do we roll back a failed deploy?"
+
+
+def tool(page: AppTest, name: str = "Text evidence") -> AppTest:
+    page.session_state["section"] = "Why, and what if"
+    page.session_state["tool"] = name
+    page.run()
+    assert not page.exception
+    return page
+
+
+def chosen(page: AppTest) -> str:
+    key = next(box.key for box in page.selectbox if box.key and box.key.startswith("text_evidence:"))
+    return str(page.session_state[key])
+
+
+def test_the_parts_of_the_first_result_sum_to_its_score_in_the_list(open_page: OpenPage) -> None:
+    page = tool(search(open_page(), DEPLOY))
+    first = order(page)[0]
+    assert chosen(page) == first
+    _, evidence = page.session_state["gathered"]
+    raw = next(
+        hit.score
+        for ranked in evidence.lists
+        if ranked.name == "lexical:0"
+        for hit in ranked.hits
+        if hit.memory_id == first
+    )
+    terms = html(page, "wb-terms")
+    parts = [float(value) for value in re.findall(r'title="([0-9.]+)">[0-9.]+</td><td><div', terms)]
+    assert sum(parts) == pytest.approx(raw, rel=1e-6)
+    assert f"{raw:.4f}</td><td>100 %" in terms
+    assert "Stop words, never searched: how, do, we, a" in html(page, "wb-said")
+    assert "<mark" in html(page, "wb-whole")
+
+
+def test_the_followed_memory_is_looked_at_and_its_terms_are_marked(open_page: OpenPage) -> None:
+    page = search(open_page(), DEPLOY)
+    third = order(page)[2]
+    page = tool(follow(page, third))
+    assert chosen(page) == third
+    marked = re.findall(r"<mark[^>]*>(.*?)</mark>", html(page, "wb-whole").partition('class="wb-whole"')[2])
+    assert marked
+    assert all(re.match(r"(?i)roll|back|fail|.*deploy", word) for word in marked)
+
+
+def test_a_memory_without_a_word_in_common_says_so(open_page: OpenPage) -> None:
+    page = search(open_page(), DEPLOY)
+    _, evidence = page.session_state["gathered"]
+    with_words = {hit.memory_id for ranked in evidence.lists if ranked.source == "lexical" for hit in ranked.hits}
+    page = tool(follow(page, sorted(set(evidence.memories) - with_words)[0]))
+    assert "wb-terms" not in html(page, "wb-said")
+    assert "No word in common" in html(page, "wb-said")
+    assert "<mark" not in html(page, "wb-whole")
+
+
+def test_a_query_of_stop_words_has_no_search_term(open_page: OpenPage) -> None:
+    page = tool(search(open_page(), "what did they do"))
+    assert "stop words only" in html(page, "wb-said")
+    assert "Stop words, never searched: what, did, they, do" in html(page, "wb-said")
+
+
+def test_tokens_are_compared_on_request(open_page: OpenPage) -> None:
+    page = tool(search(open_page(), DEPLOY))
+    assert "reranking is off" in captions(page)
+    assert not [body for body in bodies(page) if "wb-heat-text" in body]
+    page = page.button(key="token_heat").click().run()
+    assert not page.exception
+    heat = html(page, "wb-heat-text")
+    numbers = {int(number) for found in re.findall(r"<sup>([0-9, ]+)</sup>", heat) for number in found.split(", ")}
+    asked = html(page, "wb-tokens").partition("<tbody>")[2].count("<tr><th title=")
+    assert numbers == set(range(1, asked + 1))  # every query token met one text token
+    assert "Late-interaction score" in captions(page)
+
+
+def test_the_part_that_the_reranker_read_stands_between_its_edges(open_page: OpenPage) -> None:
+    changes = {"rerank.chunk_chars": 60, "rerank.chunk_selection": "term_overlap"}
+    page = search(configured(open_page(), changes, "qmd"), DEPLOY)
+    _, evidence = page.session_state["gathered"]
+    scored = evidence.model_scores["late_interaction"]
+    page = tool(page)
+    memory = evidence.memories[chosen(page)]
+    whole = re.sub(r"<[^>]+>", "", html(page, 'class="wb-whole"'))
+    between = whole[whole.rindex("reranker ▸") + len("reranker ▸") : whole.rindex("◂ reranker")]
+    assert between.split() == scored[memory.id].chunk.split()
+    assert f"of {len(memory.content):,} characters" in captions(page)
+    assert html(page, "wb-heat-text")  # the score has its tokens, nothing was asked for
+
+
+def test_each_variant_has_words_of_its_own(open_page: OpenPage) -> None:
+    page = configured(open_page(), {**PLAIN, "expansion.backend": "manual"})
+    page = search(page, DEPLOY)
+    page = tool(page.text_area(key="manual").set_value("undo a release").run())
+    box = next(box for box in page.selectbox if box.label == "Query variant")
+    assert len(box.options) == 2
+    page = box.select_index(1).run()
+    assert not page.exception
+    assert "a" in html(page, "wb-said").partition("Stop words")[2]
+
+
+def test_memories_with_markup_are_shown_and_never_rendered(open_page: OpenPage) -> None:
+    page = open_page()
+    memories = handles.resources().store.memories()
+    wild = next(memory for memory in memories.values() if "<" in memory.content and ">" in memory.content)
+    page = tool(follow(search(page, wild.content[:80]), wild.id))
+    body = re.sub(r"</?(div|mark|span|b)( [^>]*)?>", "", html(page, 'class="wb-whole"'))
+    assert "<" not in body
+    assert "&lt;" in body
+
+
+def test_no_candidate_at_all_is_said(open_page: OpenPage, tmp_path: Path) -> None:
+    page = open_page(stored(tmp_path, {"one": "the only memory is personal"}))
+    page = tool(search(configured(page, {"query.scope": "shared"}), "only memory"))
+    assert not page.session_state["gathered"][1].memories
+    assert any("no candidates" in info.value for info in page.info)
+
+
+def stored(folder: Path, texts: Mapping[str, str]) -> Path:
+    """A closed store of these memories, indexed."""
+    opened = open_resources(Settings(store=folder / "small"))
+    opened.store.add(ParsedInput("test", "test", tuple(Memory(key, text) for key, text in texts.items())))
+    opened.refresh()
+    opened.close()
+    return folder / "small"
+
+
+def bodies(page: AppTest) -> list[str]:
+    return [element.proto.body for element in page.get("html") if "<style>" not in element.proto.body]
