@@ -104,6 +104,17 @@ class SentenceTransformerEmbedder:
                 self._recent.popitem(last=False)
         return self._recent[text]
 
+    def remember(self, texts: Sequence[str]) -> None:
+        """Embed the queries that will be asked next in one batch, at most `REMEMBERED`, for `encode_query` to find.
+
+        A batch differs from queries embedded one at a time in the last digit or two of single precision.
+        """
+        new = [text for text in dict.fromkeys(texts) if text not in self._recent][:REMEMBERED]
+        if new:
+            self._recent.update(zip(new, self.encode(new), strict=True))
+        while len(self._recent) > REMEMBERED:
+            self._recent.popitem(last=False)
+
     def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
         """Per text its wordpiece ids and their unit vectors (tokens, dimension), without special tokens."""
         out = []

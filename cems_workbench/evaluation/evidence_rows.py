@@ -1,0 +1,278 @@
+"""The tables of an evidence file, and evidence as their rows.
+
+A memory stands once, with its embedding in single precision, as the vector index has it; lists and scores name it by its number.
+A list is one row with its members and raw scores as arrays; texts that a model read stand once. Rows carry what `Evidence` has,
+so that what is read back replays to the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
+from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.store import memory_rows
+from cems_workbench.store.memory_rows import to_aware, to_naive
+
+if TYPE_CHECKING:
+    import duckdb
+
+TABLES = """
+CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
+CREATE TABLE queries (
+    position INTEGER NOT NULL, qid VARCHAR NOT NULL, query VARCHAR NOT NULL, project VARCHAR, as_of TIMESTAMP, type VARCHAR
+);
+CREATE TABLE judgments (
+    qid VARCHAR NOT NULL, memory_id VARCHAR NOT NULL, grade BIGINT NOT NULL, judge VARCHAR NOT NULL, kind VARCHAR NOT NULL
+);
+CREATE TABLE memories (
+    number INTEGER NOT NULL, id VARCHAR NOT NULL, content VARCHAR NOT NULL, title VARCHAR, category VARCHAR, project VARCHAR,
+    session VARCHAR, author VARCHAR, tags VARCHAR NOT NULL, priority DOUBLE NOT NULL, pinned BOOLEAN NOT NULL,
+    importance VARCHAR NOT NULL, created_at TIMESTAMP, last_accessed TIMESTAMP, access_count BIGINT NOT NULL,
+    relevant_count BIGINT NOT NULL, noise_count BIGINT NOT NULL, scope VARCHAR NOT NULL, source_ref VARCHAR, embedding FLOAT[]
+);
+CREATE TABLE evidence (
+    qid VARCHAR NOT NULL, query VARCHAR NOT NULL, project VARCHAR, as_of TIMESTAMP, members INTEGER[] NOT NULL,
+    variants VARCHAR NOT NULL, notes VARCHAR NOT NULL, seconds DOUBLE NOT NULL
+);
+CREATE TABLE lists (
+    qid VARCHAR NOT NULL, position INTEGER NOT NULL, name VARCHAR NOT NULL, source VARCHAR NOT NULL, variant INTEGER,
+    members INTEGER[] NOT NULL, scores DOUBLE[] NOT NULL
+);
+CREATE TABLE scores (
+    qid VARCHAR NOT NULL, role VARCHAR NOT NULL, model VARCHAR NOT NULL, member INTEGER NOT NULL, raw DOUBLE, text INTEGER,
+    error VARCHAR, detail VARCHAR
+);
+CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL);
+"""
+"""`scores.role` is rerank or judge; `scores.text` numbers the text that the model read."""
+
+Role = Literal["rerank", "judge"]
+ROLES: tuple[Role, ...] = ("rerank", "judge")
+
+
+class Known:
+    """What stands in the file already: numbers of memories and of texts."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self.memories: dict[str, tuple[int, Memory]] = read_memories(cursor)[0]
+        self.texts = {text: number for number, text in cursor.execute("SELECT number, text FROM texts").fetchall()}
+
+
+def write_evidence(
+    cursor: duckdb.DuckDBPyConnection, qid: str, evidence: Evidence, seconds: float, known: Known
+) -> None:
+    """Add the evidence of one query, inside the caller's transaction.
+
+    Raises InputError when a memory differs from the one of that id in the file, or an embedding is not single precision.
+    """
+    _write_memories(cursor, evidence, known)
+    number = {key: known.memories[key][0] for key in evidence.memories}
+    cursor.execute(
+        "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            qid, evidence.query, evidence.project, to_naive(evidence.as_of), list(number.values()),
+            _text([[variant.text, variant.kind] for variant in evidence.variants]), _text(evidence.notes), seconds,
+        ],
+    )  # fmt: skip
+    for position, ranked in enumerate(evidence.lists):
+        members = [number[hit.memory_id] for hit in ranked.hits]
+        values = [hit.score for hit in ranked.hits]
+        cursor.execute(
+            "INSERT INTO lists VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [qid, position, ranked.name, ranked.source, ranked.variant, members, values],
+        )
+    _write_scores(cursor, qid, evidence, number, known)
+
+
+def _write_memories(cursor: duckdb.DuckDBPyConnection, evidence: Evidence, known: Known) -> None:
+    import pyarrow as pa
+
+    fresh = []
+    for key, memory in evidence.memories.items():
+        if key not in known.memories:
+            fresh.append(memory)
+        elif known.memories[key][1] != memory:
+            raise InputError(f"memory {key} is not the one the evidence file has; gather into another file")
+    if not fresh:
+        return
+    first = len(known.memories)
+    vectors = [_single(memory.id, evidence.embeddings.get(memory.id)) for memory in fresh]
+    table = memory_rows.staging(fresh).append_column("embedding", pa.array(vectors, pa.list_(pa.float32())))
+    cursor.register("staged", table.append_column("number", pa.array(range(first, first + len(fresh)), pa.int32())))
+    try:
+        columns = ", ".join(("number", *memory_rows.FIELDS, "embedding"))
+        cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged")
+    finally:
+        cursor.unregister("staged")
+    known.memories.update({memory.id: (first + i, memory) for i, memory in enumerate(fresh)})
+
+
+def _single(memory_id: str, vector: Any) -> Any:
+    if vector is None:
+        return None
+    exact = np.asarray(vector, dtype=np.float64)
+    single = exact.astype(np.float32)
+    if not np.array_equal(single.astype(np.float64), exact):
+        raise InputError(f"the embedding of memory {memory_id} is not in single precision, as the vector index has it")
+    return single
+
+
+def _write_scores(
+    cursor: duckdb.DuckDBPyConnection, qid: str, evidence: Evidence, number: Mapping[str, int], known: Known
+) -> None:
+    import pyarrow as pa
+
+    rows = []
+    first = len(known.texts)
+    for role, models in zip(ROLES, (evidence.model_scores, evidence.judge_scores), strict=True):
+        for model, scores in models.items():
+            for key, score in scores.items():
+                if key in number:
+                    text = None if score.chunk is None else known.texts.setdefault(score.chunk, len(known.texts))
+                    detail = None if score.detail is None else _text(score.detail)
+                    rows.append((qid, role, model, number[key], score.raw, text, score.error, detail))
+    if not rows:
+        return
+    fresh = list(known.texts.items())[first:]
+    if fresh:
+        texts = pa.table({"number": pa.array([n for _, n in fresh], pa.int32()), "text": [text for text, _ in fresh]})
+        _insert(cursor, "texts", texts)
+    kinds = (pa.string(), pa.string(), pa.string(), pa.int32(), pa.float64(), pa.int32(), pa.string(), pa.string())
+    names = ("qid", "role", "model", "member", "raw", "text", "error", "detail")
+    columns = zip(names, kinds, zip(*rows, strict=True), strict=True)
+    _insert(cursor, "scores", pa.table({name: pa.array(values, kind) for name, kind, values in columns}))
+
+
+def _insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
+    cursor.register("staged", rows)
+    try:
+        cursor.execute(f"INSERT INTO {table} SELECT * FROM staged")
+    finally:
+        cursor.unregister("staged")
+
+
+def write_query_set(cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query], judgments: Sequence[Judgment]) -> None:
+    """Put the queries, in their order, and the judgments into the file."""
+    import pyarrow as pa
+
+    text = pa.string()
+    names = ("qid", "query", "project", "type")
+    columns: dict[str, Any] = {"position": pa.array(range(len(queries)), pa.int32())}
+    columns |= {name: pa.array([getattr(query, name) for query in queries], text) for name in names}
+    columns["as_of"] = pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us"))
+    order = ("position", "qid", "query", "project", "as_of", "type")
+    _insert(cursor, "queries", pa.table({name: columns[name] for name in order}))
+    if judgments:
+        fields = ("qid", "memory_id", "grade", "judge", "kind")
+        rows = {name: [getattr(judgment, name) for judgment in judgments] for name in fields}
+        _insert(cursor, "judgments", pa.table(rows))
+
+
+def read_query_set(cursor: duckdb.DuckDBPyConnection) -> tuple[list[Query], list[Judgment]]:
+    """The queries in their order, and the judgments."""
+    queries = cursor.execute("SELECT qid, query, project, as_of, type FROM queries ORDER BY position").fetchall()
+    judgments = cursor.execute(
+        "SELECT qid, memory_id, grade, judge, kind FROM judgments ORDER BY qid, memory_id, judge"
+    ).fetchall()
+    return (
+        [Query(qid, query, project, to_aware(as_of), kind) for qid, query, project, as_of, kind in queries],
+        [Judgment(*row) for row in judgments],
+    )
+
+
+def read_memories(
+    cursor: duckdb.DuckDBPyConnection,
+) -> tuple[dict[str, tuple[int, Memory]], dict[str, Any]]:
+    """Number and record of every memory by id, and the embeddings, each of shape (dimension,)."""
+    columns = ", ".join(memory_rows.FIELDS)
+    rows = cursor.execute(f"SELECT {columns} FROM memories ORDER BY number").fetchall()
+    records = [memory_rows.record(row) for row in rows]
+    vectors = arrow(cursor, "SELECT embedding FROM memories ORDER BY number")["embedding"]
+    found = {}
+    values, starts = flat(vectors)
+    for number, memory in enumerate(records):
+        if starts[number + 1] > starts[number]:
+            found[memory.id] = values[starts[number] : starts[number + 1]]
+    return {memory.id: (number, memory) for number, memory in enumerate(records)}, found
+
+
+def read_evidence(cursor: duckdb.DuckDBPyConnection) -> dict[str, Evidence]:
+    """The evidence of every finished query by qid, in the order of the queries."""
+    numbered, embeddings = read_memories(cursor)
+    records = [memory for _, memory in numbered.values()]
+    ids = np.array([memory.id for memory in records], dtype=object)
+    lists = _read_lists(cursor, ids)
+    scores = _read_scores(cursor, ids)
+    columns = "e.qid, e.query, e.project, e.as_of, e.variants, e.notes"
+    ordered = "FROM evidence AS e JOIN queries AS q USING (qid) ORDER BY q.position"
+    rows = cursor.execute(f"SELECT {columns} {ordered}").fetchall()
+    members, starts = flat(arrow(cursor, f"SELECT e.members {ordered}")["members"])
+    found: dict[str, Evidence] = {}
+    gathered: Any = None
+    for i, (qid, query, project, as_of, variants, notes_text) in enumerate(rows):
+        notes = json.loads(notes_text)
+        if notes.get("gathered") == gathered:  # kept once: it is the same for the whole set
+            notes["gathered"] = gathered
+        gathered = notes.get("gathered")
+        memories = {records[n].id: records[n] for n in members[starts[i] : starts[i + 1]].tolist()}
+        found[qid] = Evidence(
+            query=query,
+            memories=memories,
+            variants=tuple(Variant(*variant) for variant in json.loads(variants)),
+            lists=tuple(lists.get(qid, ())),
+            as_of=to_aware(as_of),
+            project=project,
+            model_scores=scores.get((qid, "rerank"), {}),
+            judge_scores=scores.get((qid, "judge"), {}),
+            embeddings={key: embeddings[key] for key in memories if key in embeddings},
+            notes=notes,
+        )
+    return found
+
+
+def _read_lists(cursor: duckdb.DuckDBPyConnection, ids: Any) -> dict[str, list[RankedList]]:
+    table = arrow(cursor, "SELECT qid, name, source, variant, members, scores FROM lists ORDER BY qid, position")
+    members, starts = flat(table["members"])
+    values, _ = flat(table["scores"])
+    hits = list(map(Hit, ids[members].tolist(), values.tolist()))
+    found: dict[str, list[RankedList]] = {}
+    heads = zip(*(table[name].to_pylist() for name in ("qid", "name", "source", "variant")), strict=True)
+    for i, (qid, name, source, variant) in enumerate(heads):
+        found.setdefault(qid, []).append(RankedList(name, source, variant, tuple(hits[starts[i] : starts[i + 1]])))
+    return found
+
+
+def _read_scores(
+    cursor: duckdb.DuckDBPyConnection, ids: Any
+) -> dict[tuple[str, str], dict[str, dict[str, ModelScore]]]:
+    texts = dict(cursor.execute("SELECT number, text FROM texts").fetchall())
+    found: dict[tuple[str, str], dict[str, dict[str, ModelScore]]] = {}
+    rows = cursor.execute("SELECT qid, role, model, member, raw, text, error, detail FROM scores").fetchall()
+    for qid, role, model, member, raw, text, error, detail in rows:
+        score = ModelScore(raw, texts.get(text), error, None if detail is None else json.loads(detail))
+        found.setdefault((qid, role), {}).setdefault(model, {})[ids[member]] = score
+    return found
+
+
+def flat(column: Any) -> tuple[Any, Any]:
+    """The values of a column of arrays one after the other, and where each row begins (rows + 1)."""
+    array = column.combine_chunks()
+    if not len(array):
+        return np.zeros(0, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    return array.flatten().to_numpy(zero_copy_only=False), np.concatenate(([0], np.cumsum(lengths)))
+
+
+def _text(values: Any) -> str:
+    return json.dumps(values, ensure_ascii=False)
+
+
+def arrow(cursor: duckdb.DuckDBPyConnection, select: str) -> Any:
+    """The result of a query as an Arrow table."""
+    return cursor.sql(select).to_arrow_table()
