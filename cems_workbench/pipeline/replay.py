@@ -25,7 +25,7 @@ from cems_workbench.pipeline.stages.lists import apply_lists
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect, is_aggregation
 from cems_workbench.pipeline.stages.rerank import apply_rerank, model_key
 from cems_workbench.pipeline.stages.threshold import apply_threshold
-from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, unranked
+from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, remembered, unranked
 from cems_workbench.pipeline.trace import StageTrace, Trace
 
 STAGES = (
@@ -85,7 +85,7 @@ def run(
 
     limit = config.assembly.limit
     tick()
-    aggregation = [is_aggregation(query, config.query.detectors) for query in table.queries]
+    aggregation = remembered(table.memo, "aggregation", config.query.detectors, lambda: _aggregation(table, config))
     done(_query(table, config))
     done(_expansion(table, switched_off))
     lists = apply_lists(table, config.lists, list_depths(config), switched_off)
@@ -104,8 +104,13 @@ def run(
     return stages
 
 
+def _aggregation(table: CandidateTable, config: PipelineConfig) -> list[bool]:
+    return [is_aggregation(query, config.query.detectors) for query in table.queries]
+
+
 def _nobody(table: CandidateTable) -> Standing:
-    return unranked(np.zeros(table.shape, dtype=bool), np.full(table.shape, np.nan))
+    make = lambda: unranked(np.zeros(table.shape, dtype=bool), np.full(table.shape, np.nan))  # noqa: E731
+    return remembered(table.memo, "nobody", None, make)
 
 
 def _query(table: CandidateTable, config: PipelineConfig) -> StageArrays:

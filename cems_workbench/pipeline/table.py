@@ -7,9 +7,10 @@ stage before, and returns `StageArrays`; the trace is a view of those, made only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +84,8 @@ class CandidateTable:
     overlaps: Callable[[int, int], Floats]
     """q, c -> (C) Jaccard overlap of every candidate's words with candidate c's."""
     notes: Sequence[Mapping[str, Any]]
+    memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    """What stages derived from this table and few parameters; see `remembered`."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -91,16 +95,51 @@ class CandidateTable:
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Who is in the running after a stage: (Q, C) alive, score, and 1-based rank (0 = not ranked)."""
+    """Who is in the running after a stage: (Q, C) alive and score, and the order of the living.
+
+    `placing` gives what they are ordered by, (Q, C), smaller is better, ties by candidate index; it is asked only by a stage
+    or a view that needs the order, since sorting is the dearest thing a stage can do. `lead` is the beginning of the order
+    where the stage already knows it.
+    """
 
     alive: Bools
     score: Floats
-    rank: Ints
+    placing: Callable[[], Floats | Ints]
+    lead: Ints | None = None
+
+    @cached_property
+    def key(self) -> Floats:
+        """(Q, C) what the living are ordered by, inf for the others."""
+        return np.where(self.alive, self.placing(), np.inf)
+
+    @cached_property
+    def rank(self) -> Ints:
+        """(Q, C) 1-based rank, 0 for who is not in the running."""
+        return np.where(self.alive, _places(self.key), 0)
 
     def order(self, q: int) -> Ints:
         """Candidate indices of query q that are alive, best first."""
         alive = np.flatnonzero(self.alive[q])
-        return alive[np.argsort(self.rank[q, alive], kind="stable")]
+        return alive[np.argsort(self.key[q, alive], kind="stable")]
+
+    def leading(self, count: int) -> Ints:
+        """(Q, min(count, C)) candidate indices of the best, best first; -1 where fewer are alive."""
+        if self.lead is not None and self.lead.shape[1] >= min(count, self.alive.shape[1]):
+            return self.lead[:, :count]
+        return _leading(self.key, min(count, self.alive.shape[1]))
+
+
+class Unranked(Standing):
+    """A standing before fusion: nobody has a rank, and the living stand in the order of their ids."""
+
+    @cached_property
+    def rank(self) -> Ints:
+        """(Q, C) zeros."""
+        return np.zeros(self.alive.shape, dtype=np.int64)
+
+    def order(self, q: int) -> Ints:
+        """Candidate indices of query q that are alive, by id."""
+        return np.flatnonzero(self.alive[q])
 
 
 def nothing(q: int) -> list[str]:
@@ -145,23 +184,54 @@ class ListArrays:
     score: Floats
     """(Q, L, C) normalised score, 0 where not present."""
     stage: StageArrays
+    memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+    """What fusion derived from these lists and few parameters; see `remembered`."""
+
+
+def remembered(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callable[[], Made], slots: int = 4) -> Made:
+    """What `make` gives, made once per `key` and kept with the arrays it was made from.
+
+    A key has one slot that it shares with others; the last one stays. So memory is bounded, and threads need no lock: a slot
+    is one tuple that is read and replaced as a whole.
+    """
+    slot = (what, hash(key) % slots)
+    found = memo.get(slot)
+    if found is None or found[0] != key:
+        memo[slot] = found = (key, make())
+    made: Made = found[1]
+    return made
 
 
 def ranked(score: Floats, alive: Bools) -> Standing:
     """Rank the living by descending score, ties by candidate index, which is the order of memory ids."""
-    key = np.where(alive, -score, np.inf)
-    return Standing(alive, score, np.where(alive, _places(key), 0))
+    return Standing(alive, score, lambda: -score)
 
 
 def unranked(alive: Bools, score: Floats) -> Standing:
     """A standing before fusion, where nobody has a rank yet."""
-    return Standing(alive, score, np.zeros(alive.shape, dtype=np.int64))
+    return Unranked(alive, score, lambda: score)
 
 
 def reranked_by(alive: Bools, before: Standing, score: Floats | None = None) -> Standing:
     """Close the gaps that dropped candidates left: the survivors keep their order."""
-    key = np.where(alive, before.rank, np.iinfo(np.int64).max)
-    return Standing(alive, before.score if score is None else score, np.where(alive, _places(key), 0))
+    return Standing(alive, before.score if score is None else score, lambda: before.key)
+
+
+def _leading(key: Floats, count: int) -> Ints:
+    """(Q, count) columns of the smallest finite keys of each row, ascending, ties by column; -1 where there are fewer."""
+    queries, width = key.shape
+    if count == 0 or 4 * count > width:
+        order = np.argsort(key, axis=1, kind="stable")[:, :count]
+        return np.where(np.take_along_axis(key, order, axis=1) < np.inf, order, -1)
+    last = np.partition(key, count - 1, axis=1)[:, count - 1, None]
+    row, column = np.nonzero((key <= last) & (key < np.inf))  # more than `count` where the last place is tied
+    held = np.bincount(row, minlength=queries)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(held) - held, held)
+    few = np.full((queries, max(count, int(held.max(initial=0)))), np.inf)
+    columns = np.full(few.shape, -1)
+    few[row, place], columns[row, place] = key[row, column], column
+    order = np.argsort(few, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(columns, order, axis=1)
 
 
 def _places(key: Floats | Ints) -> Ints:

@@ -15,54 +15,79 @@ Source: CEMS retrieval guide, scoring adjustments (retrieval.py:602-619); PIPELI
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
-from cems_workbench.config.ranking import AdjustConfig, ProjectFactors, TimeDecay
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, StageArrays, Standing, ranked
+from cems_workbench.config.ranking import AdjustConfig, Feedback, ProjectFactors, TimeDecay
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, StageArrays, Standing, ranked, remembered
 
 DAY = 86400.0
 
 
 def apply_adjust(table: CandidateTable, before: Standing, config: AdjustConfig) -> StageArrays:
     """Multiply the factors onto the score and rank again."""
-    factors: dict[str, tuple[Floats, Bools]] = {}
-    everyone = np.ones(table.shape, dtype=bool)
-    if config.priority:
-        factors["priority"] = (table.priority, everyone)
-    age = _age_days(table, config.time_decay)
-    if config.time_decay.mode != "none":
-        factors["time_decay"] = (_decay(table, age, config.time_decay), everyone)
-    factors["pinned"] = (np.full(table.shape, config.pinned_factor), table.pinned)
-    if config.project.enabled:
-        has_project = np.array([bool(project) for project in table.projects], dtype=bool)
-        factors["project"] = (_project(table, config.project), np.broadcast_to(has_project[:, None], table.shape))
-    if config.feedback.enabled:
-        signals = table.relevant + table.noise
-        share = np.divide(table.relevant, signals, out=np.zeros_like(signals), where=signals > 0)
-        factors["feedback"] = (
-            config.feedback.base + config.feedback.span * share,
-            signals >= config.feedback.min_signals,
-        )
+    factors = {name: remembered(table.memo, name, key, make) for name, (key, make) in _factors(table, config).items()}
     score = before.score
-    for factor, applies in factors.values():
-        score = np.where(applies, score * factor, score)
+    for factor in factors.values():
+        if factor.changes:
+            score = score * factor.multiplier
     unclamped = score
     if config.clamp:
         score = np.clip(score, 0.0, 1.0)
+    age = cache(lambda: _age_days(table, config.time_decay))  # wanted by the trace alone
     return StageArrays(
         "adjust",
         entered=before.alive,
         before=before,
         after=ranked(np.where(before.alive, score, 0.0), before.alive),
         columns={
-            "factors": lambda q, c: {name: float(f[q, c]) for name, (f, applies) in factors.items() if applies[q, c]},
-            "age_days": lambda q, c: None if np.isnan(age[q, c]) else float(age[q, c]),
+            "factors": lambda q, c: {name: float(f.multiplier[q, c]) for name, f in factors.items() if f.applies[q, c]},
+            "age_days": lambda q, c: None if np.isnan(age()[q, c]) else float(age()[q, c]),
             "unclamped": lambda q, c: float(unclamped[q, c]),
         },
         warnings=_warnings(table, before, age, unclamped, config),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Factor:
+    """One factor of every candidate (Q, C), 1 where it does not apply; `changes` is false when it is 1 everywhere."""
+
+    multiplier: Floats
+    applies: Bools
+    changes: bool
+
+
+def _factor(value: Floats | float, applies: Bools) -> _Factor:
+    multiplier = np.where(applies, value, 1.0)
+    return _Factor(multiplier, applies, bool((multiplier != 1.0).any()))
+
+
+def _factors(table: CandidateTable, config: AdjustConfig) -> dict[str, tuple[Hashable, Callable[[], _Factor]]]:
+    """What makes each factor that is on, in the order they apply, and the part of the config it depends on."""
+    everyone = np.ones(table.shape, dtype=bool)
+    decay, project, feedback, pinned = config.time_decay, config.project, config.feedback, config.pinned_factor
+    made: dict[str, tuple[Hashable, Callable[[], _Factor]]] = {}
+    if config.priority:
+        made["priority"] = (True, lambda: _factor(table.priority, everyone))
+    if decay.mode != "none":
+        made["time_decay"] = (decay, lambda: _factor(_decay(table, _age_days(table, decay), decay), everyone))
+    made["pinned"] = (pinned, lambda: _factor(pinned, table.pinned))
+    if project.enabled:
+        asked = np.array([bool(name) for name in table.projects], dtype=bool)[:, None]
+        made["project"] = (project, lambda: _factor(_project(table, project), np.broadcast_to(asked, table.shape)))
+    if feedback.enabled:
+        made["feedback"] = (feedback, lambda: _feedback(table, feedback))
+    return made
+
+
+def _feedback(table: CandidateTable, config: Feedback) -> _Factor:
+    signals = table.relevant + table.noise
+    share = np.divide(table.relevant, signals, out=np.zeros_like(signals), where=signals > 0)
+    return _factor(config.base + config.span * share, signals >= config.min_signals)
 
 
 def _age_days(table: CandidateTable, decay: TimeDecay) -> Floats:
@@ -87,14 +112,14 @@ def _project(table: CandidateTable, config: ProjectFactors) -> Floats:
 
 
 def _warnings(
-    table: CandidateTable, before: Standing, age: Floats, unclamped: Floats, config: AdjustConfig
+    table: CandidateTable, before: Standing, age: Callable[[], Floats], unclamped: Floats, config: AdjustConfig
 ) -> Callable[[int], list[str]]:
     def warnings(q: int) -> list[str]:
         found = []
         alive = before.alive[q]
         if config.time_decay.mode != "none":
-            undated = int((np.isnan(age[q]) & alive).sum())
-            future = int(((age[q] < 0) & alive).sum())
+            undated = int((np.isnan(age()[q]) & alive).sum())
+            future = int(((age()[q] < 0) & alive).sum())
             if undated and np.isnan(table.as_of[q]):
                 found.append("the evidence has no as_of, so ages are unknown and time decay is 1")
             elif undated:

@@ -12,13 +12,15 @@ Source: CEMS retrieval guide, token-budgeted and diverse assembly; PIPELINE.md, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from cems_workbench.config.ranking import AssemblyConfig
-from cems_workbench.pipeline.table import CandidateTable, Ints, StageArrays, Standing
+from cems_workbench.pipeline.table import Bools, CandidateTable, Ints, StageArrays, Standing
 
 
 @dataclass
@@ -52,24 +54,33 @@ def apply_assembly(
 ) -> StageArrays:
     """Select the results. `aggregation` says for each query whether it asks for an aggregation (for `auto`)."""
     strategies = [_strategy(config, flag) for flag in aggregation]
-    selections = [
-        (_mmr if strategies[q] == "mmr" else _greedy)(table, before, config, q) for q in range(table.shape[0])
-    ]
-    rank = np.zeros(table.shape, dtype=np.int64)
-    for q, selection in enumerate(selections):
-        rank[q, selection.chosen] = np.arange(1, len(selection.chosen) + 1)
+
+    @cache
+    def selection(q: int) -> Selection:
+        return (_mmr if strategies[q] == "mmr" else _greedy)(table, before, config, q)
+
+    greedy = np.array([strategy == "greedy" for strategy in strategies], dtype=bool)
+    chosen = _first_that_fit(table, before, config, greedy, selection)
+    queries, places = np.nonzero(chosen >= 0)
+    alive = np.zeros(table.shape, dtype=bool)
+    alive[queries, chosen[queries, places]] = True
+
+    def rank() -> Ints:
+        ranks = np.zeros(table.shape, dtype=np.int64)
+        ranks[queries, chosen[queries, places]] = places + 1
+        return ranks
 
     def reason(q: int, c: int) -> str:
-        if c in selections[q].skipped:
+        if c in selection(q).skipped:
             return f"{table.tokens[q, c]} tokens do not fit the budget of {config.max_tokens}"
         return f"past the result limit of {config.limit}"
 
     def fields(q: int) -> dict[str, Any]:
-        skipped = sorted(table.ids[q][c] for c in selections[q].skipped)
-        return {"strategy": strategies[q], "tokens_used": selections[q].tokens, "skipped_for_budget": skipped}
+        skipped = sorted(table.ids[q][c] for c in selection(q).skipped)
+        return {"strategy": strategies[q], "tokens_used": selection(q).tokens, "skipped_for_budget": skipped}
 
     def warnings(q: int) -> list[str]:
-        if before.alive[q].any() and not selections[q].chosen:
+        if before.alive[q].any() and not selection(q).chosen:
             return [f"nothing fits the budget of {config.max_tokens} tokens"]
         return []
 
@@ -77,16 +88,40 @@ def apply_assembly(
         "assembly",
         before.alive,
         before,
-        Standing(rank > 0, before.score, rank),
+        Standing(alive, before.score, rank, chosen),
         reason,
         columns={
             "tokens": lambda q, c: int(table.tokens[q, c]),
-            "mmr": lambda q, c: selections[q].mmr.get(c),
-            "skipped_for_budget": lambda q, c: c in selections[q].skipped,
+            "mmr": lambda q, c: selection(q).mmr.get(c),
+            "skipped_for_budget": lambda q, c: c in selection(q).skipped,
         },
         warnings=warnings,
         fields=fields,
     )
+
+
+def _first_that_fit(
+    table: CandidateTable,
+    before: Standing,
+    config: AssemblyConfig,
+    greedy: Bools,
+    selection: Callable[[int], Selection],
+) -> Ints:
+    """(Q, n) the chosen candidates of every query in order, -1 where there are fewer.
+
+    Where the first `limit` fit the budget together, greedy chooses them; only the other queries are filled one by one.
+    """
+    lead = before.leading(table.shape[1] if config.limit is None else config.limit)
+    if greedy.all() and config.max_tokens is None:
+        return lead
+    tokens = np.where(lead >= 0, np.take_along_axis(table.tokens, np.maximum(lead, 0), axis=1), 0).sum(axis=1)
+    fits = greedy & (tokens <= (np.inf if config.max_tokens is None else config.max_tokens))
+    chosen = lead.copy()
+    for q in np.flatnonzero(~fits).tolist():
+        picked = selection(q).chosen
+        chosen[q] = -1
+        chosen[q, : len(picked)] = picked
+    return chosen
 
 
 def _strategy(config: AssemblyConfig, aggregation: bool) -> str:

@@ -19,10 +19,10 @@ def apply_filter(before: Standing, config: FilterConfig, raw_mode: bool = False)
     if raw_mode:
         return pass_through("filter", before, warnings=lambda q: ["raw mode: the relevance filter is off"])
     enough = before.alive if config.min_score is None else before.alive & (before.score >= config.min_score)
-    floor = (
-        percentile(before.score, enough, config.percentile) if config.percentile > 0 else np.full(len(enough), -np.inf)
-    )
-    kept = enough & (before.score >= floor[:, None])
+    kept, floor = enough, np.full(len(enough), -np.inf)
+    if config.percentile > 0:
+        floor = percentile(before.score, enough, config.percentile)
+        kept = enough & (before.score >= floor[:, None])
 
     def reason(q: int, c: int) -> str:
         score = before.score[q, c]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,19 @@ import numpy as np
 from cems_workbench.config.gathering import ListsConfig, VariantWeights
 from cems_workbench.config.ranking import FusionConfig
 from cems_workbench.pipeline.evidence import SOURCES, VARIANT_KINDS
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ListArrays, StageArrays, ranked
+from cems_workbench.pipeline.stages.hits import NOT_RELEVANCE, Hits, find_hits
+from cems_workbench.pipeline.table import (
+    Bools,
+    CandidateTable,
+    Floats,
+    Ints,
+    ListArrays,
+    StageArrays,
+    ranked,
+    remembered,
+)
 
 # Looked up by source index; the last entry is for padding, whose source is -1.
-NOT_RELEVANCE = np.array([source in ("recency", "access") for source in SOURCES] + [False])
 RELEVANCE = np.array([source in ("vector", "lexical") for source in SOURCES] + [False])
 
 
@@ -53,40 +63,38 @@ def apply_fusion(
 ) -> StageArrays:
     """Fuse the lists into one ranking."""
     present, before = lists.present, lists.stage.after
-    terms = _terms(table, lists, config, list_config, variants)
-    alive: Bools = np.any(terms.member, axis=1)
-    inside = (
-        terms.base.max(axis=1, where=terms.member, initial=-np.inf)
-        if config.method == "score_max"
-        else terms.base.sum(axis=1)
-    )
-    raw = terms.boost * (inside + terms.bonus.sum(axis=1) + terms.best_rank_bonus + terms.importance_bonus)
-    raw = np.where(alive, raw, 0.0)
-    normalised = _minmax(raw, alive) if config.normalize == "minmax" else raw
-    relevance = present & RELEVANCE[table.lists.source][:, :, None]
-    best = np.where(relevance, lists.score, 0.0).max(axis=1, initial=0.0)
+    hits = _hits(table, lists, config, list_config)
+    weight = _weights(table, list_config, variants)
+    alive, best = hits.alive, remembered(lists.memo, "best", None, lambda: _best_list_score(table, lists))
+    base, extra = _base(hits, weight, config), _extra(table, hits, config)
+    raw = _raw(table, hits, base, extra, config)
+    normalised = _minmax(raw, hits.hole) if config.normalize == "minmax" else raw
     score = (1 - config.score_blend) * normalised + config.score_blend * best
-    bypassed = (config.single_list == "bypass") & (present.any(axis=2).sum(axis=1) == 1)
+    bypassed = _bypassed(lists, config)
     if bypassed.any():
         alone = np.where(present, lists.score, 0.0).sum(axis=1)
         raw, normalised, score = (np.where(bypassed[:, None], alone, value) for value in (raw, normalised, score))
-        terms = _bypass(terms, table, lists, bypassed)
         alive = np.where(bypassed[:, None], present.any(axis=1), alive)
-    after = ranked(score, alive)
+
+    @cache
+    def terms() -> Terms:
+        dense = _terms(table, lists, hits, weight, base, extra, config)
+        return _bypass(dense, table, lists, bypassed) if bypassed.any() else dense
+
     ignored = "only in recency or access lists, which " + config.method + " leaves out"
     return StageArrays(
         "fusion",
         entered=before.alive,
         before=before,
-        after=after,
+        after=ranked(score, alive),
         reason=lambda q, c: ignored,
         columns={
             "raw": lambda q, c: float(raw[q, c]),
             "normalized": lambda q, c: float(normalised[q, c]),
-            "contributions": lambda q, c: contributions(table, terms, q, c),
-            "best_rank_bonus": lambda q, c: float(terms.best_rank_bonus[q, c]),
-            "importance_bonus": lambda q, c: float(terms.importance_bonus[q, c]),
-            "boost_factor": lambda q, c: float(terms.boost[q, c]),
+            "contributions": lambda q, c: contributions(table, terms(), q, c),
+            "best_rank_bonus": lambda q, c: float(terms().best_rank_bonus[q, c]),
+            "importance_bonus": lambda q, c: float(terms().importance_bonus[q, c]),
+            "boost_factor": lambda q, c: float(terms().boost[q, c]),
             "best_list_score": lambda q, c: float(best[q, c]),
         },
         warnings=_warnings(table, present, config, raw, alive, bypassed),
@@ -96,6 +104,18 @@ def apply_fusion(
             "combine": "max" if config.method == "score_max" and not bypassed[q] else "sum",
         },
     )
+
+
+def _bypassed(lists: ListArrays, config: FusionConfig) -> Bools:
+    if config.single_list == "fuse":
+        return np.zeros(len(lists.present), dtype=bool)
+    return remembered(lists.memo, "single", None, lambda: lists.present.any(axis=2).sum(axis=1) == 1)
+
+
+def _best_list_score(table: CandidateTable, lists: ListArrays) -> Floats:
+    relevance = lists.present & RELEVANCE[table.lists.source][:, :, None]
+    best: Floats = np.where(relevance, lists.score, 0.0).max(axis=1, initial=0.0)
+    return best
 
 
 def contributions(table: CandidateTable, terms: Terms, q: int, c: int) -> list[dict[str, Any]]:
@@ -112,32 +132,82 @@ def contributions(table: CandidateTable, terms: Terms, q: int, c: int) -> list[d
     ]
 
 
-def _terms(
-    table: CandidateTable, lists: ListArrays, config: FusionConfig, list_config: ListsConfig, variants: VariantWeights
-) -> Terms:
-    source = table.lists.source
+def _hits(table: CandidateTable, lists: ListArrays, config: FusionConfig, list_config: ListsConfig) -> Hits:
+    """The hits of the lists that the method fuses, with the ranks that `ties` asks for; no weight is in them."""
     rrf = config.method == "rrf"
-    member = lists.present if rrf else lists.present & ~NOT_RELEVANCE[source][:, :, None]
-    weight = _weights(table, list_config, variants)
-    dense = np.array([getattr(getattr(list_config, name), "ties", "ordinal") == "dense" for name in SOURCES] + [False])
-    rank = np.where(dense[source][:, :, None], table.lists.dense, table.lists.position)
-    rank = np.where(member, rank, 0)
-    zero = np.zeros(table.shape)
-    bonus, best_rank_bonus, importance = np.zeros(rank.shape), zero, zero
-    if rrf:
-        base = np.where(member, weight[:, :, None] / (config.k + np.maximum(rank, 1)), 0.0)
-        best = np.where(member, rank, np.iinfo(np.int64).max).min(axis=1, initial=np.iinfo(np.int64).max)
-        if config.top_rank_bonus.mode == "per_list":
-            bonus = np.where(member, _top_rank_bonus(rank, config), 0.0)
-        else:
-            best_rank_bonus = _top_rank_bonus(best, config)
-        step = 1 / (config.k + 1) - 1 / (config.k + 1 + config.importance_bonus_ranks)
-        importance = np.where(table.important & member.any(axis=1), step, 0.0)
+    dense = tuple(getattr(getattr(list_config, name), "ties", "ordinal") == "dense" for name in SOURCES)
+    return remembered(lists.memo, "hits", (rrf, dense), lambda: find_hits(table, lists, rrf, np.array([*dense, False])))
+
+
+def _base(hits: Hits, weight: Floats, config: FusionConfig) -> Floats:
+    """(H) what each hit contributes."""
+    own = weight.reshape(-1)[hits.slot]
+    return own / (config.k + hits.rank) if config.method == "rrf" else own * hits.score
+
+
+@dataclass(frozen=True, eq=False)
+class _Extra:
+    """What comes on top of the bases; None where nothing does. `bonus` is per hit of `Hits.top`, the rest (Q, C)."""
+
+    bonus: Floats | None
+    best_rank: Floats | None
+    importance: Floats | None
+    boost: Floats | None
+
+
+def _extra(table: CandidateTable, hits: Hits, config: FusionConfig) -> _Extra:
+    bonus = best_rank = importance = boost = None
+    top, ranks = config.top_rank_bonus, config.importance_bonus_ranks
+    if config.method == "rrf":
+        if top.rank1 or top.rank2_3:
+            if top.mode == "per_list":
+                bonus = _top_rank_bonus(hits.rank[hits.top], config)
+            else:
+                best_rank = _top_rank_bonus(hits.best_rank, config)
+        if ranks:
+            step = 1 / (config.k + 1) - 1 / (config.k + 1 + ranks)
+            importance = np.where(table.important & hits.alive, step, 0.0)
+    if config.multi_query_boost:
+        boost = 1 + config.multi_query_boost * np.maximum(hits.lists - 1, 0)
+    return _Extra(bonus, best_rank, importance, boost)
+
+
+def _raw(table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, config: FusionConfig) -> Floats:
+    """(Q, C) boost * (sum or max of the bases + bonuses); 0 for who is in no list."""
+    size = table.valid.size
+    raw: Floats = np.zeros(size)
+    if config.method == "score_max":
+        if len(hits.cells):
+            raw[hits.cells] = np.maximum.reduceat(base, hits.first)
     else:
-        base = np.where(member, weight[:, :, None] * lists.score, 0.0)
-    containing = member.sum(axis=1)
-    boost = 1 + config.multi_query_boost * np.maximum(containing - 1, 0)
-    return Terms(member, rank, weight, base, bonus, best_rank_bonus, importance, boost)
+        raw += np.bincount(hits.cell, weights=base, minlength=size)
+    if extra.bonus is not None:
+        raw += np.bincount(hits.cell[hits.top], weights=extra.bonus, minlength=size)
+    raw = raw.reshape(table.shape)
+    for more in (extra.best_rank, extra.importance):
+        raw = raw if more is None else raw + more
+    return raw if extra.boost is None else extra.boost * raw
+
+
+def _terms(
+    table: CandidateTable, lists: ListArrays, hits: Hits, weight: Floats, base: Floats, extra: _Extra,
+    config: FusionConfig,
+) -> Terms:  # fmt: skip
+    """The terms as dense arrays, for the trace."""
+    shape, width = lists.present.shape, table.shape[1]
+    place = hits.slot * width + (hits.cell % width if width else hits.cell)
+    member, rank = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
+    bases, bonus = np.zeros(shape), np.zeros(shape)
+    member.reshape(-1)[place], rank.reshape(-1)[place], bases.reshape(-1)[place] = True, hits.rank, base
+    if extra.bonus is not None:
+        bonus.reshape(-1)[place[hits.top]] = extra.bonus
+    nothing = np.zeros(table.shape)
+    return Terms(
+        member, rank, weight, bases, bonus,
+        nothing if extra.best_rank is None else extra.best_rank,
+        nothing if extra.importance is None else extra.importance,
+        nothing + 1 if extra.boost is None else extra.boost,
+    )  # fmt: skip
 
 
 def _weights(table: CandidateTable, list_config: ListsConfig, variants: VariantWeights) -> Floats:
@@ -153,11 +223,13 @@ def _top_rank_bonus(rank: Ints, config: FusionConfig) -> Floats:
     return np.where(rank == 1, bonus.rank1, np.where(rank <= 3, bonus.rank2_3, 0.0))
 
 
-def _minmax(raw: Floats, alive: Bools) -> Floats:
-    low = np.where(alive, raw, np.inf).min(axis=1, keepdims=True, initial=np.inf)
-    high = np.where(alive, raw, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
+def _minmax(raw: Floats, hole: Floats) -> Floats:
+    low = (raw + hole).min(axis=1, keepdims=True, initial=np.inf)
+    high = (raw - hole).max(axis=1, keepdims=True, initial=-np.inf)
     spread = np.where(high > low, high - low, 0.0)
-    return np.divide(raw - np.where(spread > 0, low, 0.0), spread, out=np.ones_like(raw), where=spread > 0)
+    normalised: Floats = (raw - np.where(spread > 0, low, 0.0)) / np.where(spread > 0, spread, 1.0)
+    normalised[spread[:, 0] == 0] = 1.0
+    return normalised
 
 
 def _bypass(terms: Terms, table: CandidateTable, lists: ListArrays, bypassed: Bools) -> Terms:

@@ -17,9 +17,13 @@ def apply_gap(before: Standing, config: GapConfig) -> StageArrays:
     """Drop candidates whose score is below a share of the top score."""
     if config.ratio == 0:
         return pass_through("gap", before)
-    top = np.where(before.rank == 1, before.score, 0.0).sum(axis=1)
+    first = before.leading(max(1, config.keep))
+    best = first[:, 0] if first.shape[1] else np.full(len(first), -1)
+    top = np.where(best >= 0, before.score[np.arange(len(best)), best], 0.0) if first.shape[1] else np.zeros(len(best))
     floor = config.ratio * top
-    kept = before.alive & ((before.score >= floor[:, None]) | (before.rank <= config.keep))
+    kept = before.alive & (before.score >= floor[:, None])
+    q, place = np.nonzero(first[:, : config.keep] >= 0)
+    kept[q, first[q, place]] = True
 
     def reason(q: int, c: int) -> str:
         return f"score {before.score[q, c]:.4f} is below {config.ratio:g} × the top score {top[q]:.4f}"

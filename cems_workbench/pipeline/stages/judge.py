@@ -10,13 +10,14 @@ Source: ACE, cross-encoder relevance threshold; PIPELINE.md, "judge"; docs/decis
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from cems_workbench.config.ranking import JudgeConfig
 from cems_workbench.pipeline.stages.rerank import to_unit
-from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, pass_through
+from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, pass_through, remembered
 from cems_workbench.records import MS_MARCO, JudgeScale
 
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
@@ -24,11 +25,16 @@ BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
 
 def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, ranked_by: str | None) -> StageArrays:
     """Attach judgments to the results. `ranked_by` is the reranker's model, to warn of a judge that judges itself."""
-    names = [judge_of(table, config, q) for q in range(table.shape[0])]
+    if config.backend == "none" or not table.judges:
+        return pass_through("judge", results, fields=lambda q: {"backend": config.backend, "model": None})
+    key = (config.backend, config.model)
+    names = remembered(table.memo, "judges", key, lambda: [judge_of(table, config, q) for q in range(table.shape[0])])
     if not any(names):
         return pass_through("judge", results, fields=lambda q: {"backend": config.backend, "model": None})
 
-    scales = [scale_of(table.notes[q], names[q], config) for q in range(table.shape[0])]
+    @cache
+    def scale(q: int) -> JudgeScale:
+        return scale_of(table.notes[q], names[q], config)
 
     def score(q: int, c: int) -> float | None:
         raw = table.judges[name].raw[q, c] if (name := names[q]) else np.nan
@@ -40,11 +46,11 @@ def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, r
 
     def band(q: int, c: int) -> str | None:
         raw = score(q, c)
-        return None if raw is None else BANDS[sum(raw <= low for low in scales[q].bands)]
+        return None if raw is None else BANDS[sum(raw <= low for low in scale(q).bands)]
 
     def relevant(q: int, c: int) -> bool | None:
         raw = score(q, c)
-        return None if raw is None else raw > scales[q].threshold
+        return None if raw is None else raw > scale(q).threshold
 
     def error(q: int, c: int) -> str | None:
         return table.judges[name].errors[q].get(c) if (name := names[q]) else None
@@ -70,9 +76,8 @@ def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, r
         about: dict[str, Any] = {"backend": config.backend, "model": names[q]}
         if not names[q]:
             return about
-        scale = scales[q]
         return about | {
-            "threshold": scale.threshold, "bands": list(scale.bands), "label": label_of(table.notes[q], names[q])
+            "threshold": scale(q).threshold, "bands": list(scale(q).bands), "label": label_of(table.notes[q], names[q])
         }  # fmt: skip
 
     columns: dict[str, Any] = {"raw": score, "sigmoid": sigmoid, "band": band, "relevant": relevant, "error": error}

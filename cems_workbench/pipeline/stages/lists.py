@@ -17,7 +17,7 @@ import numpy as np
 
 from cems_workbench.config.gathering import ListsConfig
 from cems_workbench.pipeline.evidence import SOURCES
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, StageArrays, unranked
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, StageArrays, remembered, unranked
 
 LEXICAL = SOURCES.index("lexical")
 NOT_SEARCHED = np.array([source in ("recency", "access") for source in SOURCES] + [False])
@@ -28,8 +28,17 @@ def apply_lists(
 ) -> ListArrays:
     """Select, cut and normalise the gathered lists.
 
-    `depths` are those of `config.list_depths`; `switched_off` are indices of query variants to leave out.
+    `depths` are those of `config.list_depths`; `switched_off` are indices of query variants to leave out. Weights and ties
+    are fusion's, so that most configs share their lists, which are kept with the table.
     """
+    enabled = tuple(getattr(config, source).enabled for source in SOURCES)
+    key = (enabled, config.lexical.normalization, tuple(sorted(depths.items())), frozenset(switched_off))
+    return remembered(table.memo, "lists", key, lambda: _prepared(table, config, depths, switched_off))
+
+
+def _prepared(
+    table: CandidateTable, config: ListsConfig, depths: Mapping[str, int | None], switched_off: Collection[int]
+) -> ListArrays:
     lists = table.lists
     enabled = np.array([getattr(config, source).enabled for source in SOURCES] + [False])
     active = enabled[lists.source]

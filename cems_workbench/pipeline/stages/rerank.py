@@ -71,7 +71,7 @@ def apply_rerank(
     after = Standing(
         np.where(skip, before.alive, standing.alive),
         np.where(skip, before.score, standing.score),
-        np.where(skip, before.rank, standing.rank),
+        lambda: np.where(skip, before.rank, standing.rank),
     )
     return StageArrays(
         "rerank",
@@ -170,7 +170,7 @@ def _order(blend: Blend, before: Standing) -> Standing:
     )
     rank = np.where(blend.reranked, top.rank, np.where(blend.following, count + places + 1, 0))
     score = np.where(blend.reranked, blend.score, np.where(blend.following, below, before.score))
-    return Standing(blend.reranked | blend.following, score, rank)
+    return Standing(blend.reranked | blend.following, score, lambda: rank)
 
 
 def _reason(model: ModelTable, blend: Blend, before: Standing, config: RerankConfig) -> Callable[[int, int], str]:

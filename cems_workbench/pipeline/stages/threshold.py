@@ -27,6 +27,7 @@ from cems_workbench.pipeline.table import (
     ListArrays,
     StageArrays,
     pass_through,
+    remembered,
     unranked,
 )
 
@@ -43,11 +44,14 @@ class _Search:
 
 def apply_threshold(table: CandidateTable, lists: ListArrays, config: ThresholdConfig, limit: int | None) -> ListArrays:
     """Cut the lists named in `applies_to`. `limit` is the result limit the adaptive target is a share of."""
-    standing = lists.stage.after
     if config.mode == "none":
-        return ListArrays(
-            lists.present, lists.score, pass_through("threshold", standing, fields=lambda q: {"mode": "none"})
-        )
+        stage = pass_through("threshold", lists.stage.after, fields=lambda q: {"mode": "none"})
+        return ListArrays(lists.present, lists.score, stage, lists.memo)
+    return remembered(lists.memo, "threshold", (config, limit), lambda: _cut(table, lists, config, limit))
+
+
+def _cut(table: CandidateTable, lists: ListArrays, config: ThresholdConfig, limit: int | None) -> ListArrays:
+    standing = lists.stage.after
     applies = np.array([source in config.applies_to for source in SOURCES] + [False])[table.lists.source]
     subject = lists.present & applies[:, :, None]
     best = np.where(subject, lists.score, -np.inf).max(axis=1, initial=-np.inf)
