@@ -1,0 +1,175 @@
+"""Effective weights: how much each part of the pipeline moved the ranking of one query, beside the weight it nominally has.
+
+Leave-one-out: that part alone is switched off, the query is replayed, and the results are compared with those of now.
+
+    tau     Kendall's tau of the two result lists (Fagin et al. 2003, p = 1/2): a memory that only one list has ranks below all
+            that the other one has; a pair that only one list knows, and in no order in the other, counts half
+    turned  (1 - tau) / 2: the share of pairs that change their order, 0 for the same results, 1 for the reverse
+    share   of a list: its turned over the sum over all lists; nominal: list weight * variant weight over their sum
+
+Parts that overlap (two lists that agree) each look small alone: what one takes away the other still gives.
+
+Source: leave-one-out ablation; PIPELINE.md, "fusion" to "assembly".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.query_status import helpful
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.trace import Trace
+from cems_workbench.why.disturbance import kendall
+from cems_workbench.why.trial import changed
+
+NO_LIMIT_K = 10
+"""Results compared where the config has no limit."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the pipeline and what switches it off: values of the config, or a list left out of the evidence."""
+
+    name: str
+    stage: str
+    off: Mapping[str, Any] = field(default_factory=dict)
+    without: str | None = None
+    weight: float | None = None
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What switching one part off does to the first k results.
+
+    `nominal` and `share` are of the lists' weights and of their effects, None for what is no list. `entered` come in without
+    the part and `left` go. Ranks are those of the first memory judged relevant, None where it is not in the results.
+    """
+
+    part: Part
+    tau: float
+    entered: tuple[str, ...]
+    left: tuple[str, ...]
+    moved: int
+    nominal: float | None
+    share: float | None
+    rank_now: int | None
+    rank_without: int | None
+
+    @property
+    def turned(self) -> float:
+        """The share of pairs that change their order, 0..1."""
+        return (1 - self.tau) / 2
+
+
+SWITCHES: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("threshold", "threshold", {"threshold.mode": "none"}),
+    ("top-rank bonus", "fusion", {"fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0}),
+    ("multi-list boost", "fusion", {"fusion.multi_query_boost": 0.0}),
+    ("importance bonus", "fusion", {"fusion.importance_bonus_ranks": 0}),
+    ("score blend", "fusion", {"fusion.score_blend": 0.0}),
+    ("relevance filter", "filter", {"filter.min_score": None, "filter.percentile": 0.0}),
+    ("reranker", "rerank", {"rerank.backend": "none"}),
+    ("priority", "adjust", {"adjust.priority": False}),
+    ("time decay", "adjust", {"adjust.time_decay.mode": "none"}),
+    ("pinned factor", "adjust", {"adjust.pinned_factor": 1.0}),
+    ("project factors", "adjust", {"adjust.project.enabled": False}),
+    ("feedback factor", "adjust", {"adjust.feedback.enabled": False}),
+    ("clamp to 0–1", "adjust", {"adjust.clamp": False}),
+    ("score gap", "gap", {"gap.ratio": 0.0}),
+    ("dedup", "dedup", {"dedup.enabled": False}),
+    ("diversity (mmr)", "assembly", {"assembly.strategy": "greedy"}),
+    ("token budget", "assembly", {"assembly.max_tokens": None}),
+)
+"""What each part's absence is, by name and stage."""
+
+
+def effective_weights(
+    evidence: Evidence,
+    config: PipelineConfig,
+    grades: Mapping[str, int] | None = None,
+    switched_off: Collection[int] = (),
+) -> list[Effect]:
+    """The effect of each part that is on, in the order of the pipeline. `grades` are judgments of the query by memory id."""
+    trace = replay(evidence, config, switched_off=switched_off)
+    k = config.assembly.limit or NO_LIMIT_K
+    now = _first(trace, k)
+    helping = helpful(grades or {})
+    found = []
+    for part in parts(trace):
+        without = _first(_without(evidence, config, part, switched_off), k)
+        found.append(_effect(part, now, without, helping))
+    weights = sum(effect.part.weight or 0.0 for effect in found)
+    turned = sum(effect.turned for effect in found if effect.part.without)
+    return [
+        replace(
+            effect,
+            nominal=(effect.part.weight or 0.0) / weights if weights > 0 else None,
+            share=effect.turned / turned if turned > 0 else None,
+        )
+        if effect.part.without
+        else effect
+        for effect in found
+    ]
+
+
+def parts(trace: Trace) -> list[Part]:
+    """The parts that are on under the trace's config: its lists with a hit, then the switches that are not off already."""
+    config = trace.config
+    weights: dict[str, float] = {}
+    for row in trace.stage("fusion").rows:
+        for entry in row["contributions"]:
+            weights[entry["list"]] = entry["weight"]
+    used = [listed["name"] for listed in trace.stage("lists").fields["lists"] if listed["active"] and listed["used"]]
+    lists = [Part(name, "lists", without=name, weight=weights.get(name, 0.0)) for name in used]
+    switches = [
+        Part(name, stage, off)
+        for name, stage, off in SWITCHES
+        if any(config.get(path) != value for path, value in off.items()) and not _idle(trace, name)
+    ]
+    return lists + switches
+
+
+def _idle(trace: Trace, name: str) -> bool:
+    """Is the part on in the config, but not for this query?"""
+    if name == "diversity (mmr)":
+        return bool(trace.stage("assembly").fields["strategy"] != "mmr")
+    if name == "relevance filter":
+        return trace.config.query.raw
+    if name in ("top-rank bonus", "importance bonus"):
+        return trace.config.fusion.method != "rrf"
+    return False
+
+
+def _without(evidence: Evidence, config: PipelineConfig, part: Part, switched_off: Collection[int]) -> Trace:
+    if part.without is not None:
+        evidence = replace(evidence, lists=tuple(ranked for ranked in evidence.lists if ranked.name != part.without))
+    for path, value in part.off.items():
+        config = changed(config, path, value)
+    return replay(evidence, config, switched_off=switched_off)
+
+
+def _first(trace: Trace, k: int) -> list[str]:
+    rows = sorted((row for row in trace.stage("assembly").rows if row["kept"]), key=lambda row: row["rank_out"])
+    return [row["memory_id"] for row in rows[:k]]
+
+
+def _effect(part: Part, now: Sequence[str], without: Sequence[str], helping: Collection[str]) -> Effect:
+    ranks = {key: rank for rank, key in enumerate(now)}
+    return Effect(
+        part=part,
+        tau=kendall(now, without),
+        entered=tuple(key for key in without if key not in ranks),
+        left=tuple(key for key in now if key not in without),
+        moved=sum(ranks[key] != rank for rank, key in enumerate(without) if key in ranks),
+        nominal=None,
+        share=None,
+        rank_now=_rank(now, helping),
+        rank_without=_rank(without, helping),
+    )
+
+
+def _rank(results: Sequence[str], helping: Collection[str]) -> int | None:
+    return next((rank for rank, key in enumerate(results, 1) if key in helping), None)

@@ -1,0 +1,190 @@
+"""Sensitivity: how the first k results change over the whole range of one parameter.
+
+    solved        numbers whose every possible breakpoint is known: scores are straight lines in them (`sensitivity_lines`), or
+                  they are compared with numbers that they do not change (`sensitivity_levels`). Between neighbouring
+                  breakpoints the results are the same.
+    every value   switches, choices, and whole numbers of a short range: each value is replayed
+    bracketed     the rest: a grid is replayed, and each change found is bisected. A change that is undone again between two
+                  neighbours of the grid is missed.
+
+Whatever the method, both sides of a breakpoint were replayed and give the results that it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+from cems_workbench.analysis.sensitivity_levels import LEVELS, budget_samples, idle, similarity_samples
+from cems_workbench.analysis.sensitivity_lines import solved
+from cems_workbench.analysis.sensitivity_replays import Turned
+from cems_workbench.analysis.sensitivity_segments import Closing, Results, Segment
+from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
+from cems_workbench.pipeline import Evidence
+from cems_workbench.why.values import slider, span
+
+Method = Literal["solved", "every value", "bracketed"]
+EVERY = 400
+"""Whole numbers up to so many are all replayed."""
+GRID = 65
+MOST_EVENTS = 2000
+TOLERANCE = 1e-6
+"""A bracketed breakpoint is this precise, in slider ranges."""
+BESIDE = 1e-9
+"""A solved breakpoint is shown between replays this far on either side, in slider ranges; further where scores are too close."""
+ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """Two neighbouring values with different results: `below` gives `before`, `above` gives `after`."""
+
+    below: float
+    above: float
+    before: Results
+    after: Results
+
+    @property
+    def value(self) -> float:
+        """The middle of the two."""
+        return (self.below + self.above) / 2
+
+    @property
+    def entered(self) -> list[str]:
+        """Who comes in as the value rises, by rank."""
+        return [key for key in self.after if key not in self.before]
+
+    @property
+    def left(self) -> list[str]:
+        """Who goes out as the value rises, by rank."""
+        return [key for key in self.before if key not in self.after]
+
+    @property
+    def moved(self) -> list[str]:
+        """Who stays with another rank, by the rank above."""
+        before = {key: rank for rank, key in enumerate(self.before)}
+        return [key for rank, key in enumerate(self.after) if before.get(key, rank) != rank]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The segments of a range, ascending (of a switch or a choice: one for each value); `off` is what null gives, where allowed.
+
+    `unscored`: somewhere in the range so many candidates would have to be scored first, and the results may then differ.
+    """
+
+    spec: FieldSpec
+    k: int
+    now: Any
+    segments: tuple[Segment, ...]
+    off: Segment | None
+    method: Method
+    tolerance: float
+    replays: int
+    unscored: int
+
+    @property
+    def numeric(self) -> bool:
+        """Is it a range of numbers?"""
+        return is_number(self.spec)
+
+    @property
+    def breakpoints(self) -> list[Breakpoint]:
+        """Between neighbouring segments of a range; none for switches and choices."""
+        if not self.numeric:
+            return []
+        pairs = pairwise(self.segments)
+        return [Breakpoint(one.last, two.first, one.results, two.results) for one, two in pairs]
+
+    @property
+    def present(self) -> Segment:
+        """The segment with the present value."""
+        if self.off is not None and self.now is None:
+            return self.off
+        return next(one for one in self.segments if one.first == self.now or (self.numeric and one.last >= self.now))
+
+
+def is_number(spec: FieldSpec) -> bool:
+    """Is the parameter a number?"""
+    return spec.type in (int, float) and not spec.choices
+
+
+def sweep(evidence: Evidence, config: PipelineConfig, path: str, k: int, switched_off: Collection[int] = ()) -> Sweep:
+    """How the first k results change over the parameter's range: the slider's, grown to the present value.
+
+    Args:
+        path: a parameter that replay alone acts on; of a depth only values up to the present one are looked at.
+        k: results that count, in their order.
+        switched_off: query variants left out, as in `replay`.
+    """
+    spec = field_spec(path)
+    turned = Turned(evidence, config, path, k, switched_off)
+    now = config.get(path)
+    off = Segment(None, None, turned.results(None)) if is_number(spec) and spec.optional else None
+    if not is_number(spec):
+        values = list(spec.choices) if spec.choices else [False, True]
+        every = tuple(Segment(value, value, turned.results(value)) for value in values)
+        return Sweep(spec, k, now, every, off, "every value", 0.0, turned.count, turned.unscored)
+    low, high = slider(spec, config)
+    low, high = (int(low), int(high)) if spec.type is int else (float(low), float(high))
+    own = [] if now is None or not low <= now <= high else [spec.type(now)]
+    segments, method, tolerance = _swept(turned, spec, low, high, own)
+    return Sweep(spec, k, now, tuple(segments), off, method, tolerance, turned.count, turned.unscored)
+
+
+def _swept(
+    turned: Turned, spec: FieldSpec, low: Any, high: Any, own: Sequence[Any]
+) -> tuple[list[Segment], Method, float]:
+    length = span(spec)
+    if spec.type is int:
+        closing = Closing(turned.results, 1, True, 0)
+        if high - low <= EVERY:
+            return closing.segments(range(low, high + 1))[0], "every value", 0.0
+        if spec.path == "assembly.max_tokens":
+            return closing.segments(sorted({*budget_samples(turned, low, high), *own}))[0], "solved", 0.0
+        return closing.segments(sorted({*_grid(low, high, True), *own}))[0], "bracketed", 1.0
+    if spec.path == "dedup.similarity":
+        samples = sorted({*similarity_samples(turned, low, high), *own})
+        return Closing(turned.results, BESIDE * length / 2, False, BESIDE * length).segments(samples)[0], "solved", 0.0
+    events, complete = _events(turned, spec, low, high)
+    least = (BESIDE if complete else TOLERANCE) * length
+    samples = sorted(
+        {low, high, *own, *_middles(events, BESIDE * length)} | (set() if complete else {*_grid(low, high)})
+    )
+    closing = Closing(turned.results, least, False, BESIDE * length / 2, events)
+    segments, searched = closing.segments(samples)
+    if complete and not searched:
+        return segments, "solved", 0.0
+    return segments, "bracketed", TOLERANCE * length
+
+
+def _events(turned: Turned, spec: FieldSpec, low: float, high: float) -> tuple[list[float], bool]:
+    """The values at which results may change, and whether these are all; the order is looked into as deep as results need."""
+    if spec.path in LEVELS:
+        inside = {float(value) for value in LEVELS[spec.path](turned, low) if low < value < high}
+        return sorted(inside | {low, high}), True
+    if idle(turned, low):
+        return [low, high], True
+    depth = max(turned.depth(low), turned.depth(high), 1)
+    for _ in range(ROUNDS):
+        found = solved(turned, low, high, depth)
+        if found is None or len(found[0]) > MOST_EVENTS:
+            break
+        events, complete = found
+        needed = max(turned.depth(value) for value in [low, high, *_middles(events, BESIDE * span(spec))])
+        if needed <= depth:
+            return events, complete
+        depth = needed
+    return [], False
+
+
+def _middles(events: Sequence[float], least: float) -> list[float]:
+    """A value in each gap between neighbouring events that is wide enough to have one."""
+    return [(one + two) / 2 for one, two in pairwise(events) if two - one > least]
+
+
+def _grid(low: Any, high: Any, whole: bool = False) -> list[Any]:
+    values = [low + (high - low) * i / (GRID - 1) for i in range(GRID)]
+    return [round(value) for value in values] if whole else [*values[:-1], high]
