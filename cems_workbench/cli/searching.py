@@ -36,6 +36,13 @@ def search_command(
     bundle: Annotated[
         Path | None, typer.Option("--bundle", help="Also write the evidence bundle to this file.")
     ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Write the bundle without its texts; it replays with the same numbers.")
+    ] = False,
+    off: Annotated[
+        list[int] | None,
+        typer.Option("--off", min=0, help="Leave query variant N out (0: the query itself); repeatable."),
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,6 +57,8 @@ def search_command(
 
     if only_project and not project:
         raise InputError("--only-project needs a --project")
+    if redact and bundle is None:
+        raise InputError("--redact needs a --bundle to write")
     if expand and chosen.expansion.backend == "none":
         chosen = with_values(chosen, {"expansion.backend": "manual"})
     with progress_bar(as_json) as progress:
@@ -61,9 +70,14 @@ def search_command(
             evidence = gather(request, chosen, resources, progress)
         finally:
             resources.close()
+    missing = sorted(number for number in off or () if number >= len(evidence.variants))
+    if missing:
+        raise InputError(f"--off {missing[0]}: there are {len(evidence.variants)} query variants, counted from 0")
     if bundle is not None:
-        write_bundle(evidence, bundle)
-    print_trace(replay(evidence, chosen, clock=time.perf_counter), as_json)
+        from cems_workbench.pipeline.redact import redacted
+
+        write_bundle(redacted(evidence) if redact else evidence, bundle)
+    print_trace(replay(evidence, chosen, switched_off=off or (), clock=time.perf_counter), as_json)
 
 
 def parse_moment(text: str | None) -> datetime | None:

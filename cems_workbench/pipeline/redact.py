@@ -1,0 +1,234 @@
+"""A bundle without its texts that replays with the same numbers.
+
+Replaced: contents, titles, tags, sources, queries and variants, what a model read (word by word, see `pseudonyms`); the names of
+projects, sessions, authors and memories (numbered; memories in the order of their ids, which settles ties; a project still begins with
+the query's where it did); vectors, by coordinates with the same angles between them, in which no text can be looked up.
+
+Kept, because replay reads it: dates and counts; importance and priority; categories, to which half-lives are given by name; the words
+of the query that a detector looks for, in their place; scores and the names of models; the gather parameters, which are compared
+with the config's. Of messages and of what a model said beside its score only what is not in the texts. Notes that replay does not
+know are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, count
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.config.gathering import Detectors
+from cems_workbench.pipeline.evidence import Evidence, ModelScore, RankedList
+from cems_workbench.pipeline.pseudonyms import Pseudonyms
+from cems_workbench.pipeline.stages.query import cuts_a_word, detect
+from cems_workbench.pipeline.table import Floats
+from cems_workbench.records import Memory
+
+KEPT_NOTES = ("gathered", "models", "rerankers", "judges", "rerank_scores", "llm", "content_version")
+LEFT_OUT_PARAMETERS = frozenset({"rerank.query"})
+"""Gather parameters that hold a text of the user's; one that the bundle does not state is no need."""
+
+NAMES = frozenset({"route", "complexity", "scale", "backend", "outcome"})
+"""Notes whose text is one of a few names of this program."""
+MESSAGES = frozenset({"route_reason"})
+"""Notes that are a sentence of this program's own."""
+
+_MODES = (Detectors(enabled=True, matching="substring"), Detectors(enabled=True, matching="word"))
+_NAME = re.compile(r"[a-z]+(_[a-z]+)*")
+_LIST_NAME = re.compile(r"(vector|lexical|recency|access|relations)(:[0-9]+)?")
+
+
+def redacted(evidence: Evidence, key: bytes | None = None) -> Evidence:
+    """The evidence without its texts. `key` decides the pseudonyms; None draws one that nobody keeps.
+
+    Every number that replay makes of it, under any config, is the one it makes of `evidence` (vectors to 1e-12).
+    """
+    key = secrets.token_bytes(32) if key is None else key
+    for turn in count():
+        words = Pseudonyms(key + bytes([turn % 256]), _texts(evidence))
+        query = _query(evidence.query, words)
+        if _signals(query) == _signals(evidence.query):  # else two short words came to read like a signal: draw again
+            return _Redaction(evidence, words, query).evidence()
+    raise AssertionError("unreachable")
+
+
+class _Redaction:
+    """The parts of one evidence, replaced."""
+
+    def __init__(self, evidence: Evidence, words: Pseudonyms, query: str) -> None:
+        self.source, self.words, self.query = evidence, words, query
+        scored = (rows for models in (evidence.model_scores, evidence.judge_scores) for rows in models.values())
+        self.ids = numbered(sorted({*evidence.memories, *evidence.embeddings, *chain.from_iterable(scored)}), "m")
+        memories = evidence.memories.values()
+        self.sessions = numbered(_distinct(memory.session for memory in memories), "s")
+        self.authors = numbered(_distinct(memory.author for memory in memories), "a")
+        self.projects = _projects(evidence.project, _distinct(memory.project for memory in memories))
+
+    def evidence(self) -> Evidence:
+        source = self.source
+        return Evidence(
+            query=self.query,
+            memories={self.ids[key]: self.memory(memory) for key, memory in source.memories.items()},
+            variants=tuple(replace(variant, text=self.searched(variant.text)) for variant in source.variants),
+            lists=tuple(self.ranked(i, ranked) for i, ranked in enumerate(source.lists)),
+            as_of=source.as_of,
+            project=None if source.project is None else self.projects[source.project],
+            model_scores=self.scores(source.model_scores),
+            judge_scores=self.scores(source.judge_scores),
+            embeddings=self.embeddings(),
+            notes=self.notes(),
+        )
+
+    def memory(self, memory: Memory) -> Memory:
+        return replace(
+            memory,
+            id=self.ids[memory.id],
+            content=self.words.text(memory.content),
+            title=None if memory.title is None else self.words.text(memory.title),
+            project=None if memory.project is None else self.projects[memory.project],
+            session=None if memory.session is None else self.sessions[memory.session],
+            author=None if memory.author is None else self.authors[memory.author],
+            tags=tuple(self.words.text(tag) for tag in memory.tags),
+            importance="high" if memory.importance == "high" else "normal",
+            scope="shared" if memory.scope == "shared" else "personal",
+            source_ref=None if memory.source_ref is None else self.words.text(memory.source_ref),
+        )
+
+    def searched(self, text: str) -> str:
+        return self.query if text == self.source.query else self.words.text(text)
+
+    def ranked(self, i: int, ranked: RankedList) -> RankedList:
+        name = ranked.name if _LIST_NAME.fullmatch(ranked.name) else f"{ranked.source}-{i}"
+        return replace(
+            ranked, name=name, hits=tuple(replace(hit, memory_id=self.ids[hit.memory_id]) for hit in ranked.hits)
+        )
+
+    def scores(self, models: Mapping[str, Mapping[str, ModelScore]]) -> dict[str, dict[str, ModelScore]]:
+        return {
+            model: {self.ids[key]: self.score(score) for key, score in rows.items()} for model, rows in models.items()
+        }
+
+    def score(self, score: ModelScore) -> ModelScore:
+        detail = {
+            name: self.note(name, value)
+            for name, value in (score.detail or {}).items()
+            if isinstance(value, int | float) or value is None or (name in NAMES and isinstance(value, str))
+        }
+        return ModelScore(
+            raw=score.raw,
+            chunk=None if score.chunk is None else self.words.text(score.chunk),
+            error=None if score.error is None else self.words.message(score.error),
+            detail=detail or None,
+        )
+
+    def embeddings(self) -> dict[str, list[float]]:
+        """Coordinates in the space that the vectors span: X = R'Q' of a QR decomposition, of which R' is kept."""
+        source = self.source.embeddings
+        if not source:
+            return {}
+        ids = sorted(source)
+        triangle: Floats = np.linalg.qr(np.array([source[key] for key in ids], dtype=np.float64).T, mode="r")  # type: ignore[assignment]
+        return {self.ids[key]: triangle[:, i].tolist() for i, key in enumerate(ids)}
+
+    def notes(self) -> dict[str, Any]:
+        source = self.source.notes
+        kept: dict[str, Any] = {name: source[name] for name in KEPT_NOTES if name in source}
+        if "gathered" in kept:
+            kept["gathered"] = {
+                path: value for path, value in kept["gathered"].items() if path not in LEFT_OUT_PARAMETERS
+            }
+        kept |= {name: self.note(name, source[name]) for name in ("query", "expansion") if name in source}
+        if "warnings" in source:
+            kept["warnings"] = {
+                stage: [self.words.message(str(line)) for line in lines] for stage, lines in source["warnings"].items()
+            }
+        return kept
+
+    def note(self, name: str, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self.note(key, item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.note(name, item) for item in value]
+        if not isinstance(value, str) or (name in NAMES and _NAME.fullmatch(value)):
+            return value
+        return self.words.message(value) if name in NAMES | MESSAGES else self.searched(value)
+
+
+def numbered(names: list[str], prefix: str) -> dict[str, str]:
+    """Each name as the prefix and its place, in as many digits as keep the order."""
+    digits = max(3, len(str(len(names))))
+    return {name: f"{prefix}-{place:0{digits}d}" for place, name in enumerate(names, start=1)}
+
+
+def _distinct(names: Iterable[str | None]) -> list[str]:
+    return sorted({name for name in names if name is not None})
+
+
+def _projects(own: str | None, names: list[str]) -> dict[str, str]:
+    """`p` is the query's, `p-n` begins with its name, `o-n` does not; "" is none and stays so."""
+    begins = [name for name in names if own and name.startswith(own) and name != own]
+    others = [name for name in names if name and name != own and name not in begins]
+    known = numbered(begins, "p") | numbered(others, "o") | {"": ""}
+    return {**known, own: "p"} if own else known
+
+
+def _query(query: str, words: Pseudonyms) -> str:
+    """The query with every word replaced, but for the characters that a detector reads."""
+    kept = [(match.start, match.end) for match in detect(query, _MODES[0])]
+    if not kept:
+        return words.text(query)
+    whole = words.text(query)
+    read = {place for start, end in kept for place in range(start, end)}
+    touched = [place in read for place in range(len(query))]
+    parts = []
+    for found in re.finditer(r"[^\W_]+|[\W_]+", query):
+        start, end = found.span()
+        if not any(touched[start:end]):
+            parts.append(whole[start:end])
+            continue
+        for piece in _pieces(touched, start, end):
+            text = query[piece.start : piece.stop]
+            parts.append(text if touched[piece.start] else words.fragment(text))
+    return "".join(parts)
+
+
+def _pieces(touched: list[bool], start: int, end: int) -> Iterator[range]:
+    """The longest ranges of start..end that are read throughout, or not at all."""
+    first = start
+    for place in range(start + 1, end + 1):
+        if place == end or touched[place] != touched[first]:
+            yield range(first, place)
+            first = place
+
+
+def _signals(query: str) -> list[tuple[Any, ...]]:
+    """What the detectors find in either mode of matching, and where."""
+    return [
+        (match.detector, match.signal, match.start, match.end, cuts_a_word(query, match))
+        for mode in _MODES
+        for match in detect(query, mode)
+    ]
+
+
+def _texts(evidence: Evidence) -> Iterator[str]:
+    """Every text that is replaced word by word."""
+    yield evidence.query
+    yield from (variant.text for variant in evidence.variants)
+    for memory in evidence.memories.values():
+        yield from (memory.content, memory.title or "", memory.source_ref or "", *memory.tags)
+    for models in (evidence.model_scores, evidence.judge_scores):
+        yield from (score.chunk or "" for rows in models.values() for score in rows.values())
+    yield from _strings([evidence.notes.get("query"), evidence.notes.get("expansion")])
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from chain.from_iterable(_strings(item) for key, item in value.items() if key not in NAMES | MESSAGES)
+    elif isinstance(value, list | tuple):
+        yield from chain.from_iterable(_strings(item) for item in value)

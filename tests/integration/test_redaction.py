@@ -1,0 +1,93 @@
+"""Redacted bundles of the sample queries: the numbers of every preset, and no word of a memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cems_workbench.config import preset, preset_names, with_values
+from cems_workbench.pipeline import read_bundle
+from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.redact import redacted
+from cems_workbench.pipeline.rescoring import score_missing
+from cems_workbench.resources import open_resources
+from cems_workbench.settings import Settings
+from tests.redaction import assert_same_numbers, telling_words, words_left
+
+ROOT = Path(__file__).resolve().parents[2]
+DIVERSE = {"assembly.strategy": "mmr", "dedup.enabled": True, "dedup.similarity": 0.6}
+EVERY = 16
+
+pytestmark = pytest.mark.models
+
+
+def test_sample_queries_replay_with_the_same_numbers_under_the_presets(sample_store: Path) -> None:
+    resources = open_resources(Settings(store=sample_store))
+    try:
+        queries = resources.store.queries()[::EVERY]
+        scored = preset("qmd").config
+        found = [gather_lists(Request(query.query, query.project, query.as_of), scored, resources) for query in queries]
+        evidences = [score_missing(evidence, scored, resources) for evidence in found]
+    finally:
+        resources.close()
+    assert len(evidences) >= 8
+    for i, evidence in enumerate(evidences):
+        after = redacted(evidence)
+        for name in preset_names()[i % 4 :: 4]:
+            assert_same_numbers(evidence, after, preset(name).config)
+        assert_same_numbers(evidence, after, with_values(scored, DIVERSE))
+
+
+def test_the_words_left_of_a_sample_bundle_are_its_categories_signals_and_the_programs_own(sample_store: Path) -> None:
+    resources = open_resources(Settings(store=sample_store))
+    try:
+        request = Request("how many different doctors did I visit, and when did the elasticsearch restart?", "acme/web")
+        evidence = gather_lists(request, preset("cems").config, resources)
+    finally:
+        resources.close()
+    after = redacted(evidence)
+    words = telling_words(evidence)
+    kept = words_left(after, words)
+    own = words_left(redacted(type(evidence)("x", {}, notes={**evidence.notes, "query": {}, "expansion": {}})), words)
+    names = {"vector", "lexical", "recency", "access", "relations", "original", "normal", "high", "personal", "shared"}
+    categories = set(re.findall("[a-z]+", " ".join(memory.category or "" for memory in evidence.memories.values())))
+    names |= {str(evidence.notes["query"][name]) for name in ("route", "complexity")} | {"none"}
+    route = set(evidence.notes["query"]["route_reason"].replace(",", " ").replace(";", " ").split())
+    assert {"many", "different", "when"} <= kept
+    assert kept - {"many", "different", "when"} - own - names - categories - route == set()
+    assert len(words) > 500
+
+
+def test_the_command_line_writes_a_redacted_bundle_that_replays_the_same(sample_store: Path, tmp_path: Path) -> None:
+    """The search prints the trace of what it gathered; the redacted bundle gives its numbers."""
+    query = "how many different doctors did I visit?"
+    command = [sys.executable, "-m", "cems_workbench"]
+    environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(sample_store)}
+    wanted = ["--bundle", "out.json", "--redact", "--as-of", "2026-09-01", "--json"]
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        path = {**environment, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(
+            [*command, *arguments], cwd=tmp_path, env=path, capture_output=True, text=True, check=False
+        )
+
+    searched = run("search", query, *wanted)
+    assert searched.returncode == 0, searched.stderr
+    replayed = run("replay", "out.json", "--json")
+    assert replayed.returncode == 0, replayed.stderr
+    one, other = json.loads(searched.stdout), json.loads(replayed.stdout)
+    assert [row["score"] for row in one["results"]] == pytest.approx(
+        [row["score"] for row in other["results"]], abs=1e-9
+    )
+    assert one["tokens_used"] == other["tokens_used"]
+    assert "doctor" not in (tmp_path / "out.json").read_text()
+    assert read_bundle(tmp_path / "out.json").query.startswith("how many different ")
+    refused = run("search", query, "--redact")
+    assert refused.returncode == 2
+    assert "--redact needs a --bundle" in refused.stderr
