@@ -81,6 +81,12 @@ def change(values: Mapping[str, Any]) -> None:
             st.session_state["config_error"] = str(error).removeprefix("control: ")
 
 
+def start_from(name: str, tuned: PipelineConfig) -> None:
+    """Begin with a preset and a config, as a link opens; there is nothing before it to go back to."""
+    st.session_state["history"] = History()
+    _show(Setting(name, tuned))
+
+
 def history() -> History:
     """What can be undone and redone."""
     value: History = st.session_state["history"]
