@@ -29,5 +29,6 @@ class Tool:
 
 TOOLS: dict[str, Tool] = {
     "Text evidence": Tool("text_evidence", "Which words met in this memory, and how much of it did the models read?"),
+    "Index check": Tool("index_check", "Did the vector index miss a memory that is nearer than those it found?"),
 }
 """The tools by the name on their button, in the order of the buttons."""

@@ -1,0 +1,114 @@
+"""The exact answer of a vector search, and how much of it another answer found.
+
+    cos(q, m) = q · m / (|q| |m|) for every embedding m that the query's filter lets pass, in blocks of numpy
+    recall at k = found / k: of the k exactly nearest, those that the answer has among its first k
+
+Where several memories tie with the k-th, any of them fills the place. Source: the recall of ANN-Benchmarks (Aumüller et al. 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.models.protocol import Float32
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.progress import Progress, silent
+from cems_workbench.store import Filter
+
+BLOCK = 2_000
+"""Embeddings that are read and multiplied at once."""
+SAME = 1e-6
+"""Cosines nearer than this are the same: single precision has about 7 digits."""
+
+Answer = Sequence[tuple[str, float]]
+Embeddings = Callable[[Sequence[str]], Mapping[str, Float32]]
+
+
+@dataclass(frozen=True, eq=False)
+class ExactRanking:
+    """Every memory that has an embedding, nearest first, ties by id, with its cosine (N)."""
+
+    ids: tuple[str, ...]
+    cosines: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A memory that belongs to the first k and is not in the answer: its exact rank (1-based) and cosine."""
+
+    memory_id: str
+    rank: int
+    cosine: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """How many of the `k` exactly nearest an answer found among its first k, and who was missed, nearest first."""
+
+    k: int
+    found: int
+    missed: tuple[Missed, ...]
+
+    @property
+    def value(self) -> float:
+        """found / k; 1 where there is nothing to find."""
+        return self.found / self.k if self.k else 1.0
+
+
+def search_filter(request: Request, config: PipelineConfig) -> Filter:
+    """Which memories the searches of this request may return."""
+    return Filter(request.project, request.project_only, config.query.scope)
+
+
+def exact_ranking(
+    query: Float32, ids: Sequence[str], embeddings: Embeddings, progress: Progress = silent
+) -> ExactRanking:
+    """Rank all of `ids` by their cosine with `query` (shape (dimension,)); those without an embedding are left out.
+
+    Raises what `progress` and `embeddings` raise.
+    """
+    asked = np.asarray(query, np.float64).reshape(-1)
+    asked = asked / max(float(np.linalg.norm(asked)), 1e-12)
+    names: list[str] = []
+    blocks: list[NDArray[np.float64]] = []
+    for start in range(0, len(ids), BLOCK):
+        found = embeddings(ids[start : start + BLOCK])
+        if found:
+            matrix = np.asarray(list(found.values()), np.float64)
+            blocks.append(matrix @ asked / np.maximum(np.linalg.norm(matrix, axis=1), 1e-12))
+            names += found
+        progress("comparing embeddings", min(start + BLOCK, len(ids)), len(ids))
+    cosines = np.concatenate(blocks) if blocks else np.empty(0)
+    order = sorted(range(len(names)), key=lambda i: (-cosines[i], names[i]))
+    return ExactRanking(tuple(names[i] for i in order), cosines[order])
+
+
+def recall_at(exact: ExactRanking, answer: Answer, k: int) -> Recall:
+    """The recall of the answer's first k hits; k counts no further than there are memories."""
+    k = max(0, min(k, len(exact)))
+    if not k:
+        return Recall(0, 0, ())
+    last = float(exact.cosines[k - 1])
+    given = {memory_id for memory_id, _ in answer[:k]}
+    sure = int((exact.cosines > last + SAME).sum())
+    tied = range(sure, int((exact.cosines >= last - SAME).sum()))
+    places = k - sure
+    filled = min(places, sum(exact.ids[i] in given for i in tied))
+    absent = [i for i in range(sure) if exact.ids[i] not in given]
+    absent += [i for i in tied if exact.ids[i] not in given][: places - filled]
+    missed = tuple(Missed(exact.ids[i], i + 1, float(exact.cosines[i])) for i in absent)
+    return Recall(k, k - len(absent), missed)
+
+
+def largest_difference(exact: ExactRanking, answer: Answer) -> float:
+    """The largest distance of a score in the answer from the exact cosine; 0 for an empty answer."""
+    known = dict(zip(exact.ids, exact.cosines.tolist(), strict=True))
+    return max((abs(score - known[memory_id]) for memory_id, score in answer if memory_id in known), default=0.0)
