@@ -25,7 +25,7 @@ from cems_workbench.pipeline.stages.lists import apply_lists
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect, is_aggregation
 from cems_workbench.pipeline.stages.rerank import apply_rerank, model_key
 from cems_workbench.pipeline.stages.threshold import apply_threshold
-from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, remembered, unranked
+from cems_workbench.pipeline.table import Bools, CandidateTable, StageArrays, Standing, remembered, unranked
 from cems_workbench.pipeline.trace import StageTrace, Trace
 
 STAGES = (
@@ -104,8 +104,8 @@ def run(
     return stages
 
 
-def _aggregation(table: CandidateTable, config: PipelineConfig) -> list[bool]:
-    return [is_aggregation(query, config.query.detectors) for query in table.queries]
+def _aggregation(table: CandidateTable, config: PipelineConfig) -> Bools:
+    return np.array([is_aggregation(query, config.query.detectors) for query in table.queries], dtype=bool)
 
 
 def _nobody(table: CandidateTable) -> Standing:

@@ -224,7 +224,8 @@ def _leading(key: Floats, count: int) -> Ints:
         order = np.argsort(key, axis=1, kind="stable")[:, :count]
         return np.where(np.take_along_axis(key, order, axis=1) < np.inf, order, -1)
     last = np.partition(key, count - 1, axis=1)[:, count - 1, None]
-    row, column = np.nonzero((key <= last) & (key < np.inf))  # more than `count` where the last place is tied
+    flat = np.flatnonzero((key <= last) & (key < np.inf))  # more than `count` where the last place is tied
+    row, column = np.divmod(flat, width)
     held = np.bincount(row, minlength=queries)
     place = np.arange(len(row)) - np.repeat(np.cumsum(held) - held, held)
     few = np.full((queries, max(count, int(held.max(initial=0)))), np.inf)

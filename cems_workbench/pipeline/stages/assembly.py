@@ -49,18 +49,15 @@ class Selection:
         return True
 
 
-def apply_assembly(
-    table: CandidateTable, before: Standing, config: AssemblyConfig, aggregation: list[bool]
-) -> StageArrays:
-    """Select the results. `aggregation` says for each query whether it asks for an aggregation (for `auto`)."""
-    strategies = [_strategy(config, flag) for flag in aggregation]
+def apply_assembly(table: CandidateTable, before: Standing, config: AssemblyConfig, aggregation: Bools) -> StageArrays:
+    """Select the results. `aggregation` (Q) says whether a query asks for an aggregation, for which `auto` takes mmr."""
+    by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
 
     @cache
     def selection(q: int) -> Selection:
-        return (_mmr if strategies[q] == "mmr" else _greedy)(table, before, config, q)
+        return (_mmr if by_mmr[q] else _greedy)(table, before, config, q)
 
-    greedy = np.array([strategy == "greedy" for strategy in strategies], dtype=bool)
-    chosen = _first_that_fit(table, before, config, greedy, selection)
+    chosen = _first_that_fit(table, before, config, ~by_mmr, selection)
     queries, places = np.nonzero(chosen >= 0)
     alive = np.zeros(table.shape, dtype=bool)
     alive[queries, chosen[queries, places]] = True
@@ -77,7 +74,11 @@ def apply_assembly(
 
     def fields(q: int) -> dict[str, Any]:
         skipped = sorted(table.ids[q][c] for c in selection(q).skipped)
-        return {"strategy": strategies[q], "tokens_used": selection(q).tokens, "skipped_for_budget": skipped}
+        return {
+            "strategy": "mmr" if by_mmr[q] else "greedy",
+            "tokens_used": selection(q).tokens,
+            "skipped_for_budget": skipped,
+        }
 
     def warnings(q: int) -> list[str]:
         if before.alive[q].any() and not selection(q).chosen:
@@ -122,12 +123,6 @@ def _first_that_fit(
         chosen[q] = -1
         chosen[q, : len(picked)] = picked
     return chosen
-
-
-def _strategy(config: AssemblyConfig, aggregation: bool) -> str:
-    if config.strategy == "auto":
-        return "mmr" if aggregation else "greedy"
-    return config.strategy
 
 
 def _empty(config: AssemblyConfig) -> Selection:

@@ -141,7 +141,7 @@ def _hits(table: CandidateTable, lists: ListArrays, config: FusionConfig, list_c
 
 def _base(hits: Hits, weight: Floats, config: FusionConfig) -> Floats:
     """(H) what each hit contributes."""
-    own = weight.reshape(-1)[hits.slot]
+    own = weight.reshape(-1).take(hits.slot)
     return own / (config.k + hits.rank) if config.method == "rrf" else own * hits.score
 
 
@@ -218,7 +218,7 @@ def _weights(table: CandidateTable, list_config: ListsConfig, variants: VariantW
     return by_source[table.lists.source] * np.where(per_variant, by_kind[table.lists.kind], 1.0)
 
 
-def _top_rank_bonus(rank: Ints, config: FusionConfig) -> Floats:
+def _top_rank_bonus(rank: Floats | Ints, config: FusionConfig) -> Floats:
     bonus = config.top_rank_bonus
     return np.where(rank == 1, bonus.rank1, np.where(rank <= 3, bonus.rank2_3, 0.0))
 

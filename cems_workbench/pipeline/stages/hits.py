@@ -25,7 +25,8 @@ class Hits:
 
     slot: Ints
     cell: Ints
-    rank: Ints
+    rank: Floats
+    """Whole numbers, kept as what they are computed with."""
     score: Floats
     cells: Ints
     first: Ints
@@ -54,7 +55,7 @@ def find_hits(table: CandidateTable, lists: ListArrays, rrf: bool, dense: Bools)
     if len(cells):
         best[cells] = np.minimum.reduceat(rank, first)
     return Hits(
-        slot=q * source.shape[1] + i, cell=cell, rank=rank, score=lists.score[q, i, c], cells=cells, first=first,
+        slot=q * source.shape[1] + i, cell=cell, rank=rank.astype(np.float64), score=lists.score[q, i, c], cells=cells, first=first,
         top=np.flatnonzero(rank <= 3), alive=alive, hole=np.where(alive, 0.0, np.inf), lists=member.sum(axis=1),
         best_rank=best.reshape(table.shape),
     )  # fmt: skip
