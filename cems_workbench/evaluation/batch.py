@@ -1,0 +1,162 @@
+"""A labelled query set, encoded once, that every config is replayed on: config in, rankings of all queries out.
+
+The queries are kept in blocks of like size, through which `pipeline.replay.run` goes one by one: the arithmetic of a stage is the one
+of a single replay, little is padded, and the arrays of a block stay in the processor's cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.evaluation.grades import Grades, agreed_grades
+from cems_workbench.evaluation.metrics.rankings import GradedRankings, ideal_grades
+from cems_workbench.pipeline import STAGES, Evidence
+from cems_workbench.pipeline.encode import encode
+from cems_workbench.pipeline.needs import unmet
+from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints
+from cems_workbench.records import Query
+
+ASSEMBLY, RERANK = STAGES.index("assembly"), STAGES.index("rerank")
+BLOCK = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Rankings:
+    """The results of Q queries under one config, at most R each."""
+
+    config: PipelineConfig
+    order: Ints
+    """(Q, R) candidate of the query at each rank, best first, -1 past the end."""
+    score: Floats
+    """(Q, R) its score, NaN past the end."""
+    graded: GradedRankings
+    needs: Mapping[str, int]
+    """What the config asks for that the evidence does not hold, in words, with the number of queries."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Some of the queries: their places in the batch, their table, and the grades of its candidates."""
+
+    places: Ints
+    table: CandidateTable
+    grade: Ints
+    judged: Bools
+
+
+class LabelledBatch:
+    """Queries with their evidence and the grades of their memories, ready to be replayed."""
+
+    def __init__(
+        self, queries: Sequence[Query], evidences: Mapping[str, Evidence], grades: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """Queries without evidence are left out, and are in `not_gathered`; those without a judgment in `not_judged`."""
+        self.not_gathered = tuple(query.qid for query in queries if query.qid not in evidences)
+        gathered = [query for query in queries if query.qid in evidences]
+        self.not_judged = tuple(query.qid for query in gathered if not grades.get(query.qid))
+        self.queries = tuple(query for query in gathered if grades.get(query.qid))
+        self.evidences = tuple(evidences[query.qid] for query in self.queries)
+        self.grades: tuple[Mapping[str, int], ...] = tuple(grades[query.qid] for query in self.queries)
+        self.ideal = ideal_grades([list(one.values()) for one in self.grades])
+        self._blocks = self._encode()
+
+    @classmethod
+    def of(cls, evidence: EvidenceSet, kind: str | None = None) -> LabelledBatch:
+        """An evidence file with the judgments in it, of one kind of judge or, when None, human before model."""
+        return cls(evidence.queries, evidence.evidences, agreed_grades(evidence.judgments, kind))
+
+    @property
+    def qids(self) -> list[str]:
+        """The ids of the queries, in their order."""
+        return [query.qid for query in self.queries]
+
+    @property
+    def types(self) -> list[str | None]:
+        """The type of each query."""
+        return [query.type for query in self.queries]
+
+    def regraded(self, grades: Grades) -> LabelledBatch:
+        """The same queries under other grades; those without any are left out."""
+        return LabelledBatch(self.queries, dict(zip(self.qids, self.evidences, strict=True)), grades)
+
+    def rankings(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Rankings:
+        """Replay every query under a config."""
+        found, needs = [], dict(self._unmet(config))
+        for block in self._blocks:
+            stages = run(block.table, config, switched_off)
+            after = stages[ASSEMBLY].after
+            found.append(_ranked(block, after.rank, after.score))
+            if config.rerank.backend != "none":
+                unscored = sum(bool(stages[RERANK].needs(q)) for q in range(len(block.places)))
+                if unscored:
+                    words = "rerank: candidates that the reranker never scored"
+                    needs[words] = needs.get(words, 0) + unscored
+        depth = max((part[0].shape[1] for part in found), default=0)
+        shape = (len(self.queries), depth)
+        order, grade = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        score, judged = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+        for block, part in zip(self._blocks, found, strict=True):
+            width = part[0].shape[1]
+            for whole, piece in zip((order, score, grade, judged), part, strict=True):
+                whole[block.places, :width] = piece
+        return Rankings(config, order, score, GradedRankings(grade, judged, order >= 0, self.ideal), needs)
+
+    def result_ids(self, rankings: Rankings) -> list[list[str]]:
+        """The memory ids of every query's results, best first."""
+        out: list[list[str]] = [[] for _ in self.queries]
+        for block in self._blocks:
+            for row, place in enumerate(block.places.tolist()):
+                ids = block.table.ids[row]
+                out[place] = [ids[c] for c in rankings.order[place].tolist() if c >= 0]
+        return out
+
+    def _encode(self) -> list[_Block]:
+        sizes = np.array([len(evidence.memories) for evidence in self.evidences])
+        order = np.argsort(sizes, kind="stable")
+        blocks = []
+        for start in range(0, len(order), BLOCK):
+            places = order[start : start + BLOCK]
+            table = encode([self.evidences[q] for q in places])
+            grade, judged = np.zeros(table.shape, dtype=np.int64), np.zeros(table.shape, dtype=bool)
+            for row, q in enumerate(places.tolist()):
+                given = self.grades[q]
+                for c, key in enumerate(table.ids[row]):
+                    if key in given:
+                        judged[row, c], grade[row, c] = True, given[key]
+            blocks.append(_Block(places, table, grade, judged))
+        return blocks
+
+    def _unmet(self, config: PipelineConfig) -> dict[str, int]:
+        """Gather parameters that the config wants otherwise; asked once for queries that were gathered alike."""
+        alike: dict[int, tuple[Mapping[str, Any], int]] = {}
+        for evidence in self.evidences:
+            gathered = evidence.notes.get("gathered")
+            notes, count = alike.get(id(gathered), (evidence.notes, 0))
+            alike[id(gathered)] = (notes, count + 1)
+        found: dict[str, int] = {}
+        for notes, count in alike.values():
+            for need in unmet(config, notes):
+                words = f"{need['parameter']}: gathered with {need['gathered']}, wanted {need['wanted']}"
+                found[words] = found.get(words, 0) + count
+        return found
+
+
+def _ranked(block: _Block, rank: Ints, score: Floats) -> tuple[Ints, Floats, Ints, Bools]:
+    """Candidate, score, grade and whether it is judged, (Qb, R) each, by rank."""
+    rows, columns = np.nonzero(rank)
+    places = rank[rows, columns] - 1
+    shape = (len(rank), int(rank.max(initial=0)))
+    order, grade = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    scores, judged = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+    order[rows, places] = columns
+    scores[rows, places] = score[rows, columns]
+    grade[rows, places] = block.grade[rows, columns]
+    judged[rows, places] = block.judged[rows, columns]
+    return order, scores, grade, judged

@@ -1,0 +1,121 @@
+"""Configs compared on the same queries: differences with their uncertainty, and which query won, lost or stayed.
+
+The first config is the baseline. p values of every other config and measure are one family for Holm's correction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number
+from cems_workbench.evaluation.metrics import Measure, rbo
+from cems_workbench.evaluation.significance import effect_size, holm, randomisation_test
+from cems_workbench.evaluation.uncertainty import bootstrap, means
+
+SAME = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One measure of one config against the baseline: mean difference, its interval, p, Holm's p, effect size, and the queries."""
+
+    measure: Measure
+    baseline: float
+    value: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_holm: float
+    effect: float
+    wins: tuple[str, ...]
+    losses: tuple[str, ...]
+    ties: int
+    by_type: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One config against the baseline."""
+
+    name: str
+    overlap: float
+    """Mean rank-biased overlap of the results."""
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All configs, the baseline first, and what the others differ in from it."""
+
+    evaluations: tuple[Evaluation, ...]
+    compared: tuple[Compared, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as plain values, with the difference of every query."""
+        return {
+            "baseline": self.evaluations[0].config.name,
+            "configs": [evaluation.to_json() for evaluation in self.evaluations],
+            "compared": [
+                {
+                    "config": one.name,
+                    "rbo": number(one.overlap),
+                    "measures": {str(found.measure): _plain(found) for found in one.differences},
+                }
+                for one in self.compared
+            ],
+        }
+
+
+def _plain(found: Difference) -> dict[str, Any]:
+    return {
+        "baseline": number(found.baseline), "value": number(found.value), "difference": number(found.difference),
+        "interval": [number(found.low), number(found.high)], "p": found.p, "p_holm": found.p_holm,
+        "effect_size": number(found.effect) if np.isfinite(found.effect) else None, "wins": list(found.wins),
+        "losses": list(found.losses), "ties": found.ties,
+        "by_type": {name: number(value) for name, value in found.by_type.items()},
+    }  # fmt: skip
+
+
+def compare(evaluations: Sequence[Evaluation], *, seed: int = 0) -> Comparison:
+    """Compare evaluations of the same batch under the same measures. Raises InputError when they are of others."""
+    base = evaluations[0]
+    for other in evaluations[1:]:
+        if other.qids != base.qids or other.measures != base.measures:
+            raise InputError(f"{other.config.name} and {base.config.name} were not measured alike")
+    deltas = [other.values - base.values for other in evaluations[1:]]
+    p = [randomisation_test(delta, seed) for delta in deltas]
+    adjusted = holm([float(value) for row in p for value in row])
+    compared = []
+    for i, (other, delta) in enumerate(zip(evaluations[1:], deltas, strict=True)):
+        low, high = bootstrap(delta, seed)
+        average = means(delta)
+        found = []
+        for m, measure in enumerate(base.measures):
+            column = delta[:, m]
+            found.append(
+                Difference(
+                    measure, base.mean(measure), other.mean(measure), float(average[m]), float(low[m]), float(high[m]),
+                    float(p[i][m]), adjusted[i * len(base.measures) + m], effect_size(column),
+                    tuple(base.qids[q] for q in np.flatnonzero(column > SAME)),
+                    tuple(base.qids[q] for q in np.flatnonzero(column < -SAME)),
+                    int((np.abs(column) <= SAME).sum()), _by_type(base, column),
+                )
+            )  # fmt: skip
+        compared.append(Compared(other.config.name, _overlap(base, other), tuple(found)))
+    return Comparison(tuple(evaluations), tuple(compared))
+
+
+def _by_type(base: Evaluation, column: Any) -> dict[str, float]:
+    names = np.array([kind or NO_TYPE for kind in base.types], dtype=object)
+    return {name: float(means(column[names == name][:, None])[0]) for name in sorted(set(names.tolist()))}
+
+
+def _overlap(base: Evaluation, other: Evaluation) -> float:
+    alike = rbo(base.rankings.order, other.rankings.order)
+    return float(alike.mean()) if len(alike) else float("nan")

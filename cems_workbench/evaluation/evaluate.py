@@ -1,0 +1,137 @@
+"""Evaluating a config on a labelled batch: each measure with its confidence interval, its bounds, and its value per query and type.
+
+A query without results counts as 0. A query without any relevant judgment says nothing of a ranking: it is counted and left out of
+the mean, where trec_eval and ir-measures average a 0 for it; on queries that have one the values are theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.batch import LabelledBatch, Rankings
+from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.evaluation.uncertainty import bootstrap, bounds, means
+from cems_workbench.pipeline.table import Floats
+
+NO_TYPE = "(no type)"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One measure over the queries: mean, its confidence interval, and its bounds for what is not judged."""
+
+    measure: Measure
+    mean: float
+    low: float
+    high: float
+    worst: float
+    best: float
+    queries: int
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a config reaches on a batch."""
+
+    config: PipelineConfig
+    qids: tuple[str, ...]
+    types: tuple[str | None, ...]
+    measures: tuple[Measure, ...]
+    values: Floats
+    """(Q, M), NaN where a measure is not defined for the query."""
+    summaries: tuple[Summary, ...]
+    rankings: Rankings
+    without_relevant: tuple[str, ...]
+    not_judged: tuple[str, ...] = ()
+    not_gathered: tuple[str, ...] = ()
+    cost: dict[str, float] = field(default_factory=dict)
+    """What gathering cost: queries that asked a language model and its calls."""
+
+    def mean(self, measure: Measure, query_type: str | None = None) -> float:
+        """The mean of a measure, over the queries of one type where it is named; NaN where there are none."""
+        column = self.values[:, self.measures.index(measure)]
+        if query_type is not None:
+            column = column[np.array([kind == query_type for kind in self.types], dtype=bool)]
+        return float(means(column[:, None])[0])
+
+    def by_type(self) -> dict[str, dict[str, Any]]:
+        """Per query type the number of queries and the mean of each measure (None where it is not defined)."""
+        names = np.array([kind or NO_TYPE for kind in self.types], dtype=object)
+        found = {}
+        for name in sorted(set(names.tolist())):
+            rows = self.values[names == name]
+            average = means(rows)
+            found[name] = {
+                "queries": len(rows),
+                **{str(m): number(value) for m, value in zip(self.measures, average, strict=True)},
+            }
+        return found
+
+    def to_json(self, per_query: bool = True) -> dict[str, Any]:
+        """The evaluation as plain values."""
+        found: dict[str, Any] = {
+            "config": self.config.name,
+            "queries": len(self.qids),
+            "without_relevant": list(self.without_relevant),
+            "not_judged": list(self.not_judged),
+            "not_gathered": list(self.not_gathered),
+            "needs": dict(self.rankings.needs),
+            "cost": self.cost,
+            "measures": {
+                str(one.measure): {
+                    "mean": number(one.mean), "interval": [number(one.low), number(one.high)],
+                    "unjudged_bounds": [number(one.worst), number(one.best)], "queries": one.queries,
+                }
+                for one in self.summaries
+            },
+            "by_type": self.by_type(),
+        }  # fmt: skip
+        if per_query:
+            names = [str(measure) for measure in self.measures]
+            found["per_query"] = {
+                qid: dict(zip(names, map(number, row), strict=True))
+                for qid, row in zip(self.qids, self.values, strict=True)
+            }
+        return found
+
+
+def number(value: float) -> float | None:
+    """A float as JSON has it: None for NaN."""
+    return None if np.isnan(value) else float(value)
+
+
+def evaluate(
+    batch: LabelledBatch,
+    config: PipelineConfig,
+    measures: Sequence[Measure],
+    *,
+    seed: int = 0,
+    with_bounds: bool = True,
+) -> Evaluation:
+    """Replay every query of the batch under the config and measure the results; seeded, so that it gives the same again."""
+    rankings = batch.rankings(config)
+    values = np.stack([measure.values(rankings.graded) for measure in measures], axis=1)
+    low, high = bootstrap(values, seed)
+    worst, best = bounds(rankings.graded, measures) if with_bounds else np.full((2, len(measures)), np.nan)
+    counts = (~np.isnan(values)).sum(axis=0)
+    summaries = tuple(
+        Summary(*row) for row in zip(measures, means(values), low, high, worst, best, counts.tolist(), strict=True)
+    )
+    least = min((measure.grade for measure in measures), default=1)
+    empty = np.flatnonzero(rankings.graded.relevant_count(least) == 0)
+    qids = tuple(batch.qids)
+    return Evaluation(
+        config, qids, tuple(batch.types), tuple(measures), values, summaries, rankings,
+        tuple(qids[q] for q in empty), batch.not_judged, batch.not_gathered, _cost(batch),
+    )  # fmt: skip
+
+
+def _cost(batch: LabelledBatch) -> dict[str, float]:
+    calls = [(evidence.notes.get("llm") or {}).get("calls", 0) for evidence in batch.evidences]
+    cached = [(evidence.notes.get("llm") or {}).get("cached", 0) for evidence in batch.evidences]
+    return {"llm_calls": float(sum(calls)), "llm_replies_cached": float(sum(cached))}

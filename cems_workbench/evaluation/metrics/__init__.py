@@ -1,0 +1,24 @@
+"""Measures of rankings against judgments: one family a file, vectorised over queries; names as in `measure`."""
+
+from cems_workbench.evaluation.metrics.measure import (
+    FAMILIES,
+    STANDARD,
+    Measure,
+    parse_measure,
+    parse_measures,
+    standard_measures,
+)
+from cems_workbench.evaluation.metrics.rankings import GradedRankings, graded
+from cems_workbench.evaluation.metrics.rbo import rbo
+
+__all__ = [
+    "FAMILIES",
+    "STANDARD",
+    "GradedRankings",
+    "Measure",
+    "graded",
+    "parse_measure",
+    "parse_measures",
+    "rbo",
+    "standard_measures",
+]

@@ -1,0 +1,19 @@
+"""Reciprocal rank: 1 / rank of the first relevant result, 0 when none of the first k is relevant. Its mean is MRR.
+
+Source: Voorhees, TREC-8 question answering track, 1999; trec_eval's recip_rank.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cems_workbench.evaluation.metrics.rankings import GradedRankings
+from cems_workbench.pipeline.table import Floats
+
+
+def reciprocal_rank(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
+    """(Q) reciprocal rank within the first k, all when None."""
+    found = rankings.relevant(grade)[:, :k]
+    if not found.shape[1]:
+        return np.zeros(len(found))
+    return np.where(found.any(axis=1), 1 / (found.argmax(axis=1) + 1), 0.0)
