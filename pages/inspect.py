@@ -7,18 +7,21 @@ from datetime import UTC, date, datetime
 
 import streamlit as st
 
+from cems_workbench.analysis.ranks import Against
 from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui import gathering, handles, state, views
+from cems_workbench.ui import baseline, gathering, handles, state, views
 from cems_workbench.ui.changed import draw_changed
 from cems_workbench.ui.controls import draw_controls
+from cems_workbench.ui.deltas import gone_html
 from cems_workbench.ui.dictionary import draw_dictionary
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.query_picker import draw_picker
 from cems_workbench.ui.results import judged_summary, results_html
+from cems_workbench.ui.share import draw_share, restore, settle
 from cems_workbench.ui.strip import strip_html, warnings_html
 from cems_workbench.ui.theme import STYLESHEET
 from cems_workbench.ui.transfer import draw_transfer
@@ -142,20 +145,24 @@ def welcome(resources: Resources) -> None:
             st.button(text, key=f"example:{query.qid}", on_click=choose_example, args=arguments, help=whole)
 
 
-def ranking(trace: Trace, grades: dict[str, int], started: float) -> None:
-    """The strip and the results."""
+def ranking(trace: Trace, grades: dict[str, int], against: Against | None, started: float) -> None:
+    """The strip and the results, with how they differ from those of a pinned baseline."""
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
     summary = judged_summary(trace, grades)
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     count = len(trace.results)
     left.markdown(f"##### {count} result{'s' if count != 1 else ''}")
     right.caption(views.budget_line(trace), text_alignment="right", help=views.BUDGET_HELP)
+    if against is not None:
+        st.html(baseline.against_html(against))
     if trace.results:
         if summary:
             st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
-        st.html(results_html(trace, grades, st.session_state["follow"]))
+        st.html(results_html(trace, grades, st.session_state["follow"], against))
     else:
         views.nothing_found(trace)
+        if against is not None:
+            st.html(gone_html(against))
 
 
 def main() -> None:
@@ -173,7 +180,9 @@ def main() -> None:
         sidebar()
         gathering.offer_sample_data(resources)
         return
+    restore(resources)
     request = ask(resources)
+    settle(request)
     toolbar = st.container(horizontal=True)
     if request is None:
         welcome(resources)
@@ -186,7 +195,11 @@ def main() -> None:
             draw_dictionary(resources)
         if state.config().query.typo_correction.enabled:
             draw_typos(resources)
-        draw_transfer(state.evidence_for(request, resources.store) if request else None)
+        baseline.draw_baseline()
+        evidence = state.evidence_for(request, resources.store) if request else None
+        draw_transfer(evidence)
+        if request is not None:
+            draw_share(resources, request, evidence)
     handles.warm_up(resources)
 
 
@@ -198,7 +211,7 @@ def inspect(request: Request, resources: Resources, started: float) -> None:
         sidebar()  # fetching takes its time, and can be cancelled by any control
         trace = gathering.fetched_trace(request, resources)
     if trace is not None:
-        ranking(trace, gathering.grades(request, resources), started)
+        ranking(trace, gathering.grades(request, resources), baseline.against(trace, request), started)
     if at_once:
         time.sleep(PAINT_SECONDS)
         sidebar()

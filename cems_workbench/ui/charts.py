@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
+from cems_workbench.ui.deltas import sign
 from cems_workbench.ui.tables import short_id
 from cems_workbench.ui.theme import list_colour
 
@@ -14,15 +16,16 @@ if TYPE_CHECKING:
 ROW_HEIGHT = 30
 
 
-def contributions_figure(trace: Trace, top: int = 12) -> Figure:
+def contributions_figure(trace: Trace, top: int = 12, against: Against | None = None) -> Figure:
     """Stacked bars of each candidate's fused raw score: per list its base (solid) and its bonus (hatched) apart.
 
-    The bars of a row add up to raw / boost_factor. With score_max only the largest base counts, which the title says.
+    The bars of a row add up to raw / boost_factor. With score_max only the largest base counts, which the title says. A label
+    names the delta of the rank after fusion when there is a baseline.
     """
     import plotly.graph_objects as go
 
     rows = [row for row in trace.stage("fusion").rows if row["kept"]][:top]
-    names = [_label(trace, row) for row in rows]
+    names = [_label(trace, row, against) for row in rows]
     figure = go.Figure()
     for ranked in trace.evidence.lists:
         entries = [_entry(row, ranked.name) for row in rows]
@@ -108,10 +111,11 @@ def _axis(trace: Trace) -> str:
     return "share of the fused raw score"
 
 
-def _label(trace: Trace, row: dict[str, Any]) -> str:
+def _label(trace: Trace, row: dict[str, Any], against: Against | None) -> str:
     text = " ".join(trace.evidence.memories[row["memory_id"]].content.split())
     start = text if len(text) <= 28 else text[:27] + "…"
-    return f"{row['rank_out']}  {_literal(short_id(row['memory_id']))}  {_literal(start)}"
+    delta = "" if against is None else f"  {sign(against.delta(row['memory_id'], 'fusion'))}"
+    return f"{row['rank_out']}{delta}  {_literal(short_id(row['memory_id']))}  {_literal(start)}"
 
 
 def _literal(text: str) -> str:

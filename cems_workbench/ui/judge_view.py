@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from cems_workbench.analysis.ranks import RESULTS, Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui import gathering
+from cems_workbench.ui.deltas import COLUMN, HELP
 from cems_workbench.ui.memories_escape import excerpt, plain, tick
-from cems_workbench.ui.tables import marked, short_id
+from cems_workbench.ui.tables import compared, marked, short_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +29,9 @@ REACH = 1.0
 """A limit further from the scores than this share of their span is named at the edge instead of drawn to scale."""
 
 
-def draw_judge(trace: Trace, request: Request, resources: Resources, followed: str | None) -> None:
+def draw_judge(
+    trace: Trace, request: Request, resources: Resources, followed: str | None, against: Against | None = None
+) -> None:
     """The judgments of the present results, fetched when this is opened; the ranking stays as it is."""
     if trace.config.judge.backend == "none":
         st.info("The judge is off. Choose one in the sidebar under Judge; auto takes the best that is there.")
@@ -37,7 +41,7 @@ def draw_judge(trace: Trace, request: Request, resources: Resources, followed: s
         return
     judged = gathering.judged_trace(trace, request, resources)
     stage = judged.stage("judge")
-    frame = judge_table(judged, gathering.grades(request, resources))
+    frame = judge_table(judged, gathering.grades(request, resources), against)
     st.caption(
         _summary(judged, frame),
         help="A model judges each result against the query, beside the ranking and without changing it. Its logit is any "
@@ -67,8 +71,11 @@ def _summary(trace: Trace, frame: pd.DataFrame) -> str:
     return f"Judged by **{plain(label)}**: {relevant} of {scored} relevant{above}{rest}."
 
 
-def judge_table(trace: Trace, grades: dict[str, int]) -> pd.DataFrame:
-    """A result a row: rank, memory, what the judge said, and the human grade; the problem's column only if there is one."""
+def judge_table(trace: Trace, grades: dict[str, int], against: Against | None = None) -> pd.DataFrame:
+    """A result a row: rank, memory, what the judge said, and the human grade; the problem's column only if there is one.
+
+    `against` is the pinned baseline, when there is one: each rank then has its delta.
+    """
     import pandas as pd
 
     judgments = trace.stage("judge").by_id
@@ -91,6 +98,7 @@ def judge_table(trace: Trace, grades: dict[str, int]) -> pd.DataFrame:
             }
         )
     frame = pd.DataFrame(rows).astype({"human grade": "Int64", "logit (raw)": "Float64", "sigmoid": "Float64"})
+    frame = compared(frame, against, RESULTS, "rank")
     return frame if frame["problem"].notna().any() else frame.drop(columns="problem")
 
 
@@ -105,6 +113,7 @@ def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
         key="judge_table",
         column_config={
             "rank": number("rank", width=50, help="Rank in the results; the judge does not change it"),
+            COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92),
             "logit (raw)": number("logit (raw)", format="%.4f", width=86, help="What the judge said, on its own scale"),
             "sigmoid": number(

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from html import escape
 
+from cems_workbench.analysis.ranks import Against, standings
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Memory
+from cems_workbench.ui.deltas import gone_html, sign, words
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.tables import short_id
 
@@ -16,25 +18,31 @@ LONG = 330
 """Characters from which a text is folded."""
 
 
-def results_html(trace: Trace, grades: Mapping[str, int], followed: str | None = None) -> str:
+def results_html(
+    trace: Trace, grades: Mapping[str, int], followed: str | None = None, against: Against | None = None
+) -> str:
     """The results as HTML, best first; contents are escaped and never rendered.
 
-    `grades` are human judgments by id; the `followed` memory is marked.
+    `grades` are human judgments by id; the `followed` memory is marked. A rank's move is that since fusion, or `against` the
+    pinned baseline, whose results that are gone follow at the end.
     """
     top = max((row["score"] for row in trace.results), default=0.0)
-    fused = {row["memory_id"]: row["rank_out"] for row in trace.stage("fusion").rows}
+    fused = standings(trace, "fusion") if against is None else {}
     cards = []
     for row in trace.results:
         memory = trace.evidence.memories[row["memory_id"]]
         width = 100 * row["score"] / top if top > 0 else 0
         classes = "wb-result wb-followed" if memory.id == followed else "wb-result"
+        since = fused[memory.id][0] if memory.id in fused else None
+        move = _move(since, row["rank"]) if against is None else _delta(against, memory.id)
         cards.append(
-            f'<div class="{classes}"><div class="wb-rank">{row["rank"]}{_move(fused.get(memory.id), row["rank"])}</div>'
+            f'<div class="{classes}"><div class="wb-rank">{row["rank"]}{move}</div>'
             f'<div class="wb-score" title="Score after the last stage: {row["score"]!r}">{row["score"]:.4f}'
             f'<div class="wb-bar"><i style="width:{max(0.0, min(width, 100.0)):.1f}%"></i></div></div>'
             f"<div>{_facts(memory, trace.evidence.as_of, row['tokens'], grades.get(memory.id))}{_text(memory)}</div></div>"
         )
-    return f'<div class="wb-results">{"".join(cards)}</div>'
+    gone = "" if against is None else gone_html(against)
+    return f'<div class="wb-results">{"".join(cards)}</div>{gone}'
 
 
 def context_text(trace: Trace) -> str:
@@ -58,6 +66,11 @@ def judged_summary(trace: Trace, grades: Mapping[str, int]) -> str:
         return text + "."
     listed = ", ".join(f"{plain(short_id(memory_id))} (grade {grades[memory_id]})" for memory_id in missing[:6])
     return f"{text}; missing: {listed}{' …' if len(missing) > 6 else ''}"
+
+
+def _delta(against: Against, memory_id: str) -> str:
+    delta = against.delta(memory_id)
+    return f'<span class="wb-move wb-delta" title="{escape(words(delta, against.name))}">{sign(delta)}</span>'
 
 
 def _move(before: int | None, now: int) -> str:

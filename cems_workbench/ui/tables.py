@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Against, lists_in_use
 from cems_workbench.pipeline import Trace
+from cems_workbench.ui.deltas import COLUMN, sign
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,13 +15,10 @@ if TYPE_CHECKING:
 FOLLOWED = "rgba(0, 114, 178, 0.16)"
 """Tint of the followed memory's row; the sign ◆ says the same."""
 
-RANKED_STAGES = ("fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly")
-
 
 def stage_options(trace: Trace) -> list[str]:
     """What can stand side by side: every list that takes part, then every stage that ranks."""
-    lists = [entry["name"] for entry in trace.stage("lists").fields["lists"] if entry["active"] and entry["used"]]
-    return [*lists, *RANKED_STAGES]
+    return [*lists_in_use(trace), *RANKED_STAGES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +84,23 @@ def marked(frame: pd.DataFrame, memory_id: str | None) -> Any:
     return shown.style.apply(lambda column: tint, axis=0)
 
 
-def journey_table(trace: Trace, top: int, followed: str | None = None) -> pd.DataFrame:
-    """One row per memory, one column per list and stage with its rank there; where it was lost, and why."""
+def compared(frame: pd.DataFrame, against: Against | None, name: str, after: str) -> pd.DataFrame:
+    """The frame with each memory's rank delta in the list or stage `name`, after the column `after`; itself without a baseline."""
+    if against is not None and not frame.empty:
+        deltas = [sign(against.delta(memory_id, name)) for memory_id in frame["memory"]]
+        frame.insert(list(frame.columns).index(after) + 1, COLUMN, deltas)
+    return frame
+
+
+def journey_table(trace: Trace, top: int, followed: str | None = None, against: Against | None = None) -> pd.DataFrame:
+    """One row per memory, one column per list and stage with its rank there; where it was lost, and why.
+
+    With a baseline its results that are gone are among them, and every memory has its delta in the results.
+    """
     import pandas as pd
 
-    lists = [name for name in stage_options(trace) if name not in RANKED_STAGES]
-    shown = [row["memory_id"] for row in trace.results]
+    lists = lists_in_use(trace)
+    shown = [row["memory_id"] for row in trace.results] + (against.gone() if against is not None else [])
     shown += [row["memory_id"] for row in trace.stage("fusion").rows if row["memory_id"] not in shown][
         : max(0, top - len(shown))
     ]
@@ -116,11 +126,11 @@ def journey_table(trace: Trace, top: int, followed: str | None = None) -> pd.Dat
             ]
         )
     frame = pd.DataFrame(rows, columns=["memory", "lost at", *lists, *RANKED_STAGES, "why", "content"])
-    return frame.astype({name: "Int64" for name in [*lists, *RANKED_STAGES]})
+    return compared(frame.astype({name: "Int64" for name in [*lists, *RANKED_STAGES]}), against, RESULTS, "memory")
 
 
-def rerank_table(trace: Trace) -> pd.DataFrame:
-    """The reranker's blend: what each side contributed to the score, and what the model read."""
+def rerank_table(trace: Trace, against: Against | None = None) -> pd.DataFrame:
+    """The reranker's blend: what each side contributed to the score, what the model read, and the delta to a baseline."""
     import pandas as pd
 
     config = trace.config.rerank
@@ -146,11 +156,11 @@ def rerank_table(trace: Trace) -> pd.DataFrame:
                 "text read": score.chunk if score else None,
             }
         )
-    return pd.DataFrame(rows)
+    return compared(pd.DataFrame(rows), against, "rerank", "after")
 
 
-def adjust_table(trace: Trace, top: int) -> pd.DataFrame:
-    """The factor chain of each candidate: score in, each factor that applied, score out."""
+def adjust_table(trace: Trace, top: int, against: Against | None = None) -> pd.DataFrame:
+    """The factor chain of each candidate: score in, each factor that applied, score out; and its delta to a baseline."""
     import pandas as pd
 
     names = ["priority", "time_decay", "pinned", "project", "feedback"]
@@ -167,7 +177,7 @@ def adjust_table(trace: Trace, top: int) -> pd.DataFrame:
         }
         for row in trace.stage("adjust").rows[:top]
     ]
-    frame = pd.DataFrame(rows)
+    frame = compared(pd.DataFrame(rows), against, "adjust", "rank")
     return frame.drop(columns=[name for name in names if name in frame and frame[name].isna().all()])
 
 

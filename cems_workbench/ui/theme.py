@@ -33,6 +33,17 @@ STYLESHEET = """
   border-bottom:1px solid color-mix(in srgb, currentColor 12%, transparent);}
 .wb-rank {font-size:1.02rem; font-weight:650; text-align:right; font-variant-numeric:tabular-nums;}
 .wb-move {display:block; font-size:.72rem; font-weight:400; opacity:.75; white-space:nowrap;}
+.wb-delta {font-variant-numeric:tabular-nums; font-weight:600; opacity:1;}
+.wb-legend {display:flex; flex-wrap:wrap; gap:.15rem 1.2rem; font-size:.82rem;}
+.wb-legend i {font-style:normal; font-size:1rem; line-height:1;}
+.wb-against {font-size:.84rem; opacity:.86; padding:.1rem 0; overflow-wrap:anywhere;}
+.wb-gone {padding:.7rem .2rem 0;}
+.wb-gone h6 {font-size:.9rem; font-weight:650; margin:0 0 .3rem; padding:0; overflow-wrap:anywhere;}
+.wb-gone > div {display:grid; grid-template-columns:5.4rem minmax(0,auto) minmax(0,1fr); gap:0 .8rem; padding:.3rem 0; font-size:.84rem;
+  border-top:1px solid color-mix(in srgb, currentColor 12%, transparent); font-variant-numeric:tabular-nums;}
+.wb-gone b {font-weight:650; white-space:nowrap;}
+.wb-gone code {background:none; padding:0; color:inherit; overflow-wrap:anywhere;}
+.wb-gone p {grid-column:2 / -1; margin:0; font-size:.8rem; opacity:.76; overflow:hidden; text-overflow:ellipsis; white-space:nowrap;}
 .wb-score {font-variant-numeric:tabular-nums;}
 .wb-bar {height:4px; border-radius:2px; margin-top:.3rem; background:color-mix(in srgb, currentColor 12%, transparent);}
 .wb-bar > i {display:block; height:4px; border-radius:2px; background:#0072B2;}
@@ -143,8 +154,8 @@ STYLESHEET = """
 .stApp :is([data-testid="stBaseButton-primary"], [data-testid="stBaseButton-primaryFormSubmit"]):not(:disabled),
 .stApp [data-testid="stMultiSelect"] [data-tag] {color:light-dark(#FFFFFF, #12181F);}
 .wb-facts {overflow-wrap:anywhere;}
-/* The ten views stand in one line from 900 pixels on. */
-@media (max-width:1130px) {.st-key-view button {padding-inline:.29rem;}}
+/* The eleven views stand in one line from 900 pixels on. */
+@media (max-width:1130px) {.st-key-view button {padding-inline:.26rem;} .st-key-view button p {font-size:.8rem;}}
 .wb-facts > * {min-width:0;}
 :is(.wb-mem-facts, .wb-mem-numbers, .wb-mem-table, .wb-mem-pair) [title], .wb-mem-hint[title] {cursor:help;}
 </style>

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.ui import charts, follow, handles, tables
+from cems_workbench.ui import baseline, charts, follow, handles, tables
 from cems_workbench.ui.alignment_view import draw_alignment
+from cems_workbench.ui.deltas import COLUMN, HELP
 from cems_workbench.ui.glossary import FACTORS, about
 from cems_workbench.ui.health_view import draw_health
 from cems_workbench.ui.judge_view import draw_judge
@@ -17,6 +19,7 @@ from cems_workbench.ui.look import Look
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.queries_view import draw_queries
 from cems_workbench.ui.query_view import draw_lists, draw_query
+from cems_workbench.ui.rank_flow_view import draw_rank_flow
 from cems_workbench.ui.results import context_text
 from cems_workbench.ui.side_by_side import side_by_side_html
 from cems_workbench.ui.threshold_view import draw_threshold
@@ -52,16 +55,18 @@ def draw(trace: Trace, request: Request) -> None:
         st.caption(tool.question)
         tool.draw(Look(trace, request, handles.resources(), followed))
         return
+    against = baseline.against(trace, request)
     views: dict[str, Callable[[], None]] = {
-        "Contributions": lambda: contributions(trace),
+        "Contributions": lambda: contributions(trace, against),
         "Query": lambda: draw_query(trace, request),
         "Lists": lambda: draw_lists(trace),
-        "Stages": lambda: side_by_side(trace, followed),
-        "Journey": lambda: journey(trace, followed),
+        "Stages": lambda: side_by_side(trace, followed, against),
+        "Rank flow": lambda: draw_rank_flow(Look(trace, request, handles.resources(), followed), against),
+        "Journey": lambda: journey(trace, followed, against),
         "Threshold": lambda: draw_threshold(trace),
-        "Rerank": lambda: rerank(trace, request, followed),
-        "Adjust": lambda: adjust(trace, followed),
-        "Judge": lambda: draw_judge(trace, request, handles.resources(), followed),
+        "Rerank": lambda: rerank(trace, request, followed, against),
+        "Adjust": lambda: adjust(trace, followed, against),
+        "Judge": lambda: draw_judge(trace, request, handles.resources(), followed, against),
         "Context": lambda: context(trace),
     }
     chosen = st.segmented_control(
@@ -88,7 +93,7 @@ def budget_line(trace: Trace) -> str:
     return f"{tokens}{diverse} · {len(trace.evidence.memories)} candidates"
 
 
-def contributions(trace: Trace) -> None:
+def contributions(trace: Trace, against: Against | None) -> None:
     """What each list gave each candidate."""
     if not any(row["kept"] for row in trace.stage("fusion").rows):
         st.caption("No candidate reached the fusion.")
@@ -99,11 +104,13 @@ def contributions(trace: Trace) -> None:
         "rrf: base = list weight × variant weight / (k + rank). The bonus for ranks 1 to 3 is not weighted. "
         "Hover a bar for its numbers.",
     )
-    st.plotly_chart(charts.contributions_figure(trace), key="contributions", config={"displayModeBar": False})
+    st.plotly_chart(
+        charts.contributions_figure(trace, against=against), key="contributions", config={"displayModeBar": False}
+    )
     draw_queries(trace)
 
 
-def side_by_side(trace: Trace, followed: str | None) -> None:
+def side_by_side(trace: Trace, followed: str | None, against: Against | None) -> None:
     """Lists and stages in columns."""
     options = tables.stage_options(trace)
     chosen = st.pills(
@@ -114,13 +121,13 @@ def side_by_side(trace: Trace, followed: str | None) -> None:
     if not names:
         st.caption("Choose a list or a stage above.")
         return
-    st.html(side_by_side_html(trace, names, TOP, followed))
+    st.html(side_by_side_html(trace, names, TOP, followed, against))
 
 
-def journey(trace: Trace, followed: str | None) -> None:
+def journey(trace: Trace, followed: str | None, against: Against | None) -> None:
     """A memory a row, its rank in every list and stage."""
     st.caption("The rank of each memory in every list and stage; empty: not there. Memories in the results come first.")
-    frame = tables.journey_table(trace, 40, followed)
+    frame = tables.journey_table(trace, 40, followed, against)
     narrow = {name: st.column_config.NumberColumn(name, width=72, help=about(name)) for name in frame.columns[2:-2]}
     st.dataframe(
         tables.marked(frame, followed),
@@ -130,6 +137,7 @@ def journey(trace: Trace, followed: str | None) -> None:
         placeholder="",
         column_config={
             **narrow,
+            COLUMN: st.column_config.TextColumn(COLUMN, width=96, help=HELP),
             "memory": st.column_config.TextColumn("memory", width=92, pinned=True),
             "lost at": st.column_config.TextColumn(
                 "lost at", width=78, help="The stage that dropped it; empty: in the results"
@@ -140,7 +148,7 @@ def journey(trace: Trace, followed: str | None) -> None:
     )
 
 
-def rerank(trace: Trace, request: Request, followed: str | None) -> None:
+def rerank(trace: Trace, request: Request, followed: str | None, against: Against | None) -> None:
     """The blend of retrieval and reranker."""
     config = trace.config.rerank
     if config.backend == "none":
@@ -157,15 +165,15 @@ def rerank(trace: Trace, request: Request, followed: str | None) -> None:
         help="score = weight × retrieval + (1 − weight) × unit, or the unit score alone with “replace”.",
     )
     draw_health(trace, request, handles.resources())
-    _blend(trace, followed)
+    _blend(trace, followed, against)
     draw_alignment(trace, followed)
 
 
-def _blend(trace: Trace, followed: str | None) -> None:
+def _blend(trace: Trace, followed: str | None, against: Against | None) -> None:
     """A candidate a row: what each side gave it."""
     number = st.column_config.NumberColumn
     st.dataframe(
-        tables.marked(tables.rerank_table(trace), followed),
+        tables.marked(tables.rerank_table(trace, against), followed),
         hide_index=True,
         height=_height(len(trace.stage("rerank").rows), 18),
         row_height=ROW,
@@ -173,6 +181,7 @@ def _blend(trace: Trace, followed: str | None) -> None:
         column_config={
             "before": number("before", width=58, help="Rank before reranking"),
             "after": number("after", width=50, help="Rank after reranking; empty: dropped"),
+            COLUMN: st.column_config.TextColumn(COLUMN, width=96, help=HELP),
             "memory": st.column_config.TextColumn("memory", width=92),
             "score": st.column_config.ProgressColumn(
                 "score", format="%.4f", min_value=0, max_value=1, width=112, color="#0072B2",
@@ -194,11 +203,11 @@ def _blend(trace: Trace, followed: str | None) -> None:
     )  # fmt: skip
 
 
-def adjust(trace: Trace, followed: str | None) -> None:
+def adjust(trace: Trace, followed: str | None, against: Against | None) -> None:
     """The factor chain."""
     st.caption("Each factor multiplies the score; an empty cell is a factor that does not apply.")
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    frame = tables.adjust_table(trace, 60)
+    frame = tables.adjust_table(trace, 60, against)
     factors = {name: number(name.replace("_", " "), format="%.4f", width=82, help=FACTORS[name]) for name in FACTORS}
     st.dataframe(
         tables.marked(frame, followed),
@@ -208,6 +217,7 @@ def adjust(trace: Trace, followed: str | None) -> None:
         placeholder="",
         column_config={
             "rank": number("rank", width=50, help="Rank after this stage"),
+            COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92),
             "score in": number("score in", format="%.4f", width=74, help="Score before this stage"),
             "score": number(

@@ -1,0 +1,129 @@
+"""Rank flow: the rank of the first memories in every list and after every stage, and where each was lost.
+
+Drawn is who stands among the first N after fusion or any later stage, so that what was pushed out is there beside what took
+its place, and who was asked for (the followed and the judged memories). Stages that drop nobody and move nobody are folded.
+Everything is read from the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Loss, lists_in_use, loss, standings
+from cems_workbench.pipeline import Trace
+
+MOST_LINES = 80
+MOST_LISTS = 8
+"""More lines or columns than these are not told apart by anybody; the flow says how many it leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPoint:
+    """Rank and score of a memory in one column; a list's score is the normalised one."""
+
+    column: str
+    rank: int
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLine:
+    """One memory: its points in the order of the columns, and where it was lost; None: it is in the results."""
+
+    memory_id: str
+    points: tuple[FlowPoint, ...]
+    loss: Loss | None
+
+    @property
+    def final_rank(self) -> int | None:
+        """Its rank in the results."""
+        return self.points[-1].rank if self.loss is None and self.points else None
+
+
+@dataclass(frozen=True, slots=True)
+class RankFlow:
+    """Lines by final rank, then the lost ones by how far they came.
+
+    `folded` are stages that changed nothing; `lists_left_out` and `lines_left_out` are past what can be drawn; `unranked` were
+    asked for and stand in no list.
+    """
+
+    lists: tuple[str, ...]
+    stages: tuple[str, ...]
+    lines: tuple[FlowLine, ...]
+    folded: tuple[str, ...]
+    lists_left_out: int
+    lines_left_out: int
+    unranked: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Lists, then stages, from left to right."""
+        return (*self.lists, *self.stages)
+
+
+def rank_flow(trace: Trace, top: int, asked: Collection[str] = ()) -> RankFlow:
+    """The flow of the first `top` memories and of those `asked` for, the most wanted first.
+
+    Past `MOST_LINES` the asked ones have precedence, in their order, then the best ranked.
+    """
+    folded = tuple(name for name in RANKED_STAGES if name not in ("fusion", RESULTS) and _changes_nothing(trace, name))
+    stages = [name for name in RANKED_STAGES if name not in folded]
+    ranks = {name: standings(trace, name) for name in (*lists_in_use(trace), *stages)}
+    entered = trace.stage("lists").by_id
+    wanted = [memory_id for memory_id in dict.fromkeys(asked) if memory_id in entered]
+    wanted += [memory_id for memory_id in _first(ranks, stages, top) if memory_id not in set(wanted)]
+    shown = wanted[:MOST_LINES]
+    lists = _fullest(ranks, lists_in_use(trace), shown)
+    losses = {memory_id: loss(trace, memory_id) for memory_id in shown}
+    before = [name for name in ("lists", "threshold") if any(lost and lost.stage == name for lost in losses.values())]
+    columns = (*lists, *before, *stages)
+    lines = [FlowLine(memory_id, _points(ranks, columns, memory_id), losses[memory_id]) for memory_id in shown]
+    return RankFlow(
+        lists=tuple(lists),
+        stages=(*before, *stages),
+        lines=tuple(sorted(lines, key=lambda line: _order(line, columns))),
+        folded=folded,
+        lists_left_out=len(lists_in_use(trace)) - len(lists),
+        lines_left_out=len(wanted) - len(shown),
+        unranked=tuple(memory_id for memory_id in dict.fromkeys(asked) if memory_id not in entered),
+    )
+
+
+def _changes_nothing(trace: Trace, name: str) -> bool:
+    return all(row["kept"] and row["rank_in"] == row["rank_out"] for row in trace.stage(name).rows)
+
+
+def _first(ranks: dict[str, dict[str, tuple[int, float | None]]], stages: Sequence[str], top: int) -> list[str]:
+    """Who is among the first `top` after any stage, by the best rank it ever had; results before others of that rank."""
+    best: dict[str, tuple[int, bool]] = {}
+    for name in stages:
+        for memory_id, (rank, _) in ranks[name].items():
+            if rank <= top:
+                found = (rank, memory_id not in ranks[RESULTS])
+                best[memory_id] = min(best.get(memory_id, found), found)
+    return sorted(best, key=lambda memory_id: (*best[memory_id], memory_id))
+
+
+def _fullest(ranks: dict[str, dict[str, tuple[int, float | None]]], names: list[str], shown: list[str]) -> list[str]:
+    """The lists that hold most of the memories shown, in the order they came in."""
+    if len(names) <= MOST_LISTS:
+        return names
+    held = {name: sum(memory_id in ranks[name] for memory_id in shown) for name in names}
+    chosen = set(sorted(names, key=lambda name: -held[name])[:MOST_LISTS])
+    return [name for name in names if name in chosen]
+
+
+def _points(
+    ranks: dict[str, dict[str, tuple[int, float | None]]], columns: Sequence[str], memory_id: str
+) -> tuple[FlowPoint, ...]:
+    return tuple(
+        FlowPoint(name, *ranks[name][memory_id]) for name in columns if name in ranks and memory_id in ranks[name]
+    )
+
+
+def _order(line: FlowLine, columns: Sequence[str]) -> tuple[int, int, str]:
+    if line.loss is None:
+        return (-len(columns), line.final_rank or 0, line.memory_id)
+    return (-columns.index(line.loss.stage), line.loss.rank or 0, line.memory_id)

@@ -1,0 +1,125 @@
+"""Ranks in every list and after every stage, and how they differ from those of another config on the same evidence.
+
+A delta is `before - now` places: the baseline's rank less the present one, so that a positive number is places won. What the
+baseline did not rank is new; what only the baseline ranks is gone. All of it is read from two traces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cems_workbench.pipeline import Trace
+
+RANKED_STAGES = ("fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly")
+"""The stages after which candidates have a rank, in order; the ranks after the last are those of the results."""
+RESULTS = RANKED_STAGES[-1]
+
+Move = Literal["up", "down", "same", "new", "gone", "absent"]
+
+
+@dataclass(frozen=True, slots=True)
+class RankDelta:
+    """A memory's rank now and in the baseline; None where it has none."""
+
+    now: int | None
+    before: int | None
+
+    @property
+    def move(self) -> Move:
+        """What became of it against the baseline; absent when neither ranks it."""
+        if self.now is None:
+            return "absent" if self.before is None else "gone"
+        if self.before is None:
+            return "new"
+        return "same" if self.now == self.before else "up" if self.now < self.before else "down"
+
+    @property
+    def places(self) -> int:
+        """Places won, negative when lost; 0 unless both rank it."""
+        return 0 if self.now is None or self.before is None else self.before - self.now
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Where a memory was dropped: the stage, its rank and score on the way in, and why."""
+
+    stage: str
+    rank: int | None
+    score: float | None
+    reason: str
+
+
+def lists_in_use(trace: Trace) -> list[str]:
+    """Names of the lists that take part and have a hit within their depth, in the order of the evidence."""
+    return [entry["name"] for entry in trace.stage("lists").fields["lists"] if entry["active"] and entry["used"]]
+
+
+def standings(trace: Trace, name: str) -> dict[str, tuple[int, float | None]]:
+    """Rank and score by memory id in a list that takes part, or after a stage that ranks; best first.
+
+    A list's score is the normalised one; KeyError never: an unknown list is empty.
+    """
+    if name in RANKED_STAGES:
+        rows = trace.stage(name).rows
+        return {row["memory_id"]: (row["rank_out"], row["score"]) for row in rows if row["kept"]}
+    found = [
+        (entry["rank"], row["memory_id"], entry["normalized"])
+        for row in trace.stage("lists").rows
+        for entry in row["lists"]
+        if entry["list"] == name and entry["kept"]
+    ]
+    return {memory_id: (rank, score) for rank, memory_id, score in sorted(found)}
+
+
+def loss(trace: Trace, memory_id: str) -> Loss | None:
+    """Where the memory was dropped; None when it is in the results or was in no list.
+
+    Before fusion nobody has a rank: then it is the best one that a list gave it.
+    """
+    for stage, row in trace.path(memory_id):
+        if not row["kept"]:
+            rank, score = row["rank_in"], row["score_in"]
+            if rank is None:
+                entry = min(trace.stage("lists").by_id[memory_id]["lists"], key=lambda found: int(found["rank"]))
+                rank, score = entry["rank"], entry["raw"] if entry["normalized"] is None else entry["normalized"]
+            return Loss(stage, rank, score, row["reason"] or "")
+    return None
+
+
+def rank_deltas(now: Trace, before: Trace, name: str) -> dict[str, RankDelta]:
+    """The delta of every memory that either trace ranks in the list or stage `name`: the present ones first, best first."""
+    present, former = standings(now, name), standings(before, name)
+    return {
+        memory_id: RankDelta(_rank(present, memory_id), _rank(former, memory_id))
+        for memory_id in [*present, *(key for key in former if key not in present)]
+    }
+
+
+def _rank(standing: dict[str, tuple[int, float | None]], memory_id: str) -> int | None:
+    found = standing.get(memory_id)
+    return None if found is None else found[0]
+
+
+@dataclass(frozen=True)
+class Against:
+    """A trace beside that of a pinned baseline config on the same evidence."""
+
+    name: str
+    now: Trace
+    before: Trace
+    _kept: dict[str, dict[str, RankDelta]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def deltas(self, name: str = RESULTS) -> dict[str, RankDelta]:
+        """`rank_deltas` of a list or stage, worked out once."""
+        if name not in self._kept:
+            self._kept[name] = rank_deltas(self.now, self.before, name)
+        return self._kept[name]
+
+    def delta(self, memory_id: str, name: str = RESULTS) -> RankDelta:
+        """One memory's delta; absent when neither ranks it."""
+        return self.deltas(name).get(memory_id, RankDelta(None, None))
+
+    def gone(self) -> list[str]:
+        """Who is in the baseline's results and not in the present ones, by the baseline's rank."""
+        return [memory_id for memory_id, delta in self.deltas().items() if delta.move == "gone"]

@@ -1,0 +1,256 @@
+"""The rank flow as a bump chart: a column per list and stage, a line per memory, a cross where one was lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.analysis.rank_flow import FlowLine, RankFlow
+from cems_workbench.ui.memories_escape import tick
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+STEPS = 14
+"""Points of a curve from one column to the next: enough to look smooth, and each can be hovered and clicked."""
+MOST_POINTS = 0.8
+"""Share of the points that is to be drawn to scale."""
+FADE = 0.38
+"""Columns before the one that dropped it, a memory's line ends: on the way there, clear of who took its place."""
+TAIL = 0.4
+"""Height of everything below the ranks drawn to scale, as a share of those."""
+LABEL = 14
+"""Characters of a column's name."""
+LISTS_APART = 0.35
+GRID, RULE = "rgba(128,128,128,0.14)", "rgba(128,128,128,0.55)"
+Stop = tuple[float, float]
+"""Where a column and a height are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How the lines of one judgment look: its name and sign in the legend, colour, symbol of Plotly, width and size."""
+
+    name: str
+    colour: str
+    symbol: str
+    glyph: str
+    width: float
+    size: int
+
+
+NEUTRAL = Kind("not judged", "#7B848D", "circle-open", "○", 1.4, 6)
+STYLES = (
+    ("#0072B2", "circle", "●", 2.8, 10),
+    ("#009E73", "square", "■", 2.6, 9),
+    ("#E69F00", "diamond", "◆", 2.4, 10),
+    ("#D55E00", "triangle-down-open", "▽", 2.0, 9),
+)
+"""From the best grade or band to the worst; the symbols are told apart without any colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Height of a rank: to scale down to `depth`, ever closer together below, as far as `last`."""
+
+    depth: int
+    last: int
+
+    @property
+    def rows(self) -> float:
+        """Height of the whole in ranks drawn to scale."""
+        return self.depth + (self._tail if self.last > self.depth else 0.0)
+
+    def height(self, rank: int) -> float:
+        """Where a rank is drawn, in ranks from the top; rises with the rank."""
+        if rank <= self.depth:
+            return float(rank)
+        return self.depth + self._tail * math.log(rank / self.depth) / math.log(self.last / self.depth)
+
+    @property
+    def _tail(self) -> float:
+        return max(4.0, TAIL * self.depth)
+
+    @property
+    def ticks(self) -> list[int]:
+        """Ranks that are named: 1 and the round ones, and below the scale those with room between them."""
+        step = 1 if self.depth <= 12 else 5
+        named = [1, *range(step, self.depth + 1, step)] if step > 1 else list(range(1, self.depth + 1))
+        for rank in (8, 10, 15, 20, 30, 50, 80, 100, 150, 200, 300, 500, 1000):
+            if self.depth < rank <= self.last and self.height(rank) - self.height(named[-1]) >= 1:
+                named.append(rank)
+        return named
+
+
+def scale_of(flow: RankFlow, top: int) -> Scale:
+    """To scale are the first `top`, every final rank there is room for, and up to twice `top` where most of the lines run."""
+    ranks = sorted(point.rank for line in flow.lines for point in line.points)
+    ranks = sorted(
+        [*ranks, *(line.loss.rank for line in flow.lines if line.loss is not None and line.loss.rank is not None)]
+    )
+    final = max((line.final_rank or 0 for line in flow.lines), default=0)
+    last = ranks[-1] if ranks else 1
+    most = ranks[int(MOST_POINTS * (len(ranks) - 1))] if ranks else 1
+    return Scale(min(max(top, min(final, 60), min(most, 2 * top)), last), last)
+
+
+def flow_figure(
+    flow: RankFlow,
+    top: int,
+    kinds: Mapping[str, Kind],
+    followed: str | None,
+    hover: Callable[[FlowLine], str],
+    label: Callable[[FlowLine], str],
+    margin: int,
+) -> Figure:
+    """The chart; its n-th trace is the n-th of `drawn_order`.
+
+    `kinds` by memory id; who is in none is neutral. `hover` and `label` give escaped texts; `margin`
+    is the room for labels in pixels.
+    """
+    import plotly.graph_objects as go
+
+    scale = scale_of(flow, top)
+    lines = drawn_order(flow, kinds, followed)
+    figure = go.Figure()
+    for line in lines:
+        kind = kinds.get(line.memory_id, NEUTRAL)
+        figure.add_scatter(**_curve(line, kind, flow, scale, line.memory_id == followed, hover(line)))
+    for line in lines:
+        kind = kinds.get(line.memory_id, NEUTRAL)
+        figure.add_scatter(**_thread(line, kind, flow, scale, line.memory_id == followed))
+    _add_labels(figure, flow, scale, label)
+    figure.update_layout(**_layout(flow, scale, margin))
+    return figure
+
+
+def drawn_order(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None) -> list[FlowLine]:
+    """Lines from the back to the front: not judged, judged, followed."""
+    return sorted(flow.lines, key=lambda line: (line.memory_id == followed, line.memory_id in kinds))
+
+
+def column_places(flow: RankFlow) -> dict[str, float]:
+    """Where each column stands from left to right; the lists, which run side by side, apart from the stages."""
+    places = {name: float(i) for i, name in enumerate(flow.lists)}
+    start = len(flow.lists) + (LISTS_APART if flow.lists else 0.0)
+    return places | {name: start + i for i, name in enumerate(flow.stages)}
+
+
+@dataclass
+class _Pen:
+    """The points of one line as Plotly takes them; a marker of size 0 is a point that can be hovered all the same."""
+
+    x: list[float | None] = field(default_factory=list)
+    y: list[float | None] = field(default_factory=list)
+    symbols: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def put(self, x: float | None, y: float | None, symbol: str = "circle", size: int = 0) -> None:
+        self.x.append(x)
+        self.y.append(y)
+        self.symbols.append(symbol)
+        self.sizes.append(size)
+
+    def bend(self, start: Stop, end: Stop) -> None:
+        """From column to column along a curve that leaves and arrives level."""
+        for step in range(1, STEPS):
+            share = step / STEPS
+            rise = share * share * (3 - 2 * share)
+            self.put(start[0] + share * (end[0] - start[0]), start[1] + rise * (end[1] - start[1]))
+
+
+def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> tuple[list[Stop], list[Stop]]:
+    """Where the line stands in the lists, and in the stages with the place where it was lost."""
+    places = column_places(flow)
+    stops = [(point.column, (places[point.column], scale.height(point.rank))) for point in line.points]
+    listed = [stop for column, stop in stops if column in flow.lists]
+    staged = [stop for column, stop in stops if column not in flow.lists]
+    if line.loss is not None:
+        staged.append((places[line.loss.stage] - FADE, scale.height(line.loss.rank or 1)))
+    return listed, staged
+
+
+def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool, hover: str) -> dict[str, Any]:
+    """Markers alone in the lists, which run side by side; a line through the stages; a cross where it ends early."""
+    listed, staged = _stops(line, flow, scale)
+    size = kind.size + (3 if followed else 0)
+    pen = _Pen()
+    for stop in listed:
+        pen.put(*stop, kind.symbol, size)
+        pen.put(None, None)
+    for i, stop in enumerate(staged):
+        if i:
+            pen.bend(staged[i - 1], stop)
+        crossed = line.loss is not None and i == len(staged) - 1
+        pen.put(*stop, "x" if crossed else kind.symbol, max(size, 9) if crossed else size)
+    return {
+        "x": pen.x, "y": pen.y, "mode": "lines+markers",
+        "hovertext": hover, "hovertemplate": "%{hovertext}<extra></extra>",
+        "opacity": 1.0 if followed or kind is not NEUTRAL else 0.62,
+        "line": {"color": kind.colour, "width": kind.width + (2 if followed else 0)},
+        "marker": {
+            "color": kind.colour, "symbol": pen.symbols, "size": pen.sizes, "opacity": 1.0,
+            "line": {"width": 1.5, "color": kind.colour},
+        },
+        "selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}},
+    }  # fmt: skip
+
+
+def _thread(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool) -> dict[str, Any]:
+    """A dotted line that ties a memory's places in the lists together and leads to the first stage."""
+    listed, staged = _stops(line, flow, scale)
+    stops = [*listed, *staged[:1]]
+    return {
+        "x": [x for x, _ in stops], "y": [y for _, y in stops], "mode": "lines", "hoverinfo": "skip",
+        "opacity": 0.9 if followed else 0.4,
+        "line": {"color": kind.colour, "width": 2 if followed else 1, "dash": "dot"},
+    }  # fmt: skip
+
+
+def _add_labels(figure: Figure, flow: RankFlow, scale: Scale, label: Callable[[FlowLine], str]) -> None:
+    """Who is in the results, beside its last point; below the part to scale only where there is room."""
+    at = max(column_places(flow).values(), default=0.0)
+    free = -1.0
+    for line in flow.lines:
+        if line.final_rank is None:
+            continue
+        height = scale.height(line.final_rank)
+        if height - free >= 0.95:
+            free = height
+            figure.add_annotation(
+                x=at, y=height, text=label(line), xanchor="left", xshift=11, showarrow=False, font={"size": 11},
+            )  # fmt: skip
+
+
+def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
+    places = column_places(flow)
+    row = 22 if scale.depth <= 12 else 19 if scale.depth <= 24 else 16
+    height = round(row * (scale.rows + 1))
+    shapes = []
+    if flow.lists:
+        at = len(flow.lists) - 0.5 + LISTS_APART / 2
+        shapes.append(_rule(x0=at, x1=at, y0=0, y1=1, yref="paper"))
+    if scale.last > scale.depth:
+        at = scale.depth + 0.5
+        shapes.append(_rule(x0=0, x1=1, xref="paper", y0=at, y1=at))
+    return {
+        "height": height + 42,
+        "margin": {"l": 8, "r": margin, "t": 34, "b": 8}, "hovermode": "closest", "dragmode": False, "clickmode": "event+select",
+        "shapes": shapes, "showlegend": False,
+        "xaxis": {
+            "tickvals": list(places.values()), "ticktext": [tick(name, LABEL) for name in places], "side": "top",
+            "range": [-0.35, max(places.values(), default=0.0) + 0.15], "fixedrange": True, "showgrid": True,
+            "gridcolor": GRID, "zeroline": False, "tickfont": {"size": 12},
+        },
+        "yaxis": {
+            "tickvals": [scale.height(rank) for rank in scale.ticks], "ticktext": [f"{rank}  " for rank in scale.ticks],
+            "range": [scale.rows + 0.7, 0.3], "fixedrange": True, "showgrid": False, "zeroline": False, "automargin": True,
+            "tickfont": {"size": 12},
+        },
+    }  # fmt: skip
+
+
+def _rule(**place: Any) -> dict[str, Any]:
+    return {"type": "line", "line": {"color": RULE, "width": 1, "dash": "dot"}, "layer": "below", **place}

@@ -1,0 +1,159 @@
+"""The rank flow's chart and texts: every line where its ranks are, signs beside colours, hostile text shown literally."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from cems_workbench.analysis.rank_flow import RankFlow, rank_flow
+from cems_workbench.analysis.ranks import Against
+from cems_workbench.pipeline import ModelScore, Trace, replay
+from cems_workbench.records import Memory
+from cems_workbench.ui import rank_flow_view as view
+from cems_workbench.ui.deltas import gone_html
+from cems_workbench.ui.rank_flow_figure import (
+    FADE,
+    NEUTRAL,
+    STYLES,
+    Scale,
+    column_places,
+    drawn_order,
+    flow_figure,
+    scale_of,
+)
+from cems_workbench.ui.results import results_html
+from cems_workbench.ui.side_by_side import side_by_side_html
+from tests.unit.pipeline.cases import configured, evidence, falling, trace
+
+ATTACK = '<img src=x onerror=alert(1)>"&'
+LIMITED: dict[str, Any] = {"assembly.limit": 3}
+
+
+def drawn(subject: Trace, top: int = 5, grades: dict[str, int] | None = None, followed: str | None = None) -> Any:
+    flow = rank_flow(subject, top, [*(grades or {})])
+    kinds = view.line_kinds(subject, grades or {})
+    figure = flow_figure(
+        flow,
+        top,
+        kinds,
+        followed,
+        lambda line: view.hover_text(subject, kinds, line),
+        lambda line: str(line.memory_id),
+        90,
+    )
+    return flow, kinds, figure
+
+
+def test_a_line_runs_through_its_ranks_and_ends_with_a_cross_where_it_was_lost() -> None:
+    flow, kinds, figure = drawn(trace(evidence({"vector": falling(6)}), LIMITED))
+    at = [line.memory_id for line in drawn_order(flow, kinds, None)].index("m05")
+    curve, places = figure.data[at], column_places(flow)
+    marked = [
+        (x, y, symbol)
+        for x, y, symbol, size in zip(curve.x, curve.y, curve.marker.symbol, curve.marker.size, strict=True)
+        if size
+    ]
+    assert marked == [
+        (places["vector"], 5, NEUTRAL.symbol), (places["fusion"], 5, NEUTRAL.symbol), (places["assembly"] - FADE, 5, "x"),
+    ]  # fmt: skip
+
+
+def test_the_followed_line_is_in_front_and_wider_than_any_other() -> None:
+    flow, kinds, figure = drawn(trace(evidence({"vector": falling(6)}), LIMITED), grades={"m01": 3}, followed="m04")
+    order = [line.memory_id for line in drawn_order(flow, kinds, "m04")]
+    assert order[-1] == "m04" and order[-2] == "m01"
+    widths = [figure.data[i].line.width for i in range(len(order))]
+    assert max(widths[:-1]) < widths[-1]
+
+
+def test_each_grade_has_a_symbol_and_a_sign_of_its_own_beside_its_colour() -> None:
+    for column in (0, 1, 2):
+        assert len({style[column] for style in STYLES} | {(NEUTRAL.colour, NEUTRAL.symbol, NEUTRAL.glyph)[column]}) == 5
+
+
+def test_grades_come_before_the_judge_and_the_judge_before_neutral() -> None:
+    scores = {"j": {"m01": ModelScore(5.0), "m02": ModelScore(-20.0)}}
+    subject = evidence({"vector": falling(3)}, judge_scores=scores)
+    judged = trace(subject, {"judge.backend": "auto"})
+    assert {key: kind.name for key, kind in view.line_kinds(judged, {"m03": 2, "m01": 0}).items()} == {
+        "m03": "grade 2, helps",
+        "m01": "grade 0, not relevant",
+    }
+    bands = view.line_kinds(judged, {})
+    assert {key: (kind.name, kind.colour) for key, kind in bands.items()} == {
+        "m01": ("judge: highly relevant", STYLES[0][0]),
+        "m02": ("judge: irrelevant", STYLES[3][0]),
+    }
+    assert view.line_kinds(trace(subject), {}) == {}
+
+
+@pytest.mark.parametrize("grade", [-1, 4, 7])
+def test_a_grade_outside_the_scale_is_drawn_as_the_nearest(grade: int) -> None:
+    kinds = view.line_kinds(trace(evidence({"vector": falling(2)})), {"m01": grade})
+    assert kinds["m01"].colour == STYLES[0 if grade > 0 else 3][0] and str(grade) in kinds["m01"].name
+
+
+@pytest.mark.parametrize(("depth", "last"), [(5, 5), (10, 11), (10, 160), (20, 25), (1, 900)])
+def test_a_lower_rank_is_always_drawn_lower_and_inside(depth: int, last: int) -> None:
+    scale = Scale(depth, last)
+    heights = [scale.height(rank) for rank in range(1, last + 1)]
+    assert heights == sorted(set(heights)) and heights[-1] <= scale.rows + 1e-9
+    assert heights[:depth] == list(range(1, depth + 1))
+    ticks = [scale.height(rank) for rank in scale.ticks]
+    assert all(below - above >= 0.99 for above, below in pairwise(ticks))
+
+
+def test_every_result_is_to_scale_so_that_labels_do_not_meet() -> None:
+    flow = rank_flow(trace(evidence({"vector": falling(40)}), {"assembly.limit": 30}), 5, ["m28", "m40"])
+    assert scale_of(flow, 5).depth == 28
+
+
+def test_the_hover_has_rank_and_score_of_every_column_and_why_it_was_lost() -> None:
+    flow, kinds, _ = drawn(trace(evidence({"vector": falling(6)}), LIMITED), grades={"m05": 1})
+    line = next(line for line in flow.lines if line.memory_id == "m05")
+    assert view.hover_text(trace(evidence({"vector": falling(6)}), LIMITED), kinds, line).split("<br>") == [
+        "<b>m05</b>  grade 1, related",
+        "text m05",
+        "vector: rank 5, score 0.9500",
+        f"fusion: rank 5, score {1 / 65:.4f}",
+        "✕ lost at assembly from rank 5: past the result limit of 3",
+    ]
+
+
+def test_judged_relevant_memories_that_were_lost_are_listed_and_irrelevant_ones_are_not() -> None:
+    subject = trace(evidence({"vector": falling(6)}), LIMITED)
+    flow, kinds, _ = drawn(subject, grades={"m05": 1, "m04": 0, "m01": 3})
+    listed = view.lost_html(flow, kinds, None)
+    assert "m05" in listed and "lost at rank 5: past the result limit of 3" in listed
+    assert "m04" not in listed and "m01" not in listed
+    assert "m04" in view.lost_html(flow, kinds, "m04")
+
+
+def hostile() -> tuple[Trace, Against, RankFlow]:
+    ids = [f"{i}{ATTACK}" for i in range(4)]
+    lists = {"vector": {key: 0.9 - 0.1 * i for i, key in enumerate(ids)}, "lexical": {ids[3]: 2.0}}
+    subject = evidence(lists)
+    memories = {key: Memory(key, f"content {ATTACK}") for key in ids}
+    subject = type(subject)(
+        query=ATTACK, memories=memories, lists=subject.lists, variants=subject.variants, as_of=subject.as_of
+    )
+    now = replay(subject, configured({"assembly.limit": 2}))
+    before = replay(subject, configured({"assembly.limit": 2, "lists.lexical.enabled": False}))
+    return now, Against(ATTACK, now, before), rank_flow(now, 5, ids)
+
+
+def test_hostile_ids_texts_and_names_are_shown_literally() -> None:
+    now, against, flow = hostile()
+    kinds = view.line_kinds(now, {line.memory_id: 2 for line in flow.lines})
+    followed = flow.lines[-1].memory_id
+    texts = [
+        gone_html(against), results_html(now, {}, None, against), view.lost_html(flow, kinds, followed),
+        view.legend_html(flow, kinds), side_by_side_html(now, ["vector", "assembly"], 5, None, against),
+    ]  # fmt: skip
+    assert against.gone() and all("<img" not in text for text in texts)
+    assert all("&lt;img" in text for text in (texts[0], texts[1], texts[2], texts[4]))
+    hovers = [view.hover_text(now, kinds, line) for line in flow.lines]
+    assert all("<img" not in hover and "&lt;img" in hover for hover in hovers)
+    assert all("<img" not in name and "&lt;" in name for name in view._names(flow, now).values())
