@@ -22,11 +22,16 @@ def read_csv_lines(path: Path) -> list[str]:
 
 def header_of(line: str, delimiter: str) -> list[str]:
     """The column names of a header line in lower case, `column N` for one without a name; none if it is no CSV."""
+    return [name.lower() or f"column {number}" for number, name in enumerate(names_of(line, delimiter), start=1)]
+
+
+def names_of(line: str, delimiter: str) -> list[str]:
+    """The column names of a header line as they are written, without the blanks around them; none if it is no CSV."""
     try:
         names = next(csv.reader([re.split("[\r\n]", line, maxsplit=1)[0]], delimiter=delimiter, strict=True), [])
     except csv.Error:
         return []
-    return [name.strip().lower() or f"column {number}" for number, name in enumerate(names, start=1)]
+    return [name.strip() for name in names]
 
 
 def records(lines: list[str], start: int, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:

@@ -6,6 +6,7 @@ Grades may be any integer (TREC uses negative ones for spam). The judge is "huma
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from cems_workbench.formats.fields import FieldError
@@ -31,6 +32,24 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         notes=found.notes,
         extra={"rows": {"judgments": found.rows}},
     )
+
+
+def write(judgments: Iterable[Judgment]) -> str:
+    """The judgments as qrels, one line each; the judge is not written: there must be one grade per pair.
+
+    Raises ValueError for an id that qrels cannot hold; `writable` says of one whether they can.
+    """
+    lines = []
+    for judgment in judgments:
+        if not (writable(judgment.qid) and writable(judgment.memory_id)):
+            raise ValueError(f"{judgment.qid!r} {judgment.memory_id!r}: ids with blanks cannot be written as qrels")
+        lines.append(f"{judgment.qid} 0 {judgment.memory_id} {judgment.grade}\n")
+    return "".join(lines)
+
+
+def writable(name: str) -> bool:
+    """Whether an id can stand in a line of blank-separated columns and be read again."""
+    return name.split() == [name] and "\0" not in name and not name.startswith("\ufeff")
 
 
 def _parse(line: str) -> Judgment:

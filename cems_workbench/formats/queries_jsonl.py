@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,16 @@ def parse_query(row: dict[str, Any]) -> Query:
         as_of=fields.moment(row, "as_of"),
         type=fields.text(row, "type"),
     )
+
+
+def write(queries: Iterable[Query]) -> str:
+    """The queries as text, one line each; what is absent is left out."""
+    rows: list[dict[str, Any]] = []
+    for query in queries:
+        as_of = None if query.as_of is None else query.as_of.isoformat()
+        row = {"qid": query.qid, "query": query.query, "project": query.project, "as_of": as_of, "type": query.type}
+        rows.append({name: value for name, value in row.items() if value is not None})
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:

@@ -11,6 +11,7 @@ from cems_workbench.formats.fields import FieldError, UnknownFields
 from cems_workbench.records import Judgment, RowError
 
 Record = TypeVar("Record")
+Row = TypeVar("Row")
 
 
 @dataclass
@@ -56,25 +57,27 @@ def collect(
 
 def collect_judgments(
     source: str,
-    lines: Iterable[tuple[int, str]],
-    make: Callable[[str], Judgment],
+    rows: Iterable[tuple[int, Row]],
+    make: Callable[[Row], Judgment],
     errors: list[RowError],
     grade_field: str,
 ) -> Collected[Judgment]:
-    """Make a judgment of every line; of two grades for one pair the first is kept, repetitions are only noted."""
-    first: dict[tuple[str, str], tuple[int, Judgment]] = {}
+    """Make a judgment of every row; of two grades of one judge for a pair the first is kept, repetitions are only noted."""
+    first: dict[tuple[str, str, str, str], tuple[int, Judgment]] = {}
     repeated = 0
-    for number, line in lines:
+    for number, row in rows:
         try:
-            judgment = make(line)
+            judgment = make(row)
         except FieldError as error:
             errors.append(RowError(source, number, error.reason, error.field or None))
             continue
-        before, kept = first.setdefault((judgment.qid, judgment.memory_id), (number, judgment))
+        key = (judgment.qid, judgment.memory_id, judgment.judge, judgment.kind)
+        before, kept = first.setdefault(key, (number, judgment))
         if kept.grade != judgment.grade:
-            reason = f"{judgment.qid} {judgment.memory_id} has grade {kept.grade} in row {before}, which is kept"
+            by = "" if (judgment.judge, judgment.kind) == ("human", "human") else f" by {judgment.judge}"
+            reason = f"{judgment.qid} {judgment.memory_id} has grade {kept.grade}{by} in row {before}, which is kept"
             errors.append(RowError(source, number, reason, grade_field))
-        elif before != number:
+        elif kept is not judgment:
             repeated += 1
     errors.sort(key=lambda error: error.row)
     notes = (f"{repeated} lines repeat an earlier one",) if repeated else ()

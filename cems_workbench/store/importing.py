@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cems_workbench.progress import Progress
 from cems_workbench.records import GradeScale, Judgment, Memory, ParsedInput, Query, Relation, RowError
-from cems_workbench.store import judgment_rows, memory_rows, query_rows, query_set_rows, relation_rows, schema
+from cems_workbench.store import (
+    judgment_rows,
+    memory_rows,
+    queries_by_words,
+    query_rows,
+    query_set_rows,
+    relation_rows,
+    schema,
+)
 from cems_workbench.store.reports import ImportReport, QuerySet, RowCounts
 
 if TYPE_CHECKING:
@@ -44,6 +52,7 @@ def import_rows(
     the caller rolls back.
     """
     problems: list[RowError] = []
+    parsed = queries_by_words.resolved(cursor, parsed)
     memories, notes = _memories(cursor, parsed, progress, problems)
     version = int(schema.read_meta(cursor, "content_version") or 0)
     if memories.added or memories.updated:

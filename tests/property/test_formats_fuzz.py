@@ -20,7 +20,8 @@ _NAMES = """
     id content title tags priority pinned importance created_at access_count scope qid query as_of type source_id
     target_id weight kind session_1 session_1_date_time qa evidence question conversation sample_id dia_id speaker text
     _id metadata subject predicate object author role session project documents chunks document_id seq index user_id
-    source_ref updated_at shown_count last_shown_at
+    source_ref updated_at shown_count last_shown_at memory_id grade judge judged_at note relevant_ids noise_ids question_id
+    haystack_sessions haystack_dates has_answer chat probing_questions source_chat_ids docid rating
 """
 FIELDS = _NAMES.split()
 SCALARS = st.one_of(
@@ -100,6 +101,26 @@ def test_locomo_reads_any_json_document_or_says_why_not(document):
         assert "\n" not in str(error)
 
 
+@quick
+@given(rows=st.lists(ROWS | st.fixed_dictionaries({"haystack_sessions": VALUES, "question": VALUES}), max_size=4))
+def test_longmemeval_keeps_its_good_questions_whatever_stands_beside_them(rows):
+    good = {"question_id": "good", "question": "kept?", "haystack_sessions": [[{"role": "user", "content": "kept"}]]}
+    parsed = read_bytes(json.dumps([*rows, good]).encode(), "longmemeval", "file.json")
+    assert "good" in {query.qid for query in parsed.queries}
+    assert "good/session_1/1" in {memory.id for memory in parsed.memories}
+
+
+@quick
+@given(chat=st.lists(ROWS | VALUES, max_size=4), questions=st.dictionaries(st.text(max_size=4), VALUES, max_size=3))
+def test_beam_keeps_its_good_turns_and_questions_whatever_stands_beside_them(chat, questions):
+    chat = [*chat, {"turns": [[{"id": 10**9, "role": "user", "content": "kept"}]]}]
+    item = {"question": "kept?", "source_chat_ids": {"a": [10**9]}}
+    row = {"conversation_id": "c", "chat": chat, "probing_questions": {**questions, "good": [item]}}
+    parsed = read_bytes(json.dumps(row).encode(), "beam", "file.json")
+    assert "c/good-1" in {query.qid for query in parsed.queries}
+    assert {f"c/{10**9}", f"c/{10**9}.2"} & {memory.id for memory in parsed.memories}
+
+
 DOCUMENTS = st.fixed_dictionaries(
     {"documents": st.lists(ROWS | VALUES, max_size=4)}, optional={"chunks": st.lists(ROWS | VALUES, max_size=4)}
 )
@@ -150,15 +171,23 @@ GOOD = {
     "queries-jsonl": ("file.jsonl", "queries", b"", lambda name: _json(qid=name, query="kept")),
     "relations-jsonl": ("file.jsonl", "relations", b"", lambda name: _json(source_id=name, target_id="b")),
     "qrels": ("file.qrels", "judgments", b"", lambda name: f"{name} 0 d 1".encode()),
+    "judgments-jsonl": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, memory_id="d", grade=1)),
+    "judgments-csv": ("file.csv", "judgments", b"qid,memory_id,grade", lambda name: f'"{name}","d",1'.encode()),
+    "quepid-csv": ("file.csv", "judgments", b"query,docid,rating", lambda name: f'"words","{name}",1'.encode()),
+    "quepid-book": ("file.csv", "judgments", b"query,docid,Ann,Bo", lambda name: f'"words","{name}",1,'.encode()),
+    "srw-csv": ("file.csv", "judgments", b"", lambda name: f'"words","{name}",1'.encode()),
+    "cems-feedback": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, relevant_ids=["d"])),
 }  # fmt: skip
 """What a good row of each format is: the file's name, the kind of record, the header, the row of a name."""
 
-UNNUMBERED = ("memories-csv", "cems-export")
+UNNUMBERED = (
+    "memories-csv", "cems-export", "judgments-csv", "quepid-csv", "quepid-book", "srw-csv", "cems-feedback",
+)  # fmt: skip
 """Formats in which not every line is a row of its own."""
 
 
 def test_every_format_is_fuzzed():
-    assert {name.split()[0] for name in GOOD} | {"locomo"} == set(FORMATS)
+    assert {name.split()[0] for name in GOOD} | {"locomo", "longmemeval", "beam"} == set(FORMATS)
 
 
 @pytest.mark.parametrize("case", GOOD)
@@ -172,7 +201,7 @@ def test_good_rows_among_garbage_are_all_kept_and_no_row_disappears(case, garbag
     lines = raw.split(b"\n")
     parsed = read_bytes(raw, case.split()[0], name)
     rows = getattr(parsed, kind)
-    names = {getattr(row, "id", None) or getattr(row, "qid", None) or getattr(row, "source_id", None) for row in rows}
+    names = {getattr(row, field, None) for row in rows for field in ("id", "qid", "memory_id", "source_id")}
     assert {f"good-{n}" for n in range(len(garbage))} <= names
     reported = {error.row for error in parsed.errors}
     kept = set(parsed.extra["rows"][kind])

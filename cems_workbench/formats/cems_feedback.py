@@ -1,0 +1,113 @@
+"""Relevance feedback in the form CEMS logs it, one query a line: `{qid, relevant_ids, noise_ids}`.
+
+CEMS counts how often a memory was relevant or noise, and `adjust.feedback` reads those counts. Of a graded judgment the grades
+from HELPFUL up are relevant and 0 is noise; grade 1 is neither. Read back, relevant is HELPFUL and noise is 0; the judge is
+"cems", a model, because there an agent says what helped it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.formats import fields
+from cems_workbench.formats.lines import read_objects
+from cems_workbench.formats.reader import Reader, Sample, register
+from cems_workbench.formats.rows import collect_judgments
+from cems_workbench.progress import Progress
+from cems_workbench.records import Judgment, ParsedInput, RowError
+
+NAME = "cems-feedback"
+HELPFUL = 2
+JUDGE = "cems"
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What was relevant and what was noise for one query."""
+
+    qid: str
+    relevant_ids: tuple[str, ...]
+    noise_ids: tuple[str, ...]
+
+
+def feedback_of(judgments: Iterable[Judgment], helpful: int = HELPFUL) -> list[Feedback]:
+    """The feedback that judgments amount to, by query in their order; of several judges' grades the highest counts."""
+    best: dict[str, dict[str, int]] = {}
+    for judgment in judgments:
+        grades = best.setdefault(judgment.qid, {})
+        grades[judgment.memory_id] = max(judgment.grade, grades.get(judgment.memory_id, judgment.grade))
+    found = []
+    for qid, grades in best.items():
+        relevant = tuple(memory_id for memory_id, grade in grades.items() if grade >= helpful)
+        noise = tuple(memory_id for memory_id, grade in grades.items() if grade <= 0)
+        found.append(Feedback(qid, relevant, noise))
+    return found
+
+
+def counts(feedback: Iterable[Feedback]) -> dict[str, tuple[int, int]]:
+    """(relevant_count, noise_count) by memory id: of how many queries it was relevant, of how many it was noise."""
+    total: dict[str, tuple[int, int]] = {}
+    for one in feedback:
+        for memory_id in one.relevant_ids:
+            relevant, noise = total.get(memory_id, (0, 0))
+            total[memory_id] = (relevant + 1, noise)
+        for memory_id in one.noise_ids:
+            relevant, noise = total.get(memory_id, (0, 0))
+            total[memory_id] = (relevant, noise + 1)
+    return total
+
+
+def write(feedback: Iterable[Feedback]) -> str:
+    """The feedback as text, one line a query; queries with neither are left out, as there is nothing to log of them."""
+    rows = (
+        {"qid": one.qid, "relevant_ids": list(one.relevant_ids), "noise_ids": list(one.noise_ids)}
+        for one in feedback
+        if one.relevant_ids or one.noise_ids
+    )
+    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read feedback as judgments; raises InputError when the file cannot be read."""
+    errors: list[RowError] = []
+
+    def graded() -> Iterable[tuple[int, Judgment]]:
+        for number, row in read_objects(path, errors, progress):
+            try:
+                judged = list(_judgments(row))
+            except fields.FieldError as error:
+                errors.append(RowError(str(path), number, error.reason, error.field))
+                continue
+            yield from ((number, judgment) for judgment in judged)
+
+    found = collect_judgments(str(path), graded(), lambda judgment: judgment, errors, "noise_ids")
+    return ParsedInput(
+        str(path),
+        NAME,
+        judgments=tuple(found.records),
+        errors=tuple(errors),
+        notes=found.notes,
+        extra={"rows": {"judgments": found.rows}},
+    )
+
+
+def _judgments(row: dict[str, Any]) -> Iterable[Judgment]:
+    qid = fields.identifier(row, "qid")
+    for field, grade in (("relevant_ids", HELPFUL), ("noise_ids", 0)):
+        ids = row.get(field)
+        if ids is not None and not isinstance(ids, list):
+            raise fields.FieldError(field, "must be a list of memory ids")
+        for memory_id in ids or []:
+            yield Judgment(qid, fields.identifier({field: memory_id}, field), grade, JUDGE, "model")
+
+
+def sniff(sample: Sample) -> bool:
+    """Objects with relevant_ids or noise_ids."""
+    return any("relevant_ids" in row or "noise_ids" in row for row in sample.objects)
+
+
+register(Reader(NAME, "relevance feedback of CEMS: {qid, relevant_ids, noise_ids}", 3, sniff, read))

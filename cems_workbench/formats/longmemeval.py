@@ -1,0 +1,147 @@
+"""LongMemEval: a list of questions, each with a haystack of chat sessions of its own (Wu et al., ICLR 2025).
+
+A row is `{question_id, question_type, question, question_date, haystack_session_ids, haystack_dates, haystack_sessions}`; a session
+is a list of turns `{role, content, has_answer?}`. Each turn is a memory of the project `longmemeval/QUESTION_ID`, which the query
+names too, because a question is asked of its own haystack only; a turn with has_answer is judged 1. Times have no zone: UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.fields import FieldError, identifier, required_text, text
+from cems_workbench.formats.lines import type_name
+from cems_workbench.formats.reader import Reader, Sample, read_document, register
+from cems_workbench.progress import Progress
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+
+NAME = "longmemeval"
+ABSTENTION = "abstention"
+_TIME = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})(?:\s*\([A-Za-z]+\))?(?:\s+(\d{1,2}):(\d{2}))?")
+
+
+@dataclass
+class _Found:
+    """What has been read so far."""
+
+    source: str
+    memories: list[Memory] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
+    judgments: list[Judgment] = field(default_factory=list)
+    errors: list[RowError] = field(default_factory=list)
+
+    def report(self, row: int, where: str, reason: str) -> None:
+        self.errors.append(RowError(self.source, row, reason, where or None))
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read a file of questions; raises InputError when it holds none."""
+    document = read_document(path)
+    rows = document if isinstance(document, list) else [document]
+    if not any(_is_question(row) for row in rows):
+        raise InputError(f"{path}: no question with a haystack in it")
+    found = _Found(str(path))
+    seen: dict[str, int] = {}
+    for number, row in enumerate(rows, start=1):
+        progress(f"reading {path.name}", number - 1, len(rows))
+        try:
+            if not isinstance(row, dict):
+                raise FieldError("", f"must be an object, found {type_name(row)}")
+            qid = identifier(row, "question_id")
+            if seen.setdefault(qid, number) != number:
+                raise FieldError("question_id", f"{qid!r} stands already in row {seen[qid]}")
+            _read_question(found, number, qid, row)
+        except FieldError as error:
+            found.report(number, error.field, error.reason)
+    return ParsedInput(
+        str(path),
+        NAME,
+        memories=tuple(found.memories),
+        queries=tuple(found.queries),
+        judgments=tuple(found.judgments),
+        errors=tuple(found.errors),
+    )
+
+
+def _read_question(found: _Found, number: int, qid: str, row: dict[str, Any]) -> None:
+    """Add one question with its haystack; raises FieldError when there is no question."""
+    question, project = required_text(row, "question"), f"longmemeval/{qid}"
+    kind = ABSTENTION if qid.endswith("_abs") else text(row, "question_type")
+    found.queries.append(Query(qid, question, project, _time(row.get("question_date")), kind))
+    sessions, names, dates = (_list(row, f"haystack_{part}") for part in ("sessions", "session_ids", "dates"))
+    used: dict[str, int] = {}
+    for place, session in enumerate(sessions):
+        given = names[place] if place < len(names) else None
+        name = given if isinstance(given, str) and given.isprintable() and given.strip() else f"session_{place + 1}"
+        used[name] = used.get(name, 0) + 1
+        if used[name] > 1:  # the same session twice in a haystack
+            name = f"{name}.{used[name]}"
+        started = _time(dates[place]) if place < len(dates) else None
+        if not isinstance(session, list):
+            found.report(number, f"haystack_sessions[{place + 1}]", "must be a list of turns")
+            continue
+        for position, turn in enumerate(session, start=1):
+            when = None if started is None else started + timedelta(seconds=position)
+            try:
+                _read_turn(found, turn, (qid, name, position), project, when)
+            except FieldError as error:
+                where = f"haystack_sessions[{place + 1}][{position}]"
+                found.report(number, f"{where}.{error.field}" if error.field else where, error.reason)
+
+
+def _read_turn(found: _Found, turn: Any, place: tuple[str, str, int], project: str, when: datetime | None) -> None:
+    """Add one turn as a memory; raises FieldError."""
+    if not isinstance(turn, dict):
+        raise FieldError("", "must be an object")
+    qid, session, position = place
+    role, content = text(turn, "role") or "user", required_text(turn, "content")
+    name = f"{qid}/{session}/{position}"
+    found.memories.append(
+        Memory(
+            id=name,
+            content=f"{role}: {content}",
+            project=project,
+            session=f"{qid}/{session}",
+            author=role,
+            created_at=when,
+            last_accessed=when,
+            source_ref=f"longmemeval:{name}",
+        )
+    )
+    if turn.get("has_answer") is True:
+        found.judgments.append(Judgment(qid, name, 1))
+
+
+def _list(row: dict[str, Any], field: str) -> list[Any]:
+    value = row.get(field)
+    return value if isinstance(value, list) else []
+
+
+def _time(value: Any) -> datetime | None:
+    """The data set's '2023/05/20 (Sat) 02:21' as UTC, None for anything else."""
+    match = _TIME.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        return None
+    year, month, day, hour, minute = (int(part or 0) for part in match.groups())
+    try:
+        return datetime(year, month, day, hour, minute, tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _is_question(row: Any) -> bool:
+    return isinstance(row, dict) and "question" in row and isinstance(row.get("haystack_sessions"), list)
+
+
+def sniff(sample: Sample) -> bool:
+    """A JSON document of questions with haystacks."""
+    first = sample.document[0] if isinstance(sample.document, list) and sample.document else sample.document
+    return _is_question(first)
+
+
+register(Reader(NAME, "LongMemEval questions with their haystacks of sessions", 0, sniff, read, (".json",)))

@@ -1,0 +1,99 @@
+"""Ratings as CSV, `query,docid,rating`: what Quepid exports (with a header) and OpenSearch Search Relevance Workbench takes.
+
+A query is named by its words. Quepid leaves the rating of an unrated document empty; such rows are counted. For OpenSearch the
+header is optional and there are exactly these three columns, in this order. https://quepid-docs.dev.o19s.com,
+https://docs.opensearch.org/latest/search-plugins/search-relevance/judgments
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats import by_words, cells
+from cems_workbench.formats.csv_records import read_csv_lines, records
+from cems_workbench.formats.csv_table import CsvTable, columns_of, open_table, read_rows, written
+from cems_workbench.formats.fields import FieldError
+from cems_workbench.formats.reader import Reader, Sample, register
+from cems_workbench.formats.rows import collect_judgments
+from cems_workbench.progress import Progress
+from cems_workbench.records import Judgment, ParsedInput, RowError
+
+QUEPID = "quepid-csv"
+SRW = "srw-csv"
+HEADER = ("query", "docid", "rating")
+
+
+def write(judgments: Iterable[Judgment], words: Mapping[str, str], header: bool = True) -> str:
+    """The judgments as CSV; `words` are those of each qid. The judge is not written: there must be one grade per pair."""
+    rows = [(words[judgment.qid], judgment.memory_id, judgment.grade) for judgment in judgments]
+    return written([HEADER, *rows] if header else rows)
+
+
+def read_quepid(path: Path, progress: Progress) -> ParsedInput:
+    """Read ratings under a header that names the three columns; raises InputError."""
+    return _read(open_table(path, HEADER), QUEPID, progress)
+
+
+def read_srw(path: Path, progress: Progress) -> ParsedInput:
+    """Read ratings of exactly three columns, with or without a header; raises InputError."""
+    lines = read_csv_lines(path)
+    start = next((n for n, line in enumerate(lines) if line.strip()), None)
+    if start is None:
+        raise InputError(f"{path} is empty")
+    first = [name.lower() for name in columns_of(lines[start], ",")]
+    below = start + 1 if first == list(HEADER) else start
+    return _read(CsvTable(str(path), lines, below, ",", HEADER), SRW, progress)
+
+
+def _read(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
+    errors: list[RowError] = []
+    words: dict[str, str] = {}
+    unrated = [0]
+
+    def parse(row: dict[str, str]) -> Judgment:
+        row = {column.lower(): cell for column, cell in row.items()}
+        judgment, query = by_words.graded(row, by_words.whole_rating("rating", row["rating"]))
+        words[judgment.qid] = query
+        return judgment
+
+    def rated(rows: Iterable[tuple[int, dict[str, str]]]) -> Iterator[tuple[int, dict[str, str]]]:
+        for line, row in rows:
+            if any(column.lower() == "rating" and not cell.strip() for column, cell in row.items()):
+                unrated[0] += 1
+            else:
+                yield line, row
+
+    found = collect_judgments(table.source, rated(read_rows(table, errors, progress)), parse, errors, "rating")
+    notes = (f"{unrated[0]} rows have no rating",) if unrated[0] else ()
+    return by_words.as_input(table.source, name, found, words, errors, notes)
+
+
+def sniff_quepid(sample: Sample) -> bool:
+    """A header that names the three columns and nothing else."""
+    if not sample.lines:
+        return False
+    return any({name.lower() for name in columns_of(sample.lines[0], mark)} == set(HEADER) for mark in ",;\t")
+
+
+def sniff_srw(sample: Sample) -> bool:
+    """Three cells that end in a whole number, in most of the first lines."""
+    rows = [row for _, row in records([f"{line}\n" for line in sample.lines], 0, ",")]
+    return sum(isinstance(row, list) and len(row) == 3 and _is_rating(row[2]) for row in rows) * 2 > max(len(rows), 1)
+
+
+def _is_rating(cell: str) -> bool:
+    try:
+        by_words.whole_rating("rating", cells.restored(cell))
+    except FieldError:
+        return False
+    return True
+
+
+register(Reader(QUEPID, "Quepid ratings: query,docid,rating under a header", 3, sniff_quepid, read_quepid, (".csv",)))
+register(
+    Reader(
+        SRW, "OpenSearch judgments: query,docid,rating, header optional", 3, sniff_srw, read_srw, (".csv",), breadth=3
+    )
+)

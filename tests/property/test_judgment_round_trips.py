@@ -1,0 +1,199 @@
+"""Round trips of every format judgments, queries, runs and feedback are written in: what is read is what was written."""
+
+from __future__ import annotations
+
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cems_workbench.formats import FORMS, cells, detect, queries_jsonl, read, trec_run, write_judgments
+from cems_workbench.formats.cems_feedback import Feedback, counts, feedback_of
+from cems_workbench.formats.cems_feedback import write as write_feedback
+from cems_workbench.formats.rows import derived_id
+from cems_workbench.formats.trec_run import RunRow
+from cems_workbench.records import Judgment, Query
+
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+HOSTILE = st.sampled_from(
+    ["=1+1", "'=x", "@a", "-2", "+", "\t=", "a,b", '"', "a\nb", "a\r\nb", " x ", "\ufeffx", "query", "ＡＢ", "＝1"]
+)
+WORDS = (TEXT | HOSTILE).filter(lambda text: bool(text.strip()))
+NAMES = (TEXT | HOSTILE | st.integers(0, 99).map(str)).filter(
+    lambda text: bool(text.strip()) and not any(ord(c) < 32 or ord(c) == 127 for c in text)
+)
+GRADES = st.integers(-3, 5)
+TIMES = st.none() | st.datetimes(datetime(1971, 1, 1), datetime(2200, 1, 1)).map(lambda when: when.replace(tzinfo=UTC))
+KINDS = st.sampled_from(["human", "model"])
+JUDGMENTS = st.lists(
+    st.builds(Judgment, NAMES, NAMES, GRADES, NAMES, KINDS, TIMES, st.none() | WORDS),
+    min_size=1,
+    max_size=8,
+    unique_by=lambda one: (one.qid, one.memory_id, one.judge, one.kind),
+)
+
+
+def reread(text: str, format: str, name: str):
+    """Write a file and read it; also say what it is taken for when nobody says."""
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / name
+        path.write_bytes(text.encode())
+        return read(path, format), detect(path)
+
+
+def words_of(judgments: list[Judgment], words: list[str]) -> dict[str, Query]:
+    """A query for every qid, each with words of its own."""
+    qids = sorted({one.qid for one in judgments})
+    return {qid: Query(qid, words[n]) for n, qid in enumerate(qids)}
+
+
+@pytest.mark.parametrize("format", ["judgments-jsonl", "judgments-csv"])
+@quick
+@given(judgments=JUDGMENTS)
+def test_jsonl_and_csv_lose_nothing(format, judgments):
+    written = write_judgments(format, judgments, {})
+    parsed, found = reread(written.text, format, "file.csv" if format.endswith("csv") else "file.jsonl")
+    assert parsed.judgments == tuple(judgments)
+    assert parsed.errors == () and written.left_out == ()
+    assert found == format
+
+
+@quick
+@given(judgments=JUDGMENTS)
+def test_qrels_hold_one_grade_per_pair_and_name_what_they_cannot_hold(judgments):
+    written = write_judgments("qrels", judgments, {})
+    if not written.text:
+        return
+    parsed, found = reread(written.text, "qrels", "file.qrels")
+    pairs = {
+        (one.qid, one.memory_id): {j.grade for j in judgments if (j.qid, j.memory_id) == (one.qid, one.memory_id)}
+        for one in judgments
+    }
+    kept = {(one.qid, one.memory_id): one.grade for one in parsed.judgments}
+    assert all(pairs[pair] == {grade} for pair, grade in kept.items())
+    assert parsed.errors == () and found == "qrels"
+    left = {
+        pair
+        for pair, grades in pairs.items()
+        if len(grades) > 1 or any(name.split() != [name] or name[0] == "\ufeff" for name in pair)
+    }
+    assert set(kept) == set(pairs) - left
+    assert len(written.left_out) >= len(left)
+
+
+@pytest.mark.parametrize("format", ["quepid-csv", "srw-csv"])
+@quick
+@given(judgments=JUDGMENTS, words=st.lists(WORDS, min_size=8, max_size=8, unique=True))
+def test_ratings_keep_every_query_document_and_grade(format, judgments, words):
+    first = {(one.qid, one.memory_id): one for one in judgments}
+    judgments = list(first.values())
+    queries = words_of(judgments, words)
+    written = write_judgments(format, judgments, queries)
+    parsed, found = reread(written.text, format, "file.csv")
+    assert [(one.qid, one.memory_id, one.grade) for one in parsed.judgments] == [
+        (derived_id("q", queries[one.qid].query), one.memory_id, one.grade) for one in judgments
+    ]
+    assert {one.query for one in parsed.queries} == {queries[one.qid].query for one in judgments}
+    assert parsed.errors == () and found == "quepid-csv"
+
+
+@quick
+@given(judgments=JUDGMENTS, words=st.lists(WORDS, min_size=8, max_size=8, unique=True))
+def test_a_book_keeps_every_judges_grade(judgments, words):
+    queries = words_of(judgments, words)
+    written = write_judgments("quepid-book", judgments, queries)
+    if not written.rows:
+        return
+    parsed, found = reread(written.text, "quepid-book", "file.csv")
+    got = {(one.qid, one.memory_id, one.judge, one.grade) for one in parsed.judgments}
+    gone = len(judgments) - len(got)
+    assert gone == len(written.left_out)
+    assert got <= {(derived_id("q", queries[one.qid].query), one.memory_id, one.judge, one.grade) for one in judgments}
+    assert parsed.errors == ()
+    assert found in ("quepid-book", "quepid-csv")  # a book of one judge who is called rating
+
+
+@quick
+@given(
+    queries=st.lists(
+        st.builds(Query, NAMES, WORDS, st.none() | WORDS, TIMES, st.none() | WORDS),
+        min_size=1,
+        max_size=6,
+        unique_by=lambda one: one.qid,
+    )
+)
+def test_queries_lose_nothing(queries):
+    parsed, found = reread(queries_jsonl.write(queries), "queries-jsonl", "file.jsonl")
+    assert parsed.queries == tuple(queries)
+    assert found == "queries-jsonl"
+
+
+BARE = NAMES.filter(lambda name: name.split() == [name] and not name.startswith("\ufeff"))
+
+
+@quick
+@given(
+    rows=st.lists(
+        st.builds(RunRow, BARE, BARE, st.integers(0, 10**6), st.floats(allow_nan=False, allow_infinity=False), BARE),
+        min_size=1,
+        max_size=6,
+        unique_by=lambda row: (row.qid, row.docno),
+    )
+)
+def test_runs_lose_no_bit_of_a_score(rows):
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / "run.txt"
+        path.write_bytes(trec_run.write(rows).encode())
+        assert trec_run.read(path) == (rows, [])
+
+
+@quick
+@given(judgments=JUDGMENTS)
+def test_feedback_read_back_is_the_same_feedback(judgments):
+    feedback = [one for one in feedback_of(judgments) if one.relevant_ids or one.noise_ids]
+    if feedback:
+        parsed, found = reread(write_feedback(feedback), "cems-feedback", "file.jsonl")
+        assert feedback_of(parsed.judgments) == feedback
+        assert found == "cems-feedback"
+
+
+def test_feedback_counts_queries_and_leaves_out_what_is_neither():
+    judgments = [
+        Judgment("q", "a", 3),
+        Judgment("q", "b", 0),
+        Judgment("q", "c", 1),
+        Judgment("r", "a", 2),
+        Judgment("r", "b", 3),
+        Judgment("r", "b", 0, "Bo"),
+    ]
+    feedback = feedback_of(judgments)
+    assert feedback == [Feedback("q", ("a",), ("b",)), Feedback("r", ("a", "b"), ())]
+    assert counts(feedback) == {"a": (2, 0), "b": (1, 1)}
+
+
+@quick
+@given(
+    judgments=JUDGMENTS,
+    words=st.lists(WORDS, min_size=8, max_size=8, unique=True),
+    format=st.sampled_from(["judgments-csv", "quepid-csv", "quepid-book", "srw-csv"]),
+)
+def test_no_cell_of_a_csv_is_a_formula(judgments, words, format):
+    import csv
+    import io
+
+    written = write_judgments(format, judgments, words_of(judgments, words))
+    numbers = {str(grade) for grade in range(-3, 6)}
+    for row in csv.reader(io.StringIO(written.text, newline="")):
+        for cell in row:
+            assert cell in numbers or not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
+            assert cell in numbers or cells.guarded(cells.restored(cell)) == cell
+
+
+def test_every_form_is_tested_here():
+    assert set(FORMS) == {
+        "judgments-jsonl", "judgments-csv", "qrels", "quepid-csv", "srw-csv", "quepid-book", "cems-feedback",
+    }  # fmt: skip

@@ -1,0 +1,179 @@
+"""Judgments of other tools by example: Quepid, OpenSearch, JSONL, CSV, CEMS feedback, TREC runs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats import FORMS, read, trec_run, write_judgments
+from cems_workbench.formats.trec_run import RunRow
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from cems_workbench.store import RowCounts, Store
+
+ANN3, BO0 = Judgment("q", "m", 3, "Ann"), Judgment("q", "m", 0, "Bo")
+QUERIES = {"q": Query("q", "what, exactly?"), "r": Query("r", "who?"), "s": Query("s", "who?")}
+
+
+def grades(parsed):
+    words = {query.qid: query.query for query in parsed.queries}
+    return [(words[one.qid], one.memory_id, one.grade, one.judge) for one in parsed.judgments]
+
+
+def problems(parsed):
+    return [(error.row, error.field, error.reason) for error in parsed.errors]
+
+
+def test_a_quepid_export_with_an_unrated_row_and_whole_decimals(write):
+    parsed = read(
+        write("case.csv", "query,docid,rating", '"what, exactly?",m1,3', "who?,m1,", "who?,m2,1.0", "who?,m3,good")
+    )
+    assert parsed.format == "quepid-csv"
+    assert grades(parsed) == [("what, exactly?", "m1", 3, "human"), ("who?", "m2", 1, "human")]
+    assert parsed.notes == ("1 rows have no rating",)
+    assert problems(parsed) == [(5, "rating", "must be a whole number, found 'good'")]
+
+
+def test_opensearch_judgments_with_and_without_a_header(write):
+    bare = read(write("bare.csv", "who?,m1,3", '"a, b",m2,0', "x,y"))
+    assert bare.format == "srw-csv"
+    assert grades(bare) == [("who?", "m1", 3, "human"), ("a, b", "m2", 0, "human")]
+    assert problems(bare) == [(3, None, "has 2 cells, the header has 3")]
+    assert grades(read(write("head.csv", "Query,DocID,Rating", "who?,m1,3"), "srw-csv")) == [("who?", "m1", 3, "human")]
+
+
+def test_a_quepid_book_has_a_column_per_judge(write):
+    parsed = read(write("book.csv", "query,docid,Ann B.,Bo", "who?,m1,3,0", "who?,m2,,1", "who?,m3,x,2", "who?,m1,2,0"))
+    assert parsed.format == "quepid-book"
+    assert [(one.memory_id, one.judge, one.grade) for one in parsed.judgments] == [
+        ("m1", "Ann B.", 3), ("m1", "Bo", 0), ("m2", "Bo", 1), ("m3", "Bo", 2),
+    ]  # fmt: skip
+    (qid,) = {one.qid for one in parsed.judgments}
+    assert problems(parsed) == [
+        (4, "Ann B.", "must be a whole number, found 'x'"),
+        (5, "grade", f"{qid} m1 has grade 3 by Ann B. in row 2, which is kept"),
+    ]
+    assert parsed.notes == ("1 lines repeat an earlier one",)
+
+
+def test_jsonl_keeps_judge_kind_time_and_note(write):
+    full = {
+        "qid": "q",
+        "memory_id": "m",
+        "grade": 2,
+        "judge": "Ann",
+        "kind": "model",
+        "judged_at": "2026-01-01T10:00:00+01:00",
+        "note": "n",
+    }
+    parsed = read(
+        write(
+            "j.jsonl",
+            full,
+            {"qid": "q", "memory_id": "m", "grade": 1},
+            {**full, "grade": 0},
+            {"qid": "q", "memory_id": "m", "grade": "2"},
+            {**full, "kind": "x"},
+        )
+    )
+    assert parsed.judgments == (
+        Judgment("q", "m", 2, "Ann", "model", datetime(2026, 1, 1, 9, tzinfo=UTC), "n"),
+        Judgment("q", "m", 1),
+    )
+    assert problems(parsed) == [
+        (3, "grade", "q m has grade 2 by Ann in row 1, which is kept"),
+        (4, "grade", "must be a whole number, found '2'"),
+        (5, "kind", "must be one of human, model, found 'x'"),
+    ]
+
+
+def test_csv_columns_stand_in_any_order_and_unknown_ones_are_noted(write):
+    parsed = read(write("j.csv", "grade;qid;extra;memory_id;judge", "2;q;?;m;Ann", ";q;?;n;Ann"))
+    assert parsed.judgments == (Judgment("q", "m", 2, "Ann"),)
+    assert parsed.notes == ("columns not known and left out: 'extra'",)
+    assert problems(parsed) == [(3, "grade", "is missing")]
+
+
+def test_cems_feedback_becomes_judgments_of_a_model(write):
+    parsed = read(
+        write("log.jsonl", {"qid": "q", "relevant_ids": ["a"], "noise_ids": ["b", "a"]}, {"relevant_ids": ["a"]})
+    )
+    assert parsed.judgments == (Judgment("q", "a", 2, "cems", "model"), Judgment("q", "b", 0, "cems", "model"))
+    assert problems(parsed) == [
+        (1, "noise_ids", "q a has grade 2 by cems in row 1, which is kept"),
+        (2, "qid", "is missing"),
+    ]
+
+
+def test_a_run_is_read_with_its_bad_lines_reported(write):
+    path = write(
+        "run.txt", "q Q0 m 1 0.5 tag", "q Q0 n 2 nan tag", "q Q0 m 3 0.1 tag", "q Q0 o x 1 tag", "q Q0 o 1 tag"
+    )
+    rows, errors = trec_run.read(path)
+    assert rows == [RunRow("q", "m", 1, 0.5, "tag")]
+    assert [(error.row, error.reason) for error in errors] == [
+        (2, "score must be a number, found 'nan'"),
+        (3, "q m stands already in row 1"),
+        (4, "rank must be a whole number from 0, found 'x'"),
+        (5, "must have the 6 columns qid Q0 docno rank score tag, found 5"),
+    ]
+    with pytest.raises(ValueError, match="blanks"):
+        trec_run.write([RunRow("q", "m n", 1, 0.5, "tag")])
+
+
+def test_where_judges_disagree_a_format_of_one_grade_says_so_and_leaves_the_pair_out():
+    written = write_judgments("qrels", [ANN3, BO0, Judgment("q", "n", 1, "Ann"), Judgment("q", "n", 1, "Bo")], QUERIES)
+    assert written.text == "q 0 n 1\n"
+    assert written.left_out == ("q m: Ann 3, Bo 0; the format has one grade per pair: adjudicate, or choose a judge",)
+
+
+def test_a_format_by_words_leaves_out_queries_it_cannot_tell_apart():
+    judged = [Judgment("q", "m", -1), Judgment("r", "m", 2), Judgment("s", "m", 1), Judgment("t", "m", 1)]
+    written = write_judgments("quepid-csv", judged, QUERIES)
+    assert written.text == 'query,docid,rating\n"what, exactly?",m,-1\nwho?,m,2\n'
+    assert written.left_out == (
+        "s: has the same words as r, and the format has nothing else",
+        "t: the words of this query are not known",
+    )
+
+
+def test_an_unknown_format_names_the_known_ones():
+    with pytest.raises(InputError, match="did you mean qrels"):
+        write_judgments("qrel", [], {})
+    assert len(FORMS) == 7
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Two queries of the same words, one of its own words, two memories."""
+    with Store.open(tmp_path / "store") as opened:
+        memories = (Memory("m", "text"), Memory("n", "text"))
+        opened.add(ParsedInput("team.jsonl", "t", memories=memories, queries=tuple(QUERIES.values())))
+        yield opened
+
+
+def test_a_query_named_by_words_is_the_stores_own_where_there_is_exactly_one(store, write):
+    parsed = read(
+        write("case.csv", "query,docid,rating", '"what, exactly?",m,3', "who?,m,2", "new one,n,1", "new one,gone,1")
+    )
+    report = store.add(parsed)
+    assert [(error.row, error.field) for error in report.errors] == [(3, "query"), (5, "memory_id")]
+    assert "those of the queries r, s" in report.errors[0].reason
+    assert report.queries == RowCounts(added=1)
+    new = next(query for query in store.queries() if query.query == "new one")
+    found = {(one.qid, one.memory_id, one.grade) for one in store.judgments()}
+    assert found == {("q", "m", 3), (new.qid, "n", 1)}
+
+
+def test_what_the_store_exports_it_takes_back_unchanged(store, write):
+    store.labels.give(Judgment("q", "m", 3, "Ann", note="=1+1"))
+    store.labels.give(Judgment("q", "m", 1, "Bo"))
+    store.labels.give(Judgment("q", "n", 0, "Bo"))
+    before = store.judgments()
+    for format in ("judgments-jsonl", "judgments-csv", "quepid-book"):
+        written = write_judgments(format, before, QUERIES)
+        assert written.left_out == ()
+        report = store.add(read(write(f"{format}.{'jsonl' if 'jsonl' in format else 'csv'}", written.text)))
+        assert (report.errors, report.judgments) == ((), RowCounts(unchanged=3))
+        assert store.judgments() == before
