@@ -1,0 +1,227 @@
+"""Why is it missing, on the page: pick a memory, read the cause, apply a rescue, take it back."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.config import preset, with_values
+from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.ui import handles, labelled, query_picker
+from cems_workbench.ui.tools import choosing
+
+from .test_inspect_page import OpenPage, html, order, search
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+ROOT = Path(__file__).resolve().parents[2]
+RAM = "browser eats all the RAM if I leave it open until evening"
+
+
+def open_tool(page: AppTest, query: str = RAM, **state: object) -> AppTest:
+    """The tool on a query, as of its own day where it is judged."""
+    stored = next((one for one in handles.resources().store.queries() if one.query == query), None)
+    page.session_state["section"] = "Why, and what if"
+    page.session_state["tool"] = "Why is it missing?"
+    if stored is not None and stored.as_of is not None:
+        page.session_state["as_of"] = stored.as_of.date()
+    if stored is not None and stored.project is not None:
+        page.session_state["project"] = stored.project
+    for key, value in state.items():
+        page.session_state[key] = value
+    return search(page, query)
+
+
+def pick(page: AppTest, memory_id: str) -> AppTest:
+    page = page.button(key=f"why:pick:{memory_id}").click().run()
+    assert not page.exception
+    return page
+
+
+def click(page: AppTest, key: str) -> AppTest:
+    page = page.button(key=key).click().run()
+    assert not page.exception
+    return page
+
+
+def keys(page: AppTest, prefix: str) -> list[str]:
+    return [button.key for button in page.button if button.key and button.key.startswith(prefix)]
+
+
+def captions(page: AppTest) -> str:
+    return " ".join(caption.value for caption in page.caption)
+
+
+def wanted(qid: str) -> tuple[str, str]:
+    """The words of a failing sample query, and the memory that should have come."""
+    text = (ROOT / "sample_data" / "README.md").read_text(encoding="utf-8")
+    found = re.search(rf"^\| {qid} \|[^|]+\| (m\d+)", text, re.MULTILINE)
+    assert found
+    return next(one.query for one in handles.resources().store.queries() if one.qid == qid), found[1]
+
+
+@pytest.mark.parametrize("qid", ["q09", "q67", "q116", "q128"])
+def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_page: OpenPage, qid: str) -> None:
+    page = open_page()
+    query, memory_id = wanted(qid)
+    page = open_tool(page, query)
+    assert memory_id not in order(page)[:5]
+    page = pick(page, memory_id)
+    cause = html(page, "wb-cause")
+    assert f"<code>{memory_id}</code>" in cause and re.search(r"fusion|adjust|assembly", cause)
+    assert " ".join(bodies(page)).count("lost here</span>") == 1
+    page = click(page, "why:apply:0")
+    assert memory_id in order(page)[:5]
+    assert "It needs no rescue" in html(page, "wb-cause")
+    assert page.session_state["config"] != preset("cems").config
+
+
+def test_taking_it_back_restores_every_parameter(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    before = order(page)
+    page = click(pick(page, "m089"), "why:apply:0")
+    assert any("Applied" in text.value for text in page.markdown)
+    assert order(page) != before
+    page = click(page, "why:back")
+    assert order(page) == before
+    assert page.session_state["config"] == preset("cems").config
+    assert not keys(page, "why:back")
+
+
+def test_the_line_of_what_was_applied_goes_when_another_parameter_is_moved(open_page: OpenPage) -> None:
+    page = click(pick(open_tool(open_page()), "m089"), "why:apply:0")
+    slider = next(one for one in page.slider if one.key and one.key.endswith(":fusion.k"))
+    page = slider.set_value(30).run()
+    assert not page.exception and not keys(page, "why:back")
+
+
+def test_a_term_to_search_for_too_is_typed_into_the_box_and_taken_back(open_page: OpenPage) -> None:
+    page = open_page()
+    query, memory_id = wanted("q11")
+    page = pick(open_tool(page, query), memory_id)
+    page = click(page, "why:apply:0")
+    assert memory_id in order(page)[:5]
+    assert page.text_area(key="manual").value
+    page = click(page, "why:back")
+    assert page.session_state["config"].expansion.backend == "none"
+    assert memory_id not in order(page)[:5]
+
+
+def test_judged_memories_are_offered_best_grade_first(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    labels = [button.label for button in page.button if button.key and button.key.startswith("why:pick:")]
+    grades = [int(label[-1]) for label in labels]
+    assert grades == sorted(grades, reverse=True) and grades[0] == 3
+    assert "not within the first 5 results" in captions(page)
+
+
+def test_how_far_up_it_should_be_is_a_choice(open_page: OpenPage) -> None:
+    page = open_tool(open_page(), "how many different doctors did I visit?")
+    page = page.number_input(key="why:k").set_value(1).run()
+    assert not page.exception
+    assert "not within the first result" in captions(page)
+    assert not set(keys(page, "why:pick:")) & {f"why:pick:{order(page)[0]}"}
+
+
+def test_nothing_is_computed_before_a_memory_is_chosen(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    assert "why:answers" not in page.session_state
+    page = pick(page, "m089")
+    kept = next(iter(page.session_state["why:answers"].values()))[2]
+    page = page.run()
+    assert next(iter(page.session_state["why:answers"].values()))[2] is kept
+
+
+def test_any_memory_is_found_by_words_or_id_and_explained(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    page = page.text_input(key="why:search").set_value("m322").run()
+    assert keys(page, "why:match:")[0] == "why:match:m322"
+    page = page.text_input(key="why:search").set_value("NAT gateway egress").run()
+    assert 1 <= len(keys(page, "why:match:")) <= choosing.MATCHES
+    page = click(page, keys(page, "why:match:")[0])
+    assert html(page, "wb-cause")
+    assert page.text_input(key="why:search").value == ""
+    page = page.text_input(key="why:search").set_value("xyzzyqqq").run()
+    assert "No memory has" in captions(page)
+
+
+def test_the_followed_memory_is_the_first_choice(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    followed = order(page)[0]
+    page.session_state["follow"] = followed
+    page.run()
+    assert not page.exception
+    assert f"{followed} is in the top 5" in html(page, "wb-cause")
+    assert not keys(page, "why:apply:")
+
+
+def test_a_query_without_judgments_says_how_to_go_on(open_page: OpenPage) -> None:
+    page = open_tool(open_page(), "which egress addresses do customers allow")
+    assert "This query has no judgments" in captions(page)
+
+
+def test_a_query_without_an_answer_in_the_store_says_so(open_page: OpenPage) -> None:
+    page = open_page()
+    store = handles.resources().store
+    judged: dict[str, int] = {}
+    for judgment in store.judgments():
+        judged[judgment.qid] = max(judged.get(judgment.qid, 0), judgment.grade)
+    query = next(one.query for one in store.queries() if judged.get(one.qid) == 0)
+    assert "No memory was judged relevant" in captions(open_tool(page, query))
+
+
+def test_a_memory_that_was_deleted_meanwhile_is_said_to_be_gone(open_page: OpenPage) -> None:
+    page = pick(open_tool(open_page()), "m089")
+    store = handles.resources().store
+    assert store.delete("m089")
+    try:
+        page = page.run()
+        assert not page.exception
+        assert any("not in the store any more" in info.value for info in page.info)
+    finally:
+        store.restore("m089")
+
+
+def test_a_query_with_no_candidates_still_explains_a_chosen_memory(
+    open_page: OpenPage, app_store: Path, tmp_path: Path
+) -> None:
+    page = open_page(shutil.copytree(app_store, tmp_path / "store"))
+    lonely = Memory("lonely", "Nothing to do with it.", project="lone/one", scope="personal")
+    handles.resources().store.add(ParsedInput("lonely", "test", memories=(lonely,)))
+    page.session_state["config"] = with_values(preset("cems").config, {"query.scope": "shared"})
+    page.run()  # the project is among the options from here on
+    page = open_tool(page, RAM, project="lone/one", only_project=True)
+    assert "No list returned a candidate" in captions(page)
+    page = page.text_input(key="why:search").set_value("m089").run()
+    page = click(page, "why:match:m089")
+    assert "No list returned m089" in html(page, "wb-cause")
+
+
+def test_searching_every_project_is_a_rescue_that_moves_the_switch(open_page: OpenPage) -> None:
+    page = open_tool(open_page(), "postgres upgrade", project="harbor/dashboard", only_project=True)
+    page = page.text_input(key="why:search").set_value("m322").run()
+    page = click(page, "why:match:m322")
+    assert "and only harbor/dashboard is searched" in html(page, "wb-cause")
+    page = click(page, "why:apply:0")
+    assert page.session_state["only_project"] is False and "m322" in order(page)[:5]
+    page = click(page, "why:back")
+    assert page.session_state["only_project"] is True and "m322" not in order(page)
+
+
+def test_the_judged_queries_are_weighed_when_asked_for(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On ten queries, for the sake of time."""
+    monkeypatch.setattr(labelled, "human_grades", lambda of: dict(sorted(query_picker.human_grades(of).items())[:10]))
+    page = open_page()
+    query, memory_id = wanted("q67")
+    page = pick(open_tool(page, query), memory_id)
+    assert not [body for body in bodies(page) if "▲" in body and "wb-change" in body]
+    page = click(page, "why:weigh")
+    assert [body for body in bodies(page) if "▲" in body and "wb-change" in body]
+    assert not keys(page, "why:weigh")
+
+
+def bodies(page: AppTest) -> list[str]:
+    return [element.proto.body for element in page.get("html")]
