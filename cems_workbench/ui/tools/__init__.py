@@ -28,6 +28,9 @@ class Tool:
 
 
 TOOLS: dict[str, Tool] = {
+    "Why is it missing?": Tool(
+        "why_view", "Which stage lost a memory, and what is the smallest change that brings it back?"
+    ),
     "Text evidence": Tool("text_evidence", "Which words met in this memory, and how much of it did the models read?"),
     "Index check": Tool("index_check", "Did the vector index miss a memory that is nearer than those it found?"),
 }
