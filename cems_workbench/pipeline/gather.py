@@ -89,10 +89,10 @@ def gather_lists(
     lists = _search(variants, config, resources, where, lexical)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
     progress("searching", 1, 3)
-    lists.append(_relations(lists, config, resources, where))
+    lists.append(relation_list(lists, config, resources, where))
     memories = resources.store.memories({hit.memory_id for ranked in lists for hit in ranked.hits})
     lists = [_only_known(ranked, memories) for ranked in lists]
-    lists += _by_metadata(memories, lists, config)
+    lists += metadata_lists(memories, lists, config)
     progress("searching", 2, 3)
     evidence = Evidence(
         query=typed,
@@ -155,7 +155,9 @@ def _hits(found: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
     return tuple(Hit(memory_id, float(score)) for memory_id, score in found)
 
 
-def _relations(lists: Sequence[RankedList], config: PipelineConfig, resources: Resources, where: Filter) -> RankedList:
+def relation_list(
+    lists: Sequence[RankedList], config: PipelineConfig, resources: Resources, where: Filter
+) -> RankedList:
     """Neighbours of the first hits of a fixed fusion (rrf, k 60, weights 1), so that replay need not search."""
     fused: dict[str, float] = {}
     for ranked in lists:
@@ -167,12 +169,13 @@ def _relations(lists: Sequence[RankedList], config: PipelineConfig, resources: R
     for _, neighbour, weight in resources.store.neighbours(seeds, section.per_seed):
         best[neighbour] = max(weight, best.get(neighbour, 0.0))
     if not where.trivial:
-        best = {key: best[key] for key, memory in resources.store.memories(best).items() if _passes(memory, where)}
+        best = {key: best[key] for key, memory in resources.store.memories(best).items() if passes(memory, where)}
     ordered = sorted(best, key=lambda memory_id: (-best[memory_id], memory_id))
     return RankedList("relations", "relations", None, tuple(Hit(memory_id, best[memory_id]) for memory_id in ordered))
 
 
-def _passes(memory: Memory, where: Filter) -> bool:
+def passes(memory: Memory, where: Filter) -> bool:
+    """Does a filter let this memory through?"""
     return where.required_project in (None, memory.project) and where.required_scope in (None, memory.scope)
 
 
@@ -181,7 +184,7 @@ def _only_known(ranked: RankedList, memories: Mapping[str, Memory]) -> RankedLis
     return replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id in memories))
 
 
-def _by_metadata(
+def metadata_lists(
     memories: Mapping[str, Memory], lists: Sequence[RankedList], config: PipelineConfig
 ) -> list[RankedList]:
     """The union of candidates by created_at and by access_count; neighbours count only while relations are on."""

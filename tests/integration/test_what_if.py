@@ -1,0 +1,191 @@
+"""What-if on a memory of the sample store: the evidence that the library makes is the one that gathering makes after a real edit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from cems_workbench.analysis import bm25
+from cems_workbench.analysis.scratch_lists import scratch_evidence
+from cems_workbench.analysis.what_if import what_if
+from cems_workbench.config import PipelineConfig, preset, with_values
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.rescoring import score_missing
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Memory, indexed_text
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
+RAM = Request("browser eats all the RAM if I leave it open until evening", as_of=datetime(2026, 8, 30, tzinfo=UTC))
+QUERIES = (
+    "postgres upgrade pool",
+    "which package manager does the frontend use",
+    "v1.2.3 release ORA-00942 useInvoiceStream",
+)
+
+
+def standings(evidence: Evidence) -> dict[str, list[str]]:
+    return {ranked.name: [hit.memory_id for hit in ranked.hits] for ranked in evidence.lists}
+
+
+def scores(evidence: Evidence, memory_id: str) -> dict[str, float]:
+    return {
+        ranked.name: hit.score for ranked in evidence.lists for hit in ranked.hits if hit.memory_id == memory_id
+    }  # fmt: skip
+
+
+def gathered(config: PipelineConfig, resources: Resources, request: Request = RAM) -> Evidence:
+    return gather_lists(request, config, resources)
+
+
+@pytest.fixture
+def cems() -> Iterator[PipelineConfig]:
+    yield preset("cems").config
+
+
+def test_bm25_of_every_unchanged_text_is_that_of_the_index(resources: Resources) -> None:
+    memories = resources.store.memories()
+    index = resources.indexes.lexical
+    mean = bm25.mean_length(index, memories.values())
+    assert mean is not None
+    compared = 0
+    for query in QUERIES:
+        for memory_id, found in index.search(query, index.document_count):
+            own = bm25.score(index, query, indexed_text(memories[memory_id]), mean)
+            assert own == pytest.approx(found, rel=1e-6, abs=1e-6), (query, memory_id)
+            compared += 1
+    assert compared > 100
+
+
+def test_an_edit_of_nothing_gives_the_same_evidence(resources: Resources, cems: PipelineConfig) -> None:
+    evidence = gathered(cems, resources)
+    memory = evidence.memories["m089"]
+    scratch = scratch_evidence(memory, evidence, cems, RAM, resources)
+    assert scratch.lists == evidence.lists
+    assert dict(scratch.memories) == dict(evidence.memories)
+    assert what_if(memory, evidence, cems, RAM, resources).others() == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"created_at": datetime(2026, 8, 29, tzinfo=UTC), "access_count": 900},
+        {"project": "harbor/api", "scope": "shared"},
+        {"content": "Nothing of it is left.", "title": None},
+        {"content": "The browser eats RAM in the evening when it is left open: an EventSource leaks.", "priority": 2.0},
+    ],
+    ids=["dates", "project", "a text without it", "a text with it"],
+)
+def test_it_is_what_gathering_finds_after_a_real_edit(
+    resources: Resources, cems: PipelineConfig, edit: dict[str, object]
+) -> None:
+    """Every list holds the same memories in the same order, but for neighbours in BM25 that its new statistics exchange."""
+    evidence = gathered(cems, resources)
+    edited = replace(evidence.memories["m089"], **edit)  # type: ignore[arg-type]
+    scratch = scratch_evidence(edited, evidence, cems, RAM, resources)
+    resources.store.update(edited)
+    real = gathered(cems, resources)
+    assert scores(scratch, "m089").keys() == scores(real, "m089").keys()
+    for name, score in scores(real, "m089").items():
+        assert scores(scratch, "m089")[name] == pytest.approx(score, rel=0.05, abs=1e-5), (
+            name
+        )  # idf and mean length follow
+    ours, theirs = standings(scratch), standings(real)
+    assert ours["vector:0"] == theirs["vector:0"]
+    assert (
+        abs(ours["lexical:0"].index("m089") - theirs["lexical:0"].index("m089")) <= 1
+        if "m089" in theirs["lexical:0"]
+        else True
+    )
+    assert scratch.memories.keys() == real.memories.keys() or len(scratch.memories.keys() ^ real.memories.keys()) <= 2
+
+
+def test_a_text_that_says_it_brings_the_memory_to_the_top_and_the_store_stays_as_it_is(
+    resources: Resources, cems: PipelineConfig
+) -> None:
+    evidence = gathered(cems, resources)
+    before, version = resources.store.memories(), resources.store.content_version
+    edited = replace(
+        evidence.memories["m089"], content="The browser eats all the RAM when it is left open until evening.",
+        created_at=datetime(2026, 8, 29, tzinfo=UTC),
+    )  # fmt: skip
+    found = what_if(edited, evidence, cems, RAM, resources)
+    before_rank, after_rank = found.rank
+    assert before_rank is None and after_rank is not None and after_rank <= 3
+    assert {name for name, _, _ in found.changes} == {"content", "created_at"}
+    lists = {pair.name: pair for pair in found.lists()}
+    assert lists["lexical:0"].after is not None and lists["lexical:0"].after.rank == 1
+    assert any("BM25" in line for line in found.approximated)
+    assert found.others() and all(moved.memory_id != "m089" for moved in found.others())
+    assert resources.store.memories() == before and resources.store.content_version == version
+
+
+def test_a_memory_that_is_no_candidate_enters_the_lists_it_is_good_enough_for(resources: Resources) -> None:
+    config = with_values(preset("cems").config, {"lists.vector.depth": 10, "lists.lexical.depth": 5})
+    evidence = gathered(config, resources)
+    stranger = next(memory for key, memory in resources.store.memories().items() if key not in evidence.memories)
+    edited = replace(stranger, content="The browser eats all the RAM until evening.")
+    scratch = scratch_evidence(edited, evidence, config, RAM, resources)
+    assert {"vector:0", "lexical:0", "recency"} <= scores(scratch, stranger.id).keys()
+    for name, depth in (("vector:0", 10), ("lexical:0", 5)):
+        assert len(standings(scratch)[name]) == depth
+        assert standings(evidence)[name][-1] not in standings(scratch)[name]
+
+
+def test_a_memory_that_falls_out_of_a_list_makes_room_for_the_next(resources: Resources) -> None:
+    config = with_values(preset("cems").config, {"lists.vector.depth": 5})
+    evidence = gathered(config, resources)
+    first = standings(evidence)["vector:0"][0]
+    edited = replace(evidence.memories[first], content="Zwetschgen.", title=None)
+    scratch = scratch_evidence(edited, evidence, config, RAM, resources)
+    assert first not in standings(scratch)["vector:0"]
+    assert standings(scratch)["vector:0"][:4] == standings(evidence)["vector:0"][1:]
+    assert len(standings(scratch)["vector:0"]) == 5
+
+
+def test_a_project_that_is_not_searched_takes_the_memory_out_of_every_list(
+    resources: Resources, cems: PipelineConfig
+) -> None:
+    request = Request("postgres upgrade", "harbor/api", RAM.as_of, project_only=True)
+    evidence = gathered(cems, resources, request)
+    first = standings(evidence)["vector:0"][0]
+    elsewhere = replace(evidence.memories[first], project="ostrow/tidemark")
+    found = what_if(elsewhere, evidence, cems, request, resources)
+    assert scores(found.after.evidence, first) == {} and found.rank[1] is None
+
+
+def test_the_pool_of_recent_accesses_takes_and_leaves_it_by_its_date(
+    resources: Resources, cems: PipelineConfig
+) -> None:
+    config = with_values(cems, {"lists.pool.mode": "recent_access", "lists.pool.size": 20, "query.mode": "vector"})
+    evidence = gathered(config, resources)
+    pool = set(standings(evidence)["vector:0"])
+    old = next(memory for key, memory in resources.store.memories().items() if key not in pool)
+    opened = replace(old, last_accessed=datetime(2027, 1, 1, tzinfo=UTC))
+    scratch = scratch_evidence(opened, evidence, config, RAM, resources)
+    assert old.id in standings(scratch)["vector:0"] and len(standings(scratch)["vector:0"]) == len(pool)
+    resources.store.update(opened)
+    assert standings(scratch) == standings(gathered(config, resources))
+
+
+def test_a_changed_text_is_asked_of_the_reranker_again(resources: Resources) -> None:
+    config = with_values(preset("cems").config, {"rerank.backend": "late_interaction"})
+    evidence = score_missing(gathered(config, resources), config, resources)
+    head = next(iter(evidence.model_scores.values()))
+    memory_id = next(iter(sorted(head)))
+    edited = replace(evidence.memories[memory_id], content="The browser eats all the RAM until evening.")
+    found = what_if(edited, evidence, config, RAM, resources)
+    anew = next(iter(found.after.evidence.model_scores.values()))
+    assert (anew[memory_id].chunk or "").startswith(edited.content) and anew[memory_id].good
+    others = set(head) - {memory_id}
+    assert {key: anew[key] for key in others} == {key: head[key] for key in others}
+    assert not found.after.needs
+
+
+def test_a_memory_that_is_gone_is_one_line(resources: Resources, cems: PipelineConfig) -> None:
+    with pytest.raises(InputError, match="nobody: no such memory"):
+        what_if(Memory("nobody", "text"), gathered(cems, resources), cems, RAM, resources)
