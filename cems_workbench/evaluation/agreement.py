@@ -1,0 +1,217 @@
+"""How far reviewers agree: weighted kappa of two, Krippendorff's alpha of all, each with a bootstrap interval.
+
+Weighted kappa (Cohen, 1968) of two reviewers on the pairs both graded, with w = |i - j| (linear) or (i - j)² (quadratic) between the
+places i and j of two grades on the scale:
+
+    kappa = 1 - sum(w * observed) / sum(w * expected),   expected = outer product of both reviewers' shares
+
+Alpha (Krippendorff, 2011) of any number of reviewers, missing grades allowed, over the coincidences o of grades c and k (a pair
+graded by m people adds 1 / (m - 1) for each two of its grades), n of each grade and n of all:
+
+    alpha = 1 - (n - 1) * sum(o[c, k] * d[c, k]) / sum(n[c] * n[k] * d[c, k])
+
+with d = 1 where c and k differ (nominal), (c - k)² (interval), or (sum of n from c to k - (n[c] + n[k]) / 2)² (ordinal). Intervals are
+percentiles over queries drawn anew with replacement, because the pairs of one query are not independent. A coefficient is None where
+it is not defined: no pair in common, or only one grade in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.records import Judgment
+
+Weights = Literal["linear", "quadratic"]
+Level = Literal["nominal", "ordinal", "interval"]
+Floats = NDArray[np.float64]
+DRAWS = 1000
+COVERED = (2.5, 97.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A coefficient with its 95% interval, and the number of query-memory pairs it rests on; None: not defined."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairAgreement:
+    """The kappa of two reviewers."""
+
+    first: str
+    second: str
+    kappa: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A pair whose reviewers gave different grades; `spread` is the highest less the lowest."""
+
+    qid: str
+    memory_id: str
+    grades: dict[str, int]
+    spread: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelTable:
+    """Who graded what: `places[reviewer, pair]` is the place of the grade on the scale, -1 where there is none.
+
+    `query` is the number of each pair's query in `qids`; `values` are the grades by their place.
+    """
+
+    reviewers: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+    qids: tuple[str, ...]
+    query: NDArray[np.intp]
+    places: NDArray[np.intp]
+    values: Floats
+
+
+def label_table(judgments: Sequence[Judgment], grades: Sequence[int] = ()) -> LabelTable:
+    """The table of some judgments, one judge a row; `grades` are those of the scale, others that occur are added."""
+    scale = sorted({*grades, *(judgment.grade for judgment in judgments)})
+    reviewers = sorted({judgment.judge for judgment in judgments})
+    pairs = sorted({(judgment.qid, judgment.memory_id) for judgment in judgments})
+    qids = sorted({qid for qid, _ in pairs})
+    row = {judge: n for n, judge in enumerate(reviewers)}
+    column = {pair: n for n, pair in enumerate(pairs)}
+    number = {qid: n for n, qid in enumerate(qids)}
+    places = np.full((len(reviewers), len(pairs)), -1, np.intp)
+    for judgment in judgments:
+        places[row[judgment.judge], column[judgment.qid, judgment.memory_id]] = scale.index(judgment.grade)
+    query = np.array([number[qid] for qid, _ in pairs], np.intp)
+    return LabelTable(tuple(reviewers), tuple(pairs), tuple(qids), query, places, np.array(scale, np.float64))
+
+
+def weighted_kappa(confusion: Floats, weights: Weights = "quadratic") -> Floats:
+    """Kappa of each confusion matrix (…, grades, grades), by place on the scale; NaN where it is not defined."""
+    place = np.arange(confusion.shape[-1])
+    distance = np.abs(place[:, None] - place).astype(np.float64) ** (1 if weights == "linear" else 2)
+    total = confusion.sum((-2, -1))
+    expected = confusion.sum(-1)[..., :, None] * confusion.sum(-2)[..., None, :]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kappa = 1 - total * (distance * confusion).sum((-2, -1)) / (distance * expected).sum((-2, -1))
+    return np.asarray(np.where(np.isfinite(kappa), kappa, np.nan))
+
+
+def krippendorff_alpha(coincidences: Floats, values: Floats, level: Level = "ordinal") -> Floats:
+    """Alpha of each coincidence matrix (…, grades, grades), `values` being the grades; NaN where it is not defined."""
+    n = coincidences.sum(-1)
+    distance = _distance(n, values, level)
+    total = n.sum(-1)
+    expected = (n[..., :, None] * n[..., None, :] * distance).sum((-2, -1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alpha = 1 - (total - 1) * (coincidences * distance).sum((-2, -1)) / expected
+    return np.asarray(np.where(np.isfinite(alpha), alpha, np.nan))
+
+
+def _distance(n: Floats, values: Floats, level: Level) -> Floats:
+    if level == "nominal":
+        return 1 - np.eye(len(values))
+    if level == "interval":
+        return np.asarray((values[:, None] - values) ** 2)
+    until = np.cumsum(n, -1)
+    low = np.minimum.outer(np.arange(len(values)), np.arange(len(values)))
+    high = np.maximum.outer(np.arange(len(values)), np.arange(len(values)))
+    between = until[..., high] - until[..., low] + n[..., low]
+    return np.asarray((between - (n[..., low] + n[..., high]) / 2) ** 2)
+
+
+def confusions(table: LabelTable, first: int, second: int) -> Floats:
+    """How often two reviewers gave each two grades, per query: (queries, grades, grades)."""
+    found = np.zeros((len(table.qids), len(table.values), len(table.values)))
+    both = (table.places[first] >= 0) & (table.places[second] >= 0)
+    np.add.at(found, (table.query[both], table.places[first, both], table.places[second, both]), 1.0)
+    return found
+
+
+def coincidences(table: LabelTable) -> Floats:
+    """How often each two grades met in a pair that two or more people graded, per query: (queries, grades, grades)."""
+    size = len(table.values)
+    given = np.stack([(table.places == place).sum(0) for place in range(size)], -1).astype(np.float64).reshape(-1, size)
+    people = given.sum(-1)
+    shared = people >= 2
+    given, people, query = given[shared], people[shared], table.query[shared]
+    met = given[:, :, None] * given[:, None, :] - np.eye(size) * given[:, None, :]
+    found = np.zeros((len(table.qids), size, size))
+    np.add.at(found, query, met / (people - 1)[:, None, None])
+    return found
+
+
+def pairwise_kappa(
+    table: LabelTable, weights: Weights = "quadratic", draws: int = DRAWS, seed: int = 0
+) -> list[PairAgreement]:
+    """The weighted kappa of every two reviewers, in the order of their names."""
+    found = []
+    for first, second in combinations(range(len(table.reviewers)), 2):
+        per_query = confusions(table, first, second)
+        drawn = resampled(per_query, draws, seed)
+        value = weighted_kappa(per_query.sum(0), weights)
+        estimate = _estimate(value, weighted_kappa(drawn, weights), int(per_query.sum()))
+        found.append(PairAgreement(table.reviewers[first], table.reviewers[second], estimate))
+    return found
+
+
+def alpha(table: LabelTable, level: Level = "ordinal", draws: int = DRAWS, seed: int = 0) -> Estimate:
+    """Krippendorff's alpha of all reviewers."""
+    per_query = coincidences(table)
+    drawn = krippendorff_alpha(resampled(per_query, draws, seed), table.values, level)
+    pairs = int(((table.places >= 0).sum(0) >= 2).sum())
+    return _estimate(krippendorff_alpha(per_query.sum(0), table.values, level), drawn, pairs)
+
+
+def alpha_by_type(
+    judgments: Sequence[Judgment],
+    types: Mapping[str, str | None],
+    grades: Sequence[int] = (),
+    level: Level = "ordinal",
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> dict[str, Estimate]:
+    """Alpha per type of query; `types` gives the type of each qid, and what has none is under ""."""
+    groups: dict[str, list[Judgment]] = {}
+    for judgment in judgments:
+        groups.setdefault(types.get(judgment.qid) or "", []).append(judgment)
+    return {name: alpha(label_table(groups[name], grades), level, draws, seed) for name in sorted(groups)}
+
+
+def disagreements(judgments: Sequence[Judgment]) -> list[Disagreement]:
+    """The pairs that got different grades, the widest spread first, then by query and memory."""
+    said: dict[tuple[str, str], dict[str, int]] = {}
+    for judgment in judgments:
+        said.setdefault((judgment.qid, judgment.memory_id), {})[judgment.judge] = judgment.grade
+    found = [
+        Disagreement(qid, memory_id, grades, max(grades.values()) - min(grades.values()))
+        for (qid, memory_id), grades in said.items()
+        if len(set(grades.values())) > 1
+    ]
+    return sorted(found, key=lambda one: (-one.spread, one.qid, one.memory_id))
+
+
+def resampled(per_query: Floats, draws: int, seed: int) -> Floats:
+    """The sums of `per_query` (queries, …) over queries drawn with replacement, as many as there are: (draws, …)."""
+    queries = len(per_query)
+    if not queries:
+        return np.zeros((draws, *per_query.shape[1:]))
+    random = np.random.default_rng(seed)
+    times = random.multinomial(queries, np.full(queries, 1 / queries), draws).astype(np.float64)
+    return np.asarray(np.tensordot(times, per_query, 1))
+
+
+def _estimate(value: Floats, drawn: Floats, pairs: int) -> Estimate:
+    usable = drawn[np.isfinite(drawn)]
+    if not np.isfinite(value) or not len(usable):
+        return Estimate(None, None, None, pairs)
+    low, high = np.percentile(usable, COVERED)
+    return Estimate(float(value), float(low), float(high), pairs)
