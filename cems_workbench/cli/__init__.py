@@ -12,7 +12,18 @@ from typing import NoReturn
 import typer
 
 from cems_workbench import __version__
-from cems_workbench.cli import doctor, explaining, export, gathering, importing, opening, replaying, searching
+from cems_workbench.cli import (
+    comparing,
+    doctor,
+    evaluating,
+    explaining,
+    export,
+    gathering,
+    importing,
+    opening,
+    replaying,
+    searching,
+)
 from cems_workbench.errors import WorkbenchError
 
 INTERRUPTED = 130
@@ -31,6 +42,8 @@ app.command("search")(searching.search_command)
 app.command("replay")(replaying.replay_command)
 app.command("why")(explaining.why_command)
 app.command("gather")(gathering.gather_command)
+app.command("evaluate")(evaluating.evaluate_command)
+app.command("compare")(comparing.compare_command)
 app.command("export")(export.export_command)
 app.command("doctor")(doctor.doctor_command)
 

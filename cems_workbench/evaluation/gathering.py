@@ -6,6 +6,7 @@ at a time. A query that cannot be searched is left out and reported; a score tha
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header, config_text
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
@@ -93,6 +95,24 @@ def gather_query_set(
         mark = file.finish()
         progress(LABEL, len(queries), len(queries))
     return Gathered(path, before, gathered, tuple(left_out), mark, time.monotonic() - started)
+
+
+def gather_for_once(
+    queries: Sequence[Query], config: PipelineConfig, resources: Resources, *, project_only: bool = False,
+    progress: Progress = silent,
+) -> dict[str, Evidence]:  # fmt: skip
+    """The evidence of every query by qid, kept nowhere. A query that cannot be searched is absent. Raises as `gather` does."""
+    resources.refresh()
+    moment = datetime.now(UTC)
+    found = {}
+    for i, query in enumerate(queries):
+        progress(LABEL, i, len(queries))
+        if i % AHEAD == 0:
+            _embed_ahead(queries[i : i + AHEAD], resources)
+        with contextlib.suppress(InputError):
+            found[query.qid] = gather(request_for(query, moment, project_only), config, resources)
+    progress(LABEL, len(queries), len(queries))
+    return found
 
 
 def _embed_ahead(queries: Sequence[Query], resources: Resources) -> None:

@@ -1,0 +1,117 @@
+"""What each part of a pipeline is worth: the documented tables, and each stage of a config switched off in turn.
+
+`cems` are the phases of the CEMS retrieval improvements plan, each with all before it, in the values of the preset `cems`:
+
+    phase 0  as it was: vector search and expansions, unweighted, not clamped
+    phase 1  + no expansion where a lexical probe finds a strong signal
+    phase 2  + the lexical list, normalised
+    phase 3  + weight 2 for the original query, and the top-rank bonus
+    phase 4  + the reranker of the config at hand, or else the plan's own
+    phase 5  + scores clamped to 0..1
+    phase 6  the config at hand: the plan's last phase is tuning
+
+`ace` are rows A to D of ACE's A/B test, the shipped presets. The documents' own figures cannot be had again: their data is theirs.
+Expansions and their probe are gathered: where the evidence was gathered otherwise, that is among what the evaluation lacks.
+
+Source: CEMS plan, "Results Tracking"; ACE retrieval precision document, "A/B Test Results".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cems_workbench.config import PipelineConfig, nested, preset, with_values
+from cems_workbench.errors import InputError
+
+ACE = ("ace_a", "ace_b", "ace_c", "ace_d")
+
+CEMS_BEFORE: Mapping[str, Any] = {
+    "lists.lexical.enabled": False,
+    "expansion.skip_on_strong_signal.enabled": False,
+    "variants.original_weight": 1.0,
+    "variants.decomposed_weight": 1.0,
+    "fusion.top_rank_bonus.rank1": 0.0,
+    "fusion.top_rank_bonus.rank2_3": 0.0,
+    "rerank.backend": "none",
+    "adjust.clamp": False,
+}
+"""What the plan's phases add, taken away."""
+
+CEMS_PHASES: Sequence[tuple[str, Sequence[str]]] = (
+    ("phase 0 (before)", ()),
+    ("phase 1 (skip on strong signal)", ("expansion.skip_on_strong_signal.enabled",)),
+    ("phase 2 (lexical list)", ("lists.lexical.enabled",)),
+    (
+        "phase 3 (weights and bonus)",
+        (
+            "variants.original_weight", "variants.decomposed_weight", "fusion.top_rank_bonus.rank1",
+            "fusion.top_rank_bonus.rank2_3",
+        ),
+    ),
+    ("phase 4 (reranker)", ("rerank.backend",)),
+    ("phase 5 (clamped)", ("adjust.clamp",)),
+)  # fmt: skip
+"""Each phase and the parameters that it sets to their value in the plan."""
+
+SWITCHES: Sequence[tuple[str, Mapping[str, Any]]] = (
+    ("vector list", {"lists.vector.enabled": False}),
+    ("lexical list", {"lists.lexical.enabled": False}),
+    ("recency list", {"lists.recency.enabled": False}),
+    ("access list", {"lists.access.enabled": False}),
+    ("relations list", {"lists.relations.enabled": False}),
+    ("threshold", {"threshold.mode": "none"}),
+    ("top-rank bonus", {"fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0}),
+    ("multi-query boost", {"fusion.multi_query_boost": 0.0}),
+    ("importance bonus", {"fusion.importance_bonus_ranks": 0}),
+    ("score blend", {"fusion.score_blend": 0.0}),
+    ("filter", {"filter.min_score": None, "filter.percentile": 0.0}),
+    ("rerank", {"rerank.backend": "none"}),
+    ("priority", {"adjust.priority": False}),
+    ("time decay", {"adjust.time_decay.mode": "none"}),
+    ("pinned", {"adjust.pinned_factor": 1.0}),
+    ("project", {"adjust.project.enabled": False}),
+    ("feedback", {"adjust.feedback.enabled": False}),
+    ("gap", {"gap.ratio": 0.0}),
+    ("dedup", {"dedup.enabled": False}),
+    ("token budget", {"assembly.max_tokens": None}),
+    ("MMR", {"assembly.strategy": "greedy"}),
+)
+"""How each part is switched off."""
+
+NAMES = ("stages", "cems", "ace")
+
+
+def ablations(name: str, config: PipelineConfig) -> list[PipelineConfig]:
+    """The configs of an ablation table, each named after what it leaves out or adds. Raises InputError for another name."""
+    if name == "stages":
+        return [config, *without_each_stage(config)]
+    if name == "cems":
+        return cems_phases(config)
+    if name == "ace":
+        return [preset(row).config for row in ACE]
+    raise InputError(f"--ablate {name}: expected one of {', '.join(NAMES)}")
+
+
+def without_each_stage(config: PipelineConfig) -> list[PipelineConfig]:
+    """The config without each of its parts that is on, one at a time; what would leave no list is not tried."""
+    found = []
+    for what, off in SWITCHES:
+        if all(config.get(path) == value for path, value in off.items()):
+            continue
+        without = with_values(config, {**off, "name": f"{config.name} without {what}"})
+        if any(getattr(without.lists, source).enabled for source in ("vector", "lexical", "relations")):
+            found.append(without)
+    return found
+
+
+def cems_phases(config: PipelineConfig) -> list[PipelineConfig]:
+    """The phases of the CEMS plan, ending in `config`."""
+    reranker = config if config.rerank.backend != "none" else preset("cems_qwen").config
+    plan = with_values(preset("cems").config, {"rerank": nested(reranker)["rerank"]})
+    present = dict(CEMS_BEFORE)
+    found = []
+    for name, adds in CEMS_PHASES:
+        present.update({path: plan.get(path) for path in adds})
+        found.append(with_values(plan, {**present, "name": name}))
+    return [*found, with_values(config, {"name": f"phase 6 ({config.name})"})]

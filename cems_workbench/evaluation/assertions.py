@@ -1,0 +1,93 @@
+"""What a team's retrieval must hold in CI: `hit@5>=0.80`, `temporal:hit@5>0.5`, and no loss of `temporal:hit@5` between two configs."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.comparison import Comparison
+from cems_workbench.evaluation.evaluate import Evaluation
+from cems_workbench.evaluation.metrics import Measure, parse_measure
+
+_WRITTEN = re.compile(r"(?:(?P<type>[^<>]+):)?(?P<measure>[^<>:]+?)\s*(?P<sign>>=|<=|>|<)\s*(?P<bound>[-+.\deE]+)")
+_SIGNS = {
+    ">=": lambda value, bound: value >= bound,
+    "<=": lambda value, bound: value <= bound,
+    ">": lambda value, bound: value > bound,
+    "<": lambda value, bound: value < bound,
+}
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """A bound on a mean, over the queries of one type where it is named."""
+
+    text: str
+    measure: Measure
+    sign: str
+    bound: float
+    query_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Whether something asserted of a config holds, and the line that says so."""
+
+    holds: bool
+    line: str
+
+
+def parse_assertion(text: str, grade: int = 1) -> Assertion:
+    """`[TYPE:]MEASURE>=NUMBER`. Raises InputError."""
+    match = _WRITTEN.fullmatch(text.strip())
+    try:
+        bound = float(match["bound"]) if match else math.nan
+    except ValueError:
+        bound = math.nan
+    if match is None or math.isnan(bound):
+        raise InputError(f'--assert "{text}": expected a measure, one of >= <= > <, and a number, such as hit@5>=0.80')
+    return Assertion(text, parse_measure(match["measure"], grade), match["sign"], bound, match["type"])
+
+
+def parse_scoped_measure(text: str, grade: int = 1) -> tuple[Measure, str | None]:
+    """`[TYPE:]MEASURE`. Raises InputError."""
+    kind, separator, name = text.rpartition(":")
+    return parse_measure(name, grade), kind if separator else None
+
+
+def check(assertion: Assertion, evaluation: Evaluation) -> Outcome:
+    """Does the mean keep to its bound? Raises InputError when no query is of that type, or none can be measured."""
+    value = _mean(evaluation, assertion.measure, assertion.query_type)
+    slack = ROUNDING if assertion.sign in (">=", "<=") else 0.0
+    holds = _SIGNS[assertion.sign](value + (slack if assertion.sign == ">=" else -slack), assertion.bound)
+    word = "holds" if holds else "FAILED"
+    return Outcome(holds, f"{word}: {evaluation.config.name}: {assertion.text} ({value:.4f})")
+
+
+def check_no_loss(
+    comparison: Comparison, measure: Measure, query_type: str | None, tolerance: float = 0.0
+) -> list[Outcome]:
+    """Per compared config: is its mean no lower than the baseline's, but for the tolerance? Raises as `check` does."""
+    base = comparison.evaluations[0]
+    before = _mean(base, measure, query_type)
+    scope = f"{query_type}:{measure}" if query_type else str(measure)
+    outcomes = []
+    for other in comparison.evaluations[1:]:
+        after = _mean(other, measure, query_type)
+        holds = after >= before - tolerance - ROUNDING
+        word = "no loss" if holds else "LOSS"
+        line = f"{word}: {scope} {before:.4f} under {base.config.name}, {after:.4f} under {other.config.name}"
+        outcomes.append(Outcome(holds, line))
+    return outcomes
+
+
+def _mean(evaluation: Evaluation, measure: Measure, query_type: str | None) -> float:
+    value = evaluation.mean(measure, query_type)
+    if math.isnan(value):
+        known = ", ".join(sorted({kind for kind in evaluation.types if kind})) or "none"
+        where = f"no query of type {query_type!r}; types: {known}" if query_type else "no query can be measured"
+        raise InputError(f"{measure}: {where}")
+    return value

@@ -1,0 +1,183 @@
+"""Evaluating and comparing configs, assertions, ablations and the honest view, on a set small enough to count by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sets import AS_LISTED, JUDGMENTS, OTHER_WAY, QUERIES, evidence, evidence_file, evidences
+
+from cems_workbench.config import preset, with_values
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.ablation import ablations, cems_phases, without_each_stage
+from cems_workbench.evaluation.assertions import check, check_no_loss, parse_assertion
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.comparison import compare
+from cems_workbench.evaluation.evaluate import evaluate
+from cems_workbench.evaluation.evidence_file import read_evidence_file
+from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.honest import Agreement, honest_view
+from cems_workbench.evaluation.metrics import parse_measure, parse_measures
+
+MEASURES = parse_measures("hit@1 hit@5 MRR")
+
+
+@pytest.fixture
+def batch() -> LabelledBatch:
+    return LabelledBatch(QUERIES, evidences(), agreed_grades(JUDGMENTS))
+
+
+def test_means_count_every_query_that_has_something_relevant(batch: LabelledBatch) -> None:
+    found = evaluate(batch, AS_LISTED, MEASURES)
+    hit1, hit5, mrr = found.summaries
+    assert [hit1.mean, hit5.mean, mrr.mean] == pytest.approx([1 / 4, 2 / 4, (1 + 1 / 7 + 1 / 2 + 0) / 4])
+    assert hit1.queries == 4
+    assert (found.without_relevant, found.not_judged, found.not_gathered) == (("q5",), ("q6",), ())
+    assert found.by_type()["temporal"] == pytest.approx({"queries": 2, "hit@1": 0.5, "hit@5": 0.5, "MRR": 4 / 7})
+    assert found.mean(parse_measure("hit@1"), "other") == 0.0
+    assert found.rankings.needs == {}
+    per_query = found.to_json()["per_query"]
+    assert per_query["q4"]["MRR"] == 0.0 and per_query["q5"]["MRR"] is None
+
+
+def test_a_file_evaluates_like_what_was_put_into_it(batch: LabelledBatch, tmp_path: Path) -> None:
+    read = LabelledBatch.of(read_evidence_file(evidence_file(tmp_path)))
+    assert evaluate(read, AS_LISTED, MEASURES).to_json() == evaluate(batch, AS_LISTED, MEASURES).to_json()
+    models = LabelledBatch.of(read_evidence_file(tmp_path / "small.evidence"), "model")
+    assert models.qids == ["q1"]
+
+
+def test_a_config_that_wants_more_than_was_gathered_says_so(batch: LabelledBatch) -> None:
+    reranked = with_values(AS_LISTED, {"rerank.backend": "cross_encoder", "rerank.tail": "below"})
+    found = evaluate(batch, reranked, MEASURES)
+    assert found.rankings.needs == {"rerank: candidates that the reranker never scored": 4}
+    gathered = {
+        qid: replace(one, notes={"gathered": {"lists.vector.depth": 3, "lists.lexical.depth": 50}})
+        for qid, one in evidences().items()
+    }
+    found = evaluate(LabelledBatch(QUERIES, gathered, agreed_grades(JUDGMENTS)), AS_LISTED, MEASURES)
+    assert found.rankings.needs == {"lists.vector.depth: gathered with 3, wanted 150": 5}
+
+
+def test_comparing_names_every_query_that_won_or_lost(batch: LabelledBatch) -> None:
+    (one,) = compare([evaluate(batch, config, MEASURES) for config in (AS_LISTED, OTHER_WAY)]).compared
+    hit5 = one.differences[1]
+    assert (hit5.wins, hit5.losses, hit5.ties) == (("q2",), ("q1", "q3"), 1)
+    assert hit5.difference == pytest.approx(-1 / 4)
+    assert hit5.p == 1.0  # of three queries that differ by one, no sign pattern gives less than one net
+    assert hit5.by_type["other"] == pytest.approx(-1 / 2)
+    assert 0 < one.overlap < 1
+
+
+def test_evaluations_of_other_queries_are_not_compared(batch: LabelledBatch) -> None:
+    fewer = LabelledBatch(QUERIES[:2], evidences(), agreed_grades(JUDGMENTS))
+    with pytest.raises(InputError, match="not measured alike"):
+        compare([evaluate(batch, AS_LISTED, MEASURES), evaluate(fewer, OTHER_WAY, MEASURES)])
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("hit@5>=0.5", True),
+        ("hit@5>0.5", False),
+        ("hit@5 >= 0.51", False),
+        ("temporal:MRR<=0.6", True),
+        ("MRR<0.2", False),
+    ],
+)
+def test_assertions(batch: LabelledBatch, text: str, holds: bool) -> None:
+    outcome = check(parse_assertion(text), evaluate(batch, AS_LISTED, MEASURES))
+    assert outcome.holds is holds
+    assert outcome.line.startswith("holds: " if holds else "FAILED: ")
+
+
+@pytest.mark.parametrize("text", ["hit@5", "hit@5=0.8", "hit@5>=many", "R@5>=0.8", "hit(rel=2)>=0.8"])
+def test_what_is_no_assertion_is_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_assertion(text)
+
+
+def test_an_assertion_on_a_type_that_no_query_has_is_bad_input(batch: LabelledBatch) -> None:
+    with pytest.raises(InputError, match="no query of type 'tempral'; types: other, temporal"):
+        check(parse_assertion("tempral:hit@5>=0.1"), evaluate(batch, AS_LISTED, MEASURES))
+
+
+def test_no_loss_of_a_type(batch: LabelledBatch) -> None:
+    comparison = compare([evaluate(batch, config, MEASURES) for config in (AS_LISTED, OTHER_WAY)])
+    hit5 = parse_measure("hit@5")
+    assert check_no_loss(comparison, hit5, "temporal")[0].holds
+    assert not check_no_loss(comparison, hit5, "other")[0].holds
+    assert check_no_loss(comparison, hit5, "other", tolerance=0.5)[0].holds
+
+
+def test_each_stage_that_is_on_is_switched_off_once() -> None:
+    config = preset("cems").config
+    found = without_each_stage(config)
+    assert [one.name for one in found] == [
+        f"cems without {part}"
+        for part in (
+            "vector list", "lexical list", "top-rank bonus", "score blend", "filter", "priority", "time decay", "pinned",
+            "project", "token budget", "MMR",
+        )
+    ]  # fmt: skip
+    assert all(one != config for one in found)
+    only_vector = with_values(config, {"lists.lexical.enabled": False})
+    assert not any("vector list" in one.name for one in without_each_stage(only_vector))
+
+
+def test_the_phases_of_the_cems_plan_add_up_to_the_plan_and_end_in_the_config_at_hand() -> None:
+    config = with_values(preset("cems").config, {"rerank.backend": "late_interaction", "fusion.k": 10})
+    phases = cems_phases(config)
+    assert [one.name.split(" (")[0] for one in phases] == [f"phase {i}" for i in range(7)]
+    assert not phases[1].lists.lexical.enabled and phases[2].lists.lexical.enabled
+    assert (phases[2].fusion.top_rank_bonus.rank1, phases[3].fusion.top_rank_bonus.rank1) == (0.0, 0.05)
+    assert (phases[3].rerank.backend, phases[4].rerank.backend) == ("none", "late_interaction")
+    plan = with_values(preset("cems").config, {"rerank.backend": "late_interaction", "name": phases[5].name})
+    assert phases[5] == plan
+    assert phases[6].fusion.k == 10
+    assert [one.name for one in ablations("ace", config)] == ["ace_a", "ace_b", "ace_c", "ace_d"]
+    with pytest.raises(InputError, match="expected one of stages, cems, ace"):
+        ablations("everything", config)
+
+
+def test_the_honest_view_scores_one_run_by_three_judges() -> None:
+    """Two queries, results a to e count: cosine calls a to d relevant (0.80 .. 0.50), the model b, people c."""
+    found = {
+        qid: evidence(qid, judged={"a": -11.0, "b": -3.0, "c": -11.0, "d": -11.0, "e": -11.0}) for qid in ("q1", "q2")
+    }
+    grades = {"q1": {"a": 0, "b": 1, "c": 3}, "q2": {"a": 0}}
+    batch = LabelledBatch(QUERIES[:2], found, grades)
+    view = honest_view(batch, evaluate(batch, AS_LISTED, MEASURES))
+    by_name = {one.name: one for one in view.judges}
+    assert by_name["cosine ≥ 0.45"].values == pytest.approx({"hit@1": 1.0, "hit@5": 1.0, "P@3": 1.0})
+    assert by_name["model judge"].values == pytest.approx({"hit@1": 0.0, "hit@5": 1.0, "P@3": 1 / 3})
+    assert by_name["people"].values == pytest.approx({"hit@1": 0.0, "hit@5": 0.5, "P@3": 1 / 6})
+    assert by_name["people"].labelled == pytest.approx(4 / 10)
+    pairs = {one.judges: one for one in view.agreements}
+    cosine_people = pairs["cosine ≥ 0.45", "people"]
+    assert (cosine_people.both, cosine_people.first, cosine_people.second, cosine_people.neither) == (1, 3, 0, 0)
+    assert any("misleads" in line for line in view.warnings)
+    assert not any("circular" in line for line in view.warnings)
+
+
+def test_a_judge_that_ranked_is_marked_as_circular() -> None:
+    config = with_values(AS_LISTED, {"rerank.backend": "cross_encoder"})
+    batch = LabelledBatch(QUERIES[:1], {"q1": evidence("q1", judged={"a": 1.0})}, {"q1": {"a": 2}})
+    view = honest_view(batch, evaluate(batch, config, MEASURES))
+    assert any(line.startswith("circular: the judge a judge also ranked") for line in view.warnings)
+
+
+def test_a_judge_without_labels_is_not_in_the_table() -> None:
+    batch = LabelledBatch(QUERIES[:1], {"q1": evidence("q1")}, {"q1": {"a": 2}})
+    view = honest_view(batch, evaluate(batch, AS_LISTED, MEASURES))
+    assert [one.name for one in view.judges] == ["cosine ≥ 0.45", "people"]
+    assert "model judge labelled none of the results" in view.warnings
+
+
+def test_kappa_by_hand() -> None:
+    """Observed 0.7; by chance 0.6 · 0.5 + 0.4 · 0.5 = 0.5; kappa 0.4."""
+    found = Agreement(("a", "b"), both=40, first=20, second=10, neither=30)
+    assert (found.share, found.kappa) == (pytest.approx(0.7), pytest.approx(0.4))
+    assert Agreement(("a", "b"), 0, 0, 0, 0).kappa is None
+    assert Agreement(("a", "b"), 5, 0, 0, 0).kappa is None

@@ -1,0 +1,161 @@
+"""`evaluate` and `compare` on an evidence file: exit codes, JSON, runs, and no store or model anywhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sets import AS_LISTED, OTHER_WAY, evidence_file
+
+from cems_workbench.config import dump_config
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True)
+class Finished:
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Finished]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    from cems_workbench.cli import main
+
+    def run(*arguments: object) -> Finished:
+        monkeypatch.setattr(sys, "argv", ["cems_workbench", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capsys.readouterr()
+        return Finished(int(stopped.value.code or 0), out, err)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    return run
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Path:
+    return evidence_file(tmp_path)
+
+
+@pytest.fixture
+def other_way(tmp_path: Path) -> Path:
+    path = tmp_path / "other_way.yaml"
+    path.write_text(dump_config(OTHER_WAY))
+    return path
+
+
+@pytest.fixture
+def as_listed(tmp_path: Path) -> Path:
+    path = tmp_path / "as_listed.yaml"
+    path.write_text(dump_config(AS_LISTED))
+    return path
+
+
+def test_without_a_config_the_one_it_was_gathered_with_is_measured(command: Command, evidence: Path) -> None:
+    done = command("evaluate", evidence, "--metrics", "hit@1 MRR", "--json")
+    assert done.code == 0, done.err
+    (found,) = json.loads(done.out)["evaluations"]
+    assert found["config"] == "as_listed"
+    assert found["measures"]["hit@1"]["mean"] == 0.25
+    assert found["without_relevant"] == ["q5"]
+
+
+@pytest.mark.parametrize(("bound", "code", "word"), [("0.5", 0, "holds: "), ("0.6", 1, "FAILED: ")])
+def test_an_assertion_decides_the_exit_code(command: Command, evidence: Path, bound: str, code: int, word: str) -> None:
+    done = command("evaluate", evidence, "--metrics", "MRR", "--assert", f"hit@5>={bound}", "--assert", "MRR>0.1")
+    assert done.code == code
+    assert f"{word}as_listed: hit@5>={bound} (0.5000)" in done.out
+    assert "1 queries have no relevant judgment and are left out" in done.out
+
+
+def test_several_configs_are_measured_each(command: Command, evidence: Path, other_way: Path) -> None:
+    done = command("evaluate", evidence, "--config", other_way, "--preset", "cems", "--preset", "cems", "--json")
+    assert [one["config"] for one in json.loads(done.out)["evaluations"]] == ["other_way", "cems", "cems (2)"]
+
+
+def test_a_run_reads_back_as_the_results(command: Command, evidence: Path, tmp_path: Path) -> None:
+    run = tmp_path / "out.run"
+    assert command("evaluate", evidence, "--metrics", "MRR", "--run-out", run).code == 0
+    rows = [line.split() for line in run.read_text().splitlines()]
+    assert [row[2] for row in rows if row[0] == "q1"] == list("abcdefgh")
+    scores = [float(row[4]) for row in rows if row[0] == "q1"]
+    assert scores == sorted(scores, reverse=True) and len(set(scores)) == len(scores)
+    assert {row[5] for row in rows} == {"as_listed"}
+
+
+def test_an_ablation_measures_the_config_without_each_stage(command: Command, evidence: Path) -> None:
+    done = command("evaluate", evidence, "--metrics", "MRR", "--ablate", "stages", "--json")
+    names = [one["config"] for one in json.loads(done.out)["evaluations"]]
+    assert names[0] == "as_listed" and "as_listed without score blend" in names
+
+
+def test_the_honest_view_is_printed(command: Command, evidence: Path) -> None:
+    done = command("evaluate", evidence, "--metrics", "MRR", "--honest")
+    assert done.code == 0
+    assert "cosine ≥ 0.45" in done.out and "kappa" in done.out
+
+
+def test_compare_names_who_lost_and_guards_a_type(
+    command: Command, evidence: Path, as_listed: Path, other_way: Path
+) -> None:
+    arguments = ("compare", evidence, "--config", as_listed, "--config", other_way, "--metrics", "hit@5 MRR")
+    kept = command(*arguments, "--assert-no-loss", "temporal:hit@5")
+    assert kept.code == 0, kept.err
+    assert "worse by hit@5: q1, q3" in kept.out and "better by hit@5: q2" in kept.out
+    lost = command(*arguments, "--assert-no-loss", "other:hit@5", "--json")
+    assert lost.code == 1
+    values = json.loads(lost.out)
+    assert values["baseline"] == "as_listed"
+    assert values["compared"][0]["measures"]["hit@5"]["losses"] == ["q1", "q3"]
+    assert values["assertions"] == [
+        {"holds": False, "line": "LOSS: other:hit@5 0.5000 under as_listed, 0.0000 under other_way"}
+    ]
+    assert command(*arguments, "--assert-no-loss", "other:hit@5", "--tolerance", "0.5").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("evaluate", "{evidence}", "--metrics", "R@5"), "write hit@5"),
+        (("evaluate", "{evidence}", "--assert", "hit@5"), "such as hit@5>=0.80"),
+        (("evaluate", "{evidence}", "--assert", "nobody:hit@5>=0"), "no query of type 'nobody'"),
+        (("evaluate", "{evidence}", "--config", "cemss"), "neither a config file nor a preset"),
+        (("evaluate", "{evidence}", "--judges", "robot"), "expected human or model"),
+        (("evaluate", "{evidence}", "--ablate", "all"), "expected one of stages, cems, ace"),
+        (("evaluate", "{evidence}", "--limit", "3"), "gathered already"),
+        (("evaluate", "{evidence}", "--preset", "cems", "--preset", "qmd", "--run-out", "r"), "holds one run"),
+        (("compare", "{evidence}", "--config", "cems"), "needs two configs"),
+        (("compare", "nothing.evidence", "--config", "cems", "--config", "qmd"), "no such evidence file"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    command: Command, evidence: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    done = command(*(text.format(evidence=evidence) for text in arguments))
+    assert done.code == 2
+    assert reason in done.err and len(done.err.splitlines()) == 1
+
+
+def test_an_evidence_file_is_measured_without_loading_a_model(evidence: Path) -> None:
+    code = (
+        "import sys\n"
+        f"sys.argv = ['cems_workbench', 'evaluate', {str(evidence)!r}, '--json']\n"
+        "from cems_workbench.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "heavy = {'torch', 'sentence_transformers', 'transformers', 'chromadb', 'onnxruntime'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
