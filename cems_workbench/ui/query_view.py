@@ -32,7 +32,7 @@ def draw_query(trace: Trace, request: Request) -> None:
             help="vector searches the vector list alone; hybrid adds the lexical list. Set under Query → Search mode.",
         )
     draw_understanding(trace)
-    _variants(trace, request)
+    draw_variants(trace, request)
     probe = trace.stage("expansion").fields.get("probe")
     if probe is None:
         st.caption("This evidence has no record of the strong-signal probe.")
@@ -67,7 +67,8 @@ def _signals(matches: list[dict[str, Any]]) -> str:
     )
 
 
-def _variants(trace: Trace, request: Request) -> None:
+def draw_variants(trace: Trace, request: Request) -> None:
+    """Every variant with a switch; the query itself is always searched."""
     variants = trace.evidence.variants
     if len(variants) < 2:
         st.caption(

@@ -47,7 +47,7 @@ def test_the_parts_of_the_first_result_sum_to_its_score_in_the_list(open_page: O
         if hit.memory_id == first
     )
     terms = html(page, "wb-terms")
-    parts = [float(value) for value in re.findall(r'title="([0-9.]+)">[0-9.]+</td><td><div', terms)]
+    parts = [float(value) for value in re.findall(r'title="([0-9.]+)">[0-9.]+</td><td class="wb-bar-cell"><div', terms)]
     assert sum(parts) == pytest.approx(raw, rel=1e-6)
     assert f"{raw:.4f}</td><td>100 %" in terms
     assert "Stop words, never searched: how, do, we, a" in html(page, "wb-said")

@@ -33,5 +33,6 @@ TOOLS: dict[str, Tool] = {
     ),
     "Text evidence": Tool("text_evidence", "Which words met in this memory, and how much of it did the models read?"),
     "Index check": Tool("index_check", "Did the vector index miss a memory that is nearer than those it found?"),
+    "Expansion": Tool("expansion", "What did each form of the query give, and what are the results without it?"),
 }
 """The tools by the name on their button, in the order of the buttons."""

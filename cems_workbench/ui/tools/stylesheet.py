@@ -18,6 +18,7 @@ _STYLESHEET = """
 .wb-share {display:inline-block; width:4.2rem; height:.62rem; margin-right:.5rem; border-radius:2px; overflow:hidden;
   vertical-align:-.02rem; background:color-mix(in srgb, currentColor 10%, transparent);}
 .wb-share > i {display:block; height:100%; background:light-dark(#0072B2, #56B4E9);}
+.wb-grid .wb-bar-cell {white-space:nowrap;}
 .wb-said {font-size:.84rem; padding:.35rem 0 0; overflow-wrap:anywhere;}
 .wb-said span {opacity:.8;}
 .wb-whole {max-height:26rem; overflow:auto; white-space:pre-wrap; overflow-wrap:anywhere; line-height:1.6; font-size:.92rem;

@@ -126,7 +126,7 @@ def _term_row(found: LexicalEvidence, term: TermEvidence) -> str:
         f"<tr><th><b>{escape(', '.join(term.words))}</b>{twice}</th><td>{escape(term.term)}</td>"
         f'<td class="wb-n">{term.tf}</td><td class="wb-n" title="of {found.documents:,} memories">{term.df:,}</td>'
         f'<td class="wb-n">{term.idf:.3f}</td><td class="wb-n" title="{term.part!r}">{term.part:.4f}</td>'
-        f'<td><div class="wb-share"><i style="width:{100 * share:.1f}%"></i></div>{100 * share:.1f} %</td></tr>'
+        f'<td class="wb-bar-cell"><div class="wb-share"><i style="width:{100 * share:.1f}%"></i></div>{100 * share:.1f} %</td></tr>'
     )
 
 
