@@ -22,16 +22,12 @@ class Claims:
         self._lock = threading.Lock()
         self._held: dict[str, tuple[Pair, float]] = {}
 
-    def claim(self, reviewer: str, choose: Callable[[dict[Pair, int]], Pair | None]) -> Pair | None:
-        """Let `choose` pick a pair, given how many *other* reviewers look at each now, and hold it for `reviewer`."""
+    def claim(self, reviewer: str, choose: Callable[[dict[str, Pair]], Pair | None]) -> Pair | None:
+        """Let `choose` pick a pair, given what each of the *other* reviewers looks at now, and hold it for `reviewer`."""
         with self._lock:
             now = self._clock()
             self._held = {who: held for who, held in self._held.items() if now - held[1] < SECONDS}
-            others: dict[Pair, int] = {}
-            for who, (pair, _) in self._held.items():
-                if who != reviewer:
-                    others[pair] = others.get(pair, 0) + 1
-            chosen = choose(others)
+            chosen = choose({who: pair for who, (pair, _) in self._held.items() if who != reviewer})
             if chosen is None:
                 self._held.pop(reviewer, None)
             else:

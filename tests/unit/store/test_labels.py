@@ -210,16 +210,16 @@ def test_a_scale_of_the_set_admits_its_own_grades(labelled):
 def test_a_claim_is_seen_by_others_and_ends_with_time():
     now = [0.0]
     claims = Claims(lambda: now[0])
-    seen: list[dict[tuple[str, str], int]] = []
+    seen: list[dict[str, tuple[str, str]]] = []
 
-    def take(others: dict[tuple[str, str], int]) -> tuple[str, str]:
+    def take(others: dict[str, tuple[str, str]]) -> tuple[str, str]:
         seen.append(dict(others))
         return ("q", "m")
 
     claims.claim(ANN, take)
     claims.claim(BO, take)
     claims.claim(ANN, take)
-    assert seen == [{}, {("q", "m"): 1}, {("q", "m"): 1}]
+    assert seen == [{}, {ANN: ("q", "m")}, {BO: ("q", "m")}]
     claims.release(BO)
     claims.claim(ANN, take)
     now[0] = SECONDS + 1
