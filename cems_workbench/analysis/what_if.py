@@ -129,7 +129,7 @@ def _approximated(stored: Memory, edited: Memory, evidence: Evidence, resources:
     said = []
     if any(ranked.source == "lexical" for ranked in evidence.lists):
         said.append(
-            "BM25 counts with the store as it is: how rare a word is, and how long memories are on average, follow a real edit."
+            "BM25 takes word frequencies and mean length from the store as it is; a real edit would shift them a little."
         )
     if len(evidence.variants) > 1:
         said.append(
@@ -149,7 +149,9 @@ def _ranks(trace: Trace) -> dict[str, int]:
 def _in_lists(trace: Trace, memory_id: str) -> dict[str, Standing]:
     row = trace.stage("lists").by_id.get(memory_id)
     return {
-        entry["list"]: Standing(entry["rank"], entry["raw"], entry["kept"], "" if entry["kept"] else "not used")
+        entry["list"]: Standing(
+            entry["rank"], entry["raw"], entry["kept"], "" if entry["kept"] else "off, or past its depth"
+        )
         for entry in (row["lists"] if row else ())
     }
 

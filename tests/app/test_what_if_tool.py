@@ -1,0 +1,118 @@
+"""What if a memory were different, on the page: a scratch copy is edited and tried; the store stays as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.ui import handles
+
+from .test_inspect_page import OpenPage, html, order, search
+from .test_why_tool import RAM, bodies, captions, click
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+BETTER = "The browser eats all the RAM when it is left open until evening."
+
+
+def open_tool(page: AppTest, query: str = RAM) -> AppTest:
+    page.session_state["section"] = "Why, and what if"
+    page.session_state["tool"] = "What if it were different?"
+    return search(page, query)
+
+
+def field(page: AppTest, kind: str, name: str) -> Any:
+    return next(widget for widget in page.get(kind) if widget.key and f":{name}:" in widget.key)
+
+
+def test_the_first_judged_missing_memory_is_offered_with_its_stored_values(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    stored = handles.resources().store.memory("m089")
+    assert stored is not None
+    assert field(page, "text_area", "content").value == stored.content
+    assert field(page, "number_input", "access_count").value == stored.access_count
+    assert "Change a field and press Try" in captions(page)
+
+
+def test_a_better_text_brings_the_copy_in_and_the_ranking_above_stays(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    before = order(page)
+    version = handles.resources().store.content_version
+    field(page, "text_area", "content").set_value(BETTER)
+    field(page, "text_input", "created_at").set_value("2026-11-20")
+    page = click(page, "what_if:try")
+    outcome = html(page, "wb-outcome")
+    assert "m089: not in the results → " in outcome and "Changed: Text" in outcome
+    tables = [body for body in bodies(page) if 'class="wb-both"' in body]
+    assert len(tables) == 3
+    assert "lexical:0" in tables[0] and "assembly" in tables[1] and "▼" in tables[2]
+    assert "Approximated." in captions(page)
+    assert order(page) == before
+    assert handles.resources().store.content_version == version
+    assert getattr(handles.resources().store.memory("m089"), "content", "") != BETTER
+
+
+def test_starting_again_brings_the_stored_values_back(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    field(page, "text_area", "content").set_value(BETTER)
+    page = click(page, "what_if:try")
+    page = click(page, "what_if:again")
+    stored = handles.resources().store.memory("m089")
+    assert stored is not None and field(page, "text_area", "content").value == stored.content
+    assert not [body for body in bodies(page) if 'class="wb-outcome"' in body]
+
+
+def test_what_was_tried_is_still_there_after_a_look_at_another_tool(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    field(page, "text_area", "content").set_value(BETTER)
+    page = click(page, "what_if:try")
+    page.session_state["tool"] = "Why is it missing?"
+    page.run()
+    page.session_state["tool"] = "What if it were different?"
+    page.run()
+    assert not page.exception
+    assert field(page, "text_area", "content").value == BETTER
+    assert html(page, "wb-outcome")
+
+
+def test_a_date_that_is_none_is_one_line_that_names_the_field(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    field(page, "text_input", "created_at").set_value("yesterday")
+    page = click(page, "what_if:try")
+    assert any("Created" in error.value for error in page.error)
+    assert not [body for body in bodies(page) if 'class="wb-outcome"' in body]
+
+
+def test_an_edit_that_changes_no_rank_says_that_the_others_stay(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    field(page, "number_input", "access_count").set_value(3)
+    page = click(page, "what_if:try")
+    assert "every other result stays at its rank" in captions(page)
+
+
+def test_a_moved_slider_replays_the_copy_under_the_new_config(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    field(page, "text_area", "content").set_value(BETTER)
+    page = click(page, "what_if:try")
+    first = [body for body in bodies(page) if 'class="wb-both"' in body]
+    slider = next(one for one in page.slider if one.key and one.key.endswith(":fusion.k"))
+    page = slider.set_value(5).run()
+    assert not page.exception
+    assert [body for body in bodies(page) if 'class="wb-both"' in body] != first
+
+
+def test_markup_in_a_copy_is_shown_literally(open_page: OpenPage) -> None:
+    page = open_tool(open_page())
+    field(page, "text_input", "title").set_value("<script>alert(1)</script> **RAM**")
+    page = click(page, "what_if:try")
+    assert "&lt;script&gt;" in html(page, "wb-outcome")
+    assert not [body for body in bodies(page) if "<script>alert" in body]
+
+
+def test_without_judgments_it_asks_for_a_memory(open_page: OpenPage) -> None:
+    page = open_tool(open_page(), "which egress addresses do customers allow")
+    assert "Search for a memory, or follow one above" in captions(page)
+    page = page.text_input(key="what_if:search").set_value("m089").run()
+    page = click(page, "what_if:match:m089")
+    assert field(page, "text_area", "content").value
