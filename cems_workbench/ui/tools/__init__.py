@@ -31,6 +31,9 @@ TOOLS: dict[str, Tool] = {
     "Why is it missing?": Tool(
         "why_view", "Which stage lost a memory, and what is the smallest change that brings it back?"
     ),
+    "What if it were different?": Tool(
+        "what_if_view", "What would another text, date or priority of one memory do, all else being as it is?"
+    ),
     "Text evidence": Tool("text_evidence", "Which words met in this memory, and how much of it did the models read?"),
     "Index check": Tool("index_check", "Did the vector index miss a memory that is nearer than those it found?"),
     "Expansion": Tool("expansion", "What did each form of the query give, and what are the results without it?"),
