@@ -37,5 +37,12 @@ TOOLS: dict[str, Tool] = {
     "Text evidence": Tool("text_evidence", "Which words met in this memory, and how much of it did the models read?"),
     "Index check": Tool("index_check", "Did the vector index miss a memory that is nearer than those it found?"),
     "Expansion": Tool("expansion", "What did each form of the query give, and what are the results without it?"),
+    "Sensitivity": Tool("sensitivity_view", "Where in a parameter's range do the first results change?"),
+    "Weight map": Tool(
+        "weight_map_view", "Which memory is first, and does the query succeed, over two parameters at once?"
+    ),
+    "Effective weights": Tool(
+        "effective_weights_view", "How much did each list, bonus, factor and cut move this ranking?"
+    ),
 }
 """The tools by the name on their button, in the order of the buttons."""

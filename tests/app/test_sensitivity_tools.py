@@ -1,0 +1,204 @@
+"""The tools Sensitivity, Weight map and Effective weights on the Inspect page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.analysis.sensitivity import sweep
+from cems_workbench.config import preset, with_values
+from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.ui import handles, labelled
+from cems_workbench.ui.tools.sensitivity_figure import MEMBERS, NOW, sweep_figure
+from cems_workbench.ui.tools.sensitivity_view import label_of
+from cems_workbench.ui.tools.weight_map_figure import RELEVANT, map_figure
+
+from .test_inspect_features import buttons, captions, configured
+from .test_inspect_page import OpenPage, order, search
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+QUERY = "browser eats all the RAM if I leave it open until evening"
+FUSION = {"adjust.time_decay.mode": "none", "judge.backend": "none"}
+
+
+def tool(page: AppTest, name: str) -> AppTest:
+    page.session_state["section"] = "Why, and what if"
+    page.session_state["tool"] = name
+    page.run()
+    assert not page.exception, name
+    return page
+
+
+def opened(open_page: OpenPage, name: str, changes: dict[str, Any] | None = None) -> AppTest:
+    return tool(search(configured(open_page(), FUSION | (changes or {})), QUERY), name)
+
+
+def markdown(page: AppTest) -> str:
+    return " ".join(element.value for element in page.markdown)
+
+
+def chosen(page: AppTest, path: str) -> AppTest:
+    page = page.selectbox(key="sensitivity:path").set_value(path).run()
+    assert not page.exception
+    return page
+
+
+def test_the_table_has_the_breakpoints_and_a_step_into_the_next_segment_gives_its_results(open_page: OpenPage) -> None:
+    page = opened(open_page, "Sensitivity")
+    _, evidence = page.session_state["gathered"]
+    found = sweep(evidence, page.session_state["config"], "lists.lexical.weight", 5)
+    assert len(found.breakpoints) > 2
+    assert f"**{len(found.breakpoints)} breakpoints** from 0 to 3" in markdown(page)
+    table = page.dataframe[0].value
+    assert list(table["to"]) == [one.last for one in found.segments]
+    at = found.segments.index(found.present)
+    assert list(table[""]) == ["▶" if i == at else "" for i in range(len(table))]
+    page = page.button(key="sensitivity:above").click().run()
+    assert not page.exception
+    assert order(page)[:5] == list(found.segments[at + 1].results)
+    value = page.session_state["config"].lists.lexical.weight
+    assert found.segments[at + 1].first <= value <= found.segments[at + 1].last
+    page = page.button(key="sensitivity:below").click().run()
+    assert order(page)[:5] == list(found.present.results)
+
+
+def test_counting_members_only_has_fewer_breakpoints(open_page: OpenPage) -> None:
+    page = opened(open_page, "Sensitivity")
+    every = len(page.dataframe[0].value)
+    page = page.segmented_control(key="sensitivity:counted").set_value("a new memory").run()
+    assert not page.exception
+    table = page.dataframe[0].value
+    assert 1 < len(table) < every
+    assert all("+" in change for change in table["change"][1:])
+
+
+def test_a_choice_has_a_row_and_a_button_for_each_value(open_page: OpenPage) -> None:
+    page = chosen(opened(open_page, "Sensitivity"), "fusion.method")
+    assert "3 values give" in markdown(page)
+    keys = {key for key in buttons(page) if key.startswith("sensitivity:value:")}
+    assert keys == {"sensitivity:value:rrf", "sensitivity:value:score_sum", "sensitivity:value:score_max"}
+    assert page.button(key="sensitivity:value:rrf").disabled
+    page = page.button(key="sensitivity:value:score_max").click().run()
+    assert not page.exception
+    assert page.session_state["config"].fusion.method == "score_max"
+    _, evidence = page.session_state["gathered"]
+    assert order(page) == [row["memory_id"] for row in replay(evidence, page.session_state["config"]).results]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("fusion.k", "every value replayed"),
+        ("assembly.max_tokens", "exact"),
+        ("filter.min_score", "exact"),
+        ("assembly.mmr_lambda", "Nothing changes in the first 5"),
+        ("dedup.enabled", "2 values give"),
+    ],
+)
+def test_every_kind_of_parameter_says_how_sure_it_is(open_page: OpenPage, path: str, words: str) -> None:
+    assert words in markdown(chosen(opened(open_page, "Sensitivity"), path))
+
+
+def test_judged_queries_are_measured_along_the_range_once_they_are_gathered(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six judged queries stand for the set: gathering all of them is what the picker's tests do."""
+    everyone = labelled._judged
+    monkeypatch.setattr(labelled, "_judged", lambda look: (everyone(look)[0][:6], everyone(look)[1]))
+    page = opened(open_page, "Sensitivity")
+    page = page.toggle(key="sensitivity:labelled").set_value(True).run()
+    assert "sensitivity:gather" in buttons(page)
+    page = page.button(key="sensitivity:gather").click().run()
+    assert not page.exception
+    curve = page.session_state["sensitivity:curve"][1]
+    assert curve.queries > 0 and len(curve.values) == 25
+    assert page.session_state["config"].lists.lexical.weight in curve.values
+    assert all(0 <= value <= 1 for value in (*curve.hit, *curve.ndcg))
+    page = page.run()
+    assert "sensitivity:gather" not in buttons(page)
+    built = page.session_state["labelled"].built
+    assert built.means(page.session_state["config"], 5)[0] in curve.hit
+
+
+def test_the_map_names_the_winners_and_how_often_the_query_succeeds(open_page: OpenPage) -> None:
+    page = opened(open_page, "Weight map")
+    page = page.segmented_control(key="map:size").set_value(12).run()
+    assert not page.exception
+    found = page.session_state["map:kept"][1]
+    assert (len(found.xs), found.x.path, found.y.path) == (12, "lists.lexical.weight", "fusion.k")
+    assert f"somewhere among {len(found.xs) * len(found.ys)} cells" in markdown(page)
+    assert found.judged and "A relevant memory is first in" in markdown(page)
+    at = found.xs.index(found.now[0]), found.ys.index(found.now[1])
+    assert found.first[at[1]][at[0]] == order(page)[0]
+    page = page.selectbox(key="map:y").set_value("lists.lexical.weight").run()
+    assert not page.exception
+    assert any("two different parameters" in info.value for info in page.info)
+
+
+def test_the_weights_name_what_moved_the_ranking_most(open_page: OpenPage) -> None:
+    page = opened(open_page, "Effective weights", {"gap.ratio": 0.3})
+    table = page.dataframe[0].value
+    assert list(table["part"][:2]) == ["vector:0", "lexical:0"]
+    assert "score gap" in set(table["part"]) and "dedup" not in set(table["part"])
+    assert sum(table["nominal"].dropna()) == pytest.approx(1)
+    assert "moved this ranking most" in markdown(page)
+    assert "Of the first 10 results" in captions(page)
+
+
+@pytest.mark.parametrize("name", ["Sensitivity", "Weight map", "Effective weights"])
+def test_without_results_and_without_candidates_each_tool_says_so(open_page: OpenPage, name: str) -> None:
+    page = opened(open_page, name, {"filter.min_score": 100.0})
+    if name == "Effective weights":
+        assert any("no results to weigh" in info.value for info in page.info)
+    key, evidence = page.session_state["gathered"]
+    page.session_state["gathered"] = (key, replace(evidence, lists=(), memories={}))
+    page.run()
+    assert not page.exception
+    assert any("No list found a candidate" in info.value or "no results to weigh" in info.value for info in page.info)
+
+
+def test_labels_on_the_charts_are_literal() -> None:
+    """Ids and contents come from outside: what Plotly reads as markup is escaped."""
+    from cems_workbench.analysis.weight_map import weight_map
+    from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
+    from cems_workbench.records import Memory
+
+    ids = ("<b>x</b>", "<i>y</i>")
+    memories = {key: Memory(id=key, content="<a href='javascript:1'>z</a>") for key in ids}
+    lists = [("vector", ids), ("lexical", ids[::-1])]
+    evidence = Evidence(
+        query="q", memories=memories, variants=(Variant("q"),),
+        lists=tuple(RankedList(f"{s}:0", s, 0, tuple(Hit(key, 9.0 - i) for i, key in enumerate(row))) for s, row in lists),  # type: ignore[arg-type]
+    )  # fmt: skip
+    found = sweep(evidence, preset("cems").config, "lists.vector.weight", 2)
+    texts = {key: memory.content for key, memory in memories.items()}
+    drawn = sweep_figure(found, ids, texts, {}, None).to_json()
+    drawn += map_figure(
+        weight_map(evidence, preset("cems").config, "lists.vector.weight", "fusion.k", 3), "who is first", texts
+    ).to_json()
+    drawn += map_figure(
+        weight_map(evidence, preset("cems").config, "lists.vector.weight", "fusion.k", 3), RELEVANT, texts
+    ).to_json()
+    assert "&lt;b&gt;" in drawn or "\\u0026lt;b" in drawn
+    for markup in ("<i>y", "<a href", "\\u003ci\\u003ey", "\\u003ca href"):
+        assert markup not in drawn
+    names = {trace.name for trace in sweep_figure(found, ids, texts, {}, None).data if trace.showlegend}
+    assert NOW in names and MEMBERS not in names
+
+
+def test_every_parameter_of_the_choice_has_a_label_with_its_stage() -> None:
+    assert label_of("fusion.k") == "Fusion: RRF k"
+
+
+def test_a_query_of_the_sample_has_the_same_sweep_on_the_page_as_in_the_library(open_page: OpenPage) -> None:
+    """The page replays its own evidence; a fresh gather gives the same breakpoints."""
+    page = opened(open_page, "Sensitivity")
+    config = with_values(preset("cems").config, FUSION)
+    evidence = gather_lists(Request(QUERY), config, handles.resources())
+    fresh = sweep(evidence, config, "lists.lexical.weight", 5)
+    shown = page.session_state["sensitivity:kept"][1]
+    assert [one.results for one in fresh.segments] == [one.results for one in shown.segments]
