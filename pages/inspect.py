@@ -161,7 +161,7 @@ def ranking(trace: Trace, grades: dict[str, int], against: Against | None, start
         st.html(results_html(trace, grades, st.session_state["follow"], against))
     else:
         views.nothing_found(trace)
-        if against is not None:
+        if against is not None and against.gone():
             st.html(gone_html(against))
 
 
@@ -197,7 +197,7 @@ def main() -> None:
             draw_typos(resources)
         baseline.draw_baseline()
         evidence = state.evidence_for(request, resources.store) if request else None
-        draw_transfer(evidence)
+        draw_transfer()
         if request is not None:
             draw_share(resources, request, evidence)
     handles.warm_up(resources)

@@ -130,7 +130,7 @@ def draw_share(resources: Resources, request: Request, evidence: Evidence | None
             request, st.session_state["preset"], state.config(), as_of=evidence.as_of if evidence else None,
             off=state.switched_off(request), store=resources.store.path,
         )  # fmt: skip
-        st.code(command, language="bash", wrap_lines=True)
+        st.code(command, language=None, wrap_lines=True)
         if evidence is not None:
             _bundle(evidence)
 

@@ -1,9 +1,6 @@
-"""Taking a config or the evidence away, and bringing a config in with its differences shown first."""
+"""Taking a config away, and bringing one in with its differences shown first."""
 
 from __future__ import annotations
-
-import json
-import re
 
 import streamlit as st
 
@@ -18,13 +15,12 @@ from cems_workbench.config import (
     import_config,
 )
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline import Evidence, bundle_from
 from cems_workbench.ui import state
 from cems_workbench.ui.changed import shown
 from cems_workbench.ui.memories_escape import plain
 
 
-def draw_transfer(evidence: Evidence | None) -> None:
+def draw_transfer() -> None:
     """A popover with downloads and the import of a config."""
     popover = st.popover(
         "Config", icon=":material/swap_vert:", key="transfer", on_change="rerun", help="Export or import"
@@ -32,17 +28,12 @@ def draw_transfer(evidence: Evidence | None) -> None:
     if not popover.open:
         return
     with popover:
-        st.caption("Export", help="Every parameter is stated. The bundle replays with these numbers on any machine.")
+        st.caption("Export", help="Every parameter is stated.")
         buttons = st.container(horizontal=True)
         for form in FORMS:
             text = export_config(state.config(), form)
             name = file_name(state.config(), form)
             buttons.download_button(FORM_TITLES[form], text, name, key=form, on_click="ignore")
-        if evidence is not None:
-            buttons.download_button(
-                "Evidence", lambda: json.dumps(bundle_from(evidence), ensure_ascii=False), f"{_slug(evidence.query)}.json",
-                key="bundle", on_click="ignore", help="The evidence bundle of this query, for `replay`.",
-            )  # fmt: skip
         upload = st.file_uploader(
             "Import a config",
             ["yaml", "yml", "json", "toml", "env", "py"],
@@ -100,7 +91,3 @@ def diff_rows(old: PipelineConfig, new: PipelineConfig) -> list[dict[str, str]]:
         }
         for path, was, will in difference(old, new)
     ]
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:48] or "evidence"
