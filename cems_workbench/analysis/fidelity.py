@@ -1,0 +1,239 @@
+"""How far what a production system returned is from this trace, and where the two part.
+
+    overlap   memories in common of the first n, n the length of what production returned
+    tau, rbo  of production's order and ours cut to n (`why.disturbance`)
+    map       production score ~ slope · our score + intercept, least squares over the memories both have; exact when the worst
+              miss is within half a unit of the last digit that production printed
+
+A memory of a response is found by its id, else by its text: the same but for white space, or a part of one memory only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, lists_in_use, loss, standings
+from cems_workbench.pipeline import Trace
+from cems_workbench.records import Memory
+from cems_workbench.why.disturbance import kendall, rbo
+
+Find = Callable[[Iterable[str] | None], Mapping[str, Memory]]
+"""Memories by id: those asked for that there are, or all."""
+
+PART = 24
+"""Characters from which a text that is a part of one memory is taken for it."""
+FEWEST = 3
+"""Memories in common from which a map of scores says something: two always lie on a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One row of a response: the id it gives, its text and its score, as far as it has them."""
+
+    memory_id: str | None
+    content: str | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Production:
+    """What production returned, as ids of this store in production's order.
+
+    `by_text` are those found by their text, with what the response called them; `unknown` are rows that no memory matches, with
+    their rank.
+    """
+
+    order: tuple[str, ...]
+    ranks: Mapping[str, int]
+    scores: Mapping[str, float]
+    by_text: Mapping[str, str]
+    unknown: tuple[tuple[int, Answer], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Of the first `depth`: memories in common, Kendall's tau, rank-biased overlap. `first` is what was cut away beyond."""
+
+    depth: int
+    shared: int
+    tau: float
+    rbo: float
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A memory that production or our results hold: its rank in each, and where our trace dropped it, if it did."""
+
+    memory_id: str
+    production: int | None
+    ours: int | None
+    lost_at: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How like production the order of a list or of a stage's output is; `shared` of production's memories are in it at all.
+
+    `tau` is over those alone, None with fewer than two.
+    """
+
+    name: str
+    stage: bool
+    shared: int
+    tau: float | None
+    rbo: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreMap:
+    """production ~ slope · score + intercept over `count` memories; `worst` is the largest miss."""
+
+    name: str
+    slope: float
+    intercept: float
+    r2: float
+    worst: float
+    count: int
+    exact: bool
+
+
+def matched(answers: Sequence[Answer], find: Find) -> Production:
+    """The response in terms of this store; a memory that it holds twice counts once, where it stands first."""
+    known = find([answer.memory_id for answer in answers if answer.memory_id is not None])
+    strangers = [answer for answer in answers if answer.memory_id not in known and answer.content]
+    texts = _by_text([answer.content or "" for answer in strangers], find) if strangers else {}
+    ranks: dict[str, int] = {}
+    scores: dict[str, float] = {}
+    by_text: dict[str, str] = {}
+    unknown = []
+    for rank, answer in enumerate(answers, start=1):
+        memory_id = answer.memory_id if answer.memory_id in known else texts.get(answer.content or "")
+        if memory_id is None:
+            unknown.append((rank, answer))
+            continue
+        if memory_id in ranks:
+            continue
+        ranks[memory_id] = rank
+        if answer.score is not None:
+            scores[memory_id] = answer.score
+        if answer.memory_id not in known:
+            by_text[memory_id] = answer.memory_id or "no id"
+    return Production(tuple(ranks), ranks, scores, by_text, tuple(unknown))
+
+
+def _by_text(texts: Sequence[str], find: Find) -> dict[str, str]:
+    """The memory of each text that is the content of one, or a part of one and of no other."""
+    every = {memory_id: _plain(memory.content) for memory_id, memory in find(None).items()}
+    whole = {content: memory_id for memory_id, content in reversed(every.items())}
+    found = {}
+    for text in texts:
+        plain = _plain(text)
+        if plain in whole:
+            found[text] = whole[plain]
+        elif len(plain) >= PART:
+            holders = [memory_id for memory_id, content in every.items() if plain in content]
+            if len(holders) == 1:
+                found[text] = holders[0]
+    return found
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def agreement(production: Sequence[str], ours: Sequence[str]) -> Agreement:
+    """How far our order agrees with production's, both cut to production's length."""
+    depth = len(production)
+    cut = ours[:depth]
+    return Agreement(depth, len(set(production) & set(cut)), kendall(production, cut), rbo(production, cut))
+
+
+def overlap_at(production: Sequence[str], ours: Sequence[str], depths: Iterable[int]) -> dict[int, int]:
+    """Memories in common of the first k, for each k that either order reaches."""
+    longest = max(len(production), len(ours))
+    return {k: len(set(production[:k]) & set(ours[:k])) for k in depths if k <= longest}
+
+
+def results_of(trace: Trace) -> list[str]:
+    """Our results, best first."""
+    return [row["memory_id"] for row in trace.results]
+
+
+def placements(production: Production, trace: Trace) -> list[Placement]:
+    """Every memory of production's answer in its order, then those of our results that it lacks, in ours."""
+    ours = {memory_id: rank for rank, memory_id in enumerate(results_of(trace), start=1)}
+    rows = []
+    for memory_id in production.order:
+        dropped = None if memory_id in ours else loss(trace, memory_id)
+        stage, reason = (dropped.stage, dropped.reason) if dropped else (None, "")
+        if memory_id not in ours and dropped is None:
+            stage, reason = "lists", "no list returned it"
+        rows.append(Placement(memory_id, production.ranks[memory_id], ours.get(memory_id), stage, reason))
+    return rows + [Placement(key, None, rank) for key, rank in ours.items() if key not in production.ranks]
+
+
+def likenesses(production: Sequence[str], trace: Trace) -> list[Likeness]:
+    """Every list that takes part and every stage that ranks, in the order of the pipeline."""
+    names = [(name, False) for name in lists_in_use(trace)] + [(name, True) for name in RANKED_STAGES]
+    found = []
+    for name, stage in names:
+        order = sorted(standings(trace, name).items(), key=lambda item: item[1][0])
+        ids = [memory_id for memory_id, _ in order]
+        inside = set(ids) & set(production)
+        both = ([key for key in ranked if key in inside] for ranked in (production, ids))
+        tau = kendall(*both) if len(inside) > 1 else None
+        found.append(Likeness(name, stage, len(inside), tau, rbo(production, ids[: len(production)])))
+    return found
+
+
+def most_like(found: Collection[Likeness]) -> Likeness | None:
+    """The list or stage that production is most like; of equal ones the last stage, since the later is the fuller account."""
+    ordered = sorted(found, key=lambda one: (round(one.rbo, 9), -2.0 if one.tau is None else one.tau, one.stage))
+    best = ordered[-1] if ordered else None
+    same = [one for one in found if best and (one.rbo, one.tau, one.stage) == (best.rbo, best.tau, best.stage)]
+    return next((one for one in same if one.name == RESULTS), same[0] if same else None)
+
+
+def score_maps(scores: Mapping[str, float], trace: Trace) -> list[ScoreMap]:
+    """The map from each list's and stage's scores to production's, best first; none where fewer than three are in both."""
+    tolerance = _half_unit(scores.values())
+    found = []
+    for name, own in _scores(trace).items():
+        shared = [key for key in scores if key in own]
+        x, y = np.array([own[key] for key in shared]), np.array([scores[key] for key in shared])
+        if len(shared) < FEWEST or np.ptp(x) == 0 or np.ptp(y) == 0:
+            continue
+        slope, intercept = np.polyfit(x, y, 1)
+        missed = y - (slope * x + intercept)
+        worst = float(np.abs(missed).max())
+        r2 = 1 - float((missed**2).sum() / ((y - y.mean()) ** 2).sum())
+        exact = worst <= tolerance + 1e-9 * float(np.abs(y).max())
+        found.append(ScoreMap(name, float(slope), float(intercept), r2, worst, len(shared), exact))
+    return sorted(found, key=lambda one: (not one.exact, -round(one.r2, 9)))
+
+
+def _scores(trace: Trace) -> dict[str, dict[str, float]]:
+    """Scores by list (raw) and stage; the fusion's before it is normalised too."""
+    found: dict[str, dict[str, float]] = {name: {} for name in lists_in_use(trace)}
+    for row in trace.stage("lists").rows:
+        for entry in row["lists"]:
+            if entry["list"] in found:
+                found[entry["list"]][row["memory_id"]] = float(entry["raw"])
+    found["fusion, raw"] = {row["memory_id"]: float(row["raw"]) for row in trace.stage("fusion").rows if row["kept"]}
+    for name in RANKED_STAGES[:-1]:
+        scored = standings(trace, name).items()
+        found[name] = {memory_id: score for memory_id, (_, score) in scored if score is not None}
+    return found
+
+
+def _half_unit(scores: Iterable[float]) -> float:
+    """Half a unit of the last digit that any of the scores has."""
+    digits = 0
+    for score in scores:
+        mantissa, _, exponent = f"{score!r}".partition("e")
+        digits = max(digits, len(mantissa.partition(".")[2]) - int(exponent or 0))
+    return float(0.5 * 10.0**-digits)

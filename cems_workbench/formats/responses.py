@@ -1,0 +1,189 @@
+"""What a retrieval system answered to one query: a search response, a list of ids, or a TREC run.
+
+    JSON       {"results": [{"memory_id", "content", "score"}, …]}, as CEMS answers, or the list itself; common other names of the
+               fields are known; an item may be an id alone; JSON lines too
+    TREC run   qid Q0 docno rank score tag, blanks between; ordered by rank
+    a list     an id a line, or an id and its score behind a comma, a tab or blanks; a header line is passed over
+
+Rows that cannot be used are reported and the others kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.lines import type_name
+from cems_workbench.formats.reader import parse_json
+from cems_workbench.records import RowError
+
+LISTS = ("results", "memories", "hits", "documents", "items", "matches", "data", "response")
+IDS = ("memory_id", "id", "document_id", "doc_id", "docid", "docno", "_id")
+SCORES = ("score", "relevance_score", "final_score", "similarity", "relevance", "_score")
+TEXTS = ("content", "memory", "text", "chunk", "document", "_source")
+DEEPEST = 3
+_RUN = re.compile(r"(\S+)\s+(\S+)\s+(\S+)\s+([+-]?\d+)\s+(\S+)\s+(\S+)")
+_HEADER = re.compile(r"(memory_?id|doc_?id|docno|id)([\s,;]+(score|relevance|similarity))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """One memory of a response: its row in the input, and what the row says of it; id or content is there."""
+
+    row: int
+    memory_id: str | None
+    score: float | None = None
+    content: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A response in its order. `runs` are those of a TREC run by qid; `returned` is the response of the only or first one."""
+
+    form: str
+    returned: tuple[Returned, ...]
+    errors: tuple[RowError, ...] = ()
+    runs: Mapping[str, tuple[Returned, ...]] | None = None
+
+
+def parse_response(text: str, source: str = "response") -> Response:
+    """Read a response in whatever form it is. Raises InputError when nothing in it can be used."""
+    text = text.removeprefix("\ufeff").strip()
+    if not text:
+        raise InputError(f"{source}: it is empty")
+    errors: list[RowError] = []
+    if text[0] in "[{":
+        form, found = _from_json(text, source, errors)
+        runs = None
+    else:
+        lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        if sum(bool(_RUN.fullmatch(line)) for _, line in lines) * 2 > len(lines):
+            runs = {qid: _unique(rows, source, errors) for qid, rows in _from_run(lines, source, errors).items()}
+            form, found = "TREC run", list(next(iter(runs.values()), ()))
+        else:
+            form, found, runs = "list", _from_lines(lines, source, errors), None
+    kept = _unique(found, source, errors)
+    if not kept and not runs:
+        first = f": {errors[0]}" if errors else ""
+        raise InputError(f"{source}: no row of it can be used{first}")
+    return Response(form, kept, tuple(sorted(errors, key=lambda error: error.row)), runs)
+
+
+def _from_json(text: str, source: str, errors: list[RowError]) -> tuple[str, list[Returned]]:
+    try:
+        items = _items(parse_json(text))
+    except ValueError as error:
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        if len(lines) < 2 or not all(line.lstrip().startswith("{") for _, line in lines):
+            raise InputError(f"{source}: {error}") from None
+        items = []
+        for number, line in lines:
+            try:
+                items.append((number, parse_json(line)))
+            except ValueError as problem:
+                errors.append(RowError(source, number, str(problem)))
+    found = [_item(row, value, source, errors) for row, value in items]
+    return "search response", [one for one in found if one is not None]
+
+
+def _items(value: Any, depth: int = 0) -> list[tuple[int, Any]]:
+    """The rows of a document: a list, or the list under one of the names it usually has; raises ValueError."""
+    if isinstance(value, list):
+        return list(enumerate(value, start=1))
+    if isinstance(value, dict) and depth < DEEPEST:
+        for name in LISTS:
+            if isinstance(value.get(name), list | dict):
+                return _items(value[name], depth + 1)
+    raise ValueError(f"has no list of results; looked for {', '.join(LISTS[:5])}")
+
+
+def _item(row: int, value: Any, source: str, errors: list[RowError]) -> Returned | None:
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return Returned(row, str(value))
+    if not isinstance(value, dict):
+        errors.append(RowError(source, row, f"must be an object or an id, found {type_name(value)}"))
+        return None
+    inner = value.get("memory")
+    fields = (
+        {**inner, **{key: item for key, item in value.items() if key != "memory"}} if isinstance(inner, dict) else value
+    )
+    memory_id = next((str(fields[name]) for name in IDS if isinstance(fields.get(name), str | int)), None)
+    content = next((fields[name] for name in TEXTS if isinstance(fields.get(name), str)), None)
+    if not memory_id and not content:
+        errors.append(RowError(source, row, f"has neither an id ({', '.join(IDS[:3])}, …) nor a content"))
+        return None
+    name = next((name for name in SCORES if fields.get(name) is not None), None)
+    score = _number(fields[name]) if name else None
+    if name and score is None:
+        errors.append(
+            RowError(source, row, f"must be a finite number, found {ascii(fields[name])[:60]}; it has no score", name)
+        )
+    return Returned(row, memory_id or None, score, content)
+
+
+def _from_run(lines: Iterable[tuple[int, str]], source: str, errors: list[RowError]) -> dict[str, list[Returned]]:
+    ranked: dict[str, list[tuple[int, Returned]]] = {}
+    for number, line in lines:
+        found = _RUN.fullmatch(line)
+        if not found:
+            columns = len(line.split())
+            errors.append(
+                RowError(source, number, f"must have the 6 columns qid Q0 docno rank score tag, found {columns}")
+            )
+            continue
+        qid, _, docno, rank, said, _ = found.groups()
+        score = _number(said)
+        if score is None:
+            errors.append(RowError(source, number, f"must be a finite number, found {ascii(said)[:60]}", "score"))
+            continue
+        ranked.setdefault(qid, []).append((int(rank), Returned(number, docno, score)))
+    return {qid: [one for _, one in sorted(rows, key=lambda row: row[0])] for qid, rows in ranked.items()}
+
+
+def _from_lines(lines: list[tuple[int, str]], source: str, errors: list[RowError]) -> list[Returned]:
+    found = []
+    for place, (number, line) in enumerate(lines):
+        if place == 0 and _HEADER.fullmatch(line.replace('"', "")):
+            continue
+        cells = [cell.strip() for cell in next(csv.reader([line], delimiter="\t" if "\t" in line else ","))]
+        if len(cells) == 1:
+            words = line.split()
+            cells = [" ".join(words[:-1]), words[-1]] if len(words) > 1 and _number(words[-1]) is not None else [line]
+        if len(cells) > 2 or not cells[0]:
+            errors.append(RowError(source, number, f"must be an id, or an id and a score, found {ascii(line)[:60]}"))
+            continue
+        score = _number(cells[1]) if len(cells) == 2 and cells[1] else None
+        if len(cells) == 2 and cells[1] and score is None:
+            errors.append(RowError(source, number, f"must be a finite number, found {ascii(cells[1])[:60]}", "score"))
+            continue
+        found.append(Returned(number, cells[0], score))
+    return found
+
+
+def _unique(rows: Iterable[Returned], source: str, errors: list[RowError]) -> tuple[Returned, ...]:
+    """Each memory once, where it stands first."""
+    first: dict[str, Returned] = {}
+    for one in rows:
+        key = one.memory_id if one.memory_id is not None else f"\0{one.content}"
+        if key in first:
+            shown = ascii(one.memory_id or one.content)[:60]
+            errors.append(RowError(source, one.row, f"{shown} stands already in row {first[key].row}"))
+        else:
+            first[key] = one
+    return tuple(first.values())
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, also one written as text."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
