@@ -77,14 +77,15 @@ def loss(trace: Trace, memory_id: str) -> Loss | None:
 
     Before fusion nobody has a rank: then it is the best one that a list gave it.
     """
-    for stage, row in trace.path(memory_id):
-        if not row["kept"]:
-            rank, score = row["rank_in"], row["score_in"]
-            if rank is None:
-                entry = min(trace.stage("lists").by_id[memory_id]["lists"], key=lambda found: int(found["rank"]))
-                rank, score = entry["rank"], entry["raw"] if entry["normalized"] is None else entry["normalized"]
-            return Loss(stage, rank, score, row["reason"] or "")
-    return None
+    # The last stage first: most are lost there, and the rows of a stage that nobody looks at are not made.
+    last = next((stage for stage in reversed(trace.stages) if memory_id in stage.by_id), None)
+    if last is None or (row := last.by_id[memory_id])["kept"]:
+        return None
+    rank, score = row["rank_in"], row["score_in"]
+    if rank is None:
+        entry = min(trace.stage("lists").by_id[memory_id]["lists"], key=lambda found: int(found["rank"]))
+        rank, score = entry["rank"], entry["raw"] if entry["normalized"] is None else entry["normalized"]
+    return Loss(last.name, rank, score, row["reason"] or "")
 
 
 def rank_deltas(now: Trace, before: Trace, name: str) -> dict[str, RankDelta]:

@@ -114,16 +114,12 @@ def flow_figure(
 
     scale = scale_of(flow, top)
     lines = drawn_order(flow, kinds, followed)
-    figure = go.Figure()
-    for line in lines:
-        kind = kinds.get(line.memory_id, NEUTRAL)
-        figure.add_scatter(**_curve(line, kind, flow, scale, line.memory_id == followed, hover(line)))
-    for line in lines:
-        kind = kinds.get(line.memory_id, NEUTRAL)
-        figure.add_scatter(**_thread(line, kind, flow, scale, line.memory_id == followed))
-    _add_labels(figure, flow, scale, label)
-    figure.update_layout(**_layout(flow, scale, margin))
-    return figure
+    looks = [(line, kinds.get(line.memory_id, NEUTRAL), line.memory_id == followed) for line in lines]
+    curves = [_curve(line, kind, flow, scale, front, hover(line)) for line, kind, front in looks]
+    threads = [_thread(line, kind, flow, scale, front) for line, kind, front in looks]
+    layout = {**_layout(flow, scale, margin), "annotations": _labels(flow, scale, label)}
+    # At once: added one by one, Plotly would check everything that is there already each time.
+    return go.Figure({"data": [*curves, *threads], "layout": layout})
 
 
 def drawn_order(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None) -> list[FlowLine]:
@@ -186,8 +182,8 @@ def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: b
         crossed = line.loss is not None and i == len(staged) - 1
         pen.put(*stop, "x" if crossed else kind.symbol, max(size, 9) if crossed else size)
     return {
-        "x": pen.x, "y": pen.y, "mode": "lines+markers",
-        "hovertext": hover, "hovertemplate": "%{hovertext}<extra></extra>",
+        "type": "scatter", "x": pen.x, "y": pen.y, "mode": "lines+markers",
+        "hovertext": hover, "hoverinfo": "text", "hoverlabel": {"align": "left"},
         "opacity": 1.0 if followed or kind is not NEUTRAL else 0.62,
         "line": {"color": kind.colour, "width": kind.width + (2 if followed else 0)},
         "marker": {
@@ -203,25 +199,26 @@ def _thread(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: 
     listed, staged = _stops(line, flow, scale)
     stops = [*listed, *staged[:1]]
     return {
-        "x": [x for x, _ in stops], "y": [y for _, y in stops], "mode": "lines", "hoverinfo": "skip",
+        "type": "scatter", "x": [x for x, _ in stops], "y": [y for _, y in stops], "mode": "lines", "hoverinfo": "skip",
         "opacity": 0.9 if followed else 0.4,
         "line": {"color": kind.colour, "width": 2 if followed else 1, "dash": "dot"},
     }  # fmt: skip
 
 
-def _add_labels(figure: Figure, flow: RankFlow, scale: Scale, label: Callable[[FlowLine], str]) -> None:
+def _labels(flow: RankFlow, scale: Scale, label: Callable[[FlowLine], str]) -> list[dict[str, Any]]:
     """Who is in the results, beside its last point; below the part to scale only where there is room."""
     at = max(column_places(flow).values(), default=0.0)
     free = -1.0
+    labels = []
     for line in flow.lines:
         if line.final_rank is None:
             continue
         height = scale.height(line.final_rank)
         if height - free >= 0.95:
             free = height
-            figure.add_annotation(
-                x=at, y=height, text=label(line), xanchor="left", xshift=11, showarrow=False, font={"size": 11},
-            )  # fmt: skip
+            place = {"x": at, "y": height, "xanchor": "left", "xshift": 11, "showarrow": False, "font": {"size": 11}}
+            labels.append({"text": label(line), **place})
+    return labels
 
 
 def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:

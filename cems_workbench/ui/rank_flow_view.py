@@ -9,7 +9,7 @@ from html import escape
 import streamlit as st
 
 from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
-from cems_workbench.analysis.ranks import Against
+from cems_workbench.analysis.ranks import Against, lists_in_use
 from cems_workbench.pipeline import Trace
 from cems_workbench.ui.deltas import sign
 from cems_workbench.ui.look import Look
@@ -36,8 +36,8 @@ _ALT = "The rank of each memory in every list and after every stage, best at the
 def draw_rank_flow(look: Look, against: Against | None = None) -> None:
     """The number of memories, the chart, and what became of the judged ones that were lost."""
     trace = look.trace
-    if not trace.stage("lists").rows:
-        st.caption("No list has a candidate, so there is nothing to draw.")
+    if not lists_in_use(trace):
+        st.caption("No list that is switched on has a candidate, so there is no rank to draw.")
         return
     top = st.segmented_control(
         "First memories", TOPS, default=10, required=True, key="flow_top", format_func=lambda count: f"Top {count}",
@@ -60,7 +60,9 @@ def draw_rank_flow(look: Look, against: Against | None = None) -> None:
         figure, key=key, on_select=partial(follow_selected, key, order), selection_mode="points",
         config={"displayModeBar": False}, alt=_ALT,
     )  # fmt: skip
-    st.html(lost_html(flow, kinds, look.followed))
+    lost = lost_html(flow, kinds, look.followed)
+    if lost:
+        st.html(lost)
 
 
 def follow_selected(key: str, order: tuple[str, ...]) -> None:

@@ -149,7 +149,7 @@ STYLESHEET = """
 .st-key-lists [data-testid="stColumn"] {width:auto; min-width:0;}
 [class*="st-key-reset-"] button {justify-content:flex-start; text-align:left;}
 [data-testid="stSidebarUserContent"] [data-testid="stExpander"] details {border-radius:.4rem;}
-[data-testid="stPlotlyChart"] :is(text.bartext, .annotation-text) {fill:currentColor !important;}
+[data-testid="stPlotlyChart"] :is(text.bartext, .annotation-text, .hovertext text) {fill:currentColor !important;}
 /* White on the light blue of the dark theme is at 2.3 : 1; .stApp says by its color-scheme which theme it is. */
 .stApp :is([data-testid="stBaseButton-primary"], [data-testid="stBaseButton-primaryFormSubmit"]):not(:disabled),
 .stApp [data-testid="stMultiSelect"] [data-tag] {color:light-dark(#FFFFFF, #12181F);}
