@@ -20,11 +20,11 @@ from cems_workbench.pipeline import STAGES, Evidence
 from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.needs import unmet
 from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Standing
 from cems_workbench.records import Query
 
 ASSEMBLY, RERANK = STAGES.index("assembly"), STAGES.index("rerank")
-BLOCK = 64
+BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +65,7 @@ class LabelledBatch:
         self.evidences = tuple(evidences[query.qid] for query in self.queries)
         self.grades: tuple[Mapping[str, int], ...] = tuple(grades[query.qid] for query in self.queries)
         self.ideal = ideal_grades([list(one.values()) for one in self.grades])
+        self._alike = _gathered_alike(self.evidences)
         self._blocks = self._encode()
 
     @classmethod
@@ -92,7 +93,7 @@ class LabelledBatch:
         for block in self._blocks:
             stages = run(block.table, config, switched_off)
             after = stages[ASSEMBLY].after
-            found.append(_ranked(block, after.rank, after.score))
+            found.append(_ranked(block, after))
             if config.rerank.backend != "none":
                 unscored = sum(bool(stages[RERANK].needs(q)) for q in range(len(block.places)))
                 if unscored:
@@ -135,28 +136,29 @@ class LabelledBatch:
 
     def _unmet(self, config: PipelineConfig) -> dict[str, int]:
         """Gather parameters that the config wants otherwise; asked once for queries that were gathered alike."""
-        alike: dict[int, tuple[Mapping[str, Any], int]] = {}
-        for evidence in self.evidences:
-            gathered = evidence.notes.get("gathered")
-            notes, count = alike.get(id(gathered), (evidence.notes, 0))
-            alike[id(gathered)] = (notes, count + 1)
         found: dict[str, int] = {}
-        for notes, count in alike.values():
+        for notes, count in self._alike:
             for need in unmet(config, notes):
                 words = f"{need['parameter']}: gathered with {need['gathered']}, wanted {need['wanted']}"
                 found[words] = found.get(words, 0) + count
         return found
 
 
-def _ranked(block: _Block, rank: Ints, score: Floats) -> tuple[Ints, Floats, Ints, Bools]:
+def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Mapping[str, Any], int]]:
+    """The notes of one of each kind of evidence, by what it was gathered with, and how many there are of it."""
+    alike: dict[int, tuple[Mapping[str, Any], int]] = {}
+    for evidence in evidences:
+        gathered = evidence.notes.get("gathered")
+        notes, count = alike.get(id(gathered), (evidence.notes, 0))
+        alike[id(gathered)] = (notes, count + 1)
+    return list(alike.values())
+
+
+def _ranked(block: _Block, results: Standing) -> tuple[Ints, Floats, Ints, Bools]:
     """Candidate, score, grade and whether it is judged, (Qb, R) each, by rank."""
-    rows, columns = np.nonzero(rank)
-    places = rank[rows, columns] - 1
-    shape = (len(rank), int(rank.max(initial=0)))
-    order, grade = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-    scores, judged = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
-    order[rows, places] = columns
-    scores[rows, places] = score[rows, columns]
-    grade[rows, places] = block.grade[rows, columns]
-    judged[rows, places] = block.judged[rows, columns]
-    return order, scores, grade, judged
+    order = results.leading(results.alive.shape[1])
+    filled = order >= 0
+    order = order[:, : int(filled.sum(axis=1).max(initial=0))]
+    filled, rows, there = filled[:, : order.shape[1]], np.arange(len(order))[:, None], np.maximum(order, 0)
+    grade = np.where(filled, block.grade[rows, there], 0)
+    return order, np.where(filled, results.score[rows, there], np.nan), grade, filled & block.judged[rows, there]

@@ -98,14 +98,15 @@ class Standing:
     """Who is in the running after a stage: (Q, C) alive and score, and the order of the living.
 
     `placing` gives what they are ordered by, (Q, C), smaller is better, ties by candidate index; it is asked only by a stage
-    or a view that needs the order, since sorting is the dearest thing a stage can do. `lead` is the beginning of the order
-    where the stage already knows it.
+    or a view that needs the order, since sorting is the dearest thing a stage can do. `lead` is that order, candidate indices best
+    first and then -1, where the stage has it.
     """
 
     alive: Bools
     score: Floats
     placing: Callable[[], Floats | Ints]
     lead: Ints | None = None
+    """(Q, n), n the most that are alive."""
 
     @cached_property
     def key(self) -> Floats:
@@ -115,6 +116,8 @@ class Standing:
     @cached_property
     def rank(self) -> Ints:
         """(Q, C) 1-based rank, 0 for who is not in the running."""
+        if self.lead is not None:
+            return _ranks(self.lead, self.alive)
         return np.where(self.alive, _places(self.key), 0)
 
     def order(self, q: int) -> Ints:
@@ -123,8 +126,8 @@ class Standing:
         return alive[np.argsort(self.key[q, alive], kind="stable")]
 
     def leading(self, count: int) -> Ints:
-        """(Q, min(count, C)) candidate indices of the best, best first; -1 where fewer are alive."""
-        if self.lead is not None and self.lead.shape[1] >= min(count, self.alive.shape[1]):
+        """(Q, at most count) candidate indices of the best, best first; -1 where fewer are alive."""
+        if self.lead is not None:
             return self.lead[:, :count]
         return _leading(self.key, min(count, self.alive.shape[1]))
 
@@ -207,6 +210,11 @@ def ranked(score: Floats, alive: Bools) -> Standing:
     return Standing(alive, score, lambda: -score)
 
 
+def chosen_in_order(alive: Bools, score: Floats, order: Ints) -> Standing:
+    """The living in a (Q, n) order that was made for them, whatever their scores."""
+    return Standing(alive, score, lambda: _ranks(order, alive), order)
+
+
 def unranked(alive: Bools, score: Floats) -> Standing:
     """A standing before fusion, where nobody has a rank yet."""
     return Unranked(alive, score, lambda: score)
@@ -215,6 +223,14 @@ def unranked(alive: Bools, score: Floats) -> Standing:
 def reranked_by(alive: Bools, before: Standing, score: Floats | None = None) -> Standing:
     """Close the gaps that dropped candidates left: the survivors keep their order."""
     return Standing(alive, before.score if score is None else score, lambda: before.key)
+
+
+def _ranks(order: Ints, alive: Bools) -> Ints:
+    """(Q, C) 1-based ranks of the candidates in (Q, n) of an order, 0 for the others."""
+    ranks = np.zeros(alive.shape, dtype=np.int64)
+    queries, places = np.nonzero(order >= 0)
+    ranks[queries, order[queries, places]] = places + 1
+    return ranks
 
 
 def _leading(key: Floats, count: int) -> Ints:

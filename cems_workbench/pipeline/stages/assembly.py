@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.ranking import AssemblyConfig
-from cems_workbench.pipeline.table import Bools, CandidateTable, Ints, StageArrays, Standing
+from cems_workbench.pipeline.table import Bools, CandidateTable, Ints, StageArrays, Standing, chosen_in_order
 
 
 @dataclass
@@ -62,11 +62,6 @@ def apply_assembly(table: CandidateTable, before: Standing, config: AssemblyConf
     alive = np.zeros(table.shape, dtype=bool)
     alive[queries, chosen[queries, places]] = True
 
-    def rank() -> Ints:
-        ranks = np.zeros(table.shape, dtype=np.int64)
-        ranks[queries, chosen[queries, places]] = places + 1
-        return ranks
-
     def reason(q: int, c: int) -> str:
         if c in selection(q).skipped:
             return f"{table.tokens[q, c]} tokens do not fit the budget of {config.max_tokens}"
@@ -89,7 +84,7 @@ def apply_assembly(table: CandidateTable, before: Standing, config: AssemblyConf
         "assembly",
         before.alive,
         before,
-        Standing(alive, before.score, rank, chosen),
+        chosen_in_order(alive, before.score, chosen),
         reason,
         columns={
             "tokens": lambda q, c: int(table.tokens[q, c]),
