@@ -18,7 +18,7 @@ import numpy as np
 
 from cems_workbench.evaluation.metrics.measure import Measure
 from cems_workbench.evaluation.metrics.rankings import NO_GRADE, GradedRankings
-from cems_workbench.pipeline.table import Bools, Floats
+from cems_workbench.pipeline.table import Bools, Floats, Ints
 
 RESAMPLES = 1000
 LEVEL = 0.95
@@ -58,41 +58,46 @@ def _draws(queries: int, resamples: int, seed: int) -> Floats:
 
 def bounds(rankings: GradedRankings, measures: Sequence[Measure]) -> Floats:
     """(2, M) mean of each measure over the queries in the worst and in the best case of what is not judged."""
-    out = np.zeros((2, len(measures)))
     highest = int(rankings.ideal.max(initial=1))
-    for m, measure in enumerate(measures):
-        if measure.family == "Judged":
-            out[:, m] = means(measure.values(rankings)[:, None])[0]
-            continue
-        out[:, m] = _worst_and_best(rankings, measure, max(highest, measure.grade))
-    return out
+    low = np.stack([measure.values(rankings) for measure in measures], axis=1)
+    high = low.copy()
+    graded = [m for m, measure in enumerate(measures) if measure.family != "Judged"]
+    for k in {measures[m].k for m in graded}:
+        alike = [m for m in graded if measures[m].k == k]
+        for grade in {max(highest, measures[m].grade) for m in alike}:
+            same = [m for m in alike if max(highest, measures[m].grade) == grade]
+            _widen(low, high, rankings, measures, same, k, grade)
+    return np.stack([means(low), means(high)])
 
 
-def _worst_and_best(rankings: GradedRankings, measure: Measure, highest: int) -> tuple[float, float]:
-    point = measure.values(rankings)
-    unjudged = (rankings.filled & ~rankings.judged)[:, : measure.k]
-    concerned = np.flatnonzero(unjudged.any(axis=1) & ~np.isnan(point))
-    low, high = point.copy(), point.copy()
-    if len(concerned):
-        part = GradedRankings(
-            rankings.grade[concerned], rankings.judged[concerned], rankings.filled[concerned], rankings.ideal[concerned]
-        )
-        loose = unjudged[concerned]
-        order, count = np.cumsum(loose, axis=1), loose.sum(axis=1, keepdims=True)
-        for m in range(1, int(count.max()) + 1):
-            for chosen in (loose & (order <= m), loose & (order > count - m)):
-                value = measure.values(_with(part, chosen, highest))
-                low[concerned] = np.minimum(low[concerned], value)
-                high[concerned] = np.maximum(high[concerned], value)
-    return float(means(low[:, None])[0]), float(means(high[:, None])[0])
+def _widen(
+    low: Floats, high: Floats, rankings: GradedRankings, measures: Sequence[Measure], columns: Sequence[int],
+    k: int | None, grade: int,
+) -> None:  # fmt: skip
+    """Take the values of every number of unjudged results turned relevant into `low` and `high` (Q, M), columns of one cut-off."""
+    unjudged = rankings.filled & ~rankings.judged
+    if k is not None:
+        unjudged[:, k:] = False
+    concerned = np.flatnonzero(unjudged.any(axis=1))
+    if not len(concerned):
+        return
+    grades, judged, filled, ideal = rankings.grade, rankings.judged, rankings.filled, rankings.ideal
+    part = GradedRankings(grades[concerned], judged[concerned], filled[concerned], ideal[concerned])
+    loose = unjudged[concerned]
+    place, count = np.cumsum(loose, axis=1), loose.sum(axis=1, keepdims=True)
+    for turned in range(1, int(count.max()) + 1):
+        for chosen in (loose & (place <= turned), loose & (place > count - turned)):
+            turned_relevant = _with(part, chosen, np.minimum(count, turned), grade)
+            for m in columns:
+                value = measures[m].values(turned_relevant)
+                value[np.isnan(low[concerned, m])] = np.nan  # nothing was relevant: the query is in no mean
+                low[concerned, m] = np.minimum(low[concerned, m], value)
+                high[concerned, m] = np.maximum(high[concerned, m], value)
 
 
-def _with(rankings: GradedRankings, chosen: Bools, grade: int) -> GradedRankings:
-    """The rankings with the chosen results judged, all of them `grade`; no grade is higher."""
-    pad = np.zeros((len(chosen), rankings.grade.shape[1] - chosen.shape[1]), dtype=bool)
-    all_chosen = np.concatenate([chosen, pad], axis=1)
-    added = np.where(np.arange(chosen.shape[1]) < chosen.sum(axis=1, keepdims=True), grade, NO_GRADE)
-    ideal = np.sort(np.concatenate([added, rankings.ideal], axis=1), axis=1)[:, ::-1]
-    return GradedRankings(
-        np.where(all_chosen, grade, rankings.grade), rankings.judged | all_chosen, rankings.filled, ideal
-    )
+def _with(rankings: GradedRankings, chosen: Bools, count: Ints, grade: int) -> GradedRankings:
+    """The rankings with the chosen results judged, `count` (Q, 1) of each query, all of them `grade`; no grade is higher."""
+    at = np.arange(rankings.ideal.shape[1] + int(count.max()))[None, :] - count
+    known = np.take_along_axis(rankings.ideal, at.clip(0, max(rankings.ideal.shape[1] - 1, 0)), axis=1)
+    ideal = np.where(at < 0, grade, np.where(at < rankings.ideal.shape[1], known, NO_GRADE))
+    return GradedRankings(np.where(chosen, grade, rankings.grade), rankings.judged | chosen, rankings.filled, ideal)
