@@ -20,6 +20,8 @@ from cems_workbench.progress import Progress
 from cems_workbench.ui import state
 from cems_workbench.ui.memories_escape import plain
 
+ESTIMATE_AFTER = 2.0
+"""Seconds of work before the time left is told."""
 SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
 
 
@@ -133,12 +135,23 @@ def _offer_again(needs: list[dict[str, object]]) -> None:
 
 
 def progress_in(place: DeltaGenerator) -> Progress:
-    """A progress that draws its bar in `place`."""
+    """A progress that draws its bar in `place`, with the time that is left once that can be told."""
+    begun: dict[str, tuple[float, int]] = {}
 
     def report(label: str, done: int, total: int) -> None:
-        place.progress(done / total if total else 0.0, text=f"{label}: {done} of {total}")
+        start, first = begun.setdefault(label, (time.monotonic(), done))
+        text = f"{label}: {done} of {total}{_left(time.monotonic() - start, done - first, total - done)}"
+        place.progress(done / total if total else 0.0, text=text)
 
     return report
+
+
+def _left(seconds: float, done: int, rest: int) -> str:
+    """About how long the rest takes at the pace so far; nothing while that would be a guess."""
+    if seconds < ESTIMATE_AFTER or not done or not rest:
+        return ""
+    left = seconds * rest / done
+    return f" · about {left:.0f} s left" if left < 90 else f" · about {left / 60:.0f} min left"
 
 
 def grades(request: Request, resources: Resources) -> dict[str, int]:

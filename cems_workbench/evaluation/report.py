@@ -1,0 +1,67 @@
+"""A comparison as a Markdown report, as CSV rows, and as the card that an experiment is kept with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cems_workbench.evaluation.comparison import Comparison
+from cems_workbench.evaluation.evaluate import Evaluation, number
+
+LEVEL = 0.05
+
+
+def experiment_card(comparison: Comparison, query_set: str, content_hash: str) -> dict[str, Any]:
+    """Everything to reopen and compare later: per-query values, intervals and p, and the hash of the evidence."""
+    return {"query_set": query_set, "content_hash": content_hash, **comparison.to_json()}
+
+
+def markdown_report(comparison: Comparison, query_set: str, content_hash: str, note: str = "") -> str:
+    """The comparison as Markdown: means, differences with p, and what was left out."""
+    base = comparison.evaluations[0]
+    names = [str(measure) for measure in base.measures]
+    lines = [f"# {_cell(query_set)}: {len(base.qids)} queries", ""]
+    if note:
+        lines += [_cell(note), ""]
+    lines += _table(["config", *names], [[one.config.name, *_means(one)] for one in comparison.evaluations])
+    for other in comparison.compared:
+        lines += ["", f"## {_cell(other.name)} against {_cell(base.config.name)}", ""]
+        lines += _table(
+            ["measure", "difference", "95 % interval", "p (Holm)", "effect", "wins / losses / ties"],
+            [
+                [
+                    str(one.measure), f"{one.difference:+.3f}", f"{one.low:+.3f} to {one.high:+.3f}",
+                    f"{one.p_holm:.4f}{' *' if one.p_holm < LEVEL else ''}", f"{one.effect:.2f}",
+                    f"{len(one.wins)} / {len(one.losses)} / {one.ties}",
+                ]
+                for one in other.differences
+            ],
+        )  # fmt: skip
+    left_out = len(base.without_relevant)
+    lines += ["", f"{left_out} queries have nothing relevant and are left out. Evidence {content_hash[:16]}.", ""]
+    return "\n".join(lines)
+
+
+def per_query_rows(comparison: Comparison) -> tuple[list[str], list[list[Any]]]:
+    """Header and rows of a CSV: a row a query and config, a column a measure."""
+    base = comparison.evaluations[0]
+    header = ["qid", "type", "config", *(str(measure) for measure in base.measures)]
+    rows = [
+        [qid, kind or "", one.config.name, *map(number, values)]
+        for one in comparison.evaluations
+        for qid, kind, values in zip(one.qids, one.types, one.values, strict=True)
+    ]
+    return header, rows
+
+
+def _means(one: Evaluation) -> list[str]:
+    return [f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f})" for summary in one.summaries]
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [header, ["---"] * len(header), *rows]
+    return [f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())

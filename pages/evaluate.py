@@ -1,0 +1,70 @@
+"""Evaluate: configs measured and compared on judged queries, honestly; what is worth keeping is kept."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.ui import (
+    evaluate_ablation,
+    evaluate_choose,
+    evaluate_compare,
+    evaluate_experiments,
+    evaluate_honest,
+    evaluate_queries,
+    handles,
+    state,
+)
+from cems_workbench.ui.evaluate_state import measured
+from cems_workbench.ui.memories_escape import plain
+from cems_workbench.ui.theme import STYLESHEET
+
+VIEWS = ("Compare", "By type", "By query", "Honest view", "Ablation", "Experiments")
+
+
+def main() -> None:
+    """Draw the page: the choice, what has to be gathered for it, and the chosen view."""
+    state.prepare()
+    st.html(STYLESHEET)
+    try:
+        resources = handles.resources()
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/lock:")
+        return
+    choice = evaluate_choose.choose(resources)
+    handles.warm_up(resources)
+    if choice is None:
+        return
+    try:
+        found, missing = measured(choice, resources)
+        if missing and evaluate_choose.offer_gather(missing, choice, resources):
+            st.rerun()
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        return
+    if not found or not found[0].batch.queries:
+        return
+    chosen = st.segmented_control(
+        "View",
+        VIEWS,
+        default="Compare",
+        required=True,
+        key="ev:view",
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    if chosen == "Compare":
+        evaluate_compare.draw(found)
+    elif chosen == "By type":
+        evaluate_queries.draw_types(found)
+    elif chosen == "By query":
+        evaluate_queries.draw_queries(found)
+    elif chosen == "Honest view":
+        evaluate_honest.draw(found)
+    elif chosen == "Ablation":
+        evaluate_ablation.draw(found)
+    elif chosen == "Experiments":
+        evaluate_experiments.draw(found, choice, resources)
+
+
+main()
