@@ -18,10 +18,12 @@ from cems_workbench.cli import (
     evaluating,
     explaining,
     export,
+    exporting_judgments,
     gathering,
     importing,
     opening,
     replaying,
+    sampling,
     searching,
 )
 from cems_workbench.errors import WorkbenchError
@@ -45,6 +47,9 @@ app.command("gather")(gathering.gather_command)
 app.command("evaluate")(evaluating.evaluate_command)
 app.command("compare")(comparing.compare_command)
 app.command("export")(export.export_command)
+app.command("judgments")(exporting_judgments.judgments_command)
+app.command("agreement")(exporting_judgments.agreement_command)
+app.command("sample")(sampling.sample_command)
 app.command("doctor")(doctor.doctor_command)
 
 

@@ -1,0 +1,117 @@
+"""From a log of queries to a query set worth labelling: the most frequent, some at random, or the worst by the judge.
+
+Queries are one when they read alike in lower case with single blanks, in one project. Each is taken once, in the words of its latest
+entry, and asked as of its latest time. *Frequent* takes those asked most often. *Random* draws entries, so that a query has the chance
+its frequency gives it. *Worst* takes those whose best result the judge scores lowest; a query that returned nothing is the worst of all.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.formats.query_log import LogEntry
+from cems_workbench.formats.rows import derived_id
+from cems_workbench.models.protocol import PairScorer
+from cems_workbench.pipeline.rerankers import asked
+from cems_workbench.pipeline.rescoring import cached_or_scored
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Query
+
+Way = Literal["frequent", "random", "worst"]
+FIRST = datetime.min.replace(tzinfo=UTC)
+WAYS: tuple[Way, ...] = ("frequent", "random", "worst")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedQuery:
+    """A query of a log with how often it was asked and what its latest entry returned."""
+
+    query: Query
+    times: int
+    results: tuple[str, ...]
+
+
+def distinct(entries: Iterable[LogEntry]) -> list[LoggedQuery]:
+    """The queries of a log, the most frequent first, ties by words."""
+    groups: dict[tuple[str, str | None], list[LogEntry]] = {}
+    for entry in entries:
+        groups.setdefault(_key(entry), []).append(entry)
+    found = []
+    for (words, project), group in groups.items():
+        latest = max(reversed(group), key=lambda entry: entry.time or FIRST)
+        query = Query(derived_id("log", words, project or ""), latest.query, project, latest.time, "log")
+        found.append(LoggedQuery(query, len(group), latest.results))
+    return sorted(found, key=lambda one: (-one.times, one.query.query, one.query.qid))
+
+
+def _key(entry: LogEntry) -> tuple[str, str | None]:
+    return " ".join(entry.query.lower().split()), entry.project
+
+
+def sample(
+    entries: Sequence[LogEntry],
+    way: Way,
+    size: int,
+    seed: int = 0,
+    scores: Mapping[str, float] | None = None,
+) -> list[LoggedQuery]:
+    """`size` queries of a log, all when there are fewer. `scores` are those of `judge_scores`, needed for "worst".
+
+    Raises InputError for another way, a size below 1, or "worst" without scores.
+    """
+    if way not in WAYS:
+        raise InputError(f"way: {way!r} is not one of {', '.join(WAYS)}")
+    if size < 1:
+        raise InputError(f"size: must be at least 1, found {size}")
+    queries = distinct(entries)
+    if way == "frequent":
+        return queries[:size]
+    if way == "random":
+        by_key = {(" ".join(one.query.query.lower().split()), one.query.project): one for one in queries}
+        drawn = list(entries)
+        random.Random(seed).shuffle(drawn)
+        return list({one.query.qid: one for one in (by_key[_key(entry)] for entry in drawn)}.values())[:size]
+    if scores is None:
+        raise InputError("the worst queries need the judge's scores")
+    judged = [one for one in queries if one.query.qid in scores]
+    return sorted(judged, key=lambda one: (scores[one.query.qid], one.query.qid))[:size]
+
+
+def judge_scores(
+    queries: Sequence[LoggedQuery], config: PipelineConfig, resources: Resources, progress: Progress = silent
+) -> dict[str, float]:
+    """The judge's raw score of each query's best result, by qid; minus infinity for a query that returned nothing.
+
+    Results that are not in the store, and scores that failed, are passed over; a query of which nothing is left has no
+    score. Raises ModelError when no judge can be loaded.
+    """
+    texts = {memory_id: memory.content for memory_id, memory in resources.store.memories(_results(queries)).items()}
+    backend = "cross_encoder" if config.judge.backend in ("auto", "none") else config.judge.backend
+
+    def judged(model: PairScorer) -> dict[str, float]:
+        best: dict[str, float] = {}
+        for number, one in enumerate(queries):
+            progress("judging the log", number, len(queries))
+            if not one.results:
+                best[one.query.qid] = -math.inf
+                continue
+            chunks = {key: texts[key][: config.judge.max_chars] for key in one.results if key in texts}
+            found = cached_or_scored(model, one.query.query, chunks, resources, silent)
+            good = [score.raw for score in found.values() if score.good and score.raw is not None]
+            if good:
+                best[one.query.qid] = max(good)
+        return best
+
+    return asked(backend, config.judge.model, config.rerank, resources, judged, progress)[2]
+
+
+def _results(queries: Sequence[LoggedQuery]) -> list[str]:
+    return list(dict.fromkeys(memory_id for one in queries for memory_id in one.results))
