@@ -24,7 +24,7 @@ from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, S
 from cems_workbench.records import Query
 
 ASSEMBLY, RERANK = STAGES.index("assembly"), STAGES.index("rerank")
-BLOCK = 256
+BLOCK = 512
 
 
 @dataclass(frozen=True, eq=False)

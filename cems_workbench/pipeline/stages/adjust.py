@@ -42,7 +42,7 @@ def apply_adjust(table: CandidateTable, before: Standing, config: AdjustConfig) 
         "adjust",
         entered=before.alive,
         before=before,
-        after=ranked(np.where(before.alive, score, 0.0), before.alive),
+        after=ranked(score, before.alive),
         columns={
             "factors": lambda q, c: {name: float(f.multiplier[q, c]) for name, f in factors.items() if f.applies[q, c]},
             "age_days": lambda q, c: None if np.isnan(age()[q, c]) else float(age()[q, c]),

@@ -69,7 +69,9 @@ def apply_fusion(
     base, extra = _base(hits, weight, config), _extra(table, hits, config)
     raw = _raw(table, hits, base, extra, config)
     normalised = _minmax(raw, hits.hole) if config.normalize == "minmax" else raw
-    score = (1 - config.score_blend) * normalised + config.score_blend * best
+    score = (1 - config.score_blend) * normalised
+    if config.score_blend:
+        score += config.score_blend * best
     bypassed = _bypassed(lists, config)
     if bypassed.any():
         alone = np.where(present, lists.score, 0.0).sum(axis=1)
@@ -227,7 +229,8 @@ def _minmax(raw: Floats, hole: Floats) -> Floats:
     low = (raw + hole).min(axis=1, keepdims=True, initial=np.inf)
     high = (raw - hole).max(axis=1, keepdims=True, initial=-np.inf)
     spread = np.where(high > low, high - low, 0.0)
-    normalised: Floats = (raw - np.where(spread > 0, low, 0.0)) / np.where(spread > 0, spread, 1.0)
+    normalised: Floats = raw - np.where(spread > 0, low, 0.0)
+    normalised /= np.where(spread > 0, spread, 1.0)
     normalised[spread[:, 0] == 0] = 1.0
     return normalised
 
