@@ -81,6 +81,13 @@ def change(values: Mapping[str, Any]) -> None:
             st.session_state["config_error"] = str(error).removeprefix("control: ")
 
 
+def apply(values: Mapping[str, Any]) -> None:
+    """Set parameters from elsewhere than their controls, which then show them; one step of the history."""
+    with _step():
+        change(values)
+    st.session_state["generation"] += 1
+
+
 def start_from(name: str, tuned: PipelineConfig) -> None:
     """Begin with a preset and a config, as a link opens; there is nothing before it to go back to."""
     st.session_state["history"] = History()

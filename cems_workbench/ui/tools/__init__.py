@@ -44,5 +44,8 @@ TOOLS: dict[str, Tool] = {
     "Effective weights": Tool(
         "effective_weights_view", "How much did each list, bonus, factor and cut move this ranking?"
     ),
+    "Against production": Tool(
+        "production_view", "Where does this trace depart from what the real system returned, and what would explain it?"
+    ),
 }
 """The tools by the name on their button, in the order of the buttons."""

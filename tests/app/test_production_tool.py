@@ -1,0 +1,134 @@
+"""The tool "Against production" on the Inspect page."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.config import preset, with_values
+from cems_workbench.ui import handles
+from cems_workbench.ui.tools import TOOLS
+
+from .test_inspect_features import captions
+from .test_inspect_page import QUERY, OpenPage, html, order, search
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+TOOL = next(name for name, tool in TOOLS.items() if tool.module == "production_view")
+
+
+def looked_at(page: AppTest) -> AppTest:
+    page.session_state["section"] = "Why, and what if"
+    page.session_state["tool"] = TOOL
+    page.run()
+    assert not page.exception
+    return page
+
+
+def pasted(page: AppTest, text: str) -> AppTest:
+    box = next(area for area in page.text_area if area.key and area.key.startswith("production:"))
+    box.set_value(text).run()
+    assert not page.exception
+    return page
+
+
+def texts(page: AppTest) -> str:
+    return " ".join(element.value for element in page.markdown).replace("\\", "")
+
+
+def test_without_an_answer_the_tool_says_what_it_wants(open_page: OpenPage) -> None:
+    page = looked_at(search(open_page()))
+    assert "Paste what the real system answered" in captions(page)
+    assert not page.error
+
+
+def test_our_own_results_agree_in_everything(open_page: OpenPage) -> None:
+    page = looked_at(search(open_page()))
+    ids = order(page)
+    page = pasted(page, json.dumps({"results": [{"memory_id": key} for key in ids]}))
+    assert f"The first {len(ids)} are the same, in the same order." in texts(page)
+    assert "<b>10 of 10</b>" in html(page, "wb-mem-numbers")
+    assert "nothing to explain" in captions(page)
+    placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
+    assert list(placed["production"]) == list(placed["ours"]) == list(range(1, 11))
+    assert set(placed["lost at"]) == {""}
+
+
+def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(open_page: OpenPage) -> None:
+    page = search(open_page())
+    first = order(page)
+    page.session_state["config"] = with_values(preset("cems").config, {"fusion.score_blend": 1.0})
+    there = order(page.run())
+    assert there != first
+    page.session_state["config"] = preset("cems").config
+    page = looked_at(page.run())
+    page = pasted(page, "\n".join(there))
+    assert re.search(r"They part at rank \d+:", texts(page))
+    stages = next(frame.value for frame in page.dataframe if "RBO" in frame.value)
+    assert (stages["name"].str.startswith("◆")).sum() == 1
+    placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
+    lost = placed[placed["production"].notna() & placed["ours"].isna()]
+    assert set(lost["memory"]) == set(there) - set(first)
+    assert (lost["lost at"] != "").all()
+    page = page.button(key="production:search").click().run()
+    assert not page.exception
+    assert "settings replayed" in captions(page)
+    page = page.button(key="production:apply:0").click().run()
+    assert not page.exception
+    assert order(page) == there
+    assert "are the same, in the same order" in texts(page)
+    page = page.button(key="undo").click().run()
+    assert page.session_state["config"] == preset("cems").config
+
+
+def test_scores_unknown_memories_and_bad_rows_are_said(open_page: OpenPage) -> None:
+    page = looked_at(search(open_page()))
+    ids = order(page)
+    memory = handles.resources().store.memory(ids[2])
+    assert memory is not None
+    scores = re.findall(r"after the last stage: ([^\"]+)", html(page, "wb-results"))
+    rows: list[object] = [{"id": key, "score": float(score)} for key, score in zip(ids, scores, strict=False)]
+    rows[2] = {"id": "chunk-7", "content": memory.content, "score": float(scores[2])}
+    page = pasted(page, json.dumps({"results": [*rows, {"id": "gone", "content": "<b>x</b>"}, 2.5]}))
+    placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
+    assert list(placed[placed["lost at"] == "not in this store"]["memory"]) == ["gone"]
+    assert "found by its text; called chunk-7" in " ".join(placed["why"])
+    assert "unknown here" in html(page, "wb-mem-numbers")
+    assert any("must be an object or an id" in code.value for code in page.code)
+    assert "Production’s scores are" in captions(page)
+
+
+def test_an_answer_that_cannot_be_read_is_one_line(open_page: OpenPage) -> None:
+    page = pasted(looked_at(search(open_page())), '{"answer": "<i>*x*</i>"}')
+    assert [error.value.replace("\\", "") for error in page.error] == [
+        "pasted: has no list of results; looked for results, memories, hits, documents, items"
+    ]
+
+
+def test_an_answer_of_another_store_says_so(open_page: OpenPage) -> None:
+    page = pasted(looked_at(search(open_page())), "x1 0.5\nx2 0.4")
+    assert "None of these memories is in this store" in page.warning[0].value
+
+
+def test_a_run_of_several_queries_takes_that_of_this_one_and_another_on_choice(open_page: OpenPage) -> None:
+    page = looked_at(search(open_page()))
+    qid = next(query.qid for query in handles.resources().store.queries() if query.query == QUERY)
+    ids = order(page)
+    lines = [f"other-query Q0 {ids[-1]} 1 0.9 prod"]
+    lines += [f"{qid} Q0 {key} {rank} {1 / rank:.4f} prod" for rank, key in enumerate(ids, start=1)]
+    page = pasted(page, "\n".join(lines))
+    assert "are the same, in the same order" in texts(page)
+    box = next(box for box in page.selectbox if box.label == "Query of the run")
+    assert box.value == qid
+    page = box.set_value("other-query").run()
+    assert "They part at rank 1" in texts(page)
+
+
+def test_an_answer_belongs_to_its_query(open_page: OpenPage) -> None:
+    page = pasted(looked_at(search(open_page())), "x1\nx2")
+    page = search(page, "restart elasticsearch")
+    assert "Paste what the real system answered" in captions(page)
+    page = search(page, QUERY)
+    assert page.warning
