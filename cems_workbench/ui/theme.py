@@ -157,6 +157,8 @@ STYLESHEET = """
 /* The eleven views stand in one line from 900 pixels on. */
 @media (max-width:1130px) {.st-key-view button {padding-inline:.26rem;} .st-key-view button p {font-size:.8rem;}}
 .wb-facts > * {min-width:0;}
+/* The keys of undo and redo are in their tooltips; on the buttons they would take the room of the words. */
+.st-key-history kbd {display:none;}
 :is(.wb-mem-facts, .wb-mem-numbers, .wb-mem-table, .wb-mem-pair) [title], .wb-mem-hint[title] {cursor:help;}
 </style>
 """
