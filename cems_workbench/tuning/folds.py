@@ -1,0 +1,70 @@
+"""Splitting queries by group: a conversation, session or project is never on both sides, or the split would flatter.
+
+Folds are of nearly equal numbers of queries: groups go, the largest first, to the fold that has the fewest queries. The hold-out
+takes whole groups, drawn with a seed, until it has its share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline.table import Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Rows of the queries one may look at, in folds, and of those that are sealed."""
+
+    folds: tuple[Ints, ...]
+    holdout: Ints
+
+    @property
+    def open(self) -> Ints:
+        """Every row that is not sealed, ascending."""
+        return np.sort(np.concatenate(self.folds))
+
+    def training(self, fold: int) -> Ints:
+        """The rows of every other fold, ascending."""
+        return np.sort(np.concatenate([rows for i, rows in enumerate(self.folds) if i != fold]))
+
+
+def split(groups: Sequence[str], folds: int = 5, holdout: float = 0.2, seed: int = 0) -> Split:
+    """Split queries by their groups into a hold-out of about that share and into folds. Raises InputError.
+
+    With fewer groups than folds there are as many folds as groups.
+    """
+    names = sorted(set(groups))
+    by_group = {name: np.array([row for row, group in enumerate(groups) if group == name]) for name in names}
+    sealed = _drawn(by_group, holdout, seed)
+    rest = [name for name in names if name not in sealed]
+    if len(rest) < 2:
+        raise InputError(
+            f"{len(names)} groups of queries are too few to hold {holdout:.0%} out and cross-validate the others; "
+            "group by something finer"
+        )
+    parts: list[list[Ints]] = [[] for _ in range(min(folds, len(rest)))]
+    order = np.random.default_rng(seed).permutation(len(rest))  # among equally large groups chance decides
+    for i in sorted(order.tolist(), key=lambda i: -len(by_group[rest[i]])):
+        smallest = min(range(len(parts)), key=lambda part: sum(map(len, parts[part])))
+        parts[smallest].append(by_group[rest[i]])
+    none = np.zeros(0, dtype=np.int64)
+    held = np.sort(np.concatenate([none, *(by_group[name] for name in sealed)]))
+    return Split(tuple(np.sort(np.concatenate(part)) for part in parts), held)
+
+
+def _drawn(by_group: dict[str, Ints], share: float, seed: int) -> set[str]:
+    """Groups in the order of a draw, each taken as long as it brings the hold-out nearer to its share."""
+    total = sum(map(len, by_group.values()))
+    taken: set[str] = set()
+    held = 0
+    for i in np.random.default_rng([seed, 1]).permutation(len(by_group)).tolist():
+        name = sorted(by_group)[i]
+        size = len(by_group[name])
+        if abs(held + size - share * total) < abs(held - share * total):
+            taken.add(name)
+            held += size
+    return taken

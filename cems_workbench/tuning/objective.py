@@ -1,0 +1,83 @@
+"""What a search maximises, and what it must not lose.
+
+The first objective decides; further ones make a Pareto front. A guard is a measure on some queries that may not fall below the
+baseline by more than its tolerance. A cost is read off the config: how many candidates are sent to the reranker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.metrics import Measure, parse_measure
+from cems_workbench.pipeline.table import Bools, Floats
+
+RERANKED = "reranked"
+_GUARD = re.compile(r"(?:(?P<type>[^:]+):)?(?P<measure>[^:\s]+?)(?:\s*-\s*(?P<tolerance>[0-9.]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A measure, on the queries of one type or on all, that stays at the baseline's mean, less a tolerance."""
+
+    measure: Measure
+    query_type: str | None = None
+    tolerance: float = 0.0
+
+    def __str__(self) -> str:
+        about = f"{self.query_type} " if self.query_type else ""
+        less = f" − {self.tolerance:g}" if self.tolerance else ""
+        return f"{about}{self.measure} not below the baseline{less}"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Objectives, the deciding one first, the guards, and whether fewer reranked candidates are an objective too."""
+
+    objectives: tuple[Measure, ...]
+    guards: tuple[Guard, ...] = ()
+    fewer_reranked: bool = False
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Every measure that has to be scored, the objectives first, each once."""
+        return tuple(dict.fromkeys([*self.objectives, *(guard.measure for guard in self.guards)]))
+
+    def reached(self, values: Floats, config: PipelineConfig) -> Floats:
+        """(objectives) the means of (Q, M) scores, larger is better; the cost, negated, last."""
+        means = values[:, : len(self.objectives)].mean(axis=0)
+        return np.append(means, -float(reranked(config))) if self.fewer_reranked else means
+
+    def broken(self, values: Floats, baseline: Floats, types: Sequence[str | None]) -> list[Guard]:
+        """The guards that (Q, M) scores break against the baseline's on the same queries."""
+        return [guard for guard in self.guards if self._falls(guard, values, baseline, types)]
+
+    def _falls(self, guard: Guard, values: Floats, baseline: Floats, types: Sequence[str | None]) -> bool:
+        column = self.measures.index(guard.measure)
+        asked: Bools = np.array([guard.query_type in (None, kind) for kind in types], dtype=bool)
+        if not asked.any():
+            return False
+        return bool((values[asked, column] - baseline[asked, column]).mean() < -guard.tolerance - 1e-12)
+
+
+def reranked(config: PipelineConfig) -> int:
+    """Candidates sent to the reranker per query, at most."""
+    if config.rerank.backend == "none":
+        return 0
+    return config.rerank.input_limit if config.rerank.input_limit is not None else 10_000
+
+
+def parse_guard(text: str) -> Guard:
+    """`hit@5`, `temporal:hit@5` or `temporal:hit@5-0.01`. Raises InputError."""
+    match = _GUARD.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"--guard {text}: expected MEASURE, TYPE:MEASURE or TYPE:MEASURE-TOLERANCE")
+    tolerance = float(match["tolerance"] or 0) if (match["tolerance"] or "0").count(".") < 2 else -1.0
+    if tolerance < 0:
+        raise InputError(f"--guard {text}: {match['tolerance']} is not a number")
+    return Guard(parse_measure(match["measure"]), match["type"], tolerance)

@@ -1,0 +1,94 @@
+"""`score(config, queries) -> (queries, measures)`: what a search asks, over a labelled batch, each answer computed once.
+
+The queries are dealt into parts at random (seeded), so that the first part already speaks for the whole and a search can give up on
+a config after it. Parts are scored in parallel: numpy lets go of the interpreter where it computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.pipeline.table import Floats, Ints
+
+PART = 512
+WORKERS = 2
+
+
+class Score(Protocol):
+    """What a search needs to know of the queries."""
+
+    @property
+    def parts(self) -> Sequence[Ints]:
+        """The rows of all queries, in the parts in which they are scored."""
+
+    def __call__(self, config: PipelineConfig, queries: Ints) -> Floats:
+        """(len(queries), M) the measures of each of these rows under a config, larger is better, never NaN."""
+
+
+def config_key(config: PipelineConfig) -> PipelineConfig:
+    """What two configs that rank alike share: everything but the name."""
+    return config if config.name == "trial" else config.model_copy(update={"name": "trial"})
+
+
+class BatchScorer:
+    """Scores of some queries of a labelled batch, each part of each config at most once."""
+
+    def __init__(
+        self, batch: LabelledBatch, measures: Sequence[Measure], seed: int = 0, part: int = PART, workers: int = WORKERS
+    ) -> None:
+        """Every measure must be defined for every query; `answerable` says which are."""
+        self.measures = tuple(measures)
+        self.evaluations = 0
+        """Parts that were scored, not those that were known."""
+        rows = np.random.default_rng(seed).permutation(len(batch.queries))
+        count = max(1, round(len(rows) / part))
+        self.parts = [np.sort(piece) for piece in np.array_split(rows, count)]
+        self._batches = [_of_rows(batch, piece) for piece in self.parts]
+        self._place = np.empty(len(rows), dtype=np.int64)
+        self._part = np.empty(len(rows), dtype=np.int64)
+        for number, piece in enumerate(self.parts):
+            self._part[piece], self._place[piece] = number, np.arange(len(piece))
+        self._known: dict[tuple[PipelineConfig, int], Floats] = {}
+        self._pool = ThreadPoolExecutor(workers) if workers > 1 and count > 1 else None
+
+    def __call__(self, config: PipelineConfig, queries: Ints) -> Floats:
+        """(len(queries), M) scores."""
+        key = config_key(config)
+        of_part = self._part[queries]
+        wanted = [int(number) for number in np.unique(of_part)]
+        self._score(key, [number for number in wanted if (key, number) not in self._known])
+        out = np.empty((len(queries), len(self.measures)))
+        for number in wanted:
+            inside = of_part == number
+            out[inside] = self._known[key, number][self._place[queries[inside]]]
+        return out
+
+    def _score(self, key: PipelineConfig, missing: Sequence[int]) -> None:
+        def one(number: int) -> Floats:
+            graded = self._batches[number].rankings(key).graded
+            return np.stack([measure.values(graded) for measure in self.measures], axis=1)
+
+        self.evaluations += len(missing)
+        found = self._pool.map(one, missing) if self._pool and len(missing) > 1 else map(one, missing)
+        for number, values in zip(missing, found, strict=True):
+            self._known[key, number] = values
+
+
+def answerable(batch: LabelledBatch, measures: Sequence[Measure]) -> LabelledBatch:
+    """The batch without the queries for which some measure is not defined: those without any relevant memory."""
+    least = max((measure.grade for measure in measures), default=1)
+    keep = np.flatnonzero((batch.ideal >= least).any(axis=1))
+    return batch if len(keep) == len(batch.queries) else _of_rows(batch, keep)
+
+
+def _of_rows(batch: LabelledBatch, rows: Ints) -> LabelledBatch:
+    chosen = [batch.queries[q] for q in rows.tolist()]
+    evidences = {batch.queries[q].qid: batch.evidences[q] for q in rows.tolist()}
+    return LabelledBatch(chosen, evidences, {batch.queries[q].qid: batch.grades[q] for q in rows.tolist()})

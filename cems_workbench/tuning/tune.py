@@ -1,0 +1,147 @@
+"""From a search space to a proposal one can believe: search, cross-validation by group, and a sealed hold-out.
+
+The proposal is chosen by `selection` among the configs of one search over all open queries. What it is worth is estimated by doing the
+same on all folds but one and scoring what is chosen there on the fold left out. On a grid the configs are the same for every fold, so
+that costs nothing; where configs are searched for, each fold has a search of its own that never scores the fold (nested), since a
+search that saw a query has learned from it. The hold-out is scored only by `open_holdout`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.pipeline.table import Bools, Ints
+from cems_workbench.progress import Cancelled
+from cems_workbench.tuning.axis import BANDS
+from cems_workbench.tuning.folds import Split
+from cems_workbench.tuning.holdout import Gain, Looks, gain, mean_of
+from cems_workbench.tuning.objective import Goal
+from cems_workbench.tuning.scorer import Score
+from cems_workbench.tuning.search import search
+from cems_workbench.tuning.selection import chosen
+from cems_workbench.tuning.space import SearchSpace
+from cems_workbench.tuning.trial import Search, Trial, Watch, unwatched
+
+Stage = Callable[[str], Watch]
+"""Gives the watch of each of the searches by its name: `search`, `fold 1`, ..."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is searched, for what, on which queries, and how long."""
+
+    space: SearchSpace
+    goal: Goal
+    split: Split
+    types: Sequence[str | None]
+    """The type of every query of the scorer, for the guards."""
+    trials: int = 200
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A search with its proposal and what it is worth."""
+
+    plan: Plan
+    found: Search
+    proposal: Trial
+    train: float
+    """Mean first objective of what the folds chose, on the queries they chose it with."""
+    validation: Gain | None
+    """What the folds chose, on the queries they did not see, against the baseline; None when cancelled before."""
+    holdout: Gain | None = None
+    looks: int = 0
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The proposal as a config, validated, named after its baseline."""
+        space = self.plan.space
+        return proposed(space, self.proposal, f"{space.baseline.name}-tuned")
+
+
+def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched) -> Tuned:
+    """Search, choose and cross-validate. Cancelling keeps what was tried; without a validation when it came too early."""
+    rows = plan.split.open
+    found = _search(plan, score, rows, plan.seed, stage("search"))
+    proposal = choose(plan.space, found)
+    tuned = Tuned(plan, found, proposal, mean_of(proposal.scores[:, 0]), None)
+    if found.cancelled:
+        return tuned
+    try:
+        train, validation = _cross_validated(plan, score, found, stage)
+    except Cancelled:
+        return replace(tuned, found=replace(found, cancelled=True))
+    return replace(tuned, train=train, validation=validation)
+
+
+def open_holdout(tuned: Tuned, score: Score, looks: Looks, key: str) -> Tuned:
+    """Score proposal and baseline on the sealed queries. Every call is a look, and is counted."""
+    sealed = tuned.plan.split.holdout
+    count = looks.look(key)
+    base, best = (score(trial.config, sealed)[:, 0] for trial in (tuned.found.baseline, tuned.proposal))
+    return replace(tuned, holdout=gain(base, best, tuned.plan.seed), looks=count)
+
+
+def choose(space: SearchSpace, found: Search) -> Trial:
+    """The proposal of a search: nearest to the baseline among the usable trials that its best cannot be told from."""
+    usable = [trial for trial in found.trials if trial.usable]
+    distances = [space.distance(trial.values) for trial in usable]
+    return usable[chosen([trial.scores[:, 0] for trial in usable], distances)]
+
+
+def proposed(space: SearchSpace, trial: Trial, name: str) -> PipelineConfig:
+    """A trial's config, validated as a whole."""
+    changes = {
+        axis.path: value
+        for axis, value in zip(space.axes, trial.values, strict=True)
+        if not axis.path.startswith(f"{BANDS}.")
+    }
+    if len(changes) < len(space.axes):
+        changes[BANDS] = [band.model_dump() for band in trial.config.rerank.bands]
+    return with_values(space.baseline, changes | {"name": name}, source="the proposal")
+
+
+def _search(plan: Plan, score: Score, rows: Ints, seed: int, watch: Watch) -> Search:
+    types = [plan.types[row] for row in rows.tolist()]
+    return search(plan.space, score, plan.goal, rows, types=types, trials=plan.trials, seed=seed, watch=watch)
+
+
+def _cross_validated(plan: Plan, score: Score, found: Search, stage: Stage) -> tuple[float, Gain]:
+    """Mean of the choices on what they were made with, and their gain on what they were not."""
+    open_rows = plan.split.open
+    base, tuned, train = np.empty(len(open_rows)), np.empty(len(open_rows)), []
+    for fold, held in enumerate(plan.split.folds):
+        rows = plan.split.training(fold)
+        if plan.space.is_grid:
+            inner = _seen(plan, found, np.isin(open_rows, rows))
+        else:
+            inner = _search(plan, score, rows, plan.seed + fold + 1, stage(f"fold {fold + 1}"))
+            if inner.cancelled:
+                raise Cancelled
+        choice = choose(plan.space, inner)
+        train.append(mean_of(choice.scores[:, 0]))
+        at = np.searchsorted(open_rows, held)
+        tuned[at] = score(choice.config, held)[:, 0]
+        base[at] = score(plan.space.baseline, held)[:, 0]
+    return float(np.mean(train)), gain(base, tuned, plan.seed)
+
+
+def _seen(plan: Plan, found: Search, seen: Bools) -> Search:
+    """The trials as they look on some of the queries alone; a guard holds or not on those."""
+    types = [
+        kind for kind, kept in zip([plan.types[row] for row in plan.split.open.tolist()], seen, strict=True) if kept
+    ]
+    full = [trial for trial in found.trials if not trial.pruned]
+    base = full[0].scores[seen]
+    return Search([
+        replace(
+            trial, scores=trial.scores[seen], reached=plan.goal.reached(trial.scores[seen], trial.config),
+            broken=tuple(plan.goal.broken(trial.scores[seen], base, types)),
+        )
+        for trial in full
+    ])  # fmt: skip
