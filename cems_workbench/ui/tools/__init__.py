@@ -47,5 +47,6 @@ TOOLS: dict[str, Tool] = {
     "Against production": Tool(
         "production_view", "Where does this trace depart from what the real system returned, and what would explain it?"
     ),
+    "Diversity": Tool("diversity", "How alike are the results, and what would less of the same show instead?"),
 }
 """The tools by the name on their button, in the order of the buttons."""

@@ -1,4 +1,4 @@
-"""Expansion: what each form of the query gave, the results without it, switches, and a form of one's own."""
+"""Expansion: what each variant of the query gave, the results without it, switches, and a variant of one's own."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MOST = 20
 """Expansions that the config allows."""
 LISTED = 4
 HELP = (
-    "Each row is one replay with that form's lists left out (put back, where it is switched off). The results are compared with those "
+    "Each row is one replay with that variant's lists left out (put back, where it is switched off). The results are compared with those "
     "you see above."
 )
 COLUMNS = {
-    "form": "Its number, as in the names of its lists",
+    "variant": "Its number, as in the names of its lists",
     "found": "Candidates that its lists hold",
-    "only it": "Candidates that no other form found",
+    "only it": "Candidates that no other variant found",
     "share of the results": "Its part of the results' fused scores, before reranking and adjusting; the rest is bonuses and other lists",
     "leave": "Results that are gone when it is switched",
     "enter": "Memories that come into the results when it is switched",
@@ -41,7 +41,7 @@ NUMBERS = ("found", "only it", "tau", "rbo")
 
 
 def draw(look: Look) -> None:
-    """Switches, a row per form of the query, what each gave each candidate, and a box to type another."""
+    """Switches, a row per variant, what each gave each candidate, and a box to type another."""
     write_stylesheet()
     trace, off = look.trace, state.switched_off(look.request)
     draw_variants(trace, look.request)
@@ -96,12 +96,12 @@ def _summary(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> str:
     """In one sentence: which expansions could go, and which changes most."""
     further = [(part, toggled) for part, toggled in zip(parts, switched, strict=True) if part.index and part.on]
     if not further:
-        return "Every further form is switched off."
+        return "Every further variant is switched off."
     idle = [part.index for part, toggled in further if toggled.rbo == 1 and not toggled.left and not toggled.entered]
     if len(idle) == len(further):
-        return "None of the further forms changes the results by itself."
+        return "None of the further variants changes the results by itself."
     most = min(further, key=lambda pair: pair[1].rbo)[0]
-    text = f"Form {most.index} (“{excerpt(most.text, 60)}”) changes the results most."
+    text = f"Variant {most.index} (“{excerpt(most.text, 60)}”) changes the results most."
     return text + (f" Without effect by itself: {', '.join(map(str, idle))}." if idle else "")
 
 
@@ -110,7 +110,7 @@ def _draw_typing(trace: Trace, request: Request) -> None:
     with st.form("expansion:form", border=False, clear_on_submit=True):
         box, button = st.columns([3, 1], vertical_alignment="bottom")
         box.text_input(
-            "Another form of the query", key=TYPED, placeholder="Type another way to ask for it",
+            "Another variant of the query", key=TYPED, placeholder="Type another way to ask for it",
             help="It is searched as an expansion typed by hand (Expansion → manual). Expansions that were made otherwise become typed "
             "ones, so none is lost.",
         )  # fmt: skip

@@ -1,0 +1,224 @@
+"""How much the results say the same, and which results another limit of dedup or another λ of MMR would show.
+
+Pairs are compared as the pipeline compares them: dedup by the cosine of the embeddings, MMR by the overlap of the words (Jaccard).
+
+Limits of dedup are exact. With the memories K that it keeps at a limit, no pair of K is as near as that limit; lowering it changes
+nothing until it reaches the largest cosine within K, and there it does. So the walk goes from one such cosine to the next, each step a
+replay. λ is looked at on a grid of `STEP`, and every change of the results between two of its points is then bisected.
+
+Source: ACE stage 4 (dedup); Carbonell and Goldstein 1998 (MMR); PIPELINE.md, "dedup" and "assembly".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import floor, inf, nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.pipeline import STAGES, Evidence, Trace
+from cems_workbench.pipeline.encode import encode_one
+from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.table import StageArrays
+from cems_workbench.progress import Progress, silent
+
+LOWEST = 0.5
+"""Limits below this are not walked to: memories of one subject are as near as that."""
+STEP, PRECISION = 0.02, 1e-4
+DEDUP, ASSEMBLY = STAGES.index("dedup"), STAGES.index("assembly")
+
+
+@dataclass(frozen=True, eq=False)
+class Pairwise:
+    """Similarities (n, n) of memories to each other; NaN on the diagonal, and where one of a pair has no embedding."""
+
+    ids: tuple[str, ...]
+    cosine: NDArray[np.float64]
+    overlap: NDArray[np.float64]
+
+    @property
+    def mean_cosine(self) -> float | None:
+        """Over all pairs that have one; None without such a pair."""
+        return _mean(self.cosine)
+
+    @property
+    def mean_overlap(self) -> float | None:
+        """Over all pairs; None for fewer than two memories."""
+        return _mean(self.overlap)
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A memory that dedup dropped, the better ranked one it duplicates, and their cosine."""
+
+    memory_id: str
+    of: str
+    cosine: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Values of a parameter between which the same memories are the results: low < limit <= high; for λ low <= λ <= high.
+
+    `dropped`: what dedup takes in it (as far as the results reach), each with the memory it duplicates.
+    """
+
+    low: float
+    high: float
+    results: tuple[str, ...]
+    dropped: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fall:
+    """The highest limit at which dedup takes a memory, and whose duplicate it is there."""
+
+    memory_id: str
+    limit: float
+    of: str
+
+
+def pairwise(evidence: Evidence, ids: Sequence[str]) -> Pairwise:
+    """Every pair of these candidates. Raises ValueError for an id that is no candidate."""
+    table = encode_one(evidence)
+    places = [table.ids[0].index(memory_id) for memory_id in ids]
+    cosines, has = table.cosines(0)
+    known = np.outer(has[places], has[places])
+    cosine = np.where(known, cosines[np.ix_(places, places)], nan)
+    overlap = np.array([table.overlaps(0, place)[places] for place in places]).reshape(len(ids), len(ids))
+    for matrix in (cosine, overlap):
+        np.fill_diagonal(matrix, nan)
+    return Pairwise(tuple(ids), cosine, overlap)
+
+
+def _mean(matrix: NDArray[np.float64]) -> float | None:
+    known = matrix[~np.isnan(matrix)]
+    return float(known.mean()) if len(known) else None
+
+
+def taken(trace: Trace) -> list[Duplicate]:
+    """What dedup dropped, in the order of the ranking."""
+    rows = [row for row in trace.stage("dedup").rows if not row["kept"]]
+    return [Duplicate(row["memory_id"], row["duplicate_of"], row["similarity"]) for row in rows]
+
+
+def limit_stretches(trace: Trace, switched_off: Collection[int] = (), lowest: float = LOWEST) -> list[Stretch]:
+    """The stretches of dedup's limit from high to low; the first has dedup off, or its limit past every pair (high is inf)."""
+    ids = encode_one(trace.evidence).ids[0]
+    found: list[Stretch] = []
+    high, config = inf, with_values(trace.config, {"dedup.enabled": False})
+    while True:
+        stages = _replayed(trace.evidence, config, switched_off)
+        low = _next_limit(trace.evidence, stages)
+        results = tuple(ids[int(c)] for c in stages[ASSEMBLY].after.order(0))
+        least = lowest if high > lowest else -1.0
+        found.append(Stretch(max(low, least), high, results, {} if high == inf else _dropped(ids, stages[DEDUP])))
+        if low < lowest:
+            return found
+        high, config = low, with_values(trace.config, {"dedup.enabled": True, "dedup.similarity": low})
+
+
+def _replayed(evidence: Evidence, config: PipelineConfig, switched_off: Collection[int]) -> list[StageArrays]:
+    return run(encode_one(evidence), config, switched_off)
+
+
+def _next_limit(evidence: Evidence, stages: Sequence[StageArrays]) -> float:
+    """The largest cosine between two memories that dedup keeps; -inf without a pair.
+
+    What stands below the last result matters to nobody, unless MMR chooses.
+    """
+    cosines, has = encode_one(evidence).cosines(0)
+    before, after, shown = stages[DEDUP].before, stages[DEDUP].after, stages[ASSEMBLY].after.alive[0]
+    if not shown.any():
+        return -inf
+    mmr = stages[ASSEMBLY].fields(0)["strategy"] == "mmr"  # which may look at anyone, by session
+    last = before.rank[0].max() if mmr else before.rank[0, shown].max()
+    kept = np.flatnonzero(after.alive[0] & has & (before.rank[0] <= last))
+    if len(kept) < 2:
+        return -inf
+    pairs = cosines[np.ix_(kept, kept)][np.triu_indices(len(kept), 1)]
+    return float(pairs.max())
+
+
+def _dropped(ids: Sequence[str], dedup: StageArrays) -> dict[str, str]:
+    gone = np.flatnonzero(dedup.before.alive[0] & ~dedup.after.alive[0])
+    return {ids[int(c)]: str(dedup.columns["duplicate_of"](0, int(c))) for c in gone}
+
+
+def present_place(stretches: Sequence[Stretch], config: PipelineConfig) -> int:
+    """The stretch of the present limit; the first one where dedup is off."""
+    if not config.dedup.enabled:
+        return 0
+    limit = config.dedup.similarity
+    return next((i for i, stretch in enumerate(stretches) if limit > stretch.low), len(stretches) - 1)
+
+
+def falls(stretches: Sequence[Stretch], present: int) -> list[Fall]:
+    """For each result of the present stretch that a lower limit takes: the highest such limit, from high to low."""
+    found: dict[str, Fall] = {}
+    for stretch in stretches[present + 1 :]:
+        for memory_id in stretches[present].results:
+            if memory_id in stretch.dropped and memory_id not in found:
+                found[memory_id] = Fall(memory_id, stretch.high, stretch.dropped[memory_id])
+    return list(found.values())
+
+
+def merged(stretches: Sequence[Stretch]) -> list[Stretch]:
+    """Neighbouring stretches with the same results as one: what is taken far from the results shows nobody else."""
+    found: list[Stretch] = []
+    for stretch in stretches:
+        if found and set(found[-1].results) == set(stretch.results):
+            last = found[-1]
+            found[-1] = Stretch(min(last.low, stretch.low), max(last.high, stretch.high), last.results, stretch.dropped)
+        else:
+            found.append(stretch)
+    return found
+
+
+def lambda_stretches(trace: Trace, switched_off: Collection[int] = (), progress: Progress = silent) -> list[Stretch]:
+    """The stretches of MMR's λ from 0 (diversity alone) to 1 (score alone), with MMR in force."""
+    ids = encode_one(trace.evidence).ids[0]
+
+    def results(value: float) -> tuple[str, ...]:
+        config = with_values(trace.config, {"assembly.strategy": "mmr", "assembly.mmr_lambda": value})
+        return tuple(ids[int(c)] for c in _replayed(trace.evidence, config, switched_off)[ASSEMBLY].after.order(0))
+
+    points = [round(i * STEP, 10) for i in range(round(1 / STEP) + 1)]
+    found = [Stretch(points[0], points[0], results(points[0]), {})]
+    for done, value in enumerate(points[1:], 1):
+        progress("trying λ", done, len(points) - 1)
+        now, last = results(value), found[-1]
+        if set(now) == set(last.results):
+            found[-1] = Stretch(last.low, value, last.results, {})
+            continue
+        below, above = last.high, value
+        while above - below > PRECISION:
+            middle = (below + above) / 2
+            below, above = (middle, above) if set(results(middle)) == set(last.results) else (below, middle)
+        found[-1] = Stretch(last.low, below, last.results, {})
+        found.append(Stretch(above, value, now, {}))
+    return found
+
+
+def limit_value(stretch: Stretch) -> float | None:
+    """A limit of the stretch with as few decimals as fit, the highest of those; None where it is dedup off."""
+    if stretch.high == inf:
+        return None
+    for digits in range(2, 9):
+        value: float = floor(stretch.high * 10.0**digits + 1e-9) / 10.0**digits
+        if stretch.low < value <= stretch.high:
+            return value
+    return stretch.high
+
+
+def lambda_value(stretch: Stretch) -> float:
+    """A λ in the middle of the stretch with as few decimals as fit."""
+    middle = (stretch.low + stretch.high) / 2
+    for digits in range(1, 9):
+        value: float = round(middle, digits)
+        if stretch.low <= value <= stretch.high:
+            return value
+    return middle
