@@ -13,6 +13,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment
 from cems_workbench.store import (
     adjudication_rows,
+    feedback_rows,
     judgment_rows,
     label_events,
     label_rows,
@@ -20,6 +21,7 @@ from cems_workbench.store import (
     query_rows,
     query_set_rows,
     queue_rows,
+    schema,
 )
 from cems_workbench.store.claims import Claims
 from cems_workbench.store.database import Database
@@ -128,6 +130,17 @@ class Labels:
         """Every decision on one pair, oldest first."""
         with self._database.reading() as cursor:
             return adjudication_rows.history(cursor, qid, memory_id)
+
+    def count_feedback(self, counts: Mapping[str, tuple[int, int]]) -> int:
+        """Set how often each memory was relevant and noise, which `adjust.feedback` reads; returns how many changed.
+
+        `counts` (relevant, noise) by memory id come from `formats.cems_feedback.counts`; other memories keep theirs.
+        """
+        with self._database.transaction() as cursor:
+            changed = feedback_rows.write(cursor, counts) if counts else 0
+            if changed:
+                schema.bump_content_version(cursor)
+            return changed
 
     def keep_queue(self, queue: QueueRecord) -> None:
         """Keep a queue, in place of one of the same name; raises InputError for its name, its overlap or a repeated pair."""

@@ -175,6 +175,16 @@ def test_decisions_stand_beside_the_raw_labels_and_the_latest_counts(labelled):
         labelled.labels.decide("q", "m", 9, "Cy")
 
 
+def test_feedback_of_labels_sets_the_counts_that_the_adjustment_reads(labelled):
+    version = labelled.content_version
+    assert labelled.labels.count_feedback({"m": (2, 1), "n": (0, 0), "gone": (1, 1)}) == 1
+    memory = labelled.memory("m")
+    assert (memory.relevant_count, memory.noise_count) == (2, 1)
+    assert labelled.content_version == version + 1
+    assert labelled.labels.count_feedback({"m": (2, 1)}) == 0
+    assert labelled.content_version == version + 1
+
+
 def test_a_queue_is_kept_in_order_replaced_and_forgotten(labelled):
     pairs = (("q", "n"), ("q", "m"), ("r", "m"))
     labelled.labels.keep_queue(QueueRecord("first", THEN, 2, {"depth": 10}, pairs))
