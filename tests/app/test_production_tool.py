@@ -95,7 +95,7 @@ def test_scores_unknown_memories_and_bad_rows_are_said(open_page: OpenPage) -> N
     placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
     assert list(placed[placed["lost at"] == "not in this store"]["memory"]) == ["gone"]
     assert "found by its text; called chunk-7" in " ".join(placed["why"])
-    assert "unknown here" in html(page, "wb-mem-numbers")
+    assert "<span>unknown</span>" in html(page, "wb-mem-numbers")
     assert any("must be an object or an id" in code.value for code in page.code)
     assert "Production’s scores are" in captions(page)
 

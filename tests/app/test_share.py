@@ -118,13 +118,15 @@ def test_a_link_of_another_version_opens_as_far_as_it_can_and_says_what_is_missi
         config["fusion"] |= {"k": 30, "gone": 1}
         config["gap"]["ratio"] = 7
         values |= {
-            "config": json.dumps(config), "preset": "lost", "view": "None such", "follow": "no-such-memory",
+            "config": json.dumps(config), "preset": "lost", "project": "not/there", "only_project": False,
+            "view": "None such", "follow": "no-such-memory",
             "places": {"section": "Elsewhere", "view": "No such view", "tool": "No such tool"},
         }  # fmt: skip
 
     fresh = opened(open_page, kept(older, state_id))
     assert order(fresh)
     assert fresh.session_state["config"] == with_values(preset("cems").config, {"fusion.k": 30})
+    assert fresh.session_state["project"] == "not/there"
     assert said(fresh) == [
         "Of this link the preset lost is not there any more; cems stands in its place.",
         "Of this link not known, or not allowed, in this version and left out: fusion.gone, gap.ratio.",

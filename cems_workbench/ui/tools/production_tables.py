@@ -29,12 +29,12 @@ RBO_HELP = "Rank-biased overlap, 0 to 1: how alike two rankings are, where the t
 def numbers_html(production: Production, ours: list[str], found: Agreement) -> str:
     """Overlap at each depth, tau and rank-biased overlap."""
     cells = [
-        (f"top {k} in both", f"{shared} of {k}", f"Memories that the first {k} of both have in common")
+        (f"top {k}", f"{shared} of {k}", f"Memories that the first {k} of both have in common")
         for k, shared in overlap_at(production.order, ours, DEPTHS).items()
     ]
     cells += [("tau", f"{found.tau:.3f}", TAU_HELP), ("RBO", f"{found.rbo:.3f}", RBO_HELP)]
     if production.unknown:
-        cells.append(("unknown here", str(len(production.unknown)), "Found neither by their id nor by their text"))
+        cells.append(("unknown", str(len(production.unknown)), "Found neither by their id nor by their text"))
     body = "".join(f'<div title="{title}"><span>{name}</span><b>{value}</b></div>' for name, value, title in cells)
     columns = min(8, len(cells))
     return f'<div class="wb-mem-numbers" style="grid-template-columns:repeat({columns}, minmax(0,1fr))">{body}</div>'
@@ -44,30 +44,8 @@ def draw_placements(look: Look, production: Production) -> None:
     """A memory a row: its rank there and here, and where our trace dropped it."""
     import pandas as pd
 
-    memories = look.resources.store.memories(production.order)
-    rows = []
-    for one in placements(production, look.trace):
-        memory = memories.get(one.memory_id) or look.trace.evidence.memories[one.memory_id]
-        called = production.by_text.get(one.memory_id)
-        why = one.reason or ("production did not return it" if one.production is None else "")
-        rows.append(
-            {
-                "production": one.production,
-                "ours": one.ours,
-                "memory": one.memory_id,
-                "lost at": one.lost_at or "",
-                "why": f"{why} (found by its text; called {called})".strip() if called else why,
-                "content": excerpt(memory.content),
-            }
-        )
-    for rank, answer in production.unknown:
-        rows.append(
-            {
-                "production": rank, "ours": None, "memory": answer.memory_id or "", "lost at": "not in this store",
-                "why": "no memory has this id or this text", "content": excerpt(answer.content or ""),
-            }
-        )  # fmt: skip
-    frame = pd.DataFrame(rows).sort_values("production", kind="stable", na_position="last", ignore_index=True)
+    frame = pd.DataFrame(_rows(look, production))
+    frame = frame.sort_values("production", kind="stable", na_position="last", ignore_index=True)
     frame = frame.astype({"production": "Int64", "ours": "Int64"})
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
     st.dataframe(
@@ -85,6 +63,31 @@ def draw_placements(look: Look, production: Production) -> None:
             "content": text("content", width=420),
         },
     )
+
+
+def _rows(look: Look, production: Production) -> list[dict[str, str | int | None]]:
+    """The placements, and the rows of the answer that no memory matches."""
+    memories = look.resources.store.memories(production.order)
+    rows: list[dict[str, str | int | None]] = []
+    for one in placements(production, look.trace):
+        memory = memories.get(one.memory_id) or look.trace.evidence.memories[one.memory_id]
+        called = production.by_text.get(one.memory_id)
+        why = one.reason or ("production did not return it" if one.production is None else "")
+        rows.append(
+            {
+                "production": one.production, "ours": one.ours, "memory": one.memory_id, "lost at": one.lost_at or "",
+                "why": f"{why} (found by its text; called {called})".strip() if called else why,
+                "content": excerpt(memory.content),
+            }
+        )  # fmt: skip
+    for rank, answer in production.unknown:
+        rows.append(
+            {
+                "production": rank, "ours": None, "memory": answer.memory_id or "", "lost at": "not in this store",
+                "why": "no memory has this id or this text", "content": excerpt(answer.content or ""),
+            }
+        )  # fmt: skip
+    return rows
 
 
 def draw_stages(look: Look, production: Production) -> None:
