@@ -36,7 +36,8 @@ TOOLS: dict[str, Tool] = {
     ),
     "Text evidence": Tool("text_evidence", "Which words met in this memory, and how much of it did the models read?"),
     "Index check": Tool("index_check", "Did the vector index miss a memory that is nearer than those it found?"),
-    "Expansion": Tool("expansion", "What did each form of the query give, and what are the results without it?"),
+    "Expansion": Tool("expansion", "What did each variant of the query give, and what are the results without it?"),
+    "Diversity": Tool("diversity", "How alike are the results, and what would less of the same show instead?"),
     "Sensitivity": Tool("sensitivity_view", "Where in a parameter's range do the first results change?"),
     "Weight map": Tool(
         "weight_map_view", "Which memory is first, and does the query succeed, over two parameters at once?"
@@ -47,6 +48,5 @@ TOOLS: dict[str, Tool] = {
     "Against production": Tool(
         "production_view", "Where does this trace depart from what the real system returned, and what would explain it?"
     ),
-    "Diversity": Tool("diversity", "How alike are the results, and what would less of the same show instead?"),
 }
 """The tools by the name on their button, in the order of the buttons."""
