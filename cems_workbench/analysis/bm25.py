@@ -28,20 +28,23 @@ READ = 64
 
 
 def mean_length(index: LexicalIndex, memories: Iterable[Memory]) -> float | None:
-    """Mean number of terms of an indexed memory, read off the scores of the longest of `memories`; None without any term."""
-    documents = [(tokenize(indexed_text(memory)), memory.id) for memory in memories]
-    terms, memory_id = max(documents, key=lambda document: len(document[0]), default=([], ""))
-    found = []
-    counts = Counter(terms)
-    parts = index.parts(memory_id, list(counts)[:READ])
-    for term, part in parts.items():
-        rare = idf(index.document_frequency(term), index.document_count)
-        share = (counts[term] * (rare / part - 1) / K1 - (1 - B)) / B
-        if share > 0:
-            found.append(len(terms) / share)
-    if not found:
-        return None
-    return round(median(found) * index.document_count) / index.document_count
+    """Mean number of terms of an indexed memory, read off the longest of `memories` that has a term; None when none has."""
+    for memory in sorted(memories, key=lambda memory: -len(memory.content)):
+        terms = tokenize(indexed_text(memory))
+        counts = Counter(terms)
+        parts = index.parts(memory.id, list(counts)[:READ])
+        found = [
+            mean for term, part in parts.items() if (mean := _mean(index, term, counts[term], part, len(terms))) > 0
+        ]
+        if found:
+            return round(median(found) * index.document_count) / index.document_count
+    return None
+
+
+def _mean(index: LexicalIndex, term: str, tf: int, part: float, length: int) -> float:
+    """The formula above, solved for the mean length; 0 where rounding leaves nothing to divide by."""
+    relative = (tf * (idf(index.document_frequency(term), index.document_count) / part - 1) / K1 - (1 - B)) / B
+    return length / relative if relative > 0 else 0.0
 
 
 def score(index: LexicalIndex, query: str, text: str, mean: float) -> float:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cems_workbench.cli.asking import (
+    AsOfOption,
+    ExpandOption,
+    OffOption,
+    OnlyProjectOption,
+    ProjectOption,
+    asked,
+    require_variants,
+)
 from cems_workbench.cli.options import (
     ConfigOption,
     JsonOption,
@@ -18,7 +28,6 @@ from cems_workbench.cli.options import (
     progress_bar,
     settings_for,
 )
-from cems_workbench.cli.searching import parse_moment
 from cems_workbench.errors import InputError, StoreError
 
 if TYPE_CHECKING:
@@ -40,12 +49,11 @@ def why_command(
         int | None,
         typer.Option("--k", min=1, help="It should be among the first K results (default: the result limit)."),
     ] = None,
-    project: Annotated[str | None, typer.Option("--project", help="The query's project, org/repo.")] = None,
-    only_project: Annotated[bool, typer.Option("--only-project", help="Search that project's memories only.")] = False,
-    as_of: Annotated[
-        str | None, typer.Option("--as-of", help="Moment ages are counted from, ISO 8601 (default: now).")
-    ] = None,
-    expand: Annotated[list[str] | None, typer.Option("--expand", help="A further query variant; repeatable.")] = None,
+    project: ProjectOption = None,
+    only_project: OnlyProjectOption = False,
+    as_of: AsOfOption = None,
+    expand: ExpandOption = None,
+    off: OffOption = None,
     evidence: Annotated[
         Path | None,
         typer.Option(
@@ -60,37 +68,31 @@ def why_command(
 ) -> None:
     """Say why a memory is not among the results, and which change would bring it there. Nothing is changed."""
     chosen = chosen_config(preset, config, changes)
-    moment = parse_moment(as_of)
+    request, chosen = asked(query, project, only_project, as_of, expand, chosen)
     from cems_workbench.cli.explained import print_why
-    from cems_workbench.config import with_values
     from cems_workbench.pipeline import read_bundle
-    from cems_workbench.pipeline.gather import Request
     from cems_workbench.resources import open_resources
     from cems_workbench.why import explain, require_known
 
-    if only_project and not project:
-        raise InputError("--only-project needs a --project")
-    if expand and chosen.expansion.backend == "none":
-        chosen = with_values(chosen, {"expansion.backend": "manual"})
     if evidence is not None:
         if labelled:
             raise InputError("--labelled needs the store; leave --evidence out")
         bundle = _of(query, read_bundle(evidence), evidence)
         require_known(memory_id, bundle.memories)
         with progress_bar(as_json) as progress:
-            found = explain(memory_id, bundle, chosen, k=k, progress=progress)
+            left_out = require_variants(off, bundle)
+            found = explain(memory_id, bundle, chosen, k=k, switched_off=left_out, progress=progress)
     else:
-        request = Request(query, project, moment, only_project, tuple(expand or ()))
         with progress_bar(as_json) as progress:
             resources = open_resources(settings_for(store), create=False)
             try:
                 if not resources.store.count():
                     raise StoreError(f"the store {resources.store.path} is empty; import something first")
                 require_known(memory_id, resources.store.memories())
-                gathered, judged = _gathered(request, chosen, resources, labelled, progress)
+                gathered, judged, left_out = _gathered(request, chosen, resources, off, labelled, progress)
                 found = explain(
                     memory_id, gathered, chosen, k=k, request=request, resources=resources, labelled=judged,
-                    progress=progress,
+                    switched_off=left_out, progress=progress,
                 )  # fmt: skip
             finally:
                 resources.close()
@@ -107,19 +109,23 @@ def _of(query: str, bundle: Evidence, path: Path) -> Evidence:
 
 
 def _gathered(
-    request: Request, config: PipelineConfig, resources: Resources, labelled: bool, progress: Progress
-) -> tuple[Evidence, LabelledSet | None]:
-    """The query's evidence, and that of the judged queries when they are to be measured. No judge is asked."""
+    request: Request,
+    config: PipelineConfig,
+    resources: Resources,
+    off: Sequence[int] | None,
+    labelled: bool,
+    progress: Progress,
+) -> tuple[Evidence, LabelledSet | None, tuple[int, ...]]:
+    """The query's evidence, that of the judged queries when they are to be measured, and the variants left out. No judge is asked."""
     from cems_workbench.pipeline.gather import Request, gather_lists
     from cems_workbench.pipeline.rescoring import score_missing
     from cems_workbench.why import LabelledSet
 
-    def evidence_of(request: Request) -> Evidence:
-        return score_missing(gather_lists(request, config, resources), config, resources)
-
-    own = evidence_of(request)
+    lists = gather_lists(request, config, resources)
+    left_out = require_variants(off, lists)
+    own = score_missing(lists, config, resources, switched_off=left_out)
     if not labelled:
-        return own, None
+        return own, None, left_out
     grades: dict[str, dict[str, int]] = {}
     for judgment in resources.store.judgments():
         grades.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
@@ -127,6 +133,7 @@ def _gathered(
     evidences = {}
     for i, query in enumerate(queries):
         progress("gathering the judged queries", i, len(queries))
-        evidences[query.qid] = evidence_of(Request(query.query, query.project, query.as_of))
+        found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+        evidences[query.qid] = score_missing(found, config, resources)
     progress("gathering the judged queries", len(queries), len(queries))
-    return own, LabelledSet(evidences, grades)
+    return own, LabelledSet(evidences, grades), left_out

@@ -164,6 +164,30 @@ def test_the_command_explains_a_bundle_without_the_store(command: Command, store
     assert other.code == 2 and "evidence of another query" in other.err
 
 
+def test_a_variant_that_is_left_out_helps_nobody(command: Command, store: Path) -> None:
+    query = "our customer in Gdańsk sees squares instead of his name"
+    arguments = [
+        "why",
+        query,
+        "m111",
+        "--store",
+        store,
+        "--preset",
+        "cems",
+        "--as-of",
+        "2026-09-01",
+        "--k",
+        "5",
+        "--json",
+    ]
+    typed = [*arguments, "--expand", "letters"]
+    assert json.loads(command(*typed).out)["status"] == "in the top k"
+    assert json.loads(command(*typed, "--off", "1").out)["status"] == "below the top k"
+    finished = command(*typed, "--off", "2")
+    assert finished.code == 2
+    assert finished.err.splitlines() == ["error: --off 2: there are 2 query variants, counted from 0"]
+
+
 def test_an_unknown_memory_is_one_line_with_the_nearest_ids(command: Command, store: Path) -> None:
     finished = command("why", QUERY, "m8", "--store", store)
     assert finished.code == 2
