@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +21,14 @@ from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
+from cems_workbench.resources import open_resources
+from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
     from conftest import Command
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
+ROOT = Path(__file__).resolve().parents[2]
 CONFIG = with_values(preset("cems").config, {"judge.backend": "none"})
 
 
@@ -101,3 +107,32 @@ def test_drawing_is_seeded_and_keeps_the_order() -> None:
     assert few == drawn(queries, 10, 3) != drawn(queries, 10, 4)
     assert [query.qid for query in few] == sorted((query.qid for query in few), key=lambda qid: int(qid[1:]))
     assert drawn(queries, None, 0) == drawn(queries, 99, 0) == queries
+
+
+def test_a_gather_killed_in_the_middle_of_a_query_is_gone_on_with(store: Path, tmp_path: Path) -> None:
+    """SIGKILL from within: nothing is closed or flushed by anybody."""
+    path = tmp_path / "killed.evidence"
+    code = f"""
+import os, signal
+from pathlib import Path
+from cems_workbench.config import preset, with_values
+from cems_workbench.evaluation import gathering
+from cems_workbench.resources import open_resources
+from cems_workbench.settings import Settings
+resources = open_resources(Settings(store=Path({str(store)!r})))
+config = with_values(preset("cems").config, {{"judge.backend": "none"}})
+def dies(label, done, total):
+    if done == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+gathering.gather_query_set(Path({str(path)!r}), resources.store.queries()[:5], [], config, resources, progress=dies)
+"""
+    died = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert len(read_evidence_file(path).evidences) == 3
+    resources = open_resources(Settings(store=store))
+    try:
+        done = gather_query_set(path, resources.store.queries()[:5], [], CONFIG, resources)
+    finally:
+        resources.close()
+    assert (done.finished_before, done.gathered) == (3, 2)
+    assert read_evidence_file(path).complete
