@@ -4,7 +4,7 @@
     filter.percentile        100 i / (n - 1), n scores left       threshold.fixed       the normalised list scores
     threshold.adaptive.target_ratio   j / limit
 
-    assembly.max_tokens      the selection at a budget B that used U tokens is the same for every budget U..B
+    assembly.max_tokens      the first k selected with a budget B, which use U tokens, are the same for every budget U..B
     dedup.similarity         the walk at s is the same from the closest pair it kept to the closest that it met as a duplicate
 
 Source: PIPELINE.md, "filter", "gap", "threshold", "assembly", "dedup".
@@ -77,11 +77,12 @@ def idle(turned: Turned, value: float) -> bool:
 
 
 def budget_samples(turned: Turned, low: int, high: int) -> list[int]:
-    """The first and the last token budget of each selection in low..high, ascending."""
+    """The first and the last token budget of each selection of the first k in low..high, ascending."""
     samples: set[int] = set()
     budget = high
     while budget >= low:
-        used = int(turned.stages(budget)[ASSEMBLY].fields(0)["tokens_used"])
+        first = turned.stages(budget)[ASSEMBLY].after.order(0)[: turned.k]
+        used = int(turned.table.tokens[0, first].sum())
         samples |= {max(low, used), budget}
         budget = used - 1
     return sorted(samples)

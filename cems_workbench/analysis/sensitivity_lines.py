@@ -213,39 +213,42 @@ def _meetings(turned: Turned, kind: Kind, ends: Ends, depth: int) -> Iterator[fl
     """The shares of a piece, 0..1, at which something meets."""
     config = turned.config
     always: Bools = np.ones(ends.fused.shape[1], dtype=bool)
+    ever = always
     if kind.fused and ends.minimum is not None:
         yield from _roots(ends.fused - ends.minimum[:, None])
-        always = np.all(ends.fused >= ends.minimum[:, None], axis=0)
+        margin = ends.fused - ends.minimum[:, None]
+        rounding = SAME * max(float(np.abs(ends.fused).max(initial=0.0)), SAME)
+        always, ever = np.all(margin > rounding, axis=0), np.any(margin > -rounding, axis=0)
     if kind.fused and config.filter.percentile > 0:
         yield from _pairs(ends.fused, np.arange(len(always)))
         always = np.zeros(len(always), dtype=bool)  # the percentile may drop anyone
     if kind.fused and reranks(turned):
         head = config.rerank.input_limit
-        yield from _pairs(ends.fused, contenders(ends.fused, always, len(always) if head is None else head, None))
+        yield from _pairs(ends.fused, contenders(ends.fused, always, ever, len(always) if head is None else head, None))
         return
     one = ends.one if config.adjust.clamp else None
-    rivals = contenders(ends.adjusted, always, depth, one)
+    rivals = contenders(ends.adjusted, always, ever, depth, one)
     yield from _pairs(ends.adjusted, rivals)
     if one is not None:
         yield from _roots(ends.adjusted - one[:, None])
     if config.gap.ratio > 0:
-        for top in contenders(ends.adjusted, always, 1, one):
+        for top in contenders(ends.adjusted, always, ever, 1, one):
             yield from _roots(ends.adjusted - ends.floor[:, [top]])
         yield from _roots(ends.adjusted - ends.highest[:, None])
 
 
-def contenders(scores: Floats, always: Bools, depth: int, one: Floats | None) -> np.ndarray:
+def contenders(scores: Floats, always: Bools, ever: Bools, depth: int, one: Floats | None) -> np.ndarray:
     """Indices of those that may come into the first `depth` somewhere between the ends (2, C).
 
-    The others have `depth` candidates above them at both ends, hence everywhere: candidates that are `always` there. With a
-    clamp, where scores past `one` are equal, only what stays below it, or has the later id, is surely below.
+    The others are not `ever` there, or have `depth` candidates above them at both ends, hence everywhere: candidates that are
+    `always` there. With a clamp, where scores past `one` are equal, only what stays below it, or has the later id, is surely below.
     """
     above: Bools = np.all(scores[:, :, None] > scores[:, None, :], axis=0)
     if one is not None:
         unclamped: Bools = np.all(scores < one[:, None], axis=0)
         places = np.arange(scores.shape[1])
         above &= unclamped[None, :] | (places[:, None] < places[None, :])
-    return np.flatnonzero((above & always[:, None]).sum(axis=0) < depth)
+    return np.flatnonzero(ever & ((above & always[:, None]).sum(axis=0) < depth))
 
 
 def _pairs(scores: Floats, indices: np.ndarray) -> Iterator[float]:
