@@ -75,7 +75,7 @@ def standings(trace: Trace, name: str) -> dict[str, tuple[int, float | None]]:
 def loss(trace: Trace, memory_id: str) -> Loss | None:
     """Where the memory was dropped; None when it is in the results or was in no list.
 
-    Before fusion nobody has a rank: then it is the best one that a list gave it.
+    Before fusion nobody has a rank: then it is the best one that a list gave it, of those that take part if any has it.
     """
     # The last stage first: most are lost there, and the rows of a stage that nobody looks at are not made.
     last = next((stage for stage in reversed(trace.stages) if memory_id in stage.by_id), None)
@@ -83,7 +83,8 @@ def loss(trace: Trace, memory_id: str) -> Loss | None:
         return None
     rank, score = row["rank_in"], row["score_in"]
     if rank is None:
-        entry = min(trace.stage("lists").by_id[memory_id]["lists"], key=lambda found: int(found["rank"]))
+        entries = trace.stage("lists").by_id[memory_id]["lists"]
+        entry = min(entries, key=lambda found: (not found["kept"], found["rank"]))
         rank, score = entry["rank"], entry["raw"] if entry["normalized"] is None else entry["normalized"]
     return Loss(last.name, rank, score, row["reason"] or "")
 

@@ -21,6 +21,8 @@ from cems_workbench.ui.memories_escape import plain
 
 PINNED, REPLAYED = "baseline", "baseline_replayed"
 ROW = 30
+NAMED = 2
+"""Parameters that the line above the ranking names; a tooltip has all."""
 
 
 @dataclass(frozen=True)
@@ -79,21 +81,26 @@ def against_html(beside: Against) -> str:
     lines = [f"▲ ▼ against the baseline <b>{escape(beside.name)}</b>: {differ}"]
     missing = missing_line(beside.before)
     if missing:
-        lines.append(f"⚠ {escape(missing)}")
+        every = ", ".join(_parameters(beside.before)) or missing
+        lines.append(f'<span title="{escape(every)}">⚠ {escape(missing)}</span>')
     return f'<div class="wb-against">{"".join(f"<div>{line}</div>" for line in lines)}</div>'
 
 
 def missing_line(baseline: Trace) -> str:
     """What the baseline asks for beyond the evidence at hand, in one line; empty when it is all there."""
-    asks = [need["parameter"] for need in baseline.needs if "parameter" in need]
+    asks = _parameters(baseline)
     scores = sum(len(need["memory_ids"]) for need in baseline.needs if "memory_ids" in need)
-    parts = [", ".join(asks)] if asks else []
+    parts = [", ".join(asks[:NAMED]) + (f" and {len(asks) - NAMED} more" if len(asks) > NAMED else "")] if asks else []
     if scores:
         models = sorted({str(need["model"]) for need in baseline.needs if "memory_ids" in need})
         parts.append(f"{scores} scores by {', '.join(models)}")
-    if not parts:
-        return ""
-    return f"The baseline asks for more than was gathered ({'; '.join(parts)}): its ranks are those of what is there."
+    return f"Not gathered for the baseline: {'; '.join(parts)}. Its ranks are of what is there." if parts else ""
+
+
+def _parameters(baseline: Trace) -> list[str]:
+    """The parameters it would gather otherwise, those of the lists first: they decide who is a candidate."""
+    asks = [need["parameter"] for need in baseline.needs if "parameter" in need]
+    return sorted(asks, key=lambda path: not path.startswith("lists."))
 
 
 def draw_baseline() -> None:

@@ -126,7 +126,7 @@ def test_a_baseline_that_asks_for_more_than_was_gathered_says_so_in_one_line(ope
     page = page.run().selectbox(key="pin_preset").select("qmd").run()
     said = html(page, "wb-against")
     assert said.count("⚠") == 1
-    assert re.search(r"asks for more than was gathered \(.*scores by late_interaction\)", said)
+    assert re.search(r"Not gathered for the baseline: .*; \d+ scores by late_interaction\. Its ranks", said)
 
 
 def test_unpinned_the_page_is_as_before(open_page: OpenPage) -> None:

@@ -74,6 +74,14 @@ def test_standings_of_a_list_have_normalised_scores_and_of_an_unknown_one_nothin
     assert standings(now(), "nothing") == {}
 
 
+def test_the_rank_of_who_was_lost_before_fusion_is_that_of_a_list_that_takes_part() -> None:
+    subject = evidence({"vector": {"a": 0.9, "b": 0.3}, "lexical": {"b": 9.0, "c": 5.0}})
+    off = {"lists.lexical.enabled": False, "threshold.mode": "fixed", "threshold.fixed": 0.5}
+    cut, never = loss(trace(subject, off), "b"), loss(trace(subject, off), "c")
+    assert cut is not None and (cut.stage, cut.rank, cut.score) == ("threshold", 2, 0.3)
+    assert never is not None and (never.stage, never.rank, never.score) == ("lists", 2, 5.0)
+
+
 def test_who_is_in_the_results_or_in_no_list_is_not_lost() -> None:
     assert loss(now(), "d") is None and loss(now(), "nobody") is None
     lost = loss(now(), "b")
