@@ -33,10 +33,9 @@ def apply(rescue: Rescue, request: Request, memory_id: str, stood: str) -> None:
     """Set the page to what the rescue says; a value the config refuses is said beside the controls and changes nothing."""
     before = state.config()
     kept = st.session_state.get("manual") or "", bool(st.session_state.get("only_project"))
-    state.change(rescue.values)
+    state.apply(rescue.values)
     if st.session_state["config_error"]:
         return
-    st.session_state["generation"] += 1
     if rescue.terms:
         st.session_state["manual"] = "\n".join(rescue.request(request).manual)
     if rescue.everywhere:
