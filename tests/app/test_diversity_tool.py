@@ -25,9 +25,10 @@ def opened(page: AppTest, **changes: object) -> AppTest:
 
 def rows(page: AppTest) -> list[tuple[str, str, str]]:
     """(memory, when, duplicates) of the table of duplicates."""
-    found = re.findall(
-        r"<tr><th><code[^>]*>(.*?)</code></th><td>(.*?)</td><td><code[^>]*>(.*?)</code>", html(page, "wb-duplicates")
+    pattern = (
+        r"<tr><th><b>.*?</b> <code[^>]*>(.*?)</code></th><td[^>]*>(.*?)</td><td><b>.*?</b> <code[^>]*>(.*?)</code>"
     )
+    found = re.findall(pattern, html(page, "wb-duplicates"))
     return [(memory, when, of) for memory, when, of in found]
 
 

@@ -146,8 +146,7 @@ def duplicates_html(trace: Trace, gone: Sequence[Duplicate], near: Sequence[Fall
         '<th class="wb-n" title="Of the two embeddings">cosine</th><th>content</th></tr>'
     )
     body = "".join(
-        f'<tr><th><code title="{escape(memory_id)}">{escape(short_id(memory_id, 14))}</code></th><td>{when}</td>'
-        f'<td><code title="{escape(_text(trace, of))}">{escape(short_id(of, 14))}</code></td>'
+        f'<tr><th>{_named(trace, memory_id)}</th><td class="wb-bar-cell">{when}</td><td>{_named(trace, of)}</td>'
         f'<td class="wb-n" title="{cosine!r}">{cosine:.4f}</td><td>{escape(_text(trace, memory_id, 90))}</td></tr>'
         for memory_id, when, cosine, of in rows
     )
@@ -155,6 +154,13 @@ def duplicates_html(trace: Trace, gone: Sequence[Duplicate], near: Sequence[Fall
         f'<div class="wb-said">{said}</div><div class="wb-scroll"><table class="wb-grid wb-duplicates"><thead>{head}</thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def _named(trace: Trace, memory_id: str) -> str:
+    """Its rank in the results, where it is there, and its id in short; its text on hover."""
+    rank = next((row["rank"] for row in trace.results if row["memory_id"] == memory_id), "")
+    title = escape(f"{memory_id}: {_text(trace, memory_id)}")
+    return f'<b>{rank}</b> <code title="{title}">{escape(short_id(memory_id, 14))}</code>'
 
 
 def _text(trace: Trace, memory_id: str, length: int = 160) -> str:
