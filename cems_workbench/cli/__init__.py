@@ -25,6 +25,7 @@ from cems_workbench.cli import (
     replaying,
     sampling,
     searching,
+    tuning,
 )
 from cems_workbench.errors import WorkbenchError
 
@@ -46,6 +47,7 @@ app.command("why")(explaining.why_command)
 app.command("gather")(gathering.gather_command)
 app.command("evaluate")(evaluating.evaluate_command)
 app.command("compare")(comparing.compare_command)
+app.command("tune")(tuning.tune_command)
 app.command("export")(export.export_command)
 app.command("judgments")(exporting_judgments.judgments_command)
 app.command("agreement")(exporting_judgments.agreement_command)

@@ -16,6 +16,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.pipeline.table import Floats, Ints
+from cems_workbench.tuning.score_file import Known, digest
 
 PART = 512
 WORKERS = 2
@@ -56,6 +57,7 @@ class BatchScorer:
         for number, piece in enumerate(self.parts):
             self._part[piece], self._place[piece] = number, np.arange(len(piece))
         self._known: dict[tuple[PipelineConfig, int], Floats] = {}
+        self._recalled: Known = {}
         self._pool = ThreadPoolExecutor(workers) if workers > 1 and count > 1 else None
 
     def __call__(self, config: PipelineConfig, queries: Ints) -> Floats:
@@ -71,6 +73,13 @@ class BatchScorer:
         return out
 
     def _score(self, key: PipelineConfig, missing: Sequence[int]) -> None:
+        if self._recalled:
+            name = digest(key)
+            for number in missing:
+                if (name, number) in self._recalled:
+                    self._known[key, number] = self._recalled[name, number]
+            missing = [number for number in missing if (key, number) not in self._known]
+
         def one(number: int) -> Floats:
             graded = self._batches[number].rankings(key).graded
             return np.stack([measure.values(graded) for measure in self.measures], axis=1)
@@ -79,6 +88,18 @@ class BatchScorer:
         found = self._pool.map(one, missing) if self._pool and len(missing) > 1 else map(one, missing)
         for number, values in zip(missing, found, strict=True):
             self._known[key, number] = values
+
+    def recall(self, known: Known) -> None:
+        """Take scores of an earlier run of the same search as known; those of another shape are left out."""
+        self._recalled = {
+            (name, number): values
+            for (name, number), values in known.items()
+            if number < len(self.parts) and values.shape == (len(self.parts[number]), len(self.measures))
+        }
+
+    def known(self) -> Known:
+        """Every score there is, for a later run."""
+        return self._recalled | {(digest(key), number): values for (key, number), values in self._known.items()}
 
 
 def answerable(batch: LabelledBatch, measures: Sequence[Measure]) -> LabelledBatch:

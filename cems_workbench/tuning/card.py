@@ -1,0 +1,55 @@
+"""The evidence card of a tuned config."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from cems_workbench import __version__
+from cems_workbench.config import EvidenceCard, Measured
+from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.tuning.holdout import Gain
+from cems_workbench.tuning.tune import Tuned
+
+PACKAGES = ("numpy", "optuna")
+
+
+def evidence_card(tuned: Tuned, evidence: EvidenceSet, grouping: str, date: str) -> EvidenceCard:
+    """What the config was tuned and measured on. `date` is an ISO date, `grouping` what was never split."""
+    measure = str(tuned.plan.goal.objectives[0])
+    measured = []
+    if tuned.validation is not None:
+        measured.append(_measured(measure, "cross-validation", tuned.validation))
+    if tuned.holdout is not None:
+        measured.append(_measured(measure, "hold-out", tuned.holdout))
+    split = tuned.plan.split
+    header = evidence.header
+    return EvidenceCard(
+        baseline=tuned.plan.space.baseline.name,
+        measured=tuple(measured),
+        split=f"{len(split.folds)} folds of {len(split.open)} queries by {grouping}, {len(split.holdout)} held out",
+        looks=tuned.looks,
+        trials=len(tuned.found.trials) - 1,
+        seed=tuned.plan.seed,
+        corpus_hash=f"{header.store_id}/{header.content_version}",
+        evidence_hash=evidence.content_hash[:16],
+        versions={"cems-workbench": __version__, "python": platform.python_version(), **_versions()},
+        date=date,
+    )
+
+
+def _measured(measure: str, where: str, found: Gain) -> Measured:
+    return Measured(
+        metric=measure, split=where, queries=found.queries, baseline=found.baseline, tuned=found.tuned,
+        low=found.low, high=found.high, p=found.p,
+    )  # fmt: skip
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,128 @@
+"""`tune` and `export` on the command line, from an evidence file to a `.env`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.synthetic_queries import NOW, evidences, fusion_only, planted
+from cems_workbench.cli import tuning
+from cems_workbench.config import dump_config, import_config, load_config, preset, read_card
+from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
+from cems_workbench.records import Judgment, Query
+
+Command = Callable[..., Any]
+SPACE = ("--space", "lists.vector.weight=0.5:2.5:0.5", "--space", "fusion.score_blend=0:0.5:0.25")
+WIDE = (*SPACE, "--space", "fusion.k=1:121:10", "--space", "fusion.normalize")
+
+
+@pytest.fixture(scope="module")
+def planted_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eighty queries whose relevant memories are what a known config ranks first."""
+    made = evidences(80, lists=2, hits=12)
+    batch = planted(made, fusion_only({"lists.vector.weight": 2.5, "fusion.score_blend": 0.0}))
+    queries = [Query(query.qid, query.query, project=f"p{i % 8}") for i, query in enumerate(batch.queries)]
+    judgments = [
+        Judgment(qid, memory_id, grade)
+        for qid, grades in zip(batch.qids, batch.grades, strict=True)
+        for memory_id, grade in grades.items()
+    ]
+    path = tmp_path_factory.mktemp("planted") / "set.evidence"
+    header = Header("planted", "store1", 1, "none", dump_config(fusion_only()), NOW.isoformat())
+    with EvidenceFile.create(path, header, queries, judgments) as file:
+        for query, one in zip(queries, made, strict=True):
+            file.add(query.qid, one, 0.0)
+        file.finish()
+    return path
+
+
+@pytest.fixture
+def evidence(planted_file: Path, tmp_path: Path) -> Path:
+    """A copy of one's own, beside the baseline."""
+    (tmp_path / "base.yaml").write_text(dump_config(fusion_only()), encoding="utf-8")
+    return Path(shutil.copy(planted_file, tmp_path))
+
+
+def test_tune_writes_a_config_with_its_card_which_export_takes_along(
+    command: Command, evidence: Path, tmp_path: Path
+) -> None:
+    asked = ("tune", evidence, "--config", "base.yaml", "--out", "best.toml", *SPACE, "--folds", "4", "--json")
+    finished = command(*asked, "--open-holdout")
+    assert finished.code == 0, finished.err
+    found = json.loads(finished.out)
+    assert found["group_by"] == "project" and found["looks"] == 1 and not found["cancelled"]
+    assert found["validation"]["difference"] > 0 and found["validation"]["interval"][0] > 0
+    assert found["holdout"]["queries"] + found["validation"]["queries"] == 80
+    tuned = load_config(tmp_path / "best.toml")
+    assert tuned.name == "cems-tuned" and [path for path, _, _ in found["changes"]]
+    card = read_card(tmp_path / "best.card.json")
+    assert [row.split for row in card.measured] == ["cross-validation", "hold-out"] and card.looks == 1
+    assert json.loads(command(*asked, "--open-holdout").out)["looks"] == 2
+    exported = command("export", "best.toml", "--to", "env")
+    assert exported.code == 0 and "# Evidence card" in exported.out and "CEMS_HYBRID_VECTOR_WEIGHT=" in exported.out
+    assert import_config(exported.out, tuned).config == tuned
+    assert command("export", "best.toml", "--to", "json", "--out", "copy.json").code == 0
+    assert read_card(tmp_path / "copy.card.json") == read_card(tmp_path / "best.card.json")
+    assert "Evidence card" not in command("export", "best.toml", "--set", "fusion.k=3").out
+
+
+def test_an_interrupted_tune_keeps_the_best_and_goes_on_to_the_same_end(
+    command: Command, evidence: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("tune", evidence, "--config", "base.yaml", *WIDE, "--trials", "24", "--folds", "2", "--json")
+    whole = command(*asked, "--out", "whole.yaml")
+
+    @contextmanager
+    def pressing(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+        yield lambda label, done, total: signal.raise_signal(signal.SIGINT) if done == 7 else None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning, "progress_bar", pressing)
+        cut = command(*asked, "--out", "best.yaml")
+    assert cut.code == 130 and "what was finished is kept" in cut.err
+    found = json.loads(cut.out)
+    assert found["cancelled"] and found["trials"] == 6 and found["validation"] is None
+    assert load_config(tmp_path / "best.yaml") and (tmp_path / "best.scores.npz").exists()
+    again = command(*asked, "--out", "best.yaml")
+    assert json.loads(again.out) == json.loads(whole.out)
+    assert (tmp_path / "best.yaml").read_text() == (tmp_path / "whole.yaml").read_text()
+    assert not (tmp_path / "best.scores.npz").exists()
+
+
+BAD = {
+    "no such parameter": (("--space", "fusion.kk"), "the nearest known one is fusion.k"),
+    "a gather parameter": (("--space", "rerank.backend"), "needs new evidence"),
+    "a bad measure": (("--metric", "R@5"), "write hit@5"),
+    "a bad guard": (("--guard", "a:b:c"), "--guard a:b:c"),
+    "one group": (("--group-by", "type", "--folds", "3", "--holdout", "0.7"), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "part"), BAD.values(), ids=BAD.keys())
+def test_what_cannot_be_tuned_is_one_line(
+    command: Command, evidence: Path, arguments: tuple[str, ...], part: str | None
+) -> None:
+    finished = command("tune", evidence, "--out", "x.yaml", "--trials", "3", *arguments)
+    if part is None:  # queries without a type are groups of their own, which can be split
+        assert finished.code == 0
+    else:
+        assert finished.code == 2 and part in finished.err and finished.err.count("\n") == 1
+
+
+def test_whatever_takes_a_config_takes_each_form(command: Command, tmp_path: Path) -> None:
+    for form, name in (("toml", "c.toml"), ("python", "c.py"), ("json", "c"), ("yaml", "d"), ("toml", "e")):
+        assert command("export", "qmd", "--to", form, "--out", name).code == 0
+        again = command("export", name, "--to", "yaml")
+        assert import_config(again.out).config == preset("qmd").config, name
+    (tmp_path / ".env").unlink(missing_ok=True)
+    (tmp_path / "x.env").write_text("CEMS_SCORE_GAP_RATIO=0.4\nCEMS_SCORE_GAPS=1\n")
+    read = command("export", "x.env")
+    assert read.code == 0 and import_config(read.out).config.gap.ratio == 0.4
+    assert read.err.startswith("warning: x.env: line 2: CEMS_SCORE_GAPS: no parameter")
