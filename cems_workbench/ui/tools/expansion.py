@@ -101,7 +101,9 @@ def _summary(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> str:
     if len(idle) == len(further):
         return "None of the further variants changes the results by itself."
     most = min(further, key=lambda pair: pair[1].rbo)[0]
-    text = f"Variant {most.index} (“{excerpt(most.text, 60)}”) changes the results{" most" if len(further) > 1 else ""}."
+    text = (
+        f"Variant {most.index} (“{excerpt(most.text, 60)}”) changes the results{' most' if len(further) > 1 else ''}."
+    )
     return text + (f" Without effect by itself: {', '.join(map(str, idle))}." if idle else "")
 
 
