@@ -50,8 +50,9 @@ class Labels:
         check_name(judgment.judge)
         if judgment.kind not in ("human", "model"):
             raise InputError(f"kind must be human or model, found {judgment.kind!r}")
-        with self._database.transaction() as cursor:
+        with self._database.reading() as cursor:  # not in the transaction, for which other reviewers wait
             _check(cursor, judgment.qid, judgment.memory_id, judgment.grade)
+        with self._database.transaction() as cursor:
             number = label_rows.give(cursor, judgment, shown, datetime.now(UTC))
             return None if number is None else label_events.read_one(cursor, number)
 
@@ -115,9 +116,10 @@ class Labels:
         """Decide a conflict by name, apart from the raw labels; None takes the decision back. Raises InputError."""
         check_name(decided_by)
         decision = Decision(qid, memory_id, grade, decided_by, note, datetime.now(UTC))
-        with self._database.transaction() as cursor:
-            if grade is not None:
+        if grade is not None:
+            with self._database.reading() as cursor:
                 _check(cursor, qid, memory_id, grade)
+        with self._database.transaction() as cursor:
             adjudication_rows.append(cursor, decision)
         return decision
 
