@@ -32,16 +32,19 @@ class CsvTable:
     columns: tuple[str, ...]
 
 
-def open_table(path: Path, required: Sequence[str], delimiters: Sequence[str] = DELIMITERS) -> CsvTable:
-    """Read the header of a CSV; raises InputError when it lacks one of the `required` columns or names one twice."""
+def open_table(path: Path, required: Sequence[str], known: Sequence[str] = ()) -> CsvTable:
+    """Read the header of a CSV; raises InputError when it lacks one of the `required` columns or names one twice.
+
+    The delimiter is the one under which the header names the most of `required` and `known` columns.
+    """
     lines = read_csv_lines(path)
     start = next((n for n, line in enumerate(lines) if line.strip()), None)
     if start is None:
         raise InputError(f"{path} is empty")
-    tried = [(delimiter, columns_of(lines[start], delimiter)) for delimiter in delimiters]
-    delimiter, columns = max(tried, key=lambda found: len({name.lower() for name in found[1]} & set(required)))
-    known = [name.lower() for name in columns]
-    missing = [name for name in required if name not in known]
+    tried = [(delimiter, columns_of(lines[start], delimiter)) for delimiter in DELIMITERS]
+    delimiter, columns = max(tried, key=lambda found: len({name.lower() for name in found[1]} & {*required, *known}))
+    there = [name.lower() for name in columns]
+    missing = [name for name in required if name not in there]
     if missing:
         raise InputError(f"{path}:{start + 1}: the header has no column {' and no column '.join(missing)}")
     twice = sorted({name for name in columns if columns.count(name) > 1})

@@ -53,7 +53,7 @@ def read(path: Path, progress: Progress = silent) -> tuple[list[LogEntry], list[
 
 
 def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
-    table = open_table(path, ())
+    table = open_table(path, (), (*QUERIES, *TIMES, "results", "project"))
     if not {name.lower() for name in table.columns} & set(QUERIES):
         raise InputError(f"{path}: the header has no column {', '.join(QUERIES)}")
     for line, row in read_rows(table, errors, progress):

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.log_sampling import distinct, sample
@@ -48,9 +52,27 @@ def test_a_log_in_csv_with_ids_in_either_form(tmp_path):
     entries, errors = query_log.read(path)
     assert entries == [LogEntry("a, b", DAY[0], ("m", "n")), LogEntry("c", None, ("m", "n"))]
     assert [(error.row, error.field) for error in errors] == [(4, "time"), (5, "results")]
+    path.write_text("time;query\n2026-01-01;a, b\n")
+    assert query_log.read(path) == ([LogEntry("a, b", DAY[0])], [])
     (tmp_path / "x.csv").write_text("time,results\n1,2\n")
     with pytest.raises(InputError, match="no column query"):
         query_log.read(tmp_path / "x.csv")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    raw=st.binary(max_size=80),
+    suffix=st.sampled_from([".jsonl", ".json", ".csv"]),
+    header=st.sampled_from([b"", b"time,query,results\n"]),
+)
+def test_a_log_of_garbage_is_read_or_refused_in_one_line(raw, suffix, header):
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home) / f"log{suffix}"
+        path.write_bytes(header + raw)
+        try:
+            query_log.read(path)
+        except InputError as error:
+            assert "\n" not in str(error)
 
 
 LOG = [
