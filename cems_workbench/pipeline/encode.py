@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import count
 
 import numpy as np
 
@@ -178,18 +179,34 @@ def _cosines(
 
 
 def _overlaps(memories: Sequence[Sequence[Memory]], width: int) -> Callable[[int, int], Floats]:
+    """Every memory is read for words once, whichever queries found it; numbers of words are given as they come."""
+    numbers: dict[str, int] = {}
+    fresh = count()  # not the size of the dict, which two threads could read at once
+    words_of: dict[int, np.ndarray] = {}
+
+    def words(memory: Memory) -> np.ndarray:
+        found = words_of.get(id(memory))
+        if found is None:
+            distinct = set(_WORD.findall(memory.content.lower()))
+            found = words_of[id(memory)] = np.array(
+                [numbers.setdefault(word, next(fresh)) for word in distinct], dtype=np.int64
+            )
+        return found
+
     @lru_cache(maxsize=64)
-    def incidence(q: int) -> tuple[np.ndarray, np.ndarray]:
-        words = [set(_WORD.findall(memory.content.lower())) for memory in memories[q]]
-        vocabulary = {word: i for i, word in enumerate(sorted(set().union(*words)))}
-        matrix = np.zeros((width, len(vocabulary)), dtype=np.float32)
-        for c, row in enumerate(words):
-            matrix[c, [vocabulary[word] for word in row]] = 1
-        return matrix, matrix.sum(axis=1, dtype=np.float64)
+    def held(q: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The words of all candidates one after the other, whose each is, and how many each has."""
+        each = [words(memory) for memory in memories[q]]
+        sizes = np.zeros(width, dtype=np.int64)
+        sizes[: len(each)] = [len(row) for row in each]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *each]), np.repeat(np.arange(width), sizes), sizes
 
     def of(q: int, c: int) -> Floats:
-        matrix, sizes = incidence(q)
-        shared = (matrix @ matrix[c]).astype(np.float64)
+        every, owner, sizes = held(q)
+        own = np.zeros(int(every.max(initial=0)) + 1, dtype=bool)
+        if c < len(memories[q]):
+            own[words(memories[q][c])] = True
+        shared = np.bincount(owner[own[every]], minlength=width).astype(np.float64)
         union = sizes + sizes[c] - shared
         overlap: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
         return overlap
