@@ -40,7 +40,8 @@ def judgments_command(
         if to == QUERIES:
             text = queries_jsonl.write(queries.values())
         else:
-            written = write_judgments(to, _chosen(opened, set(queries), judge, kind, rule), queries)
+            every = {query.qid: query for query in opened.queries()}  # others may have the same words
+            written = write_judgments(to, _chosen(opened, set(queries), judge, kind, rule), every)
             text, left_out = written.text, written.left_out
     if out is None:
         typer.echo(text, nl=False)

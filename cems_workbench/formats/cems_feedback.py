@@ -1,14 +1,14 @@
 """Relevance feedback in the form CEMS logs it, one query a line: `{qid, relevant_ids, noise_ids}`.
 
 CEMS counts how often a memory was relevant or noise, and `adjust.feedback` reads those counts. Of a graded judgment the grades
-from HELPFUL up are relevant and 0 is noise; grade 1 is neither. Read back, relevant is HELPFUL and noise is 0; the judge is
-"cems", a model, because there an agent says what helped it.
+from HELPFUL up are relevant and 0 is noise; grade 1 is neither, unless no judgment has a higher one. Read back, relevant is
+HELPFUL and noise is 0; the judge is "cems", a model, because there an agent says what helped it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,9 @@ class Feedback:
     noise_ids: tuple[str, ...]
 
 
-def feedback_of(judgments: Iterable[Judgment], helpful: int = HELPFUL) -> list[Feedback]:
+def feedback_of(judgments: Sequence[Judgment]) -> list[Feedback]:
     """The feedback that judgments amount to, by query in their order; of several judges' grades the highest counts."""
+    helpful = HELPFUL if any(judgment.grade >= HELPFUL for judgment in judgments) else 1
     best: dict[str, dict[str, int]] = {}
     for judgment in judgments:
         grades = best.setdefault(judgment.qid, {})

@@ -69,15 +69,19 @@ def write_judgments(format: str, judgments: Sequence[Judgment], queries: Mapping
 
 
 def _with_words(judgments: Sequence[Judgment], queries: Mapping[str, Query], left_out: list[str]) -> list[Judgment]:
-    owner: dict[str, str] = {}
+    owners: dict[str, list[str]] = {}
+    for qid, query in sorted(queries.items()):
+        owners.setdefault(query.query, []).append(qid)
+    good = set()
     for qid in sorted({judgment.qid for judgment in judgments}):
         if qid not in queries:
             left_out.append(f"{qid}: the words of this query are not known")
-        elif owner.setdefault(queries[qid].query, qid) != qid:
-            left_out.append(
-                f"{qid}: has the same words as {owner[queries[qid].query]}, and the format has nothing else"
-            )
-    return [judgment for judgment in judgments if judgment.qid in owner.values()]
+        elif len(same := owners[queries[qid].query]) > 1:
+            others = ", ".join(other for other in same if other != qid)
+            left_out.append(f"{qid}: has the same words as {others}, and the format has nothing else")
+        else:
+            good.add(qid)
+    return [judgment for judgment in judgments if judgment.qid in good]
 
 
 def _without_blanks(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:

@@ -171,6 +171,7 @@ def test_feedback_counts_queries_and_leaves_out_what_is_neither():
         Judgment("r", "b", 0, "Bo"),
     ]
     feedback = feedback_of(judgments)
+    assert feedback_of(judgments[2:3]) == [Feedback("q", ("c",), ())]  # where nothing is graded above 1
     assert feedback == [Feedback("q", ("a",), ("b",)), Feedback("r", ("a", "b"), ())]
     assert counts(feedback) == {"a": (2, 0), "b": (1, 1)}
 
