@@ -100,9 +100,11 @@ class LabelQueue:
 
     def next_card(self, reviewer: str) -> Card | None:
         """The next card for a reviewer, held for them until they ask again; None when nothing is left for them now."""
-        graders, open_pairs = self._standing(reviewer)
 
         def choose(looking: dict[str, Pair]) -> Pair | None:
+            # Read while nobody's claim can move: a label is committed before its reviewer moves on, so that a pair which
+            # nobody looks at any more is seen with its label.
+            graders, open_pairs = self._standing(reviewer)
             busy: dict[Pair, set[str]] = {}
             for who, pair in looking.items():
                 busy.setdefault(pair, set()).add(who)

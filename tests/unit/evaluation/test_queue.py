@@ -102,6 +102,21 @@ def test_two_reviewers_at_once_are_dealt_different_cards_and_the_last_one_waits(
     assert work.next_card("Cy") == second
 
 
+def test_a_label_given_while_another_asks_for_a_card_is_seen_before_the_card_is_dealt(store, monkeypatch):
+    work = queue(store)
+    first = work.next_card("Bo")
+    claim = store.labels.claims.claim
+
+    def late(reviewer, choose):
+        if reviewer == "Ann":  # Bo finishes and moves on just before Ann's claim
+            grade(store, first, "Bo")
+            work.next_card("Bo")
+        return claim(reviewer, choose)
+
+    monkeypatch.setattr(store.labels.claims, "claim", late)
+    assert place(work.next_card("Ann")) == ("r", "m2")
+
+
 def test_in_a_shuffled_queue_every_reviewer_has_an_order_of_their_own(store):
     work = queue(store, [f"q{n}" for n in range(6)], "shuffled", overlap=3, seed=5)
 
