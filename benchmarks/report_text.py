@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cems_workbench.config import preset_names
 from cems_workbench.evaluation.comparison import Comparison, Difference
 from cems_workbench.evaluation.evaluate import Evaluation, Summary
 
@@ -33,14 +34,17 @@ Plain lists of the baseline's evidence, nothing fused or adjusted, {queries} que
 SCIFACT = """
 Published nDCG@10 are 0.645 for all-MiniLM-L6-v2 and 0.665 to 0.69 for BM25. What differs here: the vector search is exact, over
 `title. text` cut at 256 wordpieces; BM25 is Lucene's with k1 = 1.5 and b = 0.75 over title and text as one field, with a Snowball
-stemmer, stopwords left out, and identifiers kept whole beside their parts, where BEIR's figure is Anserini's with k1 = 0.9, b = 0.4
-and title and text as two fields.
+stemmer, stopwords left out, and identifiers kept whole beside their parts, where the published figures are Anserini's with k1 = 0.9
+and b = 0.4, title and text as one field or as two.
 """
 
 
 def report(measured: Sequence[Measured], seed: int) -> str:
-    """The whole report."""
-    return HEAD.format(seed=seed) + "".join(_section(one) for one in measured)
+    """The whole report; presets that were not asked for are named."""
+    tried = {*(name for one in measured for name in (*one.ran, *one.absent))}
+    left = [f"`{name}`" for name in preset_names() if name not in tried]
+    out = f"\nNot in this run: {', '.join(left)}; `--presets` names what is.\n" if left else ""
+    return HEAD.format(seed=seed) + out + "".join(_section(one) for one in measured)
 
 
 def _section(one: Measured) -> str:
