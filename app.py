@@ -13,6 +13,7 @@ st.set_page_config(page_title="CEMS Workbench", page_icon=str(ICON), layout="wid
 st.navigation(
     [
         st.Page("pages/inspect.py", title="Inspect", icon=":material/search:", default=True),
+        st.Page("pages/label.py", title="Label", icon=":material/rule:"),
         st.Page("pages/evaluate.py", title="Evaluate", icon=":material/bar_chart:"),
         st.Page("pages/memories.py", title="Memories", icon=":material/inventory_2:"),
     ],

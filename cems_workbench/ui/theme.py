@@ -154,6 +154,21 @@ STYLESHEET = """
 .stApp :is([data-testid="stBaseButton-primary"], [data-testid="stBaseButton-primaryFormSubmit"]):not(:disabled),
 .stApp [data-testid="stMultiSelect"] [data-tag] {color:light-dark(#FFFFFF, #12181F);}
 .wb-facts {overflow-wrap:anywhere;}
+.wb-card {border:1px solid color-mix(in srgb, currentColor 16%, transparent); border-radius:.6rem; overflow:hidden; max-width:58rem;}
+.wb-card > div {padding:.85rem 1.1rem;}
+.wb-card-query {background:color-mix(in srgb, currentColor 5%, transparent); border-bottom:1px solid color-mix(in srgb, currentColor 12%, transparent);}
+.wb-card span {font-size:.74rem; letter-spacing:.03em; opacity:.72;}
+.wb-card p {margin:.15rem 0 .3rem; overflow-wrap:anywhere; white-space:pre-wrap; line-height:1.55;}
+.wb-card-query p {font-size:1.15rem; font-weight:650;}
+.wb-card h5 {font-size:1rem; margin:.2rem 0 .1rem; padding:0; overflow-wrap:anywhere;}
+.wb-card small, .wb-card summary {font-size:.8rem; opacity:.76; overflow-wrap:anywhere;}
+.wb-card summary {cursor:pointer;}
+.wb-card-memory p {max-height:24rem; overflow:auto;}
+.wb-card mark {background:color-mix(in srgb, #E69F00 26%, transparent); color:inherit; border-bottom:2px solid #E69F00; border-radius:2px;}
+.wb-card-progress {font-size:.84rem; font-variant-numeric:tabular-nums; max-width:58rem;}
+.wb-card-progress > div {height:4px; border-radius:2px; background:color-mix(in srgb, currentColor 12%, transparent); margin-bottom:.35rem;}
+.wb-card-progress i {display:block; height:4px; border-radius:2px; background:light-dark(#0072B2, #56B4E9);}
+.wb-card-progress span {opacity:.82;}
 /* The eleven views stand in one line from 900 pixels on. */
 @media (max-width:1130px) {.st-key-view button {padding-inline:.26rem;} .st-key-view button p {font-size:.8rem;}}
 .wb-facts > * {min-width:0;}

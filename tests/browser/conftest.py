@@ -10,6 +10,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,14 @@ START_SECONDS = 60
 
 @pytest.fixture(scope="session")
 def server(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of the app, started as `make run` starts it, on a store with a memory that contains markup."""
-    store = shutil.copytree(sample_store, tmp_path_factory.mktemp("browser") / "store")
+    """URL of the app on a copy of the sample store, started as `make run` starts it."""
+    with serving(shutil.copytree(sample_store, tmp_path_factory.mktemp("browser") / "store")) as url:
+        yield url
+
+
+@contextmanager
+def serving(store: Path) -> Iterator[str]:
+    """Start the app on a store; it is ended afterwards."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,0 +1,126 @@
+"""The Label page's own state: who labels, in which queue, and the card on the table.
+
+A reviewer is the name that is signed in, where `st.login` is configured; else a name that was asked for once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.queue import Card, LabelQueue
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Judgment
+
+CARD, DRAWN, SAID, PROBLEM, NOTE = "lb:card", "lb:drawn", "lb:said", "lb:problem", "lb:note"
+
+
+def signed_in() -> str | None:
+    """The name of whoever is signed in; None without `st.login`, or before it."""
+    user: Any = st.user
+    if not getattr(user, "is_logged_in", False):
+        return None
+    name = user.get("email") or user.get("name")
+    return str(name).strip() or None if name else None
+
+
+def reviewer() -> str | None:
+    """Who labels; None until it is known."""
+    name = signed_in() or st.session_state.get("lb:name")
+    return name.strip() or None if isinstance(name, str) else None
+
+
+def queue(resources: Resources, name: str) -> LabelQueue:
+    """The queue at work, opened once per session, store and name. Raises InputError when it is gone."""
+    key = (str(resources.store.path), name)
+    kept: tuple[object, LabelQueue] | None = st.session_state.get("lb:queue")
+    if kept is None or kept[0] != key:
+        kept = (key, LabelQueue(resources.store, name))
+        st.session_state["lb:queue"] = kept
+        st.session_state[CARD] = None
+    return kept[1]
+
+
+def card(at_work: LabelQueue, who: str) -> Card | None:
+    """The card on the table, drawn when there is none; None when nothing is left."""
+    kept: tuple[str, Card] | None = st.session_state.get(CARD)
+    if kept is None or kept[0] != who:
+        drawn = at_work.next_card(who)
+        if drawn is None:
+            return None
+        kept = (who, drawn)
+        st.session_state[CARD] = kept
+    return kept[1]
+
+
+def drawn(one: Card | None) -> None:
+    """The whole card is on its way to the browser: from now on a key press is meant for it."""
+    st.session_state[DRAWN] = None if one is None else (one.query.qid, one.memory.id)
+
+
+def _seen(who: str) -> Card | None:
+    """The card that a key press is meant for; None when it came before the card was drawn, as a second press of a key may."""
+    kept: tuple[str, Card] | None = st.session_state.get(CARD)
+    if kept is None or kept[0] != who or st.session_state.get(DRAWN) != (kept[1].query.qid, kept[1].memory.id):
+        st.session_state[SAID] = "That key came before its card was there, and did nothing."
+        return None
+    return kept[1]
+
+
+def label(resources: Resources, who: str, grade: int) -> None:
+    """Give the card on the table a grade; the next card is drawn once it is on disk."""
+    one = _seen(who)
+    if one is None:
+        return
+    judgment = Judgment(one.query.qid, one.memory.id, grade, who, "human", judged_at=datetime.now(UTC), note=_note())
+    _done(lambda: resources.store.labels.give(judgment, one.shown()), f"Graded {grade}.")
+
+
+def skip(resources: Resources, who: str) -> None:
+    """Leave the card to others."""
+    one = _seen(who)
+    if one is not None:
+        _done(lambda: resources.store.labels.skip(one.query.qid, one.memory.id, who, _note()), "Skipped.")
+
+
+def unclear(resources: Resources, who: str) -> None:
+    """Put all cards of this query aside: what it asks for cannot be told."""
+    one = _seen(who)
+    if one is not None:
+        _done(lambda: resources.store.labels.unclear(one.query.qid, who, _note()), "Query set aside as unclear.")
+
+
+def undo(resources: Resources, at_work: LabelQueue, who: str) -> None:
+    """Take the last label back and put its card on the table again."""
+    try:
+        event = resources.store.labels.undo(who)
+    except WorkbenchError as error:
+        st.session_state[PROBLEM] = str(error)
+        return
+    if event is None:
+        st.session_state[SAID] = "There is nothing to undo."
+        return
+    again = at_work.card((event.qid, event.memory_id)) if event.memory_id else None
+    st.session_state[CARD] = (who, again) if again else None
+    st.session_state[SAID] = "Taken back."
+
+
+def _note() -> str | None:
+    return str(st.session_state.get(NOTE) or "").strip() or None
+
+
+def _done(write: Callable[[], object], said: str) -> None:
+    """Run a write; only when it is committed is the card taken off the table and confirmed."""
+    try:
+        write()
+    except WorkbenchError as error:
+        st.session_state[PROBLEM] = str(error)
+        return
+    st.session_state[CARD] = None
+    st.session_state[PROBLEM] = ""
+    st.session_state[SAID] = said
+    st.session_state[NOTE] = ""

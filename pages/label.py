@@ -1,0 +1,71 @@
+"""Label: grade pooled results quickly, blind and by keyboard; see how far reviewers agree, and settle their conflicts."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.ui import handles, label_agreement, label_card, label_queues, state
+from cems_workbench.ui import label_state as labels
+from cems_workbench.ui.memories_escape import plain
+from cems_workbench.ui.theme import STYLESHEET
+
+VIEWS = ("Label", "Agreement")
+
+
+def ask_name() -> None:
+    """Who labels, once; every label carries it."""
+    st.text_input(
+        "Your name", key="lb:name", persist_state="session", max_chars=120, placeholder="kept with every label",
+        help="So that each reviewer’s labels stay apart. Where sign-in is configured, the signed-in name is used.",
+    )  # fmt: skip
+
+
+def draw_label(resources: Resources) -> None:
+    """The name, the queue, the card."""
+    name_box, queue_box, new_box = st.columns([2, 4, 1.4], vertical_alignment="bottom")
+    with name_box:
+        if labels.signed_in() is None:
+            ask_name()
+        else:
+            st.caption(f"Signed in as {plain(labels.reviewer() or '')}")
+    name = label_queues.choose(resources, queue_box, new_box)
+    who = labels.reviewer()
+    if name is None:
+        return
+    if who is None:
+        st.info("Give your name above to begin.", icon=":material/badge:")
+        return
+    label_card.draw(labels.queue(resources, name), resources, who)
+
+
+def main() -> None:
+    """Draw the page."""
+    state.prepare()
+    st.html(STYLESHEET)
+    try:
+        resources = handles.resources()
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/lock:")
+        return
+    view = st.segmented_control(
+        "View",
+        VIEWS,
+        default="Label",
+        required=True,
+        key="lb:view",
+        label_visibility="collapsed",
+        persist_state="session",
+    )
+    try:
+        if view == "Agreement":
+            label_agreement.draw(resources, labels.reviewer())
+        else:
+            draw_label(resources)
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+    handles.warm_up(resources)
+
+
+main()

@@ -1,0 +1,135 @@
+"""The Label page: a name, a queue, cards that are graded blind, undo, skip, unclear, and agreement."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.evaluation.pooling import PooledPair
+from cems_workbench.evaluation.queue import make_queue
+from cems_workbench.records import Judgment
+from cems_workbench.store import Store
+from cems_workbench.ui import handles
+from cems_workbench.ui.label_card import marked, name_of
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+OpenPage = Callable[..., AppTest]
+
+
+@pytest.fixture
+def queue_store(sample_store: Path, tmp_path: Path) -> Path:
+    """The sample store with a queue of three pairs of one query and one of another."""
+    path = shutil.copytree(sample_store, tmp_path / "store")
+    with Store.open(path) as store:
+        first, second = (query.qid for query in store.queries()[:2])
+        ids = sorted(store.memories())[:3]
+        pairs = [PooledPair(first, key, {"cems": 1}) for key in ids] + [PooledPair(second, ids[0], {"cems": 1})]
+        store.labels.keep_queue(make_queue("four", pairs, "top"))
+    return path
+
+
+@pytest.fixture
+def page(open_page: OpenPage, queue_store: Path) -> AppTest:
+    """The page at work as ada."""
+    opened = open_page(queue_store).switch_page("pages/label.py").run()
+    opened.text_input(key="lb:name").set_value("ada").run()
+    return checked(opened)
+
+
+def checked(page: AppTest) -> AppTest:
+    assert not page.exception, page.exception
+    assert not page.error, page.error
+    return page
+
+
+def press(page: AppTest, key: str) -> AppTest:
+    page.button(key=key).click()
+    return checked(page.run())
+
+
+def labels() -> list[Judgment]:
+    return handles.resources().store.labels.queue_labels("four")
+
+
+def card(page: AppTest) -> str:
+    return next(text for text in (str(one.proto.body) for one in page.get("html")) if "wb-card-query" in text)
+
+
+def test_without_a_name_there_is_no_card(open_page: OpenPage, queue_store: Path) -> None:
+    opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
+    assert "Give your name" in opened.info[0].value
+
+
+def test_a_grade_is_in_the_store_under_its_author_before_the_next_card(page: AppTest) -> None:
+    before = card(page)
+    press(page, "lb:grade:2")
+    assert [(one.grade, one.judge, one.kind) for one in labels()] == [(2, "ada", "human")]
+    assert card(page) != before
+
+
+def test_undo_takes_the_label_back_and_shows_its_card_again(page: AppTest) -> None:
+    before = card(page)
+    press(page, "lb:grade:3")
+    press(page, "lb:undo")
+    assert labels() == []
+    assert card(page) == before
+
+
+def test_an_unclear_query_puts_all_its_cards_aside(page: AppTest) -> None:
+    press(page, "lb:unclear")
+    press(page, "lb:grade:0")
+    assert "Nothing is left for you" in page.success[0].value
+    assert len(labels()) == 1
+
+
+def test_a_skipped_card_is_not_dealt_again(page: AppTest) -> None:
+    for _ in range(4):
+        press(page, "lb:skip")
+    assert labels() == []
+    assert "4 skipped" in page.success[0].value
+
+
+def test_a_note_is_kept_with_the_label_it_was_written_for(page: AppTest) -> None:
+    press(page, "lb:open_note")
+    page.text_area(key="lb:note").set_value("out of date").run()
+    press(page, "lb:grade:0")
+    press(page, "lb:grade:1")
+    assert sorted((one.grade, one.note) for one in labels()) == [(0, "out of date"), (1, None)]
+
+
+def test_the_card_tells_no_rank_score_config_or_grade(page: AppTest) -> None:
+    assert not [word for word in ("cems", "rank", "score", "grade") if word in card(page).casefold()]
+
+
+def test_agreement_needs_two_people(page: AppTest) -> None:
+    store = handles.resources().store
+    for judge, grade in (("bo", 3), ("cy", 0)):
+        for qid, memory_id in store.labels.queue_pairs("four"):
+            store.labels.give(Judgment(qid, memory_id, grade, judge))
+    page.session_state["lb:view"] = "Agreement"
+    checked(page.run())
+    kappas = page.dataframe[0].value
+    assert {"bo and cy"} <= set(kappas["reviewers"])
+    assert len(page.dataframe[2].value) >= 4
+
+
+def test_words_of_the_query_are_marked_and_markup_stays_text() -> None:
+    assert marked("A <b>Tide</b> table", "tide & table") == (
+        "A &lt;b&gt;<mark>Tide</mark>&lt;/b&gt; <mark>table</mark>"
+    )
+
+
+def test_a_grade_is_named_by_what_stands_before_the_colon() -> None:
+    assert name_of("Related: about the same thing") == ("Related", "about the same thing")
+    assert name_of("Answers the question") == ("Answers", "Answers the question")
+
+
+def test_a_key_that_comes_before_its_card_is_drawn_labels_nothing(page: AppTest) -> None:
+    press(page, "lb:grade:1")
+    page.session_state["lb:drawn"] = None  # as while the next card is still on its way
+    press(page, "lb:grade:3")
+    assert [one.grade for one in labels()] == [1]
