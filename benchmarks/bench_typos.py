@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bench_store import english_texts, synthetic_texts
-from cems_workbench.config.gathering import TypoCorrection
+from cems_workbench.config.understanding import TypoCorrection
 from cems_workbench.pipeline.lexicon import shipped_terms
 from cems_workbench.pipeline.stages.conversational import features
 from cems_workbench.pipeline.typos import correct

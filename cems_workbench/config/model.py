@@ -11,19 +11,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from cems_workbench.config.adjusting import AdjustConfig, AssemblyConfig, DedupConfig, GapConfig, JudgeConfig
 from cems_workbench.config.fields import FieldSpec, Section, specs
-from cems_workbench.config.gathering import ExpansionConfig, ListsConfig, QueryConfig, VariantWeights
-from cems_workbench.config.ranking import (
-    AdjustConfig,
-    AssemblyConfig,
-    DedupConfig,
-    FilterConfig,
-    FusionConfig,
-    GapConfig,
-    JudgeConfig,
-    RerankConfig,
-    ThresholdConfig,
-)
+from cems_workbench.config.gathering import ListsConfig, VariantWeights
+from cems_workbench.config.ranking import FilterConfig, FusionConfig, RerankConfig, ThresholdConfig
+from cems_workbench.config.understanding import ExpansionConfig, QueryConfig
 
 
 class PipelineConfig(Section):

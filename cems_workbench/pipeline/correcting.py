@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from cems_workbench.config.gathering import TypoCorrection
+from cems_workbench.config.understanding import TypoCorrection
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.models import prompts
 from cems_workbench.pipeline.asking import Asker

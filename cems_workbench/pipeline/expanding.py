@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 
-from cems_workbench.config.gathering import ExpansionConfig
+from cems_workbench.config.understanding import ExpansionConfig
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.evidence import Variant
 from cems_workbench.records import Memory, indexed_text

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.gathering import Detectors
+from cems_workbench.config.understanding import Detectors
 from cems_workbench.pipeline.evidence import Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.pseudonyms import Pseudonyms
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect

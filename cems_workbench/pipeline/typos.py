@@ -26,7 +26,7 @@ from typing import Literal
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from cems_workbench.config.gathering import TypoCorrection
+from cems_workbench.config.understanding import TypoCorrection
 from cems_workbench.pipeline.lexicon import shipped_terms
 from cems_workbench.pipeline.stages import conversational
 from cems_workbench.pipeline.stages.query import SIGNALS

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cems_workbench.config.gathering import QueryConfig
+from cems_workbench.config.understanding import QueryConfig
 from cems_workbench.models import prompts
 from cems_workbench.pipeline.asking import Asker
 from cems_workbench.pipeline.stages.query import detect

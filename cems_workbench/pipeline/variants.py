@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.gathering import ExpansionConfig
+from cems_workbench.config.understanding import ExpansionConfig
 from cems_workbench.models import prompts
 from cems_workbench.pipeline.asking import NONE, Asker
 from cems_workbench.pipeline.evidence import Variant

@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.config.gathering import Conversational
+from cems_workbench.config.understanding import Conversational
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.conversational import limits_met
 from cems_workbench.ui.memories_escape import plain

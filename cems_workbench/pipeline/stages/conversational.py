@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from cems_workbench.config.gathering import Conversational
+from cems_workbench.config.understanding import Conversational
 from cems_workbench.pipeline.stages.query import Match
 
 _ACE_STOPWORDS = """

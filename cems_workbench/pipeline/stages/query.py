@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cems_workbench.config.gathering import Detectors
+from cems_workbench.config.understanding import Detectors
 
 SIGNALS: dict[str, tuple[str, ...]] = {
     "preference": (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.config.gathering import Conversational
+from cems_workbench.config.understanding import Conversational
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexicon import shipped_terms, technical_terms
 from cems_workbench.pipeline.stages.conversational import QueryFeatures, features, is_conversational

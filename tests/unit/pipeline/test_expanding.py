@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.config.gathering import ExpansionConfig
+from cems_workbench.config.understanding import ExpansionConfig
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.expanding import (
     FEEDBACK_WORDS,

@@ -1,0 +1,197 @@
+"""Config sections of the query: its corrections, its signals and its expansion."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cems_workbench.config.export_names import cems
+from cems_workbench.config.fields import Section, param
+
+
+class TypoCorrection(Section):
+    """Correction against the store's own terms (ACE)."""
+
+    enabled: bool = param(
+        False,
+        "Typo correction",
+        "Correct query words against the store's own vocabulary before searching.",
+        kind="gather",
+    )
+    similarity_threshold: float = param(
+        0.80,
+        "Similarity threshold",
+        "Correct a word when 1 − normalised edit distance reaches this.",
+        kind="gather",
+        ge=0,
+        le=1,
+        step=0.01,
+    )
+    auto_learn: bool = param(True, "Learn corrections", "Remember corrections that were accepted.", kind="gather")
+    validate_: bool = param(
+        True,
+        "Validate with the LLM",
+        "Ask the LLM in the background about learned pairs and forget those it refuses.",
+        kind="gather",
+        alias="validate",
+    )
+    max_learned: int = param(
+        1000,
+        "Learned pairs kept",
+        "Most learned pairs to keep; the oldest go first.",
+        kind="gather",
+        ge=0,
+        le=1_000_000,
+        step=50,
+        soft=(0, 5000),
+    )
+
+
+class Conversational(Section):
+    """Detection of vague, stopword-heavy queries (ACE)."""
+
+    enabled: bool = param(
+        False,
+        "Detect conversational queries",
+        "Treat stopword-heavy queries without technical terms specially.",
+        kind="gather",
+    )
+    max_domain_signal: float = param(
+        0.15,
+        "Domain signal below",
+        "Conversational needs a share of technical terms strictly below this.",
+        kind="gather",
+        ge=0,
+        le=1,
+        step=0.01,
+    )
+    min_stopword_ratio: float = param(
+        0.40,
+        "Stopword ratio above",
+        "Conversational needs a share of stopwords strictly above this.",
+        kind="gather",
+        ge=0,
+        le=1,
+        step=0.01,
+    )
+
+
+class Detectors(Section):
+    """Preference, temporal and aggregation signals in the query's words (CEMS)."""
+
+    enabled: bool = param(
+        True, "Detectors", "Look for preference, temporal and aggregation signals in the query.", kind="gather"
+    )
+    matching: Literal["substring", "word"] = param(
+        "substring",
+        "Matching",
+        "substring: as CEMS does (finds “last” in “elasticsearch”); word: whole words only.",
+        kind="gather",
+    )
+
+
+class QueryConfig(Section):
+    """Query understanding and routing."""
+
+    mode: Literal["vector", "hybrid", "auto"] = param(
+        "auto",
+        "Search mode",
+        "vector: vector list only; hybrid: vector and lexical; auto: routed by the query's intent.",
+        kind="gather",
+    )
+    typo_correction: TypoCorrection = TypoCorrection()
+    conversational: Conversational = Conversational()
+    detectors: Detectors = Detectors()
+    scope: Literal["personal", "shared", "both"] = param(
+        "both", "Scope", "Which memories are searched: personal, shared or both.", kind="gather"
+    )
+    raw: bool = param(False, "Raw mode", "Debug: switches the relevance filter off.", kind="gather")
+
+
+class SkipOnStrongSignal(Section):
+    """The lexical probe that saves an expansion when the first hit is already clear (CEMS plan, QMD)."""
+
+    enabled: bool = param(
+        True,
+        "Skip on strong signal",
+        "Skip expansion when the lexical probe's first hit is strong and well ahead.",
+        kind="gather",
+    )
+    threshold: float = param(
+        0.85,
+        "Signal threshold",
+        "The first hit's score must reach this.",
+        kind="gather",
+        ge=0,
+        le=100,
+        step=0.01,
+        soft=(0, 10),
+        exports=cems("STRONG_SIGNAL_THRESHOLD"),
+    )
+    gap: float = param(
+        0.15,
+        "Signal gap",
+        "The first hit must lead the second by this (second counts as 0 when there is one hit).",
+        kind="gather",
+        ge=0,
+        le=100,
+        step=0.01,
+        soft=(0, 5),
+        exports=cems("STRONG_SIGNAL_GAP"),
+    )
+    scale: Literal["raw", "max", "saturating"] = param(
+        "raw",
+        "Signal scale",
+        "Scale of the probe's scores: raw BM25, divided by the maximum, or s/(1+s) as CEMS does today (0.85 then needs raw 5.67).",
+        kind="gather",
+    )
+
+
+class ExpansionConfig(Section):
+    """Query expansion."""
+
+    backend: Literal["none", "manual", "dictionary", "feedback", "llm"] = param(
+        "none",
+        "Expansion",
+        "Where further query variants come from.",
+        kind="gather",
+        exports=cems("ENABLE_QUERY_SYNTHESIS", codec="llm"),
+    )
+    max_expansions: int = param(
+        3,
+        "Expansions used",
+        "At most this many expansions are searched.",
+        kind="gather",
+        ge=0,
+        le=20,
+        step=1,
+        soft=(0, 8),
+    )
+    hyde: bool = param(False, "HyDE", "Also search with a hypothetical memory written by the LLM.", kind="gather")
+    decompose: bool = param(
+        False,
+        "Decompose",
+        "Split a compound question into sub-questions.",
+        kind="gather",
+        exports=cems("ENABLE_QUERY_DECOMPOSITION"),
+    )
+    max_decomposed: int = param(
+        3,
+        "Sub-questions used",
+        "At most this many sub-questions are searched.",
+        kind="gather",
+        ge=0,
+        le=20,
+        step=1,
+        soft=(0, 8),
+        exports=cems("MAX_DECOMPOSED_QUERIES"),
+    )
+    profile_context: bool = param(
+        False,
+        "Profile context",
+        "Preference queries: a first probe for what the user likes feeds the expansion.",
+        kind="gather",
+    )
+    skip_on_strong_signal: SkipOnStrongSignal = SkipOnStrongSignal()
+    skip_if_conversational: bool = param(
+        False, "No expansion if conversational", "ACE: expansion hurts conversational queries.", kind="gather"
+    )
