@@ -8,12 +8,16 @@ import re
 from collections.abc import Iterable, Sequence
 
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_LINK = re.compile(r"(://|\bwww(?=\.)|@(?=[-\w]+\.))")
+JOINER = "\u2060"
+"""No width and no break: it stands where a bare address would be taken for a link."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def plain(text: str) -> str:
     """Text as Markdown that shows it literally, on one line; for messages that Streamlit renders as Markdown."""
-    return _PUNCTUATION.sub(r"\\\1", " ".join(text.split()))
+    whole = _LINK.sub(rf"\1{JOINER}", " ".join(text.split()))
+    return _PUNCTUATION.sub(r"\\\1", whole)
 
 
 def excerpt(text: str, length: int = 160) -> str:

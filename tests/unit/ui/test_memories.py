@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from datetime import UTC, datetime
 
 import numpy as np
@@ -18,7 +19,7 @@ from cems_workbench.ui.memories_charts import bars, first_and_rest
 from cems_workbench.ui.memories_detail import facts_html
 from cems_workbench.ui.memories_duplicates import near_pairs, pairs_html
 from cems_workbench.ui.memories_edit import edited, shown
-from cems_workbench.ui.memories_escape import csv_bytes, guarded, plain, tick
+from cems_workbench.ui.memories_escape import JOINER, csv_bytes, guarded, plain, tick
 from cems_workbench.ui.memories_import import errors_csv, import_files
 from cems_workbench.ui.memories_state import progress_text
 
@@ -42,6 +43,14 @@ def test_other_cells_stay_as_they_are(cell):
 
 def test_plain_text_has_no_markdown_left():
     assert plain("**b** [l](u)\n# h `c` $x$") == r"\*\*b\*\* \[l\]\(u\) \# h \`c\` \$x\$"
+
+
+@pytest.mark.parametrize("address", ["https://a.example/x", "www.a.example", "me@a.example"])
+def test_a_bare_address_is_no_link(address):
+    link = re.compile(r"(?:https?://|www\.)[-.\w]+|[-.\w+]+@[-\w]+\.[-\w]+")
+    assert link.search(address)
+    assert not link.search(plain(address).replace("\\", ""))
+    assert plain(address).replace("\\", "").replace(JOINER, "") == address
 
 
 def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch):
