@@ -237,15 +237,9 @@ def _honest(batches: Sequence[LabelledBatch], evaluations: Sequence[Evaluation])
 
 
 def _write_run(path: Path, batch: LabelledBatch, evaluation: Evaluation) -> None:
-    """A run whose scores fall with the rank, since evaluation tools order by score and break ties their own way."""
-    from cems_workbench.formats.trec_run import RunRow, write
+    from cems_workbench.evaluation.report import trec_run
 
-    tag = "_".join(evaluation.config.name.split())
-    ranked = zip(batch.qids, batch.result_ids(evaluation.rankings), strict=True)
     try:
-        path.write_text(
-            write(RunRow(qid, key, rank, 1 / rank, tag) for qid, ids in ranked for rank, key in enumerate(ids, 1)),
-            encoding="utf-8",
-        )
+        path.write_text(trec_run(batch, evaluation), encoding="utf-8")
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be written: {error}") from None

@@ -117,6 +117,7 @@ def _gathered(
     progress: Progress,
 ) -> tuple[Evidence, LabelledSet | None, tuple[int, ...]]:
     """The query's evidence, that of the judged queries when they are to be measured, and the variants left out. No judge is asked."""
+    from cems_workbench.evaluation.grades import agreed_grades
     from cems_workbench.pipeline.gather import Request, gather_lists
     from cems_workbench.pipeline.rescoring import score_missing
     from cems_workbench.why import LabelledSet
@@ -126,9 +127,7 @@ def _gathered(
     own = score_missing(lists, config, resources, switched_off=left_out)
     if not labelled:
         return own, None, left_out
-    grades: dict[str, dict[str, int]] = {}
-    for judgment in resources.store.judgments():
-        grades.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
+    grades = agreed_grades(resources.store.judgments(kind="human"))
     queries = [query for query in resources.store.queries() if query.qid in grades]
     evidences = {}
     for i, query in enumerate(queries):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import Comparison
 from cems_workbench.evaluation.evaluate import Evaluation, number
+from cems_workbench.formats.trec_run import RunRow, write
 
 LEVEL = 0.05
 
@@ -52,6 +54,14 @@ def per_query_rows(comparison: Comparison) -> tuple[list[str], list[list[Any]]]:
         for qid, kind, values in zip(one.qids, one.types, one.values, strict=True)
     ]
     return header, rows
+
+
+def trec_run(batch: LabelledBatch, evaluation: Evaluation) -> str:
+    """The results as a TREC run, tagged with the config's name. Scores fall with the rank, since evaluation tools order by score and
+    break ties their own way. Raises ValueError for ids that a run cannot hold."""
+    tag = "_".join(evaluation.config.name.split())
+    ranked = zip(batch.qids, batch.result_ids(evaluation.rankings), strict=True)
+    return write(RunRow(qid, key, rank, 1 / rank, tag) for qid, ids in ranked for rank, key in enumerate(ids, 1))
 
 
 def _means(one: Evaluation) -> list[str]:

@@ -12,7 +12,7 @@ from cems_workbench.evaluation.ablation import ablations
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.ui.evaluate_compare import LEVEL, ROW, pick_measure
+from cems_workbench.ui.evaluate_compare import ROW, pick_measure, verdict
 from cems_workbench.ui.evaluate_state import Measured
 from cems_workbench.ui.gathering import progress_in
 from cems_workbench.ui.memories_escape import plain, tick
@@ -82,7 +82,7 @@ def _rows(made: Sequence[Evaluation], measure: Measure) -> list[dict[str, Any]]:
             {
                 "row": _short(one, made[0]), "value": number(difference.value), "difference": number(difference.difference),
                 "p (Holm)": difference.p_holm, "wins": len(difference.wins), "losses": len(difference.losses),
-                "verdict": "not certain" if difference.p_holm >= LEVEL else "▲ better" if difference.difference > 0 else "▼ worse",
+                "verdict": verdict(difference),
             }
         )  # fmt: skip
     return rows

@@ -10,6 +10,7 @@ import streamlit as st
 from cems_workbench.evaluation.comparison import Comparison, Difference, compare
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.metrics import FAMILIES, Measure
+from cems_workbench.evaluation.report import LEVEL
 from cems_workbench.ui.evaluate_state import Measured
 from cems_workbench.ui.memories_escape import plain, tick
 from cems_workbench.ui.theme import LIST_COLOURS
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 ROW = 30
-LEVEL = 0.05
 BASELINE, OTHER = "#7B848D", LIST_COLOURS[0]
 
 

@@ -11,8 +11,7 @@ import streamlit as st
 from cems_workbench.config import dump_config
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.comparison import Comparison
-from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows
-from cems_workbench.formats.trec_run import RunRow, write
+from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store.reports import Experiment
 from cems_workbench.ui.evaluate_compare import ROW, compared
@@ -96,12 +95,8 @@ def _json(card: dict[str, Any]) -> str:
 
 
 def _run(one: Measured) -> str:
-    """Scores fall with the rank, since evaluation tools order by score and break ties their own way."""
-    tag = "_".join(one.name.split())
-    ranked = zip(one.batch.qids, one.batch.result_ids(one.evaluation.rankings), strict=True)
-    rows = [RunRow(qid, key, rank, 1 / rank, tag) for qid, ids in ranked for rank, key in enumerate(ids, 1)]
     try:
-        return write(rows)
+        return trec_run(one.batch, one.evaluation)
     except ValueError as error:
         return f"# {error}\n"
 

@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench import formats
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.judging import all_judged, judge_missing
@@ -165,8 +166,7 @@ def grades(request: Request, resources: Resources) -> dict[str, int]:
     meant = max(
         same, key=lambda query: (query.as_of == request.as_of, query.project == request.project, str(query.as_of))
     )
-    judged = resources.store.judgments(meant.qid)
-    return {judgment.memory_id: judgment.grade for judgment in judged if judgment.kind == "human"}
+    return agreed_grades(resources.store.judgments(meant.qid, "human")).get(meant.qid, {})
 
 
 def offer_sample_data(resources: Resources) -> None:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.grades import Grades, agreed_grades
 from cems_workbench.evaluation.query_status import K, QueryStatus, query_statuses
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.expanding import read_dictionary
@@ -144,10 +145,6 @@ def evidence_key(resources: Resources, queries: list[Query], config: PipelineCon
     return str(resources.store.path), resources.store.content_version, f"{len(queries)} {wanted}"
 
 
-def human_grades(resources: Resources) -> dict[str, dict[str, int]]:
-    """Human grades by qid and memory id."""
-    grades: dict[str, dict[str, int]] = {}
-    for judgment in resources.store.judgments():
-        if judgment.kind == "human":
-            grades.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
-    return grades
+def human_grades(resources: Resources) -> Grades:
+    """The grades that people agreed on, by qid and memory id."""
+    return agreed_grades(resources.store.judgments(kind="human"))

@@ -11,10 +11,13 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.evaluation.pooling import PooledPair
 from cems_workbench.evaluation.queue import make_queue
+from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Judgment
 from cems_workbench.store import Store
 from cems_workbench.ui import handles
+from cems_workbench.ui.gathering import grades
 from cems_workbench.ui.label_card import marked, name_of
+from cems_workbench.ui.query_picker import human_grades
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 OpenPage = Callable[..., AppTest]
@@ -133,3 +136,17 @@ def test_a_key_that_comes_before_its_card_is_drawn_labels_nothing(page: AppTest)
     page.session_state["lb:drawn"] = None  # as while the next card is still on its way
     press(page, "lb:grade:3")
     assert [one.grade for one in labels()] == [1]
+
+
+def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grades_are_read(page: AppTest) -> None:
+    resources = handles.resources()
+    qid, memory_id = next(pair for pair in resources.store.labels.queue_pairs("four") if not graded(pair))
+    for judge, grade in (("ann", 0), ("bo", 0), ("cy", 3)):
+        resources.store.labels.give(Judgment(qid, memory_id, grade, judge))
+    assert human_grades(resources)[qid][memory_id] == 0  # the median, not whoever came last
+    query = next(one for one in resources.store.queries() if one.qid == qid)
+    assert grades(Request(query.query, query.project, query.as_of), resources)[memory_id] == 0
+
+
+def graded(pair: tuple[str, str]) -> bool:
+    return any((one.qid, one.memory_id) == pair for one in handles.resources().store.judgments())
