@@ -21,7 +21,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence
 from cems_workbench.tuning.axis import axis_for
-from cems_workbench.tuning.scorer import WORKERS, BatchScorer
+from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.space import SearchSpace
 
 TARGET = 6000
@@ -110,9 +110,7 @@ def main() -> None:
         if theirs is not None and i % 4 == 0:
             others.append(timed(theirs))
     wall, cpu = medians(times)
-    print(
-        f"{options.queries} queries × {options.lists} lists × {options.hits} hits, fusion to nDCG@10, {WORKERS} threads"
-    )
+    print(f"{options.queries} queries × {options.lists} lists × {options.hits} hits, fusion to nDCG@10")
     print(f"ours  {wall:9.2f} ms a config by the clock, {cpu:9.2f} ms of processor (median of {len(times)})")
     print(
         f"      {60_000 / wall:,.0f} configs a minute by the clock (target {TARGET:,}); load average {os.getloadavg()[0]:.1f}"

@@ -1,13 +1,13 @@
 """`score(config, queries) -> (queries, measures)`: what a search asks, over a labelled batch, each answer computed once.
 
 The queries are dealt into parts at random (seeded), so that the first part already speaks for the whole and a search can give up on
-a config after it. Parts are scored in parallel: numpy lets go of the interpreter where it computes.
+a config after it. Parts are scored one after the other: two threads took half as much processor time again and were no sooner done,
+since the arrays of a part are small and the threads wait for the interpreter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +19,6 @@ from cems_workbench.pipeline.table import Floats, Ints
 from cems_workbench.tuning.score_file import Known, digest
 
 PART = 512
-WORKERS = 2
 
 
 class Score(Protocol):
@@ -41,9 +40,7 @@ def config_key(config: PipelineConfig) -> PipelineConfig:
 class BatchScorer:
     """Scores of some queries of a labelled batch, each part of each config at most once."""
 
-    def __init__(
-        self, batch: LabelledBatch, measures: Sequence[Measure], seed: int = 0, part: int = PART, workers: int = WORKERS
-    ) -> None:
+    def __init__(self, batch: LabelledBatch, measures: Sequence[Measure], seed: int = 0, part: int = PART) -> None:
         """Every measure must be defined for every query; `answerable` says which are."""
         self.measures = tuple(measures)
         self.evaluations = 0
@@ -58,7 +55,6 @@ class BatchScorer:
             self._part[piece], self._place[piece] = number, np.arange(len(piece))
         self._known: dict[tuple[PipelineConfig, int], Floats] = {}
         self._recalled: Known = {}
-        self._pool = ThreadPoolExecutor(workers) if workers > 1 and count > 1 else None
 
     def __call__(self, config: PipelineConfig, queries: Ints) -> Floats:
         """(len(queries), M) scores."""
@@ -80,14 +76,10 @@ class BatchScorer:
                     self._known[key, number] = self._recalled[name, number]
             missing = [number for number in missing if (key, number) not in self._known]
 
-        def one(number: int) -> Floats:
-            graded = self._batches[number].rankings(key).graded
-            return np.stack([measure.values(graded) for measure in self.measures], axis=1)
-
         self.evaluations += len(missing)
-        found = self._pool.map(one, missing) if self._pool and len(missing) > 1 else map(one, missing)
-        for number, values in zip(missing, found, strict=True):
-            self._known[key, number] = values
+        for number in missing:
+            graded = self._batches[number].rankings(key).graded
+            self._known[key, number] = np.stack([measure.values(graded) for measure in self.measures], axis=1)
 
     def recall(self, known: Known) -> None:
         """Take scores of an earlier run of the same search as known; those of another shape are left out."""
