@@ -68,7 +68,7 @@ def apply_fusion(
     alive, best = hits.alive, remembered(lists.memo, "best", None, lambda: _best_list_score(table, lists))
     base, extra = _base(hits, weight, config), _extra(table, hits, config)
     raw = _raw(table, hits, base, extra, config)
-    normalised = _minmax(raw, hits.hole) if config.normalize == "minmax" else raw
+    normalised = _minmax(raw, hits) if config.normalize == "minmax" else raw
     score = (1 - config.score_blend) * normalised
     if config.score_blend:
         score += config.score_blend * best
@@ -166,7 +166,7 @@ def _extra(table: CandidateTable, hits: Hits, config: FusionConfig) -> _Extra:
                 bonus = _top_rank_bonus(hits.rank[hits.top], config)
             else:
                 best_rank = _top_rank_bonus(hits.best_rank, config)
-        if ranks:
+        if ranks and table.important.any():
             step = 1 / (config.k + 1) - 1 / (config.k + 1 + ranks)
             importance = np.where(table.important & hits.alive, step, 0.0)
     if config.multi_query_boost:
@@ -178,11 +178,10 @@ def _raw(table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, config:
     """(Q, C) boost * (sum or max of the bases + bonuses); 0 for who is in no list."""
     size = table.valid.size
     raw: Floats = np.zeros(size)
-    if config.method == "score_max":
-        if len(hits.cells):
-            raw[hits.cells] = np.maximum.reduceat(base, hits.first)
-    else:
-        raw += np.bincount(hits.cell, weights=base, minlength=size)
+    if config.method != "score_max":
+        raw = np.asarray(np.bincount(hits.cell, weights=base, minlength=size), dtype=np.float64)
+    elif len(hits.cells):
+        raw[hits.cells] = np.maximum.reduceat(base, hits.first)
     if extra.bonus is not None:
         raw += np.bincount(hits.cell[hits.top], weights=extra.bonus, minlength=size)
     raw = raw.reshape(table.shape)
@@ -225,11 +224,15 @@ def _top_rank_bonus(rank: Floats | Ints, config: FusionConfig) -> Floats:
     return np.where(rank == 1, bonus.rank1, np.where(rank <= 3, bonus.rank2_3, 0.0))
 
 
-def _minmax(raw: Floats, hole: Floats) -> Floats:
-    low = (raw + hole).min(axis=1, keepdims=True, initial=np.inf)
-    high = (raw - hole).max(axis=1, keepdims=True, initial=-np.inf)
-    spread = np.where(high > low, high - low, 0.0)
-    normalised: Floats = raw - np.where(spread > 0, low, 0.0)
+def _minmax(raw: Floats, hits: Hits) -> Floats:
+    """(Q, C) scaled to 0 to 1 over who has a hit; 1 where they are all alike."""
+    low, spread = np.zeros((len(raw), 1)), np.zeros((len(raw), 1))
+    if len(hits.cells):
+        held = raw.reshape(-1).take(hits.cells)
+        least = np.minimum.reduceat(held, hits.starts)
+        range_of = np.maximum.reduceat(held, hits.starts) - least
+        low[hits.queries, 0], spread[hits.queries, 0] = np.where(range_of > 0, least, 0.0), range_of
+    normalised: Floats = raw - low
     normalised /= np.where(spread > 0, spread, 1.0)
     normalised[spread[:, 0] == 0] = 1.0
     return normalised

@@ -33,8 +33,9 @@ class Hits:
     top: Ints
     """Which of the hits stand at ranks 1 to 3."""
     alive: Bools
-    hole: Floats
-    """(Q, C) 0 for who is alive, inf for the others."""
+    queries: Ints
+    """The queries with a hit, ascending; `starts` says where the `cells` of each begin."""
+    starts: Ints
     lists: Ints
     """(Q, C) in how many lists."""
     best_rank: Ints
@@ -51,11 +52,12 @@ def find_hits(table: CandidateTable, lists: ListArrays, rrf: bool, dense: Bools)
     cell = q * width + c
     cells, first = np.unique(cell, return_index=True)
     alive: Bools = np.any(member, axis=1)
+    found, starts = np.unique(cells // width if width else cells, return_index=True)
     best = np.full(queries * width, np.iinfo(np.int64).max)
     if len(cells):
         best[cells] = np.minimum.reduceat(rank, first)
     return Hits(
         slot=q * source.shape[1] + i, cell=cell, rank=rank.astype(np.float64), score=lists.score[q, i, c], cells=cells, first=first,
-        top=np.flatnonzero(rank <= 3), alive=alive, hole=np.where(alive, 0.0, np.inf), lists=member.sum(axis=1),
+        top=np.flatnonzero(rank <= 3), alive=alive, queries=found, starts=starts, lists=member.sum(axis=1),
         best_rank=best.reshape(table.shape),
     )  # fmt: skip
