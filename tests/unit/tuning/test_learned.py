@@ -1,0 +1,141 @@
+"""Importance of parameters and the responses around a proposal, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from benchmarks.synthetic_queries import fusion_only
+from cems_workbench.config import PipelineConfig, preset
+from cems_workbench.errors import InputError
+from cems_workbench.progress import Cancelled
+from cems_workbench.tuning.axis import parse_axis
+from cems_workbench.tuning.learned import importance, main_effects, response_curve, response_surface, values_around
+from cems_workbench.tuning.space import SearchSpace
+from cems_workbench.tuning.trial import Search, Trial
+from tests.unit.tuning.made_up_scores import Formula, tuned_to
+
+K, BLEND, VECTOR = "fusion.k=10:50:10", "fusion.score_blend=0:1:0.5", "lists.vector.weight=0.5:2.5:0.5"
+
+
+def trial(space: SearchSpace, values: tuple[object, ...], reached: float, pruned: bool = False) -> Trial:
+    return Trial(values, space.config(values), np.zeros((1, 1)), np.array([reached]), pruned)
+
+
+def test_main_effects_of_a_grid_of_two_by_two() -> None:
+    """y = 2 a + b over a, b in {0, 1}: variances 1 and 1/4 of 5/4 in all. With y = a xor b neither explains anything."""
+    assert main_effects(np.array([[0.0, 1.0], [2.0, 3.0]])).tolist() == pytest.approx([0.8, 0.2])
+    assert main_effects(np.array([[0.0, 1.0], [1.0, 0.0]])).tolist() == [0.0, 0.0]
+
+
+def test_on_a_whole_grid_importance_is_exact_whatever_the_order_of_trials_and_beside_the_baseline() -> None:
+    space = SearchSpace.of(fusion_only(), [parse_axis(K), parse_axis(BLEND)])
+    points = list(itertools.product((10, 30, 50), (0.0, 1.0)))[::-1]
+    trials = [trial(space, (60, 0.5), 99.0), *(trial(space, (k, b), k / 20 + b) for k, b in points)]
+    found = importance(space, Search(trials))
+    # k / 20 has variance 2/3, b has 1/4: of 11/12 in all, 8/11 and 3/11.
+    assert found is not None and found.exact and found.trials == 7
+    assert dict(found.shares) == pytest.approx({"fusion.k": 8 / 11, "fusion.score_blend": 3 / 11})
+    assert [path for path, _ in found.shares] == ["fusion.k", "fusion.score_blend"]
+    assert found.together == pytest.approx(0.0, abs=1e-12)
+
+
+def forest_trials(space: SearchSpace, count: int = 80) -> list[Trial]:
+    rng = np.random.default_rng(0)
+    drawn = [tuple(axis.value(int(rng.integers(axis.size))) for axis in space.axes) for _ in range(count)]
+    return [trial(space, values, 10 * values[0] + values[1] / 10, pruned=i % 3 == 0) for i, values in enumerate(drawn)]
+
+
+def test_off_a_grid_a_forest_finds_what_matters_and_says_the_same_every_time() -> None:
+    axes = [
+        parse_axis("fusion.score_blend"),
+        parse_axis(VECTOR),
+        parse_axis("fusion.k"),
+        parse_axis("fusion.normalize"),
+    ]
+    space = SearchSpace.of(fusion_only(), axes)
+    trials = forest_trials(space)
+    found, again = importance(space, Search(trials), seed=1), importance(space, Search(trials), seed=1)
+    assert found is not None and not found.exact and found == again
+    shares = dict(found.shares)
+    assert found.shares[0][0] == "fusion.score_blend" and shares["fusion.score_blend"] > 0.8
+    assert shares["fusion.k"] < 0.05 and shares["fusion.normalize"] < 0.05
+    assert 0 <= found.together < 0.2 and sum(shares.values()) + found.together == pytest.approx(1.0)
+
+
+def test_nothing_is_said_of_too_few_trials_or_of_trials_that_reached_the_same() -> None:
+    space = SearchSpace.of(fusion_only(), [parse_axis(K), parse_axis(BLEND)])
+    assert importance(space, Search([trial(space, (10, 0.0), 1.0)])) is None
+    assert importance(space, Search([trial(space, (10 * i, 0.0), 1.0) for i in range(1, 6)])) is None
+    incomplete = [trial(space, (10, 0.0), 1.0), trial(space, (20, 0.5), 2.0), trial(space, (30, 0.0), 3.0)]
+    assert importance(space, Search(incomplete)) is None
+
+
+def by_k(config: PipelineConfig) -> list[float]:
+    """Two queries want k = 30, two do not care."""
+    loss = abs(config.fusion.k - 30) / 100
+    return [0.8 - loss, 0.6 - loss, 0.4, 0.2]
+
+
+def test_a_curve_has_the_mean_its_error_and_the_paired_difference_at_every_value() -> None:
+    score = Formula(by_k)
+    curve = response_curve(tuned_to(score, (30, 0.5), K, BLEND), score, "fusion.k")
+    assert curve.values == (10, 20, 30, 40, 50) and curve.own == 2
+    assert curve.mean.tolist() == pytest.approx([0.4, 0.45, 0.5, 0.45, 0.4])
+    assert curve.error[2] == pytest.approx(math.sqrt((0.09 + 0.01 + 0.01 + 0.09) / 3) / 2)
+    assert curve.difference.tolist() == pytest.approx([-0.1, -0.05, 0.0, -0.05, -0.1])
+    assert curve.difference_error[0] == pytest.approx(math.sqrt(4 * 0.01 / 3) / 2)  # of -0.2, -0.2, 0, 0
+    assert curve.difference_error[2] == 0.0
+    assert score.asked == {0, 1, 2, 3}, "the hold-out stays sealed"
+
+
+def test_a_curve_has_no_value_where_a_constraint_is_broken() -> None:
+    score = Formula(lambda config: [config.rerank.bands[0].retrieval] * 4)
+    tuned = tuned_to(score, (0.75,), "rerank.bands.0=0.5:0.9:0.1", baseline=preset("cems").config)
+    curve = response_curve(tuned, score, "rerank.bands.0")
+    assert curve.values == (0.5, 0.6, 0.7, 0.75, 0.8, 0.9) and curve.own == 3
+    assert np.isnan(curve.mean).tolist() == [True, False, False, False, False, False]  # the second band has 0.6
+    assert curve.mean[1:].tolist() == pytest.approx([0.6, 0.7, 0.75, 0.8, 0.9])
+
+
+def test_a_surface_has_the_mean_at_every_pair() -> None:
+    score = Formula(lambda config: [config.fusion.k / 100 + config.fusion.score_blend] * 4)
+    tuned = tuned_to(score, (30, 0.5), K, BLEND)
+    surface = response_surface(tuned, score, ("fusion.score_blend", "fusion.k"))
+    assert surface.values == ((0.0, 0.5, 1.0), (10, 20, 30, 40, 50)) and surface.own == (1, 2)
+    assert surface.mean.tolist()[1] == pytest.approx([0.6, 0.7, 0.8, 0.9, 1.0])
+    assert surface.mean.shape == (3, 5) and surface.error.max() < 1e-9
+    assert response_surface(tuned, score, ("fusion.k", "fusion.score_blend"), most=2).mean.shape == (3, 3)
+
+
+def test_what_was_not_searched_has_no_response() -> None:
+    score = Formula(by_k)
+    tuned = tuned_to(score, (30,), K)
+    with pytest.raises(InputError, match=r"fusion\.score_blend was not searched; searched: fusion\.k"):
+        response_curve(tuned, score, "fusion.score_blend")
+    with pytest.raises(InputError, match="two different parameters"):
+        response_surface(tuned, score, ("fusion.k", "fusion.k"))
+
+
+def test_a_response_can_be_cancelled_and_counts_what_it_replays() -> None:
+    score, heard = Formula(by_k), []
+    tuned = tuned_to(score, (30,), K)
+
+    def stop(label: str, done: int, total: int) -> None:
+        heard.append((label, done, total))
+        if done == 2:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        response_curve(tuned, score, "fusion.k", progress=stop)
+    assert heard == [("fusion.k", 0, 5), ("fusion.k", 1, 5), ("fusion.k", 2, 5)]
+
+
+def test_the_proposals_own_value_stands_among_those_of_the_axis() -> None:
+    axis = parse_axis("fusion.k=10:50:10")
+    assert values_around(axis, 33, 3) == (10, 30, 33, 50)
+    assert values_around(axis, None, 2) == (10, 50, None)
+    assert values_around(parse_axis("fusion.k=40|20"), 60, 5) == (40, 20, 60)
