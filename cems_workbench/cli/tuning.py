@@ -125,7 +125,7 @@ def _tuned(
     plan: Plan, score: BatchScorer, batch: LabelledBatch, evidence: EvidenceSet, out: Path, opened: bool, quiet: bool
 ) -> Tuned:
     """The search, gone on with where an earlier one of the same kind was interrupted."""
-    from cems_workbench.tuning.holdout import Looks, holdout_key
+    from cems_workbench.tuning.holdout import LooksFile, looks_path
     from cems_workbench.tuning.score_file import read_scores, write_scores
     from cems_workbench.tuning.tune import open_holdout, tune
 
@@ -142,9 +142,10 @@ def _tuned(
     except OSError as error:
         raise InputError(f"{kept}: cannot be written: {error.strerror}") from None
     if opened and not tuned.found.cancelled and len(plan.split.holdout):
-        looks = Looks(evidence.path.with_name(f"{evidence.path.name}.looks.json"))
+        query_set = evidence.header.query_set
+        looks = LooksFile(looks_path(evidence.path, query_set))
         sealed = [batch.qids[row] for row in plan.split.holdout.tolist()]
-        tuned = open_holdout(tuned, score, looks, holdout_key(evidence.content_hash, sealed))
+        tuned = open_holdout(tuned, score, looks, query_set, sealed)
     return tuned
 
 

@@ -5,6 +5,7 @@ or an index is asked for.
 """
 
 from cems_workbench.store.browsing import DeletedMemory, Facets, Page, Selection
+from cems_workbench.store.config_history import ConfigRecord
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.indexes import Indexes
 from cems_workbench.store.learned_pairs import LearnedPair
@@ -25,6 +26,7 @@ from cems_workbench.store.vocabulary import Vocabulary
 
 __all__ = [
     "ANY",
+    "ConfigRecord",
     "Decision",
     "DeletedMemory",
     "Duplicates",

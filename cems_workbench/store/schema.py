@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from cems_workbench.errors import StoreError
-from cems_workbench.store import labelling_schema
+from cems_workbench.store import labelling_schema, tuning_schema
 
 if TYPE_CHECKING:
     import duckdb
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 LEARNED_PAIRS = """
 CREATE TABLE IF NOT EXISTS learned_pairs (
@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS saved_states (
 """
 
 TABLES = f"""{LEARNED_PAIRS}{REPLY_CACHE}{SAVED_STATES}{labelling_schema.JUDGMENTS}{labelling_schema.LABELLING}
+{tuning_schema.TUNING}
 CREATE TABLE workbench_meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 CREATE TABLE memories (
     id VARCHAR PRIMARY KEY,
@@ -95,6 +96,7 @@ MIGRATIONS: dict[int, str | Callable[[duckdb.DuckDBPyConnection], None]] = {
     3: REPLY_CACHE,
     4: SAVED_STATES,
     5: labelling_schema.migrate,
+    6: tuning_schema.TUNING,
 }
 """Per schema version what makes the next one of it; an older store is brought up when it is opened."""
 

@@ -31,8 +31,10 @@ from cems_workbench.store import (
     statistics,
 )
 from cems_workbench.store.browsing import DeletedMemory, Facets, Page, Selection
+from cems_workbench.store.config_history import ConfigHistory
 from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.holdout_looks import HoldoutLooks
 from cems_workbench.store.importing import import_rows
 from cems_workbench.store.indexes import DerivedIndexes, Indexes
 from cems_workbench.store.labels import Labels
@@ -57,6 +59,10 @@ class Store:
         """Making and changing query sets."""
         self.labels = Labels(database)
         """Giving labels and taking them back, deciding conflicts, queues."""
+        self.history = ConfigHistory(database)
+        """Configs that were kept, with who, when, why and the evidence."""
+        self.holdouts = HoldoutLooks(database)
+        """How often the sealed queries of a set were looked at."""
         self._vocabulary = CurrentVocabulary(path / "lexical", database)
         self._derived = DerivedIndexes(path, database, self.identity, chroma_url, self._deleted)
 

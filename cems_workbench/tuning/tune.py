@@ -79,10 +79,10 @@ def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched) -> Tun
     return replace(tuned, train=train, validation=validation)
 
 
-def open_holdout(tuned: Tuned, score: Score, looks: Looks, key: str) -> Tuned:
-    """Score proposal and baseline on the sealed queries. Every call is a look, and is counted."""
+def open_holdout(tuned: Tuned, score: Score, looks: Looks, query_set: str, qids: Sequence[str]) -> Tuned:
+    """Score proposal and baseline on the sealed queries, whose ids are `qids`. Every call is a look, and is counted."""
     sealed = tuned.plan.split.holdout
-    count = looks.look(key)
+    count = looks.look(query_set, qids)
     base, best = (score(trial.config, sealed)[:, 0] for trial in (tuned.found.baseline, tuned.proposal))
     return replace(tuned, holdout=gain(base, best, tuned.plan.seed), looks=count)
 

@@ -17,7 +17,7 @@ from cems_workbench.pipeline.table import Ints
 from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.axis import parse_axis
 from cems_workbench.tuning.folds import split
-from cems_workbench.tuning.holdout import Looks, gain, holdout_key
+from cems_workbench.tuning.holdout import LooksFile, gain, looks_path
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.space import SearchSpace
@@ -65,7 +65,7 @@ def test_a_real_gain_is_proposed_validated_and_confirmed_on_queries_nobody_saw(t
     assert tuned.validation is not None and tuned.validation.queries == len(one.split.open)
     assert tuned.validation.difference > 0 and tuned.validation.p_greater < 0.01 and tuned.validation.low > 0
     assert tuned.holdout is None and tuned.looks == 0
-    opened = open_holdout(tuned, score, Looks(), "key")
+    opened = open_holdout(tuned, score, LooksFile(), "set", [f"q{row}" for row in one.split.holdout.tolist()])
     assert opened.holdout is not None and opened.holdout.queries == len(one.split.holdout)
     assert opened.holdout.p_greater < 0.01 and opened.looks == 1
     assert opened.config.name == "cems-tuned" and opened.config.fusion != one.space.baseline.fusion
@@ -108,16 +108,23 @@ def test_cancelling_keeps_the_best_so_far_and_says_that_it_is_not_validated() ->
     assert stage("search") is not unwatched
 
 
-def test_looks_are_counted_in_a_file_per_evidence_and_queries(tmp_path: Path) -> None:
-    path = tmp_path / "looks.json"
-    key, other = holdout_key("e", ["q2", "q1"]), holdout_key("e", ["q1", "q3"])
-    assert key == holdout_key("e", ["q1", "q2"]) and key != other
-    assert Looks(path).look(key) == 1
-    assert Looks(path).look(key) == 2
-    assert (Looks(path).count(key), Looks(path).count(other)) == (2, 0)
-    path.write_text("[]", encoding="utf-8")
+def test_looks_are_counted_in_a_file_per_query_set_and_query(tmp_path: Path) -> None:
+    path = looks_path(tmp_path / "x.evidence", "my set/v2")
+    assert path == tmp_path / "my-set-v2.looks.json" == looks_path(tmp_path / "gathered-again.evidence", "my set/v2")
+    assert looks_path(tmp_path / "x.evidence", "") == tmp_path / "x.evidence.looks.json"
+    assert LooksFile(path).look("s", ["q2", "q1"]) == 1
+    assert LooksFile(path).look("s", ["q1", "q2"]) == 2
+    looks = LooksFile(path)
+    assert (looks.count("s", ["q2", "q1"]), looks.count("s", ["q3"]), looks.count("other", ["q1"])) == (2, 0, 0)
+    assert looks.look("s", ["q2", "q3"]) == 3, "one of these queries was looked at twice before"
+    assert (looks.count("s", ["q1"]), looks.count("s", ["q3"]), looks.count("s", [])) == (2, 1, 0)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"looks": {"s": 3}}', '{"looks": {"s": {"q": "x"}}}', "[" * 100_000])
+def test_a_count_of_looks_that_is_not_one_is_refused_and_never_started_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / "looks.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"looks\.json: the count of looks is not readable"):
-        Looks(path)
+        LooksFile(tmp_path / "looks.json")
 
 
 def test_a_gain_has_its_difference_and_a_one_sided_p() -> None:

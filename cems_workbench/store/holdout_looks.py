@@ -1,0 +1,40 @@
+"""How often the sealed queries of a query set were scored, kept with the set.
+
+The count is per query: a hold-out has been looked at as often as the most looked at of its queries. So it goes on when the evidence
+is gathered again, when the set grows, and when another seed deals some of the same queries into another hold-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from cems_workbench.store.database import Database
+from cems_workbench.store.memory_rows import to_naive
+
+
+class HoldoutLooks:
+    """The counts of an open store; methods may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def count(self, query_set: str, qids: Sequence[str]) -> int:
+        """Looks at these queries of a set so far: those of the most looked at."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(_COUNT, [query_set, list(qids)]).fetchall()
+        return int(rows[0][0])
+
+    def look(self, query_set: str, qids: Sequence[str]) -> int:
+        """Count a look at these queries, and give the number of it. It is committed before anything can be shown."""
+        with self._database.transaction() as cursor:
+            cursor.execute(
+                "INSERT INTO holdout_looks SELECT ?, unnest(list_distinct(?)), 1, ? "
+                "ON CONFLICT (set_name, qid) DO UPDATE SET looks = looks + 1, last_at = excluded.last_at",
+                [query_set, list(qids), to_naive(datetime.now(UTC))],
+            )
+            rows = cursor.execute(_COUNT, [query_set, list(qids)]).fetchall()
+        return int(rows[0][0])
+
+
+_COUNT = "SELECT coalesce(max(looks), 0) FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?))"

@@ -1,0 +1,76 @@
+"""The history of configs: who kept what, when and why, and getting it back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from cems_workbench.errors import InputError, StoreError
+from cems_workbench.store import Store
+
+WHEN = datetime(2026, 11, 22, 10, 30, tzinfo=UTC)
+CARD = {"baseline": "cems", "measured": [{"metric": "nDCG@10", "tuned": 0.5}], "looks": 1}
+
+
+def test_a_config_comes_back_with_who_when_why_and_its_card_after_the_store_was_opened_anew(tmp_path):
+    with Store.open(tmp_path / "s") as store:
+        kept = store.history.add(
+            "cems-tuned",
+            "name: cems-tuned\n",
+            author="Ada Ōe",
+            why=" temporal questions\n",
+            base="cems",
+            card=CARD,
+            when=WHEN,
+        )
+    with Store.open(tmp_path / "s") as store:
+        found = store.history.get(kept.id)
+        assert found == kept
+        assert (found.name, found.config_yaml, found.base, found.author) == (
+            "cems-tuned",
+            "name: cems-tuned\n",
+            "cems",
+            "Ada Ōe",
+        )
+        assert (found.saved_at, found.why, found.card) == (WHEN, "temporal questions", CARD)
+
+
+def test_the_history_lists_the_latest_first_and_names_may_repeat(store):
+    ids = [store.history.add("same", f"name: c{i}\n", author="a").id for i in range(3)]
+    assert [one.id for one in store.history.list()] == ids[::-1] and len(set(ids)) == 3
+    assert [one.config_yaml for one in store.history.list()] == ["name: c2\n", "name: c1\n", "name: c0\n"]
+    assert store.history.list()[0].card is None and store.history.list()[0].base is None
+
+
+def test_a_time_in_another_zone_is_kept_as_the_moment_it_is(store):
+    from datetime import timedelta, timezone
+
+    there = WHEN.astimezone(timezone(timedelta(hours=9)))
+    assert store.history.add("c", "", author="a", when=there).saved_at == WHEN
+    assert abs((store.history.add("c", "", author="a").saved_at - datetime.now(UTC)).total_seconds()) < 60
+
+
+def test_name_and_reason_may_be_put_better_later_and_nothing_else_changes(store):
+    kept = store.history.add("c", "name: c\n", author="a", why="first", card=CARD, when=WHEN)
+    assert store.history.reword(kept.id, why="better said").why == "better said"
+    again = store.history.reword(kept.id, name="renamed")
+    assert (again.name, again.why) == ("renamed", "better said")
+    assert (again.config_yaml, again.author, again.saved_at, again.card) == ("name: c\n", "a", WHEN, CARD)
+
+
+@pytest.mark.parametrize("wrong", [{"name": " "}, {"name": "a\nb"}, {"author": ""}, {"why": "x" * 2001}])
+def test_what_cannot_be_a_name_or_a_reason_is_refused_and_nothing_is_kept(store, wrong):
+    with pytest.raises(InputError):
+        store.history.add(**{"name": "c", "config_yaml": "", "author": "a", **wrong})
+    assert store.history.list() == []
+
+
+def test_an_unknown_entry_is_one_line(store):
+    for asked in (lambda: store.history.get(7), lambda: store.history.reword(7, name="x")):
+        with pytest.raises(StoreError, match="no config 7 in the history"):
+            asked()
+    kept = store.history.add("c", "", author="a")
+    with pytest.raises(InputError):
+        store.history.reword(kept.id, name="")
+    assert store.history.get(kept.id).name == "c"

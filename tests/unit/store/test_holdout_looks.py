@@ -1,0 +1,53 @@
+"""How often the sealed queries of a query set were looked at."""
+
+from __future__ import annotations
+
+import duckdb
+
+from cems_workbench.records import Memory
+from cems_workbench.store import Store
+
+
+def test_looks_are_counted_per_query_set_and_survive_closing(tmp_path):
+    with Store.open(tmp_path / "s") as store:
+        assert store.holdouts.count("set", ["q1", "q2"]) == 0
+        assert store.holdouts.look("set", ["q1", "q2"]) == 1
+    with Store.open(tmp_path / "s") as store:
+        assert store.holdouts.look("set", ["q2", "q1"]) == 2
+        assert store.holdouts.count("another", ["q1"]) == 0
+        assert store.holdouts.count("set", ["q3"]) == 0
+        assert store.holdouts.count("set", []) == 0
+
+
+def test_a_hold_out_that_shares_a_query_with_an_earlier_one_goes_on_counting(store):
+    store.holdouts.look("set", ["q1", "q2"])
+    store.holdouts.look("set", ["q1", "q2"])
+    assert store.holdouts.count("set", ["q2", "q3"]) == 2
+    assert store.holdouts.look("set", ["q2", "q3"]) == 3
+    assert [store.holdouts.count("set", [qid]) for qid in ("q1", "q2", "q3")] == [2, 3, 1]
+
+
+def test_a_query_that_is_named_twice_is_looked_at_once(store):
+    assert store.holdouts.look("set", ["q1", "q1"]) == 1
+
+
+def test_changing_memories_or_the_set_leaves_the_count(store, rows):
+    store.holdouts.look("set", ["q1"])
+    version = store.content_version
+    store.add(rows([Memory("a", "1")]))
+    assert store.content_version > version and store.holdouts.count("set", ["q1"]) == 1
+
+
+def test_a_store_of_schema_6_gains_the_tables_of_tuning_and_keeps_its_memories(tmp_path, rows):
+    with Store.open(tmp_path / "s") as store:
+        store.add(rows([Memory("a", "1")]))
+    with duckdb.connect(str(tmp_path / "s" / "workbench.duckdb")) as database:
+        database.execute("DROP TABLE holdout_looks")
+        database.execute("DROP TABLE config_history")
+        database.execute("DROP SEQUENCE config_history_ids")
+        database.execute("UPDATE workbench_meta SET value = '6' WHERE key = 'schema'")
+    for looks in (1, 2):
+        with Store.open(tmp_path / "s") as store:
+            assert store.memory("a") == Memory("a", "1")
+            assert store.holdouts.look("set", ["q1"]) == looks
+            assert store.history.add("c", "name: c\n", author="me").id == looks
