@@ -33,6 +33,7 @@ bench: $(VENV)/.tests
 	$(BIN)/python -m benchmarks.bench_store
 	$(BIN)/python -m benchmarks.bench_paint
 	$(BIN)/python -m benchmarks.bench_slider
+	$(BIN)/python -m benchmarks.bench_label
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'

@@ -6,7 +6,7 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui import handles, label_agreement, label_card, label_queues, state
+from cems_workbench.ui import handles, label_agreement, label_card, label_keys, label_queues, state
 from cems_workbench.ui import label_state as labels
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.theme import STYLESHEET
@@ -37,6 +37,7 @@ def draw_label(resources: Resources) -> None:
     if who is None:
         st.info("Give your name above to begin.", icon=":material/badge:")
         return
+    label_keys.listen()
     label_card.draw(labels.queue(resources, name), resources, who)
 
 
@@ -65,7 +66,7 @@ def main() -> None:
             draw_label(resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
-    handles.warm_up(resources)
+    labels.settle()
 
 
 main()

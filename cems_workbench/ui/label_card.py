@@ -22,8 +22,8 @@ WIDTH = 900
 LEAST_MARKED = 3
 """Words shorter than this are not marked: they stand in every text."""
 HELP = (
-    "Keys: the number of a grade gives it. **U** takes the last one back, **S** skips the card, **N** opens the note, **Q** sets the "
-    "query aside as unclear, **H** shows this. Each press is on disk before the next card appears."
+    "Keys: the number of a grade gives it. **U** takes the last one back, **S** skips the card, **N** opens the note (Esc leaves it), "
+    "**Q** sets the query aside as unclear, **?** or **H** shows this. Each press is on disk before the next card appears."
 )
 
 
@@ -44,10 +44,9 @@ def _draw(at_work: LabelQueue, resources: Resources, who: str) -> None:
     if one is None:
         _finished(progress)
     else:
-        st.html(card_html(one))
+        st.html(card_html(one, state.turn()))
         _grades(scale_of(resources, one.query.qid), resources, who)
     _others(one, at_work, resources, who)
-    state.drawn(one)
     place.html(progress_html(progress))
 
 
@@ -63,7 +62,7 @@ def scale_of(resources: Resources, qid: str) -> GradeScale:
     return scales[qid]
 
 
-def card_html(one: Card) -> str:
+def card_html(one: Card, turn: int) -> str:
     """Query with its context, and the memory with the query's words marked; all text is escaped."""
     query, memory = one.query, one.memory
     asked = [f"asked in {query.project}"] if query.project else []
@@ -76,7 +75,7 @@ def card_html(one: Card) -> str:
     ]
     title = f"<h5>{escape(memory.title)}</h5>" if memory.title else ""
     return (
-        f'<div class="wb-card"><div class="wb-card-query"><span>Query</span><p>{escape(query.query)}</p>'
+        f'<div class="wb-card" data-turn="{turn}"><div class="wb-card-query"><span>Query</span><p>{escape(query.query)}</p>'
         f"<small>{escape(' · '.join(asked))}</small></div>"
         f'<div class="wb-card-memory"><span>Memory</span>{title}<p>{marked(memory.content, query.query)}</p>'
         f"<details><summary>About this memory</summary><small>{escape(' · '.join(fact for fact in facts if fact))} · "
@@ -114,12 +113,12 @@ def progress_html(progress: Progress) -> str:
 
 def _grades(scale: GradeScale, resources: Resources, who: str) -> None:
     """A button a grade with its meaning; the key is the grade itself."""
-    columns = st.columns(len(scale.grades))
+    columns, turn = st.columns(len(scale.grades)), state.turn()
     for column, (grade, meaning) in zip(columns, scale.grades, strict=True):
         short, rest = name_of(meaning)
         column.button(
-            f"**{grade}** {plain(short)}", key=f"lb:grade:{grade}", shortcut=str(grade) if 0 <= grade <= 9 else None, width="stretch",
-            on_click=state.label, args=(resources, who, grade),
+            f"**{grade}** {plain(short)}", key=f"lb:grade:{grade}:{turn}", width="stretch",
+            on_click=state.label, args=(resources, who, turn, grade),
         )  # fmt: skip
         column.caption(plain(rest))
 
@@ -131,27 +130,23 @@ def name_of(meaning: str) -> tuple[str, str]:
 
 
 def _others(one: Card | None, at_work: LabelQueue, resources: Resources, who: str) -> None:
-    box = st.container(horizontal=True, vertical_alignment="center")
+    box, turn = st.container(horizontal=True, vertical_alignment="center"), state.turn()
     box.button(
-        "Undo", key="lb:undo", shortcut="U", icon=":material/undo:", on_click=state.undo, args=(resources, at_work, who)
+        named("Undo", "U"), key="lb:undo", icon=":material/undo:", on_click=state.undo, args=(resources, at_work, who)
     )
     if one is not None:
         box.button(
-            "Skip",
-            key="lb:skip",
-            shortcut="S",
-            icon=":material/skip_next:",
-            on_click=state.skip,
-            args=(resources, who),
-        )
-        box.button(
-            "Query is unclear", key="lb:unclear", shortcut="Q", icon=":material/help_center:", on_click=state.unclear,
-            args=(resources, who), help="What it asks for cannot be told: all its cards are put aside for you.",
+            named("Skip", "S"), key=f"lb:skip:{turn}", icon=":material/skip_next:", on_click=state.skip,
+            args=(resources, who, turn),
         )  # fmt: skip
         box.button(
-            "Note", key="lb:open_note", shortcut="N", icon=":material/edit_note:", on_click=_toggle, args=("lb:noting",)
+            named("Query is unclear", "Q"), key=f"lb:unclear:{turn}", icon=":material/help_center:", on_click=state.unclear,
+            args=(resources, who, turn), help="What it asks for cannot be told: all its cards are put aside for you.",
+        )  # fmt: skip
+        box.button(
+            named("Note", "N"), key="lb:open_note", icon=":material/edit_note:", on_click=_toggle, args=("lb:noting",)
         )
-    box.button("Help", key="lb:help", shortcut="H", icon=":material/keyboard:", on_click=_toggle, args=("lb:helping",))
+    box.button(named("Help", "?"), key="lb:help", icon=":material/keyboard:", on_click=_toggle, args=("lb:helping",))
     box.caption(st.session_state.get(state.SAID) or "")
     if one is not None and st.session_state.get("lb:noting"):
         st.text_area(
@@ -163,6 +158,11 @@ def _others(one: Card | None, at_work: LabelQueue, resources: Resources, who: st
         )
     if st.session_state.get("lb:helping"):
         st.info(HELP, icon=":material/keyboard:")
+
+
+def named(what: str, key: str) -> str:
+    """A button's words with the key that presses it."""
+    return f"{what} :small[:gray[{key}]]"
 
 
 def _toggle(key: str) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 
 import streamlit as st
 
+from cems_workbench import garbage
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.queue import Card, LabelQueue
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Judgment
 
-CARD, DRAWN, SAID, PROBLEM, NOTE = "lb:card", "lb:drawn", "lb:said", "lb:problem", "lb:note"
+CARD, TURN, SAID, PROBLEM, NOTE = "lb:card", "lb:turn", "lb:said", "lb:problem", "lb:note"
 
 
 def signed_in() -> str | None:
@@ -46,50 +47,55 @@ def queue(resources: Resources, name: str) -> LabelQueue:
 
 
 def card(at_work: LabelQueue, who: str) -> Card | None:
-    """The card on the table, drawn when there is none; None when nothing is left."""
+    """The card on the table, dealt when there is none; None when nothing is left."""
     kept: tuple[str, Card] | None = st.session_state.get(CARD)
     if kept is None or kept[0] != who:
-        drawn = at_work.next_card(who)
-        if drawn is None:
+        dealt = at_work.next_card(who)
+        if dealt is None:
             return None
-        kept = (who, drawn)
-        st.session_state[CARD] = kept
+        kept = _lay(who, dealt)
     return kept[1]
 
 
-def drawn(one: Card | None) -> None:
-    """The whole card is on its way to the browser: from now on a key press is meant for it."""
-    st.session_state[DRAWN] = None if one is None else (one.query.qid, one.memory.id)
+def turn() -> int:
+    """The number of the card on the table: part of its buttons’ keys, so that a press can only reach the card it was made for."""
+    return int(st.session_state.get(TURN, 0))
 
 
-def _seen(who: str) -> Card | None:
-    """The card that a key press is meant for; None when it came before the card was drawn, as a second press of a key may."""
+def _lay(who: str, one: Card) -> tuple[str, Card]:
+    st.session_state[TURN] = turn() + 1
+    st.session_state[CARD] = (who, one)
+    return who, one
+
+
+def _seen(who: str, number: int) -> Card | None:
+    """The card that a press was made for; None when it is not on the table any more."""
     kept: tuple[str, Card] | None = st.session_state.get(CARD)
-    if kept is None or kept[0] != who or st.session_state.get(DRAWN) != (kept[1].query.qid, kept[1].memory.id):
-        st.session_state[SAID] = "That key came before its card was there, and did nothing."
+    if kept is None or kept[0] != who or turn() != number:
+        st.session_state[SAID] = "That was for a card that is gone, and did nothing."
         return None
     return kept[1]
 
 
-def label(resources: Resources, who: str, grade: int) -> None:
-    """Give the card on the table a grade; the next card is drawn once it is on disk."""
-    one = _seen(who)
+def label(resources: Resources, who: str, number: int, grade: int) -> None:
+    """Give the card of a turn a grade; the next card is dealt once it is on disk."""
+    one = _seen(who, number)
     if one is None:
         return
     judgment = Judgment(one.query.qid, one.memory.id, grade, who, "human", judged_at=datetime.now(UTC), note=_note())
     _done(lambda: resources.store.labels.give(judgment, one.shown()), f"Graded {grade}.")
 
 
-def skip(resources: Resources, who: str) -> None:
+def skip(resources: Resources, who: str, number: int) -> None:
     """Leave the card to others."""
-    one = _seen(who)
+    one = _seen(who, number)
     if one is not None:
         _done(lambda: resources.store.labels.skip(one.query.qid, one.memory.id, who, _note()), "Skipped.")
 
 
-def unclear(resources: Resources, who: str) -> None:
+def unclear(resources: Resources, who: str, number: int) -> None:
     """Put all cards of this query aside: what it asks for cannot be told."""
-    one = _seen(who)
+    one = _seen(who, number)
     if one is not None:
         _done(lambda: resources.store.labels.unclear(one.query.qid, who, _note()), "Query set aside as unclear.")
 
@@ -105,8 +111,19 @@ def undo(resources: Resources, at_work: LabelQueue, who: str) -> None:
         st.session_state[SAID] = "There is nothing to undo."
         return
     again = at_work.card((event.qid, event.memory_id)) if event.memory_id else None
-    st.session_state[CARD] = (who, again) if again else None
+    st.session_state[CARD] = None
+    if again is not None:
+        _lay(who, again)
     st.session_state[SAID] = "Taken back."
+
+
+@st.cache_resource(show_spinner=False)
+def settle() -> None:
+    """Leave what is loaded by now out of garbage collections: Streamlit makes a full one after every key press.
+
+    No model is loaded for this page, which is when the other pages do it.
+    """
+    garbage.settle()
 
 
 def _note() -> str | None:
@@ -119,6 +136,7 @@ def _done(write: Callable[[], object], said: str) -> None:
         write()
     except WorkbenchError as error:
         st.session_state[PROBLEM] = str(error)
+        st.session_state[TURN] = turn() + 1  # the card stays, and can be answered again
         return
     st.session_state[CARD] = None
     st.session_state[PROBLEM] = ""

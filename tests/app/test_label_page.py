@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from cems_workbench.ui import handles
 from cems_workbench.ui.gathering import grades
 from cems_workbench.ui.label_card import marked, name_of
 from cems_workbench.ui.query_picker import human_grades
+from tests.app.conftest import ROOT, release
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 OpenPage = Callable[..., AppTest]
@@ -50,7 +52,8 @@ def checked(page: AppTest) -> AppTest:
 
 
 def press(page: AppTest, key: str) -> AppTest:
-    page.button(key=key).click()
+    """Press a button of the present card; its key ends with the card's turn."""
+    next(button for button in page.button if button.key == key or str(button.key).startswith(f"{key}:")).click()
     return checked(page.run())
 
 
@@ -59,7 +62,9 @@ def labels() -> list[Judgment]:
 
 
 def card(page: AppTest) -> str:
-    return next(text for text in (str(one.proto.body) for one in page.get("html")) if "wb-card-query" in text)
+    """The card on the table, without its turn."""
+    found = next(text for text in (str(one.proto.body) for one in page.get("html")) if "wb-card-query" in text)
+    return re.sub(r' data-turn="\d+"', "", found)
 
 
 def test_without_a_name_there_is_no_card(open_page: OpenPage, queue_store: Path) -> None:
@@ -131,11 +136,20 @@ def test_a_grade_is_named_by_what_stands_before_the_colon() -> None:
     assert name_of("Answers the question") == ("Answers", "Answers the question")
 
 
-def test_a_key_that_comes_before_its_card_is_drawn_labels_nothing(page: AppTest) -> None:
+def test_a_press_for_a_card_that_is_gone_labels_nothing(page: AppTest) -> None:
     press(page, "lb:grade:1")
-    page.session_state["lb:drawn"] = None  # as while the next card is still on its way
+    page.session_state["lb:turn"] += 1  # as when another card was dealt while the press was on its way
     press(page, "lb:grade:3")
     assert [one.grade for one in labels()] == [1]
+
+
+def test_labelling_loads_no_model(queue_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(queue_store))
+    alone = AppTest.from_file(str(ROOT / "pages" / "label.py"), default_timeout=60).run()
+    alone.text_input(key="lb:name").set_value("ada").run()
+    press(alone, "lb:grade:1")
+    assert (len(labels()), handles.warmth().state) == (1, "cold")
+    release()
 
 
 def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grades_are_read(page: AppTest) -> None:

@@ -1,0 +1,60 @@
+"""The keys of the Label page: a listener that presses the card's own buttons.
+
+Streamlit's own shortcuts belong to a button and begin with it, so that a key pressed while a card is being painted was lost, and they
+refuse "?". This listener begins before the card: a key is meant for the card that can be seen when it is pressed, waits for that
+card's button to be there, and presses it. A card is answered once; a second key before the next card can be seen does nothing, since
+nobody has read that card yet. The buttons carry the card's turn in their key, so that a late press can never reach another card.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+SCRIPT = """<script>
+(() => {
+  if (window.wbLabelKeys) return;
+  window.wbLabelKeys = true;
+  const WAIT = 10000, NOTE = '.st-key-lb-note textarea';
+  const ANSWERS = {s: 'skip', q: 'unclear'}, OTHERS = {u: 'undo', n: 'open_note', h: 'help', '?': 'help'};
+  let answered = null, wanted = null;
+  const turn = () => document.querySelector('.wb-card')?.dataset.turn;
+  const elsewhere = 'input, textarea, select, [contenteditable="true"], [role="dialog"], [role="listbox"]';
+  const typing = at => at instanceof Element && at.closest(elsewhere);
+  const flash = button => { if (!matchMedia('(prefers-reduced-motion: reduce)').matches) button.animate({opacity: [1, .35, 1]}, 180); };
+  function press() {
+    if (!wanted) return;
+    if (wanted.turn !== turn() || performance.now() > wanted.until) { wanted = null; return; }
+    const button = document.querySelector('.st-key-lb-' + wanted.name + ' button:not(:disabled)');
+    if (!button) { requestAnimationFrame(press); return; }
+    if (wanted.answers) answered = wanted.turn;
+    if (wanted.name === 'open_note') focus(performance.now() + 3000, document.querySelector(NOTE));
+    wanted = null;
+    flash(button);
+    button.click();
+  }
+  function focus(until, before) {
+    const box = document.querySelector(NOTE);
+    if (!before && box) box.focus();
+    else if (!before && performance.now() < until) requestAnimationFrame(() => focus(until, before));
+  }
+  document.addEventListener('keydown', event => {
+    if (event.key === 'Escape' && event.target.closest?.(NOTE)) { event.target.blur(); return; }
+    if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    const key = event.key.toLowerCase(), now = turn();
+    const answer = /^[0-9]$/.test(key) ? 'grade-' + key : ANSWERS[key];
+    if (answer && now !== undefined && now !== answered && !wanted?.answers)
+      wanted = {turn: now, name: answer + '-' + now, answers: true, until: performance.now() + WAIT};
+    else if (!answer && OTHERS[key] && document.querySelector('.wb-card-progress'))
+      wanted = {turn: now, name: OTHERS[key], answers: false, until: performance.now() + WAIT};
+    else return;
+    event.preventDefault();
+    press();
+  });
+})();
+</script>"""
+"""It is the same for every page and holds nothing that anybody typed."""
+
+
+def listen() -> None:
+    """Begin to listen, once per window; drawn before the card."""
+    st.html(SCRIPT, unsafe_allow_javascript=True)
