@@ -14,6 +14,7 @@ import typer
 from cems_workbench import __version__
 from cems_workbench.cli import (
     comparing,
+    config_history,
     doctor,
     evaluating,
     explaining,
@@ -48,6 +49,7 @@ app.command("gather")(gathering.gather_command)
 app.command("evaluate")(evaluating.evaluate_command)
 app.command("compare")(comparing.compare_command)
 app.command("tune")(tuning.tune_command)
+app.command("config-history")(config_history.config_history_command)
 app.command("export")(export.export_command)
 app.command("judgments")(exporting_judgments.judgments_command)
 app.command("agreement")(exporting_judgments.agreement_command)

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from cems_workbench import __version__
 from cems_workbench.config import EvidenceCard, Measured
 from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.tuning.history import corpus_hash
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.tune import Tuned
 
@@ -31,7 +32,7 @@ def evidence_card(tuned: Tuned, evidence: EvidenceSet, grouping: str, date: str)
         looks=tuned.looks,
         trials=len(tuned.found.trials) - 1,
         seed=tuned.plan.seed,
-        corpus_hash=f"{header.store_id}/{header.content_version}",
+        corpus_hash=corpus_hash(header.store_id, header.content_version),
         evidence_hash=evidence.content_hash[:16],
         versions={"cems-workbench": __version__, "python": platform.python_version(), **_versions()},
         date=date,

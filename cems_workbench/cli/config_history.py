@@ -1,0 +1,109 @@
+"""`config-history`: the configs kept in a store: listed, shown, restored to a file, added."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cems_workbench.cli.options import JsonOption, StoreOption, chosen_config, print_json, print_table, settings_for
+from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from cems_workbench.store import ConfigRecord, Store
+
+
+def config_history_command(
+    number: Annotated[int | None, typer.Argument(metavar="[ID]", help="Show this one, or with --out restore it.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Restore to this file; the suffix says the form.")] = None,
+    add: Annotated[
+        Path | None, typer.Option("--add", metavar="CONFIG", help="Keep this config, with the evidence card beside it.")
+    ] = None,
+    why: Annotated[str, typer.Option("--why", help="Why it is kept, with --add.")] = "",
+    by: Annotated[str | None, typer.Option("--by", help="Who keeps it, with --add (default: the account's name).")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """The configs kept in the store, the latest first: who kept each, when and why."""
+    if add is not None and (number is not None or out is not None):
+        raise InputError("--add keeps a config; it goes with neither an ID nor --out")
+    if out is not None and number is None:
+        raise InputError("--out restores a config: name its ID")
+    with _opened(store) as opened:
+        if add is not None:
+            _add(opened, add, why, by)
+        elif number is not None:
+            _take(opened, number, out, as_json)
+        else:
+            _list(opened.history.list(), as_json)
+
+
+def _add(store: Store, path: Path, why: str, by: str | None) -> None:
+    from cems_workbench.config import card_path, read_card
+    from cems_workbench.tuning.history import keep
+
+    config = chosen_config(None, path, None)
+    beside = card_path(path)
+    card = read_card(beside) if path.is_file() and beside.is_file() else None
+    kept = keep(store, config, author=by or _account(), why=why, base=card.baseline if card else None, card=card)
+    typer.echo(f"kept as config {kept.id}: {kept.name}" + ("" if card else ", without an evidence card"))
+
+
+def _take(store: Store, number: int, out: Path | None, as_json: bool) -> None:
+    from cems_workbench.config import card_path, export_config, nested
+    from cems_workbench.config.import_config import SUFFIXES
+    from cems_workbench.tuning.history import restored
+
+    record = store.history.get(number)
+    found = restored(record, store)
+    for warning in found.warnings:
+        typer.echo(f"warning: {' '.join(warning.split())}", err=True)
+    if out is None and as_json:
+        return print_json(_row(record) | {"config": nested(found.config), "card": record.card})
+    text = export_config(found.config, SUFFIXES.get(out.suffix.lower(), "yaml") if out else "yaml", found.card)
+    if out is None:
+        return typer.echo(text, nl=False)
+    try:
+        out.write_text(text, encoding="utf-8")
+        if found.card is not None:
+            card_path(out).write_text(found.card.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
+
+
+def _list(records: list[ConfigRecord], as_json: bool) -> None:
+    if as_json:
+        return print_json([_row(record) for record in records])
+    if not records:
+        return typer.echo("no config is kept yet; --add CONFIG keeps one")
+    columns = ["id", "name", "made from", "by", "when (UTC)", "evidence", "why"]
+    rows = [
+        [
+            str(one.id), one.name, one.base, one.author, f"{one.saved_at:%Y-%m-%d %H:%M}", "card" if one.card else None,
+            one.why or None,
+        ]
+        for one in records
+    ]  # fmt: skip
+    print_table(columns, rows)
+
+
+def _row(record: ConfigRecord) -> dict[str, object]:
+    return {
+        "id": record.id, "name": record.name, "base": record.base, "author": record.author,
+        "saved_at": record.saved_at.isoformat(), "why": record.why, "evidence": record.card is not None,
+    }  # fmt: skip
+
+
+def _account() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no account of that number, as in a container
+        raise InputError("--by: say who keeps it") from None
+
+
+def _opened(store: Path | None) -> Store:
+    from cems_workbench.store import Store
+
+    return Store.open(settings_for(store).store, create=False)
