@@ -76,7 +76,7 @@ def import_command(
         print_table(["input", "rows", "added", "updated", "unchanged"], rows)
         for one in {one.name: one for report in reports for one in report.query_sets}.values():
             typer.echo(f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}")
-        for note in dict.fromkeys(note for report in reports for note in report.notes):
+        for note in dict.fromkeys(f"{Path(report.source).name}: {note}" for report in reports for note in report.notes):
             typer.echo(f"note: {note}")
         for error in left_out[:SHOWN_ERRORS]:
             typer.echo(f"left out: {error}", err=True)

@@ -22,6 +22,8 @@ from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowErro
 
 NAME = "beir"
 SPLITS = ("test", "dev", "train")
+FIELDS = {"qid": "query-id", "memory_id": "corpus-id", "grade": "score"}
+"""What the fields of a judgment are called in the file."""
 HEADER = ["query-id", "corpus-id", "score"]
 
 
@@ -112,14 +114,14 @@ def _read_qrels(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     lines = read_lines(path, errors, progress)
     below = (line for n, line in enumerate(lines) if n > 0 or not _is_header(line[1]))
-    found = collect_judgments(str(path), below, parse_judgment, errors, "score")
+    found = collect_judgments(str(path), below, parse_judgment, errors)
     return ParsedInput(
         str(path),
         NAME,
         judgments=tuple(found.records),
         errors=tuple(errors),
         notes=found.notes,
-        extra={"rows": {"judgments": found.rows}},
+        extra={"rows": {"judgments": found.rows}, "fields": FIELDS},
     )
 
 
@@ -141,7 +143,11 @@ def _read_folder(path: Path, progress: Progress) -> ParsedInput:
         queries=tuple(query for part in parts for query in part.queries),
         judgments=tuple(judgment for part in parts for judgment in part.judgments),
         errors=tuple(error for part in parts for error in part.errors),
-        extra={"rows": {kind: rows for part in parts for kind, rows in part.extra["rows"].items()}},
+        extra={
+            "rows": {kind: rows for part in parts for kind, rows in part.extra["rows"].items()},
+            "sources": {kind: part.source for part in parts for kind in part.extra["rows"]},
+            "fields": FIELDS,
+        },
     )
     return replace(whole, notes=(*noted, *_split_notes(splits, whole)))
 

@@ -38,8 +38,9 @@ def as_input(
     words: dict[str, str],
     errors: Iterable[RowError],
     notes: Iterable[str] = (),
+    grade_column: str = "rating",
 ) -> ParsedInput:
-    """The judgments with the queries they name; `words` are those of each qid."""
+    """The judgments with the queries they name; `words` are those of each qid, an empty `grade_column` is named by the judge."""
     first: dict[str, int] = {}
     for judgment, row in zip(found.records, found.rows, strict=True):
         first.setdefault(judgment.qid, row)
@@ -50,5 +51,9 @@ def as_input(
         judgments=tuple(found.records),
         errors=tuple(errors),
         notes=(*found.notes, *notes),
-        extra={"rows": {"judgments": found.rows, "queries": list(first.values())}, "queries_by_words": True},
+        extra={
+            "rows": {"judgments": found.rows, "queries": list(first.values())},
+            "fields": {"qid": "query", "memory_id": "docid", "grade": grade_column},
+            "queries_by_words": True,
+        },
     )

@@ -23,6 +23,9 @@ from cems_workbench.records import Judgment, ParsedInput, RowError
 NAME = "cems-feedback"
 HELPFUL = 2
 JUDGE = "cems"
+LISTS = "relevant_ids, noise_ids"
+FIELDS = {"memory_id": LISTS, "grade": LISTS}
+"""What the fields of a judgment are called in the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +88,14 @@ def read(path: Path, progress: Progress) -> ParsedInput:
                 continue
             yield from ((number, judgment) for judgment in judged)
 
-    found = collect_judgments(str(path), graded(), lambda judgment: judgment, errors, "noise_ids")
+    found = collect_judgments(str(path), graded(), lambda judgment: judgment, errors)
     return ParsedInput(
         str(path),
         NAME,
         judgments=tuple(found.records),
         errors=tuple(errors),
         notes=found.notes,
-        extra={"rows": {"judgments": found.rows}},
+        extra={"rows": {"judgments": found.rows}, "fields": FIELDS},
     )
 
 

@@ -29,7 +29,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     table = open_table(path, REQUIRED)
     rows = read_rows(table, errors, progress)
-    found = collect_judgments(str(path), rows, _parse, errors, "grade")
+    found = collect_judgments(str(path), rows, _parse, errors)
     unknown = [name for name in table.columns if name.lower() not in KNOWN]
     notes = (f"columns not known and left out: {', '.join(map(ascii, unknown))}",) if unknown else ()
     return ParsedInput(

@@ -54,7 +54,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         unknown.see(row)
         return judgment
 
-    found = collect_judgments(str(path), read_objects(path, errors, progress), parse, errors, "grade")
+    found = collect_judgments(str(path), read_objects(path, errors, progress), parse, errors)
     return ParsedInput(
         str(path),
         NAME,

@@ -17,20 +17,22 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
 NAME = "qrels"
+FIELDS = {"memory_id": "docno", "grade": "rel"}
+"""What the fields of a judgment are called in the file."""
 _GRADE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the judgments of a file; of two grades for one pair the first is kept. Raises InputError."""
     errors: list[RowError] = []
-    found = collect_judgments(str(path), read_lines(path, errors, progress), _parse, errors, "rel")
+    found = collect_judgments(str(path), read_lines(path, errors, progress), _parse, errors)
     return ParsedInput(
         str(path),
         NAME,
         judgments=tuple(found.records),
         errors=tuple(errors),
         notes=found.notes,
-        extra={"rows": {"judgments": found.rows}},
+        extra={"rows": {"judgments": found.rows}, "fields": FIELDS},
     )
 
 

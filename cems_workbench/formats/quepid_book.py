@@ -58,8 +58,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         words[judgment.qid] = query
         return judgment
 
-    found = collect_judgments(str(path), cells(), parse, errors, "grade")
-    return by_words.as_input(str(path), NAME, found, words, errors)
+    found = collect_judgments(str(path), cells(), parse, errors)
+    return by_words.as_input(str(path), NAME, found, words, errors, grade_column="")
 
 
 def sniff(sample: Sample) -> bool:

@@ -65,7 +65,7 @@ def _read(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
             else:
                 yield line, row
 
-    found = collect_judgments(table.source, rated(read_rows(table, errors, progress)), parse, errors, "rating")
+    found = collect_judgments(table.source, rated(read_rows(table, errors, progress)), parse, errors)
     notes = (f"{unrated[0]} rows have no rating",) if unrated[0] else ()
     return by_words.as_input(table.source, name, found, words, errors, notes)
 

@@ -12,6 +12,7 @@ from cems_workbench.records import Judgment, RowError
 
 Record = TypeVar("Record")
 Row = TypeVar("Row")
+MAX_NOTES = 20
 
 
 @dataclass
@@ -56,32 +57,32 @@ def collect(
 
 
 def collect_judgments(
-    source: str,
-    rows: Iterable[tuple[int, Row]],
-    make: Callable[[Row], Judgment],
-    errors: list[RowError],
-    grade_field: str,
+    source: str, rows: Iterable[tuple[int, Row]], make: Callable[[Row], Judgment], errors: list[RowError]
 ) -> Collected[Judgment]:
-    """Make a judgment of every row; of two grades of one judge for a pair the first is kept, repetitions are only noted."""
-    first: dict[tuple[str, str, str, str], tuple[int, Judgment]] = {}
-    repeated = 0
+    """Make a judgment of every row; rows that repeat another to the letter are noted.
+
+    Of several grades of one judge for a pair all are given: which of them is on the scale only the store can tell.
+    """
+    found: Collected[Judgment] = Collected()
+    first: dict[Judgment, int] = {}
+    repeated = []
     for number, row in rows:
         try:
             judgment = make(row)
         except FieldError as error:
             errors.append(RowError(source, number, error.reason, error.field or None))
             continue
-        key = (judgment.qid, judgment.memory_id, judgment.judge, judgment.kind)
-        before, kept = first.setdefault(key, (number, judgment))
-        if kept.grade != judgment.grade:
-            by = "" if (judgment.judge, judgment.kind) == ("human", "human") else f" by {judgment.judge}"
-            reason = f"{judgment.qid} {judgment.memory_id} has grade {kept.grade}{by} in row {before}, which is kept"
-            errors.append(RowError(source, number, reason, grade_field))
-        elif kept is not judgment:
-            repeated += 1
+        before = first.setdefault(judgment, number)
+        if len(first) == len(found.records):
+            repeated.append(f"row {number} repeats row {before}")
+        else:
+            found.records.append(judgment)
+            found.rows.append(number)
     errors.sort(key=lambda error: error.row)
-    notes = (f"{repeated} lines repeat an earlier one",) if repeated else ()
-    return Collected([kept for _, kept in first.values()], [number for number, _ in first.values()], notes)
+    if len(repeated) > MAX_NOTES:
+        repeated[MAX_NOTES:] = [f"{len(repeated) - MAX_NOTES} more rows repeat earlier ones"]
+    found.notes = tuple(repeated)
+    return found
 
 
 def derived_id(prefix: str, *parts: str) -> str:

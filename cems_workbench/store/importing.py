@@ -1,21 +1,21 @@
 """Putting one parsed input into the store: what can be kept, in what order, inside one transaction.
 
 The order is memories, relations, queries, judgments, so that rows may refer to others of the same input. A row that
-names something unknown, that repeats another row's key, whose grade is not on the scale of its query's set, or that contradicts
-a label given here, is reported and kept out; the rest goes in. Queries are put into a query set.
+names something unknown or repeats another row's key is reported and kept out; the rest goes in. Queries are put into a query
+set; judgments have rules of their own (importing_judgments).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cems_workbench.progress import Progress
-from cems_workbench.records import GradeScale, Judgment, Memory, ParsedInput, Query, Relation, RowError
+from cems_workbench.records import GradeScale, Memory, ParsedInput, Query, Relation, RowError
 from cems_workbench.store import (
-    judgment_rows,
+    importing_judgments,
     memory_rows,
     queries_by_words,
     query_rows,
@@ -61,7 +61,7 @@ def import_rows(
     queries = _rows(_distinct(parsed, "queries", _qid, problems))
     query_counts = query_rows.upsert(cursor, queries) if queries else RowCounts()
     sets = _put_in_sets(cursor, parsed, queries, query_set or set_name(parsed.source), scale, when) if queries else ()
-    judgments, judgment_notes = _judgments(cursor, parsed, problems, when)
+    judgments, judgment_notes = importing_judgments.put(cursor, parsed, problems, when)
     return ImportReport(
         source=parsed.source,
         format=parsed.format,
@@ -146,45 +146,6 @@ def _relations(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems:
         else:
             kept.append(relation)
     return relation_rows.upsert(cursor, kept) if kept else RowCounts()
-
-
-def _judgments(
-    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError], when: datetime
-) -> tuple[RowCounts, list[str]]:
-    rows: Numbered[Judgment] = _distinct(parsed, "judgments", judgment_rows.key, problems)
-    if not rows:
-        return RowCounts(), []
-    memories = memory_rows.known_ids(cursor, [row.memory_id for _, row in rows])
-    qids = query_rows.known_qids(cursor, [row.qid for _, row in rows])
-    scales = query_set_rows.scales_of(cursor, [row.qid for _, row in rows])
-    given = judgment_rows.given_here(cursor, _rows(rows))
-    kept: list[Judgment] = []
-    unchanged = 0
-    for number, judgment in rows:
-        label = given.get(judgment_rows.key(judgment))
-        if judgment.qid not in qids:
-            problems.append(_unknown(parsed.source, number, "qid", "query", judgment.qid))
-        elif judgment.memory_id not in memories:
-            problems.append(_unknown(parsed.source, number, "memory_id", "memory", judgment.memory_id))
-        elif (reason := off_scale(judgment.grade, scales.get(judgment.qid, {}))) is not None:
-            problems.append(RowError(parsed.source, number, reason, "grade"))
-        elif label is None:
-            kept.append(judgment)
-        elif label != judgment.grade:
-            reason = f"{judgment.judge} gave {judgment.qid} {judgment.memory_id} grade {label} here, which is kept"
-            problems.append(RowError(parsed.source, number, reason, "grade"))
-        else:
-            unchanged += 1
-    counts, notes = judgment_rows.upsert(cursor, kept, Path(parsed.source).name, when) if kept else (RowCounts(), [])
-    return RowCounts(counts.added, counts.updated, counts.unchanged + unchanged), notes
-
-
-def off_scale(grade: int, scales: Mapping[str, GradeScale]) -> str | None:
-    """What is wrong with a grade that is on none of these scales (by set name); None where there is no scale to be on."""
-    if not scales or any(grade in scale for scale in scales.values()):
-        return None
-    name, scale = next(iter(scales.items()))
-    return f"grade {grade} is not on the scale of query set {name}, which has {scale}"
 
 
 def _unknown(source: str, row: int, field: str, kind: str, name: str) -> RowError:

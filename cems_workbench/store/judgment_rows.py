@@ -49,6 +49,23 @@ def given_here(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment])
     return {(qid, memory_id, judge, kind): grade for qid, memory_id, judge, kind, grade in rows}
 
 
+def of_others(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment]) -> dict[Key, list[tuple[str, int]]]:
+    """(judge, grade) of the others of the same kind who graded a pair of `judgments` differently, by that judgment's key."""
+    cursor.register("staged_judgments", _staging(judgments))
+    try:
+        rows = cursor.execute(
+            "SELECT s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade FROM staged_judgments AS s JOIN judgments AS j "
+            "ON j.qid = s.qid AND j.memory_id = s.memory_id AND j.kind = s.kind AND j.judge <> s.judge "
+            "WHERE j.grade <> s.grade ORDER BY ALL"
+        ).fetchall()
+    finally:
+        cursor.unregister("staged_judgments")
+    found: dict[Key, list[tuple[str, int]]] = {}
+    for qid, memory_id, judge, kind, other, grade in rows:
+        found.setdefault((qid, memory_id, judge, kind), []).append((other, grade))
+    return found
+
+
 def upsert(
     cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment], source: str, when: datetime
 ) -> tuple[RowCounts, list[str]]:
@@ -79,7 +96,7 @@ def upsert(
     finally:
         cursor.unregister("staged_judgments")
     counts = RowCounts(added, len(replaced), len(judgments) - added - len(replaced))
-    return counts, _notes([(row[0], row[1], row[3], row[2], row[9]) for row in replaced if row[2] != row[9]])
+    return counts, _notes([(*row[:2], row[3], row[7], row[2], row[9]) for row in replaced if row[2] != row[9]])
 
 
 def _staging(judgments: Sequence[Judgment]) -> Any:
@@ -99,10 +116,10 @@ def _record_replacement(cursor: duckdb.DuckDBPyConnection, row: tuple[Any, ...],
     label_events.append(cursor, pair, "import", when, grade=row[9], source=source, before=before)
 
 
-def _notes(conflicts: Sequence[tuple[str, str, str, int, int]]) -> list[str]:
+def _notes(conflicts: Sequence[tuple[str, str, str, str, int, int]]) -> list[str]:
     notes = [
-        f"judgment {qid} / {memory_id} by {judge}: grade {old} replaced by {new}"
-        for qid, memory_id, judge, old, new in conflicts[:MAX_NOTES]
+        f"judgment {qid} / {memory_id} by {judge}: grade {old} (from {source or 'before'}) replaced by {new}"
+        for qid, memory_id, judge, source, old, new in conflicts[:MAX_NOTES]
     ]
     if len(conflicts) > MAX_NOTES:
         notes.append(f"{len(conflicts) - MAX_NOTES} more judgments were replaced by another grade")

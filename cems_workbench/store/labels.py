@@ -25,7 +25,7 @@ from cems_workbench.store import (
 )
 from cems_workbench.store.claims import Claims
 from cems_workbench.store.database import Database
-from cems_workbench.store.importing import off_scale
+from cems_workbench.store.importing_judgments import off_scale
 from cems_workbench.store.query_sets import check_name
 from cems_workbench.store.reports import Decision, LabelEvent, QueueRecord, RowCounts
 

@@ -113,11 +113,10 @@ def test_rows_that_cannot_be_used_are_reported_with_their_file(folder):
         ("queries.jsonl", 3, "text", "is missing"),
         ("test.tsv", 2, None, "must have the 3 columns query-id corpus-id score, found 2"),
         ("test.tsv", 3, "score", "score must be a whole number, found 'high'"),
-        ("test.tsv", 5, "score", "1 4983 has grade 1 in row 4, which is kept"),
     ]
     assert parsed.notes[:2] == (
         "corpus.jsonl: field 'metadata' is not known and was left out (1 rows)",
-        "test.tsv: 1 lines repeat an earlier one",
+        "test.tsv: row 6 repeats row 4",
     )
 
 

@@ -72,8 +72,8 @@ def test_lines_that_are_no_judgment_are_reported(write, line, reason):
     assert [(row, text) for row, _, text in problems(parsed)] == [(2, reason)]
 
 
-def test_of_two_grades_for_one_pair_the_first_is_kept_and_repetitions_are_noted(write):
+def test_two_grades_for_one_pair_are_both_handed_on_and_repetitions_are_noted(write):
     parsed = read(write("test.qrels", "q 0 m 1", "q 0 m 2", "q 0 m 1"))
-    assert parsed.judgments == (Judgment("q", "m", 1),)
-    assert problems(parsed) == [(2, "rel", "q m has grade 1 in row 1, which is kept")]
-    assert parsed.notes == ("1 lines repeat an earlier one",)
+    assert parsed.judgments == (Judgment("q", "m", 1), Judgment("q", "m", 2))
+    assert parsed.extra["rows"] == {"judgments": [1, 2]}
+    assert (parsed.errors, parsed.notes) == ((), ("row 3 repeats row 1",))

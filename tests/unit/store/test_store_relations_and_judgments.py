@@ -65,7 +65,7 @@ def test_another_grade_of_the_same_judge_replaces_the_old_one_with_a_note(store,
     store.add(rows(MEMORIES, (), [Query("q", "text")], [Judgment("q", "a", 1), Judgment("q", "b", 0)]))
     report = store.add(rows((), (), (), [Judgment("q", "a", 3), Judgment("q", "a", 2, "Bo"), Judgment("q", "b", 0)]))
     assert report.judgments == RowCounts(added=1, updated=1, unchanged=1)
-    assert report.notes == ("judgment q / a by human: grade 1 replaced by 3",)
+    assert report.notes == ("judgment q / a by human: grade 1 (from test) replaced by 3",)
     assert store.judgments("q") == [Judgment("q", "a", 2, "Bo"), Judgment("q", "a", 3), Judgment("q", "b", 0)]
     assert store.judgments("other") == []
 
