@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,7 +60,8 @@ def compare_command(
         raise InputError("compare needs two configs at least: --config A --config B (files, or presets by name)")
     if judges not in (None, "human", "model"):
         raise InputError(f"--judges {judges}: expected human or model")
-    batch = LabelledBatch.of(read_evidence_file(evidence), judges)
+    read = read_evidence_file(evidence)
+    batch = LabelledBatch.of(read, judges)
     if not batch.queries:
         raise InputError(f"{evidence}: no query has both evidence and a judgment")
     comparison = compare([evaluate(batch, one, measures, seed=seed) for one in configs], seed=seed)
@@ -68,15 +70,42 @@ def compare_command(
         checks = [{"holds": outcome.holds, "line": outcome.line} for outcome in outcomes]
         print_json(comparison.to_json() | {"assertions": checks})
     else:
-        _print(comparison, shown)
+        _print(comparison, shown, read.header.config.name)
         for outcome in outcomes:
             typer.echo(outcome.line)
     if not all(outcome.holds for outcome in outcomes):
         raise typer.Exit(CHECK_FAILED)
 
 
-def _print(comparison: Comparison, shown: int) -> None:
+def _print_means(comparison: Comparison, gathered_with: str) -> None:
+    """A column a config: its means, what the evidence cost, and what its reranker reads."""
+    from cems_workbench.evaluation.evaluate import number
+
+    every = comparison.evaluations
+    rows: list[list[object]] = [
+        [str(measure), *(number(one.summaries[m].mean) for one in every)] for m, measure in enumerate(every[0].measures)
+    ]
+    rows += [
+        ["ms/query", *(_whole(one.cost.get("ms_per_query")) for one in every)],
+        ["LLM calls", *(_whole(one.cost["llm_calls"]) for one in every)],
+        ["pairs reranked", *(_whole(one.cost["reranked"]) for one in every)],
+    ]
+    print_table(["mean", *(one.config.name for one in every)], rows, f"{len(every[0].qids)} queries")
+    said = f"as recorded when the evidence was gathered, with {gathered_with}"
+    typer.echo(f"ms/query and LLM calls: {said}; pairs reranked: what each config's reranker reads")
+
+
+def _signed(value: float) -> str | None:
+    return None if math.isnan(value) else f"{value:+.4f}"
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
     base = comparison.evaluations[0]
+    _print_means(comparison, gathered_with)
     columns = [
         "measure", base.config.name, "value", "diff", "95 % of diff", "p (Holm)", "effect", "won/lost/same",
     ]  # fmt: skip
@@ -93,7 +122,7 @@ def _print(comparison: Comparison, shown: int) -> None:
         print_table(columns, rows, title)
         kinds = list(one.differences[0].by_type)
         if len(kinds) > 1:
-            by_type = [[kind, *(f"{found.by_type[kind]:+.4f}" for found in one.differences)] for kind in kinds]
+            by_type = [[kind, *(_signed(found.by_type[kind]) for found in one.differences)] for kind in kinds]
             print_table(["difference by type", *(str(found.measure) for found in one.differences)], by_type)
         first = one.differences[0]
         for word, qids in (("better", first.wins), ("worse", first.losses)):

@@ -222,7 +222,10 @@ def remarks(evaluation: Evaluation) -> list[str]:
         found.append(f"{len(evaluation.not_judged)} queries have no judgment and are left out")
     if evaluation.not_gathered:
         found.append(f"{len(evaluation.not_gathered)} queries were not gathered and are left out")
-    return found + [f"warning: {count} queries lack {what}" for what, count in evaluation.rankings.needs.items()]
+    found += [f"warning: {count} queries lack {what}" for what, count in evaluation.rankings.needs.items()]
+    return found + [
+        f"warning: the reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()
+    ]
 
 
 def _refuse_nothing(evaluation: Evaluation, name: str) -> None:

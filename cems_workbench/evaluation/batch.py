@@ -6,6 +6,8 @@ of a single replay, little is padded, and the arrays of a block stay in the proc
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +22,14 @@ from cems_workbench.pipeline import STAGES, Evidence
 from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.needs import unmet
 from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Standing
+from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, StageArrays, Standing
 from cems_workbench.records import Query
 
 ASSEMBLY, RERANK = STAGES.index("assembly"), STAGES.index("rerank")
 BLOCK = 512
+NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
+"""A pair that was not asked because another had failed is of the same failure as that one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +44,8 @@ class Rankings:
     graded: GradedRankings
     needs: Mapping[str, int]
     """What the config asks for that the evidence does not hold, in words, with the number of queries."""
+    reranked: int = 0
+    """Pairs that the config's reranker reads, all queries together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +62,17 @@ class LabelledBatch:
     """Queries with their evidence and the grades of their memories, ready to be replayed."""
 
     def __init__(
-        self, queries: Sequence[Query], evidences: Mapping[str, Evidence], grades: Mapping[str, Mapping[str, int]]
+        self,
+        queries: Sequence[Query],
+        evidences: Mapping[str, Evidence],
+        grades: Mapping[str, Mapping[str, int]],
+        seconds_per_query: float | None = None,
     ) -> None:
-        """Queries without evidence are left out, and are in `not_gathered`; those without a judgment in `not_judged`."""
+        """Queries without evidence are left out, and are in `not_gathered`; those without a judgment in `not_judged`.
+
+        `seconds_per_query` is what gathering took, where that was recorded.
+        """
+        self.seconds_per_query = seconds_per_query
         self.not_gathered = tuple(query.qid for query in queries if query.qid not in evidences)
         gathered = [query for query in queries if query.qid in evidences]
         self.not_judged = tuple(query.qid for query in gathered if not grades.get(query.qid))
@@ -66,12 +81,14 @@ class LabelledBatch:
         self.grades: tuple[Mapping[str, int], ...] = tuple(grades[query.qid] for query in self.queries)
         self.ideal = ideal_grades([list(one.values()) for one in self.grades])
         self._alike = _gathered_alike(self.evidences)
+        self._failed: dict[str, Counter[str]] = {}
         self._blocks = self._encode()
 
     @classmethod
     def of(cls, evidence: EvidenceSet, kind: str | None = None) -> LabelledBatch:
         """An evidence file with the judgments in it, of one kind of judge or, when None, human before model."""
-        return cls(evidence.queries, evidence.evidences, agreed_grades(evidence.judgments, kind))
+        grades = agreed_grades(evidence.judgments, kind)
+        return cls(evidence.queries, evidence.evidences, grades, evidence.seconds_per_query)
 
     @property
     def qids(self) -> list[str]:
@@ -85,11 +102,12 @@ class LabelledBatch:
 
     def regraded(self, grades: Grades) -> LabelledBatch:
         """The same queries under other grades; those without any are left out."""
-        return LabelledBatch(self.queries, dict(zip(self.qids, self.evidences, strict=True)), grades)
+        evidences = dict(zip(self.qids, self.evidences, strict=True))
+        return LabelledBatch(self.queries, evidences, grades, self.seconds_per_query)
 
     def rankings(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Rankings:
         """Replay every query under a config."""
-        found, needs = [], dict(self._unmet(config))
+        found, needs, reranked = [], dict(self._unmet(config)), 0
         for block in self._blocks:
             stages = run(block.table, config, switched_off)
             after = stages[ASSEMBLY].after
@@ -99,6 +117,7 @@ class LabelledBatch:
                 if unscored:
                     words = "rerank: candidates that the reranker never scored"
                     needs[words] = needs.get(words, 0) + unscored
+                reranked += _pairs(stages[RERANK], config)
         depth = max((part[0].shape[1] for part in found), default=0)
         shape = (len(self.queries), depth)
         order, grade = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
@@ -107,7 +126,7 @@ class LabelledBatch:
             width = part[0].shape[1]
             for whole, piece in zip((order, score, grade, judged), part, strict=True):
                 whole[block.places, :width] = piece
-        return Rankings(config, order, score, GradedRankings(grade, judged, order >= 0, self.ideal), needs)
+        return Rankings(config, order, score, GradedRankings(grade, judged, order >= 0, self.ideal), needs, reranked)
 
     def result_ids(self, rankings: Rankings) -> list[list[str]]:
         """The memory ids of every query's results, best first."""
@@ -117,6 +136,18 @@ class LabelledBatch:
                 ids = block.table.ids[row]
                 out[place] = [ids[c] for c in rankings.order[place].tolist() if c >= 0]
         return out
+
+    def failed(self, config: PipelineConfig) -> Mapping[str, int]:
+        """Why candidates have no score of the config's reranker although it was asked, with the number of queries; counted once."""
+        if config.rerank.backend == "none":
+            return {}
+        key = model_key(config.rerank)
+        if key not in self._failed:
+            found = self._failed[key] = Counter()
+            for evidence in self.evidences:
+                errors = {score.error for score in evidence.model_scores.get(key, {}).values() if score.error}
+                found.update({NOT_ASKED.sub("", error, count=1) for error in errors})
+        return self._failed[key]
 
     def _encode(self) -> list[_Block]:
         sizes = np.array([len(evidence.memories) for evidence in self.evidences])
@@ -152,6 +183,15 @@ def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Mapping[str, An
         notes, count = alike.get(id(gathered), (evidence.notes, 0))
         alike[id(gathered)] = (notes, count + 1)
     return list(alike.values())
+
+
+def _pairs(rerank: StageArrays, config: PipelineConfig) -> int:
+    """How many candidates the reranker reads: those within its depth, but for queries it is skipped for."""
+    limit = config.rerank.input_limit
+    heads = np.minimum(rerank.entered.sum(axis=1), np.inf if limit is None else limit)
+    if config.rerank.skip_if_few:
+        heads = [head for q, head in enumerate(heads) if head and rerank.columns["outcome"](q, 0) != "skipped"]
+    return int(np.sum(heads))
 
 
 def _ranked(block: _Block, results: Standing) -> tuple[Ints, Floats, Ints, Bools]:

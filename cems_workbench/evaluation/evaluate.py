@@ -6,7 +6,7 @@ the mean, where trec_eval and ir-measures average a 0 for it; on queries that ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,10 @@ class Evaluation:
     not_judged: tuple[str, ...] = ()
     not_gathered: tuple[str, ...] = ()
     cost: dict[str, float] = field(default_factory=dict)
-    """What gathering cost: queries that asked a language model and its calls."""
+    """All queries together: `llm_calls` of a language model and `llm_replies_cached` when the evidence was gathered, `reranked` pairs
+    that this config's reranker reads; `ms_per_query` that gathering took on average, where that was recorded."""
+    failed: Mapping[str, int] = field(default_factory=dict)
+    """Why the reranker gave some candidates no score, with the number of queries."""
 
     def mean(self, measure: Measure, query_type: str | None = None) -> float:
         """The mean of a measure, over the queries of one type where it is named; NaN where there are none."""
@@ -81,6 +84,7 @@ class Evaluation:
             "not_judged": list(self.not_judged),
             "not_gathered": list(self.not_gathered),
             "needs": dict(self.rankings.needs),
+            "failed_scores": dict(self.failed),
             "cost": self.cost,
             "measures": {
                 str(one.measure): {
@@ -127,11 +131,15 @@ def evaluate(
     qids = tuple(batch.qids)
     return Evaluation(
         config, qids, tuple(batch.types), tuple(measures), values, summaries, rankings,
-        tuple(qids[q] for q in empty), batch.not_judged, batch.not_gathered, _cost(batch),
+        tuple(qids[q] for q in empty), batch.not_judged, batch.not_gathered, _cost(batch, rankings), batch.failed(config),
     )  # fmt: skip
 
 
-def _cost(batch: LabelledBatch) -> dict[str, float]:
-    calls = [(evidence.notes.get("llm") or {}).get("calls", 0) for evidence in batch.evidences]
-    cached = [(evidence.notes.get("llm") or {}).get("cached", 0) for evidence in batch.evidences]
-    return {"llm_calls": float(sum(calls)), "llm_replies_cached": float(sum(cached))}
+def _cost(batch: LabelledBatch, rankings: Rankings) -> dict[str, float]:
+    asked = [evidence.notes.get("llm") or {} for evidence in batch.evidences]
+    found = {
+        "llm_calls": float(sum(notes.get("calls", 0) for notes in asked)),
+        "llm_replies_cached": float(sum(notes.get("cached", 0) for notes in asked)),
+        "reranked": float(rankings.reranked),
+    }
+    return found if batch.seconds_per_query is None else found | {"ms_per_query": 1000 * batch.seconds_per_query}

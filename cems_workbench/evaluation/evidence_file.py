@@ -77,6 +77,11 @@ class EvidenceSet:
     seconds: float
     """Time that gathering took, all queries together."""
 
+    @property
+    def seconds_per_query(self) -> float | None:
+        """Time that gathering a query took on average; None when there is none."""
+        return self.seconds / len(self.evidences) if self.evidences else None
+
 
 class EvidenceFile:
     """An evidence file that is being gathered; close it, or use it in a `with`."""

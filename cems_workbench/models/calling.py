@@ -3,7 +3,8 @@
     deadline     one for the whole call, retries included: headers or a body that drip do not extend it
     retries      after 429, 5xx and failed connections; wait first_wait_s * 2^n, or longer where Retry-After says so
     concurrency  at most `max_concurrent` calls at a time
-    breaker      once the server cannot be reached, or refuses key or model, the rest of the batch is not asked
+    breaker      once the server cannot be reached, or refuses key or model, the rest of the batch is not asked; `reach` keeps the
+                 first for the calls that follow
 
 A call that fails becomes a `CallError` with one of `CAUSES`; httpx's and the ollama client's errors are told apart here.
 
@@ -17,13 +18,14 @@ import json
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.protocol import CAUSES, PairScore
+from cems_workbench.models.reach import Reach
 
 if TYPE_CHECKING:
     import ssl
@@ -33,41 +35,73 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECT_SECONDS = 5.0
+CONNECT_SHARE = 0.8
+"""Of a deadline, what connecting may take: a server that is away is told from one that is slow."""
 LONGEST_WAIT_SECONDS = 10.0
 SAID_CHARS = 200
+NOT_ASKED = "refused: not asked"
 
 
 class CallError(ModelError):
     """One call that gave nothing: `str` is "cause: what happened", on one line.
 
     `again`: worth another try, after `wait_s` seconds at least. `stop`: the next call will fail for the same reason.
+    `unreachable`: there was no connection.
     """
 
-    def __init__(self, cause: str, what: str, *, again: bool = False, stop: bool = False, wait_s: float = 0.0) -> None:
+    def __init__(
+        self, cause: str, what: str, *, again: bool = False, stop: bool = False, wait_s: float = 0.0, unreachable: bool = False
+    ) -> None:  # fmt: skip
         self.cause, self.what = cause, one_line(what)
-        self.again, self.stop, self.wait_s = again, stop, wait_s
+        self.again, self.stop, self.wait_s, self.unreachable = again, stop, wait_s, unreachable
         super().__init__(f"{cause}: {self.what}")
 
     def at(self, server: str) -> CallError:
         """The same failure, saying where it was."""
-        return CallError(self.cause, f"{server}: {self.what}", again=self.again, stop=self.stop, wait_s=self.wait_s)
+        what = f"{server}: {self.what}"
+        return CallError(
+            self.cause, what, again=self.again, stop=self.stop, wait_s=self.wait_s, unreachable=self.unreachable
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a call may take in all, how often it is tried, and how the waits between tries are slept."""
+    """How long a call may take in all, how often it is tried, how the waits between tries are slept, and what is known of servers."""
 
     timeout_s: float = 30.0
     attempts: int = 3
     first_wait_s: float = 0.25
     sleep: Callable[[float], None] = time.sleep
+    reach: Reach | None = None
 
 
 def call(attempt: Callable[[], Coroutine[Any, Any, T]], patience: Patience, server: str) -> T:
     """What `attempt` returns, tried again where that may help, within `timeout_s` altogether.
 
-    Raises CallError, which names the `server`. `attempt` makes a fresh coroutine every time.
+    Raises CallError, which names the `server`. `attempt` makes a fresh coroutine every time. A server that `patience.reach` knows to
+    be away is not asked, or is asked once when it is time for that.
     """
+    reach = patience.reach
+    if reach is None:
+        return _tried(attempt, patience, server)
+    refusal = reach.refusal(server)
+    if refusal is not None:
+        raise CallError("refused", refusal, stop=True)
+    started = time.monotonic()
+    try:
+        reply = _tried(attempt, replace(patience, attempts=1) if reach.down(server) else patience, server)
+    except CallError as failure:
+        if failure.unreachable:
+            said = failure.what if failure.cause == "refused" else str(failure)
+            reach.failed(server, said, time.monotonic() - started)
+        else:
+            reach.answered(server)
+        raise
+    reach.answered(server)
+    return reply
+
+
+def _tried(attempt: Callable[[], Coroutine[Any, Any, T]], patience: Patience, server: str) -> T:
     ends = time.monotonic() + patience.timeout_s
     failure = CallError("timeout", f"{server}: there was no time for a single try")
     for tried in range(patience.attempts):
@@ -111,7 +145,7 @@ def score_pairs(ask: Callable[[str], float], texts: Sequence[str], max_concurren
 
     def one(text: str) -> PairScore:
         if stopped:
-            return PairScore(None, f"refused: not asked, since {stopped[0]}", {"seconds": 0.0})
+            return PairScore(None, _not_asked(stopped[0]), {"seconds": 0.0})
         started = time.perf_counter()
         try:
             raw, error = ask(text), None
@@ -130,6 +164,11 @@ def score_pairs(ask: Callable[[str], float], texts: Sequence[str], max_concurren
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nothing further is begun
 
 
+def _not_asked(stopped: CallError) -> str:
+    said = str(stopped)
+    return said if said.startswith(NOT_ASKED) else f"{NOT_ASKED}, since {said}"
+
+
 def flagged(failure: ModelError) -> str:
     """The error of a pair: the failure's own words, with a cause before them where they name none."""
     said = one_line(str(failure))
@@ -143,11 +182,11 @@ def call_error(error: Exception) -> CallError:
     if isinstance(error, CallError):
         return error
     if isinstance(error, httpx.ConnectTimeout):
-        return CallError("timeout", "the server did not accept the connection in time", stop=True)
+        return CallError("timeout", "the server did not accept the connection in time", stop=True, unreachable=True)
     if isinstance(error, httpx.TimeoutException):
         return CallError("timeout", "the server did not answer in time")
     if isinstance(error, (httpx.ConnectError, ConnectionError)):  # the ollama client raises the latter
-        return CallError("refused", "nothing answers at this address", again=True, stop=True)
+        return CallError("refused", "nothing answers at this address", again=True, stop=True, unreachable=True)
     if isinstance(error, httpx.TransportError):
         return CallError("server error", f"the connection broke before the reply was complete: {error}", again=True)
     if isinstance(error, (httpx.HTTPError, httpx.InvalidURL)):
@@ -180,7 +219,7 @@ def client_options(timeout_s: float, secret: str | None = None) -> dict[str, Any
             raise status_error(response.status_code, said, response.headers.get("retry-after"))
 
     return {
-        "timeout": httpx.Timeout(timeout_s, connect=min(timeout_s, CONNECT_SECONDS)),
+        "timeout": httpx.Timeout(timeout_s, connect=min(CONNECT_SHARE * timeout_s, CONNECT_SECONDS)),
         "event_hooks": {"response": [check]},
         "verify": _certificates(),
     }

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from cems_workbench.errors import ModelError
 from cems_workbench.models.calling import CallError, Patience, call, client_options, sendable, server_name, server_url
 from cems_workbench.models.ollama import named, open_client, require, server_label
+from cems_workbench.models.reach import Reach
 
 
 class Chat(Protocol):
@@ -41,10 +42,10 @@ class OllamaChat:
 
     def __init__(
         self, url: str, model: str, timeout_s: float = 60.0,
-        *, revision: str = "", sleep: Callable[[float], None] = time.sleep,
+        *, revision: str = "", sleep: Callable[[float], None] = time.sleep, reach: Reach | None = None,
     ) -> None:  # fmt: skip
         self._url, self._model, self._revision = url, model, revision
-        self._patience = Patience(timeout_s, sleep=sleep)
+        self._patience = Patience(timeout_s, sleep=sleep, reach=reach)
 
     @property
     def label(self) -> str:
@@ -76,10 +77,10 @@ class OpenAiChat:
 
     def __init__(
         self, base_url: str, model: str, key: str | None = None, timeout_s: float = 60.0,
-        *, sleep: Callable[[float], None] = time.sleep,
+        *, sleep: Callable[[float], None] = time.sleep, reach: Reach | None = None,
     ) -> None:  # fmt: skip
         self._base_url, self._model, self._key = base_url, model, (key or "").strip()
-        self._patience = Patience(timeout_s, sleep=sleep)
+        self._patience = Patience(timeout_s, sleep=sleep, reach=reach)
 
     @property
     def label(self) -> str:

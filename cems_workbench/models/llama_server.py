@@ -24,6 +24,7 @@ import httpx
 from cems_workbench.errors import ModelError
 from cems_workbench.models.calling import run_to_end
 from cems_workbench.models.protocol import PairScore
+from cems_workbench.models.reach import Reach
 from cems_workbench.models.yes_no_reply import one_line, score_of_reply
 from cems_workbench.records import JudgeScale
 
@@ -58,8 +59,10 @@ class LlamaServerReranker:
         timeout_s: float = 30.0,
         max_concurrent: int = 10,
         sleep: Sleep = asyncio.sleep,
+        reach: Reach | None = None,
     ) -> None:
-        """`timeout_s` limits each request from connecting to the last byte; `sleep` waits between tries.
+        """`timeout_s` limits each request from connecting to the last byte; `sleep` waits between tries; `reach`
+        remembers beyond a call that the server is away.
 
         Raises ModelError when the URL is none or a limit is not positive.
         """
@@ -74,6 +77,7 @@ class LlamaServerReranker:
         self._timeout_s = timeout_s
         self._max_concurrent = max_concurrent
         self._sleep = sleep
+        self._reach = reach
         self.batch = max_concurrent
 
     @property
@@ -88,7 +92,7 @@ class LlamaServerReranker:
 
     def cache_model(self, query: str) -> str:
         """Model (as configured, else as the server reports it, else its URL), prompt version and instruction."""
-        model = self._model or run_to_end(self._reported_model()) or self._place
+        model = self._model or (None if self._away() else run_to_end(self._reported_model())) or self._place
         digest = hashlib.sha256(self._instruction.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return f"llama_server:{model}:{PROMPT_VERSION}:{digest}"
 
@@ -106,12 +110,15 @@ class LlamaServerReranker:
         unique = list(dict.fromkeys(texts))
         if not unique:
             return []
+        away = self._away()
+        if away:
+            return [PairScore(None, f"refused: {away}", {"seconds": 0.0}) for _ in texts]
         scored = dict(zip(unique, run_to_end(self._score_all(query, unique)), strict=True))
         return [scored[text] for text in texts]
 
     async def _score_all(self, query: str, texts: Sequence[str]) -> list[PairScore]:
         gate = asyncio.Semaphore(self._max_concurrent)
-        breaker = _Breaker()
+        breaker = _Breaker(self._reach, self._place)
 
         async def one(text: str) -> PairScore:
             async with gate:
@@ -135,7 +142,7 @@ class LlamaServerReranker:
                 break
             await self._sleep(BACKOFF_S * 2**attempt if failure.wait_s is None else failure.wait_s)
         if failure.unreachable:
-            breaker.open(failure.error)
+            breaker.open(failure.error, time.perf_counter() - started)
         return PairScore(None, failure.error, {"seconds": time.perf_counter() - started})
 
     async def _ask(self, client: httpx.AsyncClient, body: bytes) -> Any:
@@ -157,6 +164,23 @@ class LlamaServerReranker:
         except httpx.TransportError as error:
             happened = f"server error: the connection broke before the reply ended ({one_line(error)})"
             raise _Failure(happened, again=True) from error
+
+    def _away(self) -> str | None:
+        """Why the server is not asked now, None when it is: one that was away is looked for first, when it is time for that."""
+        if self._reach is None:
+            return None
+        refusal = self._reach.refusal(self._place)
+        if refusal is not None or not self._reach.down(self._place):
+            return refusal
+        started = time.perf_counter()
+        try:
+            run_to_end(self._get("/health"))
+        except _Failure as failure:
+            if failure.unreachable:
+                self._reach.failed(self._place, failure.error, time.perf_counter() - started)
+                return self._reach.refusal(self._place)
+        self._reach.answered(self._place)
+        return None
 
     async def _health(self) -> str:
         try:
@@ -182,9 +206,9 @@ class LlamaServerReranker:
             async with asyncio.timeout(HEALTH_S), self._client() as client:
                 return await _read_json(client, "GET", path)
         except (TimeoutError, httpx.ConnectTimeout) as error:
-            raise _Failure(f"timeout: no reply within {HEALTH_S:g} s") from error
+            raise _Failure(f"timeout: no reply within {HEALTH_S:g} s", unreachable=True) from error
         except httpx.RequestError as error:
-            raise _Failure(f"refused: {one_line(error)}") from error
+            raise _Failure(f"refused: {one_line(error)}", unreachable=True) from error
 
     def _client(self) -> httpx.AsyncClient:
         timeout = httpx.Timeout(None, connect=min(CONNECT_S, self._timeout_s))
@@ -220,11 +244,15 @@ class _Failure(Exception):
 class _Breaker:
     """Shared by the pairs of one call: set once the server cannot be reached, so that none waits for it in turn."""
 
-    error: str | None = None
+    def __init__(self, reach: Reach | None, place: str) -> None:
+        self.error: str | None = None
+        self._reach, self._place = reach, place
 
-    def open(self, error: str) -> None:
+    def open(self, error: str, seconds: float) -> None:
         cause, _, happened = error.partition(": ")
         self.error = f"{cause}: not asked, {happened}"
+        if self._reach is not None:
+            self._reach.failed(self._place, happened if cause == "refused" else error, seconds)
 
 
 async def _read_json(client: httpx.AsyncClient, method: str, path: str, body: bytes | None = None) -> Any:

@@ -35,6 +35,7 @@ from cems_workbench.models.calling import (
     server_url,
 )
 from cems_workbench.models.protocol import Float32, PairScore
+from cems_workbench.models.reach import Reach
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import JudgeScale
 
@@ -75,11 +76,11 @@ class OllamaReranker:
 
     def __init__(
         self, url: str, model: str, instruction: str | None = None, timeout_s: float = 30.0, max_concurrent: int = 10,
-        *, revision: str = "", sleep: Callable[[float], None] = time.sleep,
+        *, revision: str = "", sleep: Callable[[float], None] = time.sleep, reach: Reach | None = None,
     ) -> None:  # fmt: skip
         self._url, self._model, self._revision = url, model, revision
         self._instruction = instruction or ""
-        self._patience = Patience(timeout_s, sleep=sleep)
+        self._patience = Patience(timeout_s, sleep=sleep, reach=reach)
         self._max_concurrent = max_concurrent
         self.batch = 2 * max_concurrent
 
@@ -213,7 +214,9 @@ def models(url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = ti
     return sorted(installed(url, timeout_s, sleep))
 
 
-def installed(url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = time.sleep) -> dict[str, str]:
+def installed(
+    url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = time.sleep, reach: Reach | None = None
+) -> dict[str, str]:
     """Model name to digest (empty where the server gives none). Raises ModelError as `models` does."""
 
     async def attempt() -> dict[str, str]:
@@ -221,14 +224,15 @@ def installed(url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] =
             found = (await client.list()).models
         return {model.model: model.digest or "" for model in found if model.model}
 
-    return call(attempt, Patience(timeout_s, attempts=2, sleep=sleep), server_label(url))
+    return call(attempt, Patience(timeout_s, attempts=2, sleep=sleep, reach=reach), server_label(url))
 
 
 def digest(
-    url: str, model: str, timeout_s: float = REVISION_SECONDS, sleep: Callable[[float], None] = time.sleep
-) -> str:
+    url: str, model: str, timeout_s: float = REVISION_SECONDS, sleep: Callable[[float], None] = time.sleep,
+    reach: Reach | None = None,
+) -> str:  # fmt: skip
     """The digest of a model, empty where the server gives none. Raises ModelError when nothing answers or it has no such model."""
-    there = installed(url, timeout_s, sleep)
+    there = installed(url, timeout_s, sleep, reach)
     for name in (model, f"{model}:latest"):  # Ollama calls a model without a tag NAME:latest
         if name in there:
             return there[name]

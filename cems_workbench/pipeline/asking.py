@@ -14,7 +14,7 @@ from cems_workbench.errors import ModelError
 from cems_workbench.models.chat import Chat, OllamaChat, OpenAiChat
 from cems_workbench.models.ollama import digest
 from cems_workbench.models.prompts import Question
-from cems_workbench.pipeline.resources import Resources, Servers
+from cems_workbench.pipeline.resources import Resources
 
 T = TypeVar("T")
 
@@ -64,19 +64,20 @@ def asker(resources: Resources) -> Asker | None:
     """The model of the settings, ready to be asked about one query; None when none is set."""
     if not resources.servers.llm_model:
         return None
-    return Asker(chat(resources.servers, resources.servers.llm_model, SECONDS), resources)
+    return Asker(chat(resources, resources.servers.llm_model, SECONDS), resources)
 
 
-def chat(servers: Servers, model: str, timeout_s: float) -> Chat:
+def chat(resources: Resources, model: str, timeout_s: float) -> Chat:
     """A chat model on the server of the settings: the OpenAI-compatible one where it is set, else Ollama."""
+    servers, reach = resources.servers, resources.reach
     if servers.llm_url:
-        return OpenAiChat(servers.llm_url, model, servers.llm_key, timeout_s)
-    return OllamaChat(servers.ollama_url, model, timeout_s, revision=revision(servers.ollama_url, model))
+        return OpenAiChat(servers.llm_url, model, servers.llm_key, timeout_s, reach=reach)
+    return OllamaChat(servers.ollama_url, model, timeout_s, revision=revision(resources, model), reach=reach)
 
 
-def revision(url: str, model: str) -> str:
+def revision(resources: Resources, model: str) -> str:
     """The digest of an Ollama model, so that one pulled anew is asked anew; empty when the server cannot say."""
     try:
-        return digest(url, model)
+        return digest(resources.servers.ollama_url, model, reach=resources.reach)
     except ModelError:
         return ""

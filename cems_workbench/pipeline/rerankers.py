@@ -20,7 +20,7 @@ from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge
 from cems_workbench.models.ollama import OllamaReranker
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.asking import chat, revision
-from cems_workbench.pipeline.resources import Resources, Servers
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 
 Use = TypeVar("Use")
@@ -64,11 +64,11 @@ def _in_line(
     if backend == "late_interaction":
         return [lambda: _late_interaction(model, resources, progress)]
     if backend == "llama_server":
-        return [lambda: _llama_server(model, config, resources.servers)]
+        return [lambda: _llama_server(model, config, resources)]
     if backend == "ollama":
-        return [lambda: _ollama(model, config, resources.servers)]
+        return [lambda: _ollama(model, config, resources)]
     if backend == "llm":
-        return [lambda: LlmReranker(_chat(model, config, resources.servers), config.instruction, config.max_concurrent)]
+        return [lambda: LlmReranker(_chat(model, config, resources), config.instruction, config.max_concurrent)]
     name = model or resources.servers.cross_encoder
     packaged: list[Callable[[], PairScorer]] = [
         lambda: resources.shared(MODEL_ID, MiniLMJudge),
@@ -79,25 +79,28 @@ def _in_line(
     return [lambda: resources.shared(("cross_encoder", name), lambda: CrossEncoderReranker(name)), *packaged]
 
 
-def _llama_server(model: str | None, config: RerankConfig, servers: Servers) -> PairScorer:
+def _llama_server(model: str | None, config: RerankConfig, resources: Resources) -> PairScorer:
     return LlamaServerReranker(
-        servers.llama_server_url, model, config.instruction, config.timeout_s, config.max_concurrent
-    )
+        resources.servers.llama_server_url, model, config.instruction, config.timeout_s, config.max_concurrent,
+        reach=resources.reach,
+    )  # fmt: skip
 
 
-def _ollama(model: str | None, config: RerankConfig, servers: Servers) -> PairScorer:
+def _ollama(model: str | None, config: RerankConfig, resources: Resources) -> PairScorer:
     if model is None:
         raise ModelError("rerank.model: the backend ollama needs the name of a model that the server has")
-    digest = revision(servers.ollama_url, model)
-    return OllamaReranker(servers.ollama_url, model, None, config.timeout_s, config.max_concurrent, revision=digest)
+    return OllamaReranker(
+        resources.servers.ollama_url, model, None, config.timeout_s, config.max_concurrent,
+        revision=revision(resources, model), reach=resources.reach,
+    )  # fmt: skip
 
 
-def _chat(model: str | None, config: RerankConfig, servers: Servers) -> Chat:
+def _chat(model: str | None, config: RerankConfig, resources: Resources) -> Chat:
     """The chat model of the settings, or another one on the same server."""
-    asked = model or servers.llm_model
+    asked = model or resources.servers.llm_model
     if not asked:
         raise ModelError("the backend llm needs a chat model: set rerank.model, or CEMS_WORKBENCH_LLM_MODEL")
-    return chat(servers, asked, config.timeout_s)
+    return chat(resources, asked, config.timeout_s)
 
 
 def _late_interaction(model: str | None, resources: Resources, progress: Progress) -> PairScorer:

@@ -14,6 +14,7 @@ from cems_workbench.errors import ModelError
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
 from cems_workbench.models.protocol import Float32, QueryEmbedder
+from cems_workbench.models.reach import Reach
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.store import Indexes, RefreshReport, Store
@@ -40,6 +41,8 @@ class Resources:
         self.store = store
         self.embedder = embedder
         self.servers = servers or Servers()
+        self.reach = Reach()
+        """Which of the servers are away."""
         self.scoring = threading.Lock()
         """Held while a batch is scored and cached: a run that goes on after a cancel waits for the batch that was under way."""
         self._lock = threading.RLock()

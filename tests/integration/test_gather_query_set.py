@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +18,12 @@ from cems_workbench.config.presets import preset
 from cems_workbench.evaluation import gathering
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.gathering import drawn, gather_query_set, request_for
+from cems_workbench.models import ollama
+from cems_workbench.models.reach import Reach
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
 from cems_workbench.resources import open_resources
@@ -26,6 +31,7 @@ from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
     from conftest import Command
+    from ollama import AsyncClient
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +68,35 @@ def test_a_cancelled_gather_goes_on_without_repeating_what_was_finished(
         kept = replay(found.evidences[query.qid], CONFIG).results
         assert [row["memory_id"] for row in kept] == [row["memory_id"] for row in alone]
         assert [row["score"] for row in kept] == pytest.approx([row["score"] for row in alone], abs=1e-5)
+
+
+def test_a_dead_model_server_is_found_out_once_and_the_evidence_says_so(
+    resources: Resources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:  # bound and not listening: it refuses connections
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        resources.servers = replace(resources.servers, ollama_url=url)
+        resources.reach = Reach(clock=lambda: 0.0)
+        opened: list[str] = []
+        real = ollama.open_client
+
+        def counted(url: str, timeout_s: float) -> AsyncClient:
+            opened.append(url)
+            return real(url, timeout_s)
+
+        monkeypatch.setattr(ollama, "open_client", counted)
+        queries = resources.store.queries()[:5]
+        path = tmp_path / "dead.evidence"
+        config = preset("cems_qwen").config
+        gather_query_set(path, queries[:1], [], config, resources)
+        first = len(opened)
+        done = gather_query_set(tmp_path / "more.evidence", queries, [], config, resources)
+    assert first == len(opened) == 2, "the model's revision is asked for twice, then nothing more"
+    assert done.gathered == len(queries)
+    for evidence in read_evidence_file(tmp_path / "more.evidence").evidences.values():
+        scores = evidence.model_scores[model_key(config.rerank)].values()
+        assert scores and all("nothing answers at this address" in str(score.error) for score in scores)
 
 
 def test_a_query_that_cannot_be_searched_is_left_out_and_said(resources: Resources, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.honest import Agreement, honest_view
 from cems_workbench.evaluation.metrics import parse_measure, parse_measures
+from cems_workbench.pipeline import ModelScore
 
 MEASURES = parse_measures("hit@1 hit@5 MRR")
 
@@ -43,7 +44,9 @@ def test_means_count_every_query_that_has_something_relevant(batch: LabelledBatc
 
 def test_a_file_evaluates_like_what_was_put_into_it(batch: LabelledBatch, tmp_path: Path) -> None:
     read = LabelledBatch.of(read_evidence_file(evidence_file(tmp_path)))
-    assert evaluate(read, AS_LISTED, MEASURES).to_json() == evaluate(batch, AS_LISTED, MEASURES).to_json()
+    values = evaluate(read, AS_LISTED, MEASURES).to_json()
+    assert values["cost"].pop("ms_per_query") == pytest.approx(100)  # each query of the file took 0.1 s
+    assert values == evaluate(batch, AS_LISTED, MEASURES).to_json()
     models = LabelledBatch.of(read_evidence_file(tmp_path / "small.evidence"), "model")
     assert models.qids == ["q1"]
 
@@ -58,6 +61,35 @@ def test_a_config_that_wants_more_than_was_gathered_says_so(batch: LabelledBatch
     }
     found = evaluate(LabelledBatch(QUERIES, gathered, agreed_grades(JUDGMENTS)), AS_LISTED, MEASURES)
     assert found.rankings.needs == {"lists.vector.depth: gathered with 3, wanted 150": 5}
+
+
+def test_a_reranker_that_failed_is_named_once_with_the_number_of_queries() -> None:
+    away = "Ollama at localhost:11434: nothing answers at this address"
+    errors = {
+        "a": f"refused: {away}",
+        "b": f"refused: not asked, since {away}",
+        "c": f"refused: not asked, since refused: {away}",
+    }
+    scores = {"qwen": {key: ModelScore(None, error=error) for key, error in errors.items()} | {"d": ModelScore(7.0)}}
+    gathered = {qid: replace(one, model_scores=scores) for qid, one in evidences().items()}
+    reranked = with_values(AS_LISTED, {"rerank.backend": "ollama", "rerank.model": "qwen"})
+    batch = LabelledBatch(QUERIES, gathered, agreed_grades(JUDGMENTS))
+    found = evaluate(batch, reranked, MEASURES)
+    assert found.failed == {away: 5}
+    assert found.to_json()["failed_scores"] == {away: 5}
+    assert evaluate(batch, AS_LISTED, MEASURES).failed == {}
+
+
+def test_the_cost_counts_calls_of_the_language_model_and_pairs_that_the_reranker_reads() -> None:
+    notes = {"q1": {"llm": {"calls": 2, "cached": 1}}, "q2": {"llm": None}}
+    gathered = {qid: replace(one, notes=notes.get(qid, {})) for qid, one in evidences().items()}
+    batch = LabelledBatch(QUERIES, gathered, agreed_grades(JUDGMENTS), seconds_per_query=0.25)
+    cost = {"llm_calls": 2.0, "llm_replies_cached": 1.0, "ms_per_query": 250.0}
+    assert evaluate(batch, AS_LISTED, MEASURES).cost == cost | {"reranked": 0.0}
+    head = with_values(AS_LISTED, {"rerank.backend": "cross_encoder", "rerank.input_limit": 3})
+    assert evaluate(batch, head, MEASURES).cost == cost | {"reranked": 4 * 3.0}  # q4 found nothing
+    few = with_values(head, {"rerank.skip_if_few": True, "assembly.limit": 10})
+    assert evaluate(batch, few, MEASURES).cost["reranked"] == 0.0
 
 
 def test_comparing_names_every_query_that_won_or_lost(batch: LabelledBatch) -> None:

@@ -107,6 +107,17 @@ def test_the_honest_view_is_printed(command: Command, evidence: Path) -> None:
     assert "cosine ≥ 0.45" in done.out and "kappa" in done.out
 
 
+def test_compare_says_what_the_evidence_cost_and_what_each_reranker_reads(command: Command, evidence: Path) -> None:
+    arguments = ("compare", evidence, "--preset", "recollection", "--preset", "cems", "--metrics", "hit@5")
+    said = command(*arguments)
+    assert said.code == 0, said.err
+    assert "ms/query" in said.out and "LLM calls" in said.out and "pairs reranked" in said.out
+    assert "recorded when the evidence was gathered, with as_listed" in said.out
+    costs = [one["cost"] for one in json.loads(command(*arguments, "--json").out)["configs"]]
+    assert [one["ms_per_query"] for one in costs] == pytest.approx([100, 100])
+    assert costs[0]["reranked"] == 0
+
+
 def test_compare_names_who_lost_and_guards_a_type(
     command: Command, evidence: Path, as_listed: Path, other_way: Path
 ) -> None:
