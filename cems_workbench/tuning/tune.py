@@ -56,6 +56,8 @@ class Tuned:
     """What the folds chose, on the queries they did not see, against the baseline; None when cancelled before."""
     holdout: Gain | None = None
     looks: int = 0
+    choices: tuple[PipelineConfig, ...] = ()
+    """What each fold was scored with: the choice made without it."""
 
     @property
     def config(self) -> PipelineConfig:
@@ -73,10 +75,10 @@ def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched) -> Tun
     if found.cancelled:
         return tuned
     try:
-        train, validation = _cross_validated(plan, score, found, stage)
+        train, validation, choices = _cross_validated(plan, score, found, stage)
     except Cancelled:
         return replace(tuned, found=replace(found, cancelled=True))
-    return replace(tuned, train=train, validation=validation)
+    return replace(tuned, train=train, validation=validation, choices=choices)
 
 
 def open_holdout(tuned: Tuned, score: Score, looks: Looks, query_set: str, qids: Sequence[str]) -> Tuned:
@@ -111,10 +113,12 @@ def _search(plan: Plan, score: Score, rows: Ints, seed: int, watch: Watch) -> Se
     return search(plan.space, score, plan.goal, rows, types=types, trials=plan.trials, seed=seed, watch=watch)
 
 
-def _cross_validated(plan: Plan, score: Score, found: Search, stage: Stage) -> tuple[float, Gain]:
-    """Mean of the choices on what they were made with, and their gain on what they were not."""
+def _cross_validated(
+    plan: Plan, score: Score, found: Search, stage: Stage
+) -> tuple[float, Gain, tuple[PipelineConfig, ...]]:
+    """Mean of the choices on what they were made with, their gain on what they were not, and the choices."""
     open_rows = plan.split.open
-    base, tuned, train = np.empty(len(open_rows)), np.empty(len(open_rows)), []
+    base, tuned, train, choices = np.empty(len(open_rows)), np.empty(len(open_rows)), [], []
     for fold, held in enumerate(plan.split.folds):
         rows = plan.split.training(fold)
         if plan.space.is_grid:
@@ -125,10 +129,11 @@ def _cross_validated(plan: Plan, score: Score, found: Search, stage: Stage) -> t
                 raise Cancelled
         choice = choose(plan.space, inner)
         train.append(mean_of(choice.scores[:, 0]))
+        choices.append(choice.config)
         at = np.searchsorted(open_rows, held)
         tuned[at] = score(choice.config, held)[:, 0]
         base[at] = score(plan.space.baseline, held)[:, 0]
-    return float(np.mean(train)), gain(base, tuned, plan.seed)
+    return float(np.mean(train)), gain(base, tuned, plan.seed), tuple(choices)
 
 
 def _seen(plan: Plan, found: Search, seen: Bools) -> Search:
