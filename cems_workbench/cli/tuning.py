@@ -43,7 +43,10 @@ DEFAULT_SPACE = (
 
 MetricOption = Annotated[
     list[str] | None,
-    typer.Option("--metric", help="What is maximised (default nDCG@10); a further one makes a Pareto front."),
+    typer.Option(
+        "--metric",
+        help="What is maximised (default nDCG@10); a further one makes a Pareto front; reranked: fewer candidates reranked.",
+    ),
 ]
 GuardOption = Annotated[
     list[str] | None,
@@ -85,19 +88,15 @@ def tune_command(
     baseline = chosen_config(preset, config, changes)
     from cems_workbench.evaluation.batch import LabelledBatch
     from cems_workbench.evaluation.evidence_file import read_evidence_file
-    from cems_workbench.evaluation.metrics import parse_measure
     from cems_workbench.tuning.axis import parse_axis
     from cems_workbench.tuning.folds import split
     from cems_workbench.tuning.groups import groups_of, natural_grouping
-    from cems_workbench.tuning.objective import Goal, parse_guard
+    from cems_workbench.tuning.objective import parse_goal
     from cems_workbench.tuning.scorer import BatchScorer, answerable
     from cems_workbench.tuning.space import SearchSpace
     from cems_workbench.tuning.tune import Plan
 
-    goal = Goal(
-        tuple(dict.fromkeys(parse_measure(text) for text in metric or ["nDCG@10"])),
-        tuple(map(parse_guard, guard or ())),
-    )
+    goal = parse_goal(metric or ["nDCG@10"], guard or ())
     found = read_evidence_file(evidence)
     batch = answerable(LabelledBatch.of(found), goal.measures)
     if not batch.queries:
@@ -126,11 +125,11 @@ def _tuned(
 ) -> Tuned:
     """The search, gone on with where an earlier one of the same kind was interrupted."""
     from cems_workbench.tuning.holdout import LooksFile, looks_path
-    from cems_workbench.tuning.score_file import read_scores, write_scores
+    from cems_workbench.tuning.score_file import read_scores, search_marks, write_scores
     from cems_workbench.tuning.tune import open_holdout, tune
 
     kept = out.with_name(f"{out.stem}.scores.npz")
-    belongs_to = [evidence.content_hash, *map(str, plan.goal.measures), str(plan.seed), *batch.qids]
+    belongs_to = search_marks(evidence.content_hash, batch, plan.goal.measures, plan.seed)
     score.recall(read_scores(kept, belongs_to))
     with _interruptible() as interrupted, progress_bar(quiet) as progress:
         tuned = tune(plan, score, lambda name: _watch(name, progress, interrupted))
@@ -193,7 +192,7 @@ def _report(tuned: Tuned, batch: LabelledBatch, evidence: EvidenceSet, by: str, 
             "config": tuned.config.name, "changes": [[path, _plain(was), _plain(now)] for path, was, now in changed],
             "trials": len(tuned.found.trials) - 1, "cancelled": tuned.found.cancelled, "group_by": by,
             "train": tuned.train, "validation": _gain(tuned.validation), "holdout": _gain(tuned.holdout),
-            "looks": tuned.looks, "pareto_front": len(tuned.found.front), "needs": needs,
+            "looks": tuned.looks, "pareto_front": _front(tuned), "needs": needs,
         })  # fmt: skip
         return
     print_table(["parameter", "baseline", "tuned"], [[path, str(was), str(now)] for path, was, now in changed])
@@ -211,8 +210,26 @@ def _report(tuned: Tuned, batch: LabelledBatch, evidence: EvidenceSet, by: str, 
     )
     if tuned.looks:
         typer.echo(f"the hold-out has been opened {tuned.looks} time{'s' if tuned.looks > 1 else ''}")
+    if len(tuned.plan.goal.names) > 1:
+        points = _front(tuned)
+        rows = [[value if isinstance(value, float) else str(value) for value in point.values()] for point in points]
+        print_table(list(points[0]) if points else [], rows, title="Pareto front")
     for need in needs:
         typer.echo(f"warning: {need}", err=True)
+
+
+def _front(tuned: Tuned) -> list[dict[str, Any]]:
+    """What each trial of the Pareto front reached, costs as counts, and its values; the best of the first objective first."""
+    plan = tuned.plan
+    trials = sorted((tuned.found.trials[i] for i in tuned.found.front), key=lambda trial: -float(trial.reached[0]))
+    points = []
+    for trial in trials:
+        reached = dict(zip(plan.goal.names, trial.reached.tolist(), strict=True))
+        if plan.goal.fewer_reranked:
+            reached[plan.goal.names[-1]] = 0.0 - reached[plan.goal.names[-1]]
+        values = {axis.path: _plain(value) for axis, value in zip(plan.space.axes, trial.values, strict=True)}
+        points.append(reached | values)
+    return points
 
 
 def _gain(found: Gain | None) -> dict[str, Any] | None:

@@ -18,6 +18,8 @@ from cems_workbench.evaluation.metrics import Measure, parse_measure
 from cems_workbench.pipeline.table import Bools, Floats
 
 RERANKED = "reranked"
+"""How the cost is written among the objectives; `candidates` says the same, and a minus before either is allowed."""
+_COST = re.compile(r"-?(reranked|candidates)")
 _GUARD = re.compile(r"(?:(?P<type>[^:]+):)?(?P<measure>[^:\s]+?)(?:\s*-\s*(?P<tolerance>[0-9.]+))?")
 
 
@@ -42,6 +44,11 @@ class Goal:
     objectives: tuple[Measure, ...]
     guards: tuple[Guard, ...] = ()
     fewer_reranked: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The objectives in the order of what a trial reached."""
+        return (*map(str, self.objectives), *([RERANKED] if self.fewer_reranked else []))
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -70,6 +77,19 @@ def reranked(config: PipelineConfig) -> int:
     if config.rerank.backend == "none":
         return 0
     return config.rerank.input_limit if config.rerank.input_limit is not None else 10_000
+
+
+def parse_goal(objectives: Sequence[str], guards: Sequence[str] = ()) -> Goal:
+    """A goal of written objectives, such as `nDCG@10` and `reranked`, and of written guards. Raises InputError."""
+    costs = [text for text in objectives if _COST.fullmatch(text.strip())]
+    measures = tuple(dict.fromkeys(parse_measure(text) for text in objectives if text not in costs))
+    if not measures:
+        raise InputError(
+            f"--metric {costs[0]}: a cost alone is least where nothing is reranked; name a measure too"
+            if costs
+            else "--metric: name a measure"
+        )
+    return Goal(measures, tuple(map(parse_guard, guards)), bool(costs))
 
 
 def parse_guard(text: str) -> Guard:

@@ -14,10 +14,18 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.yaml_io import nested
+from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline.table import Floats
 
 Known = dict[tuple[str, int], Floats]
 """(Qp, M) scores by digest of the config and number of the part."""
+
+
+def search_marks(evidence_hash: str, batch: LabelledBatch, measures: Sequence[object], seed: int) -> list[str]:
+    """What kept scores belong to: the evidence, the grades, the measures, the seed and the queries."""
+    grades = [sorted(given.items()) for given in batch.grades]
+    mark = hashlib.sha256(json.dumps(grades).encode()).hexdigest()
+    return [evidence_hash, mark, *map(str, measures), str(seed), *batch.qids]
 
 
 def digest(config: PipelineConfig) -> str:

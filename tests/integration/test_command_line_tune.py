@@ -96,7 +96,47 @@ def test_an_interrupted_tune_keeps_the_best_and_goes_on_to_the_same_end(
     assert not (tmp_path / "best.scores.npz").exists()
 
 
+def test_two_objectives_print_the_front_and_its_configs(command: Command, evidence: Path) -> None:
+    asked = (
+        "tune",
+        evidence,
+        "--config",
+        "base.yaml",
+        "--out",
+        "best.yaml",
+        *SPACE,
+        "--metric",
+        "nDCG@10",
+        "--metric",
+        "hit@1",
+    )
+    front = json.loads(command(*asked, "--json").out)["pareto_front"]
+    assert front and set(front[0]) == {"nDCG@10", "hit@1", "lists.vector.weight", "fusion.score_blend"}
+    assert [point["nDCG@10"] for point in front] == sorted((point["nDCG@10"] for point in front), reverse=True)
+    assert [point["hit@1"] for point in front] == sorted(point["hit@1"] for point in front)
+    assert "Pareto front" in command(*asked).out
+
+
+def test_scores_that_were_kept_are_not_used_once_somebody_judged_anew(
+    command: Command, evidence: Path, tmp_path: Path
+) -> None:
+    from cems_workbench.evaluation.batch import LabelledBatch
+    from cems_workbench.evaluation.evidence_file import read_evidence_file
+    from cems_workbench.tuning.score_file import search_marks
+
+    found = read_evidence_file(evidence)
+    batch = LabelledBatch.of(found)
+    grades = dict(zip(batch.qids, batch.grades, strict=True))
+    again = LabelledBatch.of(found)
+    first = batch.qids[0]
+    other = batch.regraded(grades | {first: {key: 2 for key in grades[first]}})
+    marks = search_marks(found.content_hash, batch, ["nDCG@10"], 0)
+    assert search_marks(found.content_hash, again, ["nDCG@10"], 0) == marks
+    assert search_marks(found.content_hash, other, ["nDCG@10"], 0) != marks
+
+
 BAD = {
+    "a cost alone": (("--metric", "reranked"), "name a measure too"),
     "no such parameter": (("--space", "fusion.kk"), "the nearest known one is fusion.k"),
     "a gather parameter": (("--space", "rerank.backend"), "needs new evidence"),
     "a bad measure": (("--metric", "R@5"), "write hit@5"),

@@ -8,7 +8,7 @@ from cems_workbench.config import PipelineConfig, field_specs, preset, with_valu
 from cems_workbench.errors import InputError
 from cems_workbench.tuning.axis import axis_for, parse_axis, searchable
 from cems_workbench.tuning.folds import split
-from cems_workbench.tuning.objective import parse_guard
+from cems_workbench.tuning.objective import parse_goal, parse_guard
 from cems_workbench.tuning.space import SearchSpace, replaced
 
 REFUSED = {
@@ -110,3 +110,17 @@ def test_a_guard_is_written_with_its_type_and_tolerance() -> None:
     assert parse_guard("nDCG@10").query_type is None
     with pytest.raises(InputError):
         parse_guard("a:b:c:d")
+
+
+@pytest.mark.parametrize("cost", ["reranked", "-reranked", "-candidates", " candidates "])
+def test_fewer_candidates_to_the_reranker_are_an_objective_beside_a_measure(cost: str) -> None:
+    goal = parse_goal(["nDCG@10", cost, "hit@5", "nDCG@10"], ["temporal:hit@5"])
+    assert goal.names == ("nDCG@10", "hit@5", "reranked") and goal.fewer_reranked and len(goal.guards) == 1
+    assert not parse_goal(["nDCG@10"]).fewer_reranked
+
+
+def test_a_cost_alone_is_refused() -> None:
+    with pytest.raises(InputError, match="a cost alone is least where nothing is reranked"):
+        parse_goal(["-reranked"])
+    with pytest.raises(InputError, match="name a measure"):
+        parse_goal([])
