@@ -1,0 +1,42 @@
+"""An exported `.env` in the two programs that read it: python-dotenv, and pydantic-settings with the names and types of CEMS."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from dotenv import dotenv_values
+from hypothesis import given, settings
+
+from cems_workbench.config import PipelineConfig, export_config, field_spec
+from tests.property.strategies import configs
+from tests.unit.config.test_export_forms import CEMSConfig
+
+
+@settings(max_examples=60, deadline=None)
+@given(config=configs())
+def test_dotenv_and_pydantic_settings_read_the_same_values_which_are_those_of_the_config(
+    config: PipelineConfig,
+) -> None:
+    assert not [name for name in os.environ if name.startswith("CEMS_") and not name.startswith("CEMS_WORKBENCH_")]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / ".env"
+        path.write_text(export_config(config, "env"), encoding="utf-8")
+        plain = dotenv_values(path)
+        read = CEMSConfig(_env_file=path)  # type: ignore[call-arg]
+    stated = {name: plain.get(f"CEMS_{name}".upper()) for name in CEMSConfig.model_fields}
+    for name, text in stated.items():
+        value = getattr(read, name)
+        if text is None:  # what CEMS cannot use stands in a comment, and its own default holds
+            assert value == CEMSConfig.model_fields[name].default, name
+        else:
+            assert value == (text == "true" if isinstance(value, bool) else type(value)(text)), name
+    weights = config.lists.vector.weight, config.lists.lexical.weight
+    if stated["hybrid_vector_weight"] is not None and sum(weights) > 0:
+        assert read.hybrid_vector_weight == pytest.approx(weights[0] / sum(weights))
+    for name, spec_path in (("score_gap_ratio", "gap.ratio"), ("project_boost_factor", "adjust.project.same")):
+        assert field_spec(spec_path).exports[0].name == f"CEMS_{name.upper()}"
+        if stated[name] is not None:
+            assert getattr(read, name) == config.get(spec_path)
