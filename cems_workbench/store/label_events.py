@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 """A judgment without its key, as JSON values: grade, note, judged_at, source, shown."""
 _COLUMNS = "id, qid, memory_id, judge, kind, action, grade, note, source, before, undoes, recorded_at"
+JUDGE_WRONG = "judge wrong"
 _BY_HAND = "'label', 'skip', 'unclear'"
 _NOT_UNDONE = "NOT EXISTS (FROM label_events AS u WHERE u.undoes = e.id)"
 
@@ -93,6 +94,14 @@ def marks(cursor: duckdb.DuckDBPyConnection) -> list[LabelEvent]:
     """The skips and the queries called unclear that were not undone, oldest first."""
     rows = cursor.execute(
         f"SELECT {_COLUMNS} FROM label_events AS e WHERE action IN ('skip', 'unclear') AND {_NOT_UNDONE} ORDER BY id"
+    ).fetchall()
+    return [_event(row) for row in rows]
+
+
+def judged_wrong(cursor: duckdb.DuckDBPyConnection) -> list[LabelEvent]:
+    """The pairs a person called the model judge wrong on, not taken back, oldest first; the note names the model."""
+    rows = cursor.execute(
+        f"SELECT {_COLUMNS} FROM label_events AS e WHERE action = '{JUDGE_WRONG}' AND {_NOT_UNDONE} ORDER BY id"
     ).fetchall()
     return [_event(row) for row in rows]
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.records import Judgment
+from cems_workbench.records import DEFAULT_SCALE, GradeScale, Judgment
 from cems_workbench.store import (
     adjudication_rows,
     feedback_rows,
@@ -96,6 +96,22 @@ class Labels:
         with self._database.reading() as cursor:
             return label_events.marks(cursor)
 
+    def call_judge_wrong(self, qid: str, memory_id: str, reviewer: str, model: str) -> LabelEvent:
+        """Note that a person finds a model's judgment of a pair wrong; nobody's label changes."""
+        return self._mark(label_events.JUDGE_WRONG, (qid, memory_id, reviewer, "human"), model)
+
+    def judged_wrong(self) -> list[LabelEvent]:
+        """The pairs that a person called a model judge wrong on, and did not take back; the note names the model."""
+        with self._database.reading() as cursor:
+            return label_events.judged_wrong(cursor)
+
+    def take_back(self, mark: LabelEvent) -> None:
+        """Take a mark back: a skip, an "unclear" or a "judge wrong"; labels are taken back by `undo`."""
+        if mark.action == "label":
+            raise InputError("a label is taken back by its undo")
+        with self._database.transaction() as cursor:
+            label_rows.take_back(cursor, mark, datetime.now(UTC))
+
     def undo(self, reviewer: str, kind: str = "human") -> LabelEvent | None:
         """Take back this reviewer's latest label, skip or "unclear" not undone yet; returns it, None when there is none.
 
@@ -143,6 +159,12 @@ class Labels:
             if changed:
                 schema.bump_content_version(cursor)
             return changed
+
+    def scale_of(self, qid: str) -> GradeScale:
+        """The scale a query is graded on: that of the sets it is in, the last by name where they differ; else the default."""
+        with self._database.reading() as cursor:
+            scales = query_set_rows.scales_of(cursor, [qid]).get(qid)
+        return scales[max(scales)] if scales else DEFAULT_SCALE
 
     def keep_queue(self, queue: QueueRecord) -> None:
         """Keep a queue, in place of one of the same name; raises InputError for its name, its overlap or a repeated pair."""

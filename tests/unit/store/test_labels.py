@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.records import GradeScale, Judgment, Memory, ParsedInput, Query
+from cems_workbench.records import DEFAULT_SCALE, GradeScale, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import QueueRecord, RowCounts, Store
 from cems_workbench.store.claims import SECONDS, Claims
 
@@ -235,3 +235,25 @@ def test_a_claim_is_seen_by_others_and_ends_with_time():
     now[0] = SECONDS + 1
     claims.claim(BO, take)
     assert seen[3:] == [{}, {}]
+
+
+def test_a_judge_called_wrong_is_a_mark_of_its_own_that_undo_of_labels_leaves_alone(labelled):
+    labelled.labels.give(Judgment("q", "m", 3, "Ann"))
+    mark = labelled.labels.call_judge_wrong("q", "m", "Ann", "minilm")
+    assert [(one.qid, one.memory_id, one.judge, one.note) for one in labelled.labels.judged_wrong()] == [
+        ("q", "m", "Ann", "minilm")
+    ]
+    assert labelled.labels.marks() == []
+    assert labelled.labels.undo("Ann").action == "label"
+    labelled.labels.take_back(mark)
+    assert labelled.labels.judged_wrong() == []
+
+
+def test_a_label_is_not_taken_back_as_a_mark(labelled):
+    event = labelled.labels.give(Judgment("q", "m", 3, "Ann"))
+    with pytest.raises(InputError, match="undo"):
+        labelled.labels.take_back(event)
+
+
+def test_the_scale_of_a_query_is_its_sets_and_the_default_outside_of_any(labelled):
+    assert labelled.labels.scale_of("nowhere") == DEFAULT_SCALE
