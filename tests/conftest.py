@@ -16,6 +16,7 @@ SHARED = ROOT.parent / "shared"
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before any model library is imported: tests never ask the network
 os.environ["CHROMA_ANONYMIZED_TELEMETRY"] = "False"
+os.environ["CEMS_WORKBENCH_PRESET"] = "cems"  # the documented defaults, whose numbers the tests state
 
 settings.register_profile(
     "deterministic",

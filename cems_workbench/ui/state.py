@@ -14,25 +14,35 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.config import DEFAULT, PipelineConfig, difference, preset, with_values
+from cems_workbench.config import DEFAULT, PipelineConfig, difference, preset, preset_names, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.history import History, Setting
 
 
 def prepare() -> None:
     """Give every key of the page state its first value."""
-    st.session_state.setdefault("preset", DEFAULT)
-    st.session_state.setdefault("config", preset(DEFAULT).config)
+    if "preset" not in st.session_state:
+        name, problem = _opening()
+        st.session_state["preset"], st.session_state["config_error"] = name, problem
+        st.session_state["config"] = preset(name).config
     st.session_state.setdefault("generation", 0)
-    st.session_state.setdefault("config_error", None)
     st.session_state.setdefault("gathered", None)
     st.session_state.setdefault("attempted", None)
     st.session_state.setdefault("follow", None)
     st.session_state.setdefault("off", {})
     st.session_state.setdefault("history", History())
+
+
+def _opening() -> tuple[str, str | None]:
+    """The preset a session begins with, and what was wrong with the one that the settings name."""
+    name = Settings().preset
+    if name in preset_names():
+        return name, None
+    return DEFAULT, f"CEMS_WORKBENCH_PRESET: there is no preset {name}; known are {', '.join(preset_names())}"
 
 
 def config() -> PipelineConfig:
