@@ -78,7 +78,8 @@ def _overview(presets: list[Preset]) -> str:
 def _section(one: Preset) -> str:
     summary, *rest = paragraphs(one.notes)
     lines = [f"## {one.name}", "", summary, "", *("- " + _LABEL.sub(r"**\1:** ", line, count=1) for line in rest)]
-    return "\n".join([*lines, "", _table(one), ""])
+    card = ["", "```", one.card.text, "```"] if one.card else []
+    return "\n".join([*lines, *card, "", _table(one), ""])
 
 
 def _table(one: Preset) -> str:

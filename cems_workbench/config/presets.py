@@ -1,11 +1,16 @@
-"""The shipped presets: YAML files that state every key, headed by a comment with their source and known mistakes."""
+"""The shipped presets: YAML files that state every key, headed by a comment with their source and known mistakes.
+
+One that was tuned has its evidence card beside it: `NAME.card.json`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 
+from cems_workbench.config.evidence_card import EvidenceCard, read_card
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.config.yaml_io import parse_config
 from cems_workbench.errors import InputError, nearest
@@ -20,6 +25,8 @@ class Preset:
     name: str
     config: PipelineConfig
     notes: str
+    card: EvidenceCard | None = None
+    """What it was measured on, for one that was tuned."""
 
     @property
     def summary(self) -> str:
@@ -42,6 +49,16 @@ def preset(name: str) -> Preset:
         close = nearest(name, known)
         hint = f"; did you mean {close}?" if close else ""
         raise InputError(f"preset {name}: unknown{hint} Known presets: {', '.join(known)}")
-    text = (resources.files("cems_workbench.config") / "presets" / f"{name}.yaml").read_text(encoding="utf-8")
+    folder = resources.files("cems_workbench.config") / "presets"
+    text = (folder / f"{name}.yaml").read_text(encoding="utf-8")
+    card = folder / f"{name}.card.json"
     notes = [line.removeprefix("#").strip() for line in text.splitlines() if line.startswith("#")]
-    return Preset(name, parse_config(text, source=f"presets/{name}.yaml"), "\n".join(notes))
+    config = parse_config(text, source=f"presets/{name}.yaml")
+    return Preset(name, config, "\n".join(notes), _card(card))
+
+
+def _card(beside: Traversable) -> EvidenceCard | None:
+    if not beside.is_file():
+        return None
+    with resources.as_file(beside) as path:
+        return read_card(path)
