@@ -15,6 +15,7 @@ st.navigation(
         st.Page("pages/inspect.py", title="Inspect", icon=":material/search:", default=True),
         st.Page("pages/label.py", title="Label", icon=":material/rule:"),
         st.Page("pages/evaluate.py", title="Evaluate", icon=":material/bar_chart:"),
+        st.Page("pages/tune.py", title="Tune", icon=":material/tune:"),
         st.Page("pages/memories.py", title="Memories", icon=":material/inventory_2:"),
     ],
     position="top",

@@ -1,0 +1,265 @@
+"""The Tune page: choose, search in the background, result, hold-out, what it learned, by query, taking away, history."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.config import FORMS, export_config, import_config, preset
+from cems_workbench.records import ParsedInput
+from cems_workbench.store import Store
+from cems_workbench.ui import handles
+from cems_workbench.ui.tune_run import RUNNING
+from cems_workbench.ui.tune_running import Running
+from cems_workbench.ui.tune_state import FOUND, NEXT_VIEW, Found
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+OpenPage = Callable[..., AppTest]
+QUERIES, CONFIGS, WAIT = 24, 30, 60
+
+
+@pytest.fixture(scope="module")
+def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store with a query set "few" of some of its judged queries."""
+    path = shutil.copytree(sample_store, tmp_path_factory.mktemp("tune") / "store")
+    with Store.open(path) as store:
+        judged = {judgment.qid for judgment in store.judgments() if judgment.grade > 0}
+        store.sets.put("few", [query for query in store.queries() if query.qid in judged][:QUERIES], "test")
+    return path
+
+
+@pytest.fixture
+def page(open_page: OpenPage, small_store: Path) -> AppTest:
+    """The page on the small set, gathered, the lists' weights as its space."""
+    opened = open_page(small_store).switch_page("pages/tune.py").run()
+    opened.selectbox(key="tn:set").select("few").run()
+    if any(button.key == "tn:gather" for button in opened.button):
+        opened.button(key="tn:gather").click().run()
+    opened.selectbox(key="tn:group_by").select("query")
+    opened.number_input(key="tn:trials").set_value(CONFIGS)
+    return checked(opened.run())
+
+
+@pytest.fixture
+def tuned(page: AppTest) -> AppTest:
+    """The page after a search over two weights."""
+    return searched(page, "lists.vector.weight", "fusion.score_blend")
+
+
+def searched(page: AppTest, *paths: str) -> AppTest:
+    """Search these parameters to the end; the page then shows the result."""
+    page.multiselect(key="tn:paths").set_value(list(paths)).run()
+    page.button(key="tn:start").click().run()
+    return ended(page)
+
+
+def ended(page: AppTest) -> AppTest:
+    """Wait for the search at work, and draw the page with what it found."""
+    if RUNNING in page.session_state:
+        running: Running = page.session_state[RUNNING]
+        running.wait(WAIT)
+        assert running.over
+        assert not running.problem
+    return checked(page.run())
+
+
+def checked(page: AppTest) -> AppTest:
+    assert not page.exception, page.exception
+    assert not page.error, page.error
+    return page
+
+
+def show(page: AppTest, view: str) -> AppTest:
+    page.session_state[NEXT_VIEW] = view
+    return checked(page.run())
+
+
+def found(page: AppTest) -> Found:
+    value: Found = page.session_state[FOUND]
+    return value
+
+
+def html(page: AppTest) -> str:
+    return " ".join(str(element.proto.body) for element in page.get("html"))
+
+
+def captions(page: AppTest) -> str:
+    return " ".join(caption.value for caption in page.caption)
+
+
+def test_the_space_is_what_is_chosen_with_its_range_and_the_rest_is_fixed(page: AppTest) -> None:
+    page.multiselect(key="tn:paths").set_value(["fusion.k", "fusion.method"]).run()
+    page.number_input(key="tn:from:fusion.k").set_value(20)
+    page.number_input(key="tn:to:fusion.k").set_value(60)
+    page.number_input(key="tn:step:fusion.k").set_value(20)
+    checked(page.run())
+    assert "9 of 9 combinations, every one" in captions(page)
+    assert any("other parameters, as in the baseline" in box.label for box in page.expander)
+
+
+def test_a_range_that_is_none_is_named_and_nothing_can_be_started(page: AppTest) -> None:
+    page.multiselect(key="tn:paths").set_value(["fusion.k"]).run()
+    page.number_input(key="tn:from:fusion.k").set_value(90)
+    page.number_input(key="tn:to:fusion.k").set_value(30)
+    page.run()
+    assert "low first" in page.error[0].value
+    assert not [button for button in page.button if button.key == "tn:start"]
+
+
+def test_a_depth_is_not_searched_beyond_what_was_gathered(page: AppTest) -> None:
+    page.multiselect(key="tn:paths").set_value(["lists.vector.depth"]).run()
+    most = page.number_input(key="tn:to:lists.vector.depth").value
+    page.number_input(key="tn:to:lists.vector.depth").set_value(int(most) + 50).run()
+    assert "was gathered to" in page.error[0].value
+
+
+def test_too_few_groups_for_folds_says_what_to_do(page: AppTest, small_store: Path) -> None:
+    page.number_input(key="tn:sealed").set_value(0.8)
+    page.selectbox(key="tn:group_by").select("type").run()
+    whole = " ".join(warning.value for warning in page.warning) + captions(page)
+    assert "group by something finer" in whole or "Never split” something finer" in whole
+
+
+def test_a_search_runs_beside_the_page_and_ends_in_a_result(tuned: AppTest) -> None:
+    result = found(tuned)
+    assert tuned.session_state["tn:view"] == "Result"
+    assert not result.tuned.found.cancelled
+    assert result.tuned.validation is not None
+    assert f"{len(result.tuned.found.trials) - 1} configs of 2 parameters" in html(tuned)
+    assert f"{result.tuned.validation.tuned:.3f}" in html(tuned)
+    assert len(result.regions) == 2
+
+
+def test_a_search_that_is_repeated_is_free_and_the_same(tuned: AppTest) -> None:
+    first = found(tuned)
+    tuned.session_state["tn:scorers"] = {}  # another session has the file alone
+    again = found(searched(show(tuned, "Set up"), "lists.vector.weight", "fusion.score_blend"))
+    assert again is not first
+    assert again.order.score.evaluations == 0
+    assert again.tuned.proposal.values == first.tuned.proposal.values
+    assert again.tuned.validation == first.tuned.validation
+
+
+def test_a_stopped_search_keeps_what_it_tried_and_goes_on_to_the_same_end(page: AppTest) -> None:
+    page.multiselect(key="tn:paths").set_value(["lists.vector.weight", "lists.lexical.weight"]).run()
+    page.button(key="tn:start").click()
+    page.run()
+    if RUNNING in page.session_state:
+        page.session_state[RUNNING].stop()
+    page = ended(page)
+    if found(page).tuned.found.cancelled:
+        page = ended(page.button(key="tn:go_on").click().run())
+    whole = found(page)
+    assert not whole.tuned.found.cancelled
+    page.session_state["tn:scorers"] = {}
+    whole.order.scores_path.unlink()
+    fresh = found(searched(show(page, "Set up"), "lists.vector.weight", "lists.lexical.weight"))
+    assert fresh.tuned.proposal.values == whole.tuned.proposal.values
+    assert fresh.tuned.validation == whole.tuned.validation
+
+
+def test_the_holdout_is_sealed_until_it_is_opened_and_every_look_is_counted(tuned: AppTest) -> None:
+    order = found(tuned).order
+    store = handles.resources().store
+    before = store.holdouts.count("few", order.sealed)
+    assert found(tuned).tuned.holdout is None
+    assert f"{len(order.sealed)} queries, sealed" in html(tuned)
+    page = checked(tuned.button(key="tn:open").click().run())
+    assert found(page).tuned.holdout is not None
+    assert found(page).tuned.holdout.queries == len(order.sealed)
+    assert store.holdouts.count("few", order.sealed) == before + 1
+    assert f"Look {before + 1} at these sealed queries" in captions(page)
+
+
+def test_a_space_of_the_baseline_alone_proposes_the_baseline_and_says_so(page: AppTest) -> None:
+    page = searched(page, "judge.threshold")  # the judge ranks nothing
+    assert not found(page).better
+    assert "Nothing significantly better than cems: the baseline is proposed" in html(page)
+    assert "no query changes" in show(page, "By query").info[0].value
+
+
+def test_several_objectives_draw_their_pareto_front(page: AppTest) -> None:
+    page.multiselect(key="tn:objectives").set_value(["nDCG@10", "hit@1"]).run()
+    page = searched(page, "lists.vector.weight", "fusion.score_blend")
+    table = next(frame.value for frame in page.dataframe if "hit@1" in frame.value)
+    assert len(table) == len(found(page).tuned.found.front)
+    assert table["nDCG@10"].is_monotonic_decreasing
+
+
+def test_what_it_learned_names_every_parameter_and_replays_a_curve(tuned: AppTest) -> None:
+    page = show(tuned, "What it learned")
+    assert set(page.selectbox(key="tn:curve_path").options) == {"Lists › Vector weight", "Fusion › Score blend"}
+    assert len(page.get("plotly_chart")) == 3
+
+
+def test_wins_and_losses_count_every_open_query(tuned: AppTest) -> None:
+    page = show(tuned, "By query")
+    assert found(page).better
+    rows = page.dataframe[-1].value
+    assert len(rows) == len(found(page).order.plan.split.open)
+    assert rows["difference"].is_monotonic_decreasing
+
+
+def test_the_proposal_is_set_on_the_sliders_and_can_be_undone(tuned: AppTest) -> None:
+    page = checked(show(tuned, "Take it away").button(key="tn:take").click().run())
+    assert page.session_state["config"] == found(page).tuned.config
+    assert len(page.session_state["history"].past) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_exported_with_its_card_and_what_it_cannot_say(tuned: AppTest, form: str) -> None:
+    page = show(tuned, "Take it away")
+    page.session_state["tn:form"] = form
+    checked(page.run())
+    shown = next(code.value for code in page.code if "cems" in code.value.lower())
+    if form == "json":
+        assert "Evidence card" not in shown
+    else:
+        assert "Evidence card" in shown
+    if form.endswith("env"):
+        assert "cannot be said in its file" in captions(page)
+    else:
+        assert import_config(shown, source=f"x.{form.removesuffix('thon')}").config == found(page).tuned.config
+
+
+def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
+    page = show(tuned, "Take it away")
+    page.button(key="tn:keep").click().run()
+    assert "Give your name" in page.error[0].value
+    page.text_input(key="tn:name").set_value("better blend")
+    page.text_input(key="tn:why").set_value("paraphrases were missed")
+    page.text_input(key="tn:author").set_value("ada")
+    page.run()
+    checked(page.button(key="tn:keep").click().run())
+    kept = handles.resources().store.history.list()[0]
+    assert (kept.name, kept.author, kept.why, kept.base) == ("better blend", "ada", "paraphrases were missed", "cems")
+    assert page.session_state["tn:view"] == "History"
+    assert "same" in set(page.dataframe[0].value["store"])
+    checked(page.button(key="tn:restore").click().run())
+    assert page.session_state["config"].name == "better blend"
+    assert f"better blend (history {kept.id})" in show(page, "Set up").selectbox(key="tn:baseline").options
+
+
+def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
+    from cems_workbench.ui.tune_take import card_of
+
+    card = card_of(found(tuned)).model_copy(update={"corpus_hash": "0123456789ab/7"})
+    page = show(tuned, "History")
+    other = export_config(preset("qmd").config, "toml", card)
+    page.file_uploader(key="tn:config_file").upload("other.toml", other.encode(), "text/plain")
+    checked(page.run())
+    assert "another store" in page.warning[0].value
+    page.button(key="tn:take").click().run()
+    assert page.session_state["config"] == preset("qmd").config
+
+
+def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "empty") as store:
+        store.add(ParsedInput("none", "jsonl"))
+    page = checked(open_page(tmp_path / "empty").switch_page("pages/tune.py").run())
+    assert "no queries yet" in html(page)
+    assert "Nothing has been searched yet" in html(show(page, "Result"))
