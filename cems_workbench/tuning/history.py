@@ -1,8 +1,4 @@
-"""Keeping a config in the history of a store and taking it back, with a warning where its evidence is of something else.
-
-The card of a config names the corpus as `store/version`: another store is another corpus, and another version of the same store has
-had memories added, changed or deleted since. What was measured there need not hold here.
-"""
+"""Keeping a config in the history of a store and taking it back, with a warning where its evidence is of something else."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from cems_workbench.config import EvidenceCard, PipelineConfig, dump_config, parse_config
+from cems_workbench.config.card_reference import reference
 from cems_workbench.config.salvage import salvaged
 from cems_workbench.errors import InputError
 
@@ -59,21 +56,7 @@ def restored(record: ConfigRecord, store: Store) -> Restored:
 
 def evidence_warning(card: EvidenceCard | None, store: Store) -> str | None:
     """One line where the evidence of a config is not of this store as it is; None where it is, or where there is no card."""
-    if card is None:
-        return None
-    store_id, separator, version = card.corpus_hash.rpartition("/")
-    present = store.content_version
-    if card.corpus_hash == corpus_hash(store.identity, present):
-        return None
-    if not separator or store_id != store.identity:
-        return (
-            f"its evidence is of another corpus ({card.corpus_hash}, this store is {store.identity}): "
-            "what it gains here is not known until it is measured here"
-        )
-    return (
-        f"its evidence is of this store at content version {version}, now at {present}: memories have changed since, "
-        "measure it again"
-    )
+    return None if card is None else reference(card).mismatch(store.identity, store.content_version)
 
 
 def _config(record: ConfigRecord) -> tuple[PipelineConfig, list[str]]:

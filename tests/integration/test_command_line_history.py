@@ -44,7 +44,7 @@ def test_a_config_is_kept_listed_shown_and_restored(command: Command, place: Pat
     ]
     shown = command(*asked, "1")
     assert "k: 17" in shown.out and "# Evidence card" in shown.out
-    assert shown.err.startswith("warning: its evidence is of another corpus (elsewhere/3")
+    assert shown.err.startswith("warning: Its evidence card of 2026-11-22 is from another store (elsewhere)")
     assert json.loads(command(*asked, "1", "--json").out)["config"]["fusion"]["k"] == 17
     assert command(*asked, "1", "--out", "back.toml").code == 0
     assert load_config(place / "back.toml") == load_config(place / "best.yaml")

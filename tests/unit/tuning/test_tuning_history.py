@@ -45,13 +45,11 @@ def test_evidence_of_another_corpus_or_of_an_earlier_state_of_this_one_warns_in_
     assert evidence_warning(card(now), store) is None and evidence_warning(None, store) is None
     for other in ("elsewhere/0", "c0ffee", f"{store.identity}", ""):
         warning = evidence_warning(card(other), store)
-        assert warning and "another corpus" in warning and "\n" not in warning
+        assert warning and "from another store" in warning and "\n" not in warning
     kept = keep(store, preset("cems").config, author="Ada", card=card(now))
     store.add(ParsedInput("t", "t", memories=(Memory("a", "1"),)))
-    assert restored(kept, store).warnings == (
-        f"its evidence is of this store at content version 0, now at {store.content_version}: memories have changed since, "
-        "measure it again",
-    )
+    (warning,) = restored(kept, store).warnings
+    assert "content version 0, now 1" in warning and "Evaluate it again" in warning
 
 
 def test_a_config_of_another_version_is_read_as_far_as_it_goes(store: Store) -> None:
