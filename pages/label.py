@@ -6,12 +6,12 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui import handles, label_agreement, label_card, label_keys, label_queues, state
+from cems_workbench.ui import handles, label_agreement, label_card, label_judge, label_keys, label_queues, state
 from cems_workbench.ui import label_state as labels
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.theme import STYLESHEET
 
-VIEWS = ("Label", "Agreement")
+VIEWS = ("Label", "Agreement", "People and judge")
 
 
 def ask_name() -> None:
@@ -62,6 +62,8 @@ def main() -> None:
     try:
         if view == "Agreement":
             label_agreement.draw(resources, labels.reviewer())
+        elif view == "People and judge":
+            label_judge.draw(resources, labels.reviewer())
         else:
             draw_label(resources)
     except WorkbenchError as error:

@@ -193,19 +193,18 @@ def probabilities(pairs: Sequence[GradedScore]) -> tuple[Floats, bool]:
     return np.asarray(1 / (1 + np.exp(-np.clip(raw, -700, 700)))), False
 
 
-def reliability(probability: Floats, relevant: NDArray[np.bool_], bins: int = BINS) -> list[Bin]:
+def reliability(probability: Floats, relevant: Sequence[bool], bins: int = BINS) -> list[Bin]:
     """Bins of equal count by probability, lowest first; equal probabilities share a bin."""
     if not len(probability):
         return []
+    called = np.asarray(relevant, bool)
     edges = np.unique(np.quantile(probability, np.linspace(0, 1, bins + 1)))
     place = np.searchsorted(edges[1:-1], probability, side="right")
     found = []
     for at in np.unique(place):
         inside = place == at
-        low, high = wilson(int(relevant[inside].sum()), int(inside.sum()))
-        found.append(
-            Bin(float(probability[inside].mean()), float(relevant[inside].mean()), low, high, int(inside.sum()))
-        )
+        low, high = wilson(int(called[inside].sum()), int(inside.sum()))
+        found.append(Bin(float(probability[inside].mean()), float(called[inside].mean()), low, high, int(inside.sum())))
     return found
 
 

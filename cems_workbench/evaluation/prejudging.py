@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.config.adjusting import JudgeConfig
 from cems_workbench.errors import InputError, ModelError
 from cems_workbench.evaluation.pooling import Pair
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.evidence import ModelScore
+from cems_workbench.pipeline.judging import as_meant
 from cems_workbench.pipeline.rerankers import asked
 from cems_workbench.pipeline.rescoring import cached_or_scored
 from cems_workbench.pipeline.resources import Resources
@@ -33,14 +35,19 @@ SOURCE = "pre-labelled"
 class PairScores:
     """What a judge said of some pairs: raw scores, on a scale of its own, and why the others have none.
 
-    `instead` is a line to show where another model than the configured one judged. `scale` is the config's, or the judge's own.
+    `instead` is a line to show where another model than the configured one judged. `own` is how the judge's scores are read unless
+    a config says otherwise; None where that is not known.
     """
 
     judge: str
-    scale: JudgeScale
+    own: JudgeScale | None
     scores: Mapping[Pair, float]
     failed: Mapping[Pair, str] = field(default_factory=dict)
     instead: str | None = None
+
+    def scale(self, config: JudgeConfig) -> JudgeScale:
+        """Threshold and bands: the config's, else the judge's own."""
+        return _scale(self.own, config)
 
 
 def band(raw: float, scale: JudgeScale) -> int:
@@ -98,7 +105,9 @@ def _judged(
     failed = {pair: score.error or "no score" for pair, score in scores.items() if pair not in good}
     if scores and not good:
         raise ModelError(f"{model.label} judged nothing: {next(iter(failed.values()))}")
-    return PairScores(model.label, _scale(model, config), good, failed, instead)
+    if as_meant(config, model, resources):
+        instead = None
+    return PairScores(model.label, model.scale, good, failed, instead)
 
 
 def _from(before: int, total: int, progress: Progress) -> Progress:
@@ -118,17 +127,15 @@ def _texts(pairs: Iterable[Pair], length: int, resources: Resources) -> dict[str
     return texts
 
 
-def _scale(model: PairScorer, config: PipelineConfig) -> JudgeScale:
-    """Threshold and bands: the config's, else the model's own."""
-    own = model.scale
+def _scale(own: JudgeScale | None, config: JudgeConfig) -> JudgeScale:
     notes = {} if own is None else {"judges": {"it": {"threshold": own.threshold, "bands": list(own.bands)}}}
-    return scale_of(notes, "it", config.judge)
+    return scale_of(notes, "it", config)
 
 
 def _keep(
     qid: str, scored: Mapping[str, ModelScore], model: PairScorer, config: PipelineConfig, resources: Resources
 ) -> None:
-    judge, grades = _scale(model, config), resources.store.labels.scale_of(qid)
+    judge, grades = _scale(model.scale, config.judge), resources.store.labels.scale_of(qid)
     now = datetime.now(UTC)
     judgments: Sequence[Judgment] = [
         Judgment(qid, key, grade_of(one.raw, judge, grades), model.label, "model", now, f"score {one.raw:.4g}")

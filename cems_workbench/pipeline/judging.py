@@ -57,7 +57,7 @@ def judge_missing(
     if not about:
         return evidence
     name = _name(config, model)
-    notes = with_warnings(evidence.notes, "judge", [said] if said and not _as_meant(config, model, resources) else [])
+    notes = with_warnings(evidence.notes, "judge", [said] if said and not as_meant(config, model, resources) else [])
     notes |= {"models": {**notes.get("models", {}), "judge": model.label}}
     notes |= {"judges": {**notes.get("judges", {}), name: about}}  # of every config tried on this evidence
     return replace(evidence, judge_scores={**evidence.judge_scores, name: scores}, notes=notes)
@@ -88,7 +88,7 @@ def _name(config: PipelineConfig, model: PairScorer) -> str:
     return "late_interaction" if isinstance(model, LateInteraction) else "cross_encoder"
 
 
-def _as_meant(config: PipelineConfig, model: PairScorer, resources: Resources) -> bool:
+def as_meant(config: PipelineConfig, model: PairScorer, resources: Resources) -> bool:
     """`auto` takes the packaged cross-encoder where there is no other; weights that are there and do not load are said."""
     wanted = config.judge.model or resources.servers.cross_encoder
     return config.judge.backend == "auto" and isinstance(model, MiniLMJudge) and locate(wanted) is None

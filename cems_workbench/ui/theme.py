@@ -165,6 +165,14 @@ STYLESHEET = """
 .wb-card summary {cursor:pointer;}
 .wb-card-memory p {max-height:24rem; overflow:auto;}
 .wb-card mark {background:color-mix(in srgb, #E69F00 26%, transparent); color:inherit; border-bottom:2px solid #E69F00; border-radius:2px;}
+.wb-confusion {overflow-x:auto;}
+.wb-confusion table {border-collapse:collapse; font-size:.86rem; font-variant-numeric:tabular-nums; border:0;}
+.wb-confusion th, .wb-confusion td {border:0; border-bottom:1px solid color-mix(in srgb, currentColor 12%, transparent); padding:.34rem .8rem; text-align:right; white-space:nowrap; font-weight:400;}
+.wb-confusion thead th {font-size:.78rem; opacity:.76;}
+.wb-confusion tbody th, .wb-confusion thead th:first-child {text-align:left;}
+.wb-confusion td[style] {background:color-mix(in srgb, #0072B2 calc(var(--share) * .55), transparent);}
+.wb-confusion td b {font-weight:650;}
+.wb-confusion small {opacity:.78; margin-left:.45rem; font-size:.76rem;}
 .wb-card-progress {font-size:.84rem; font-variant-numeric:tabular-nums; max-width:58rem;}
 .wb-card-progress > div {height:4px; border-radius:2px; background:color-mix(in srgb, currentColor 12%, transparent); margin-bottom:.35rem;}
 .wb-card-progress i {display:block; height:4px; border-radius:2px; background:light-dark(#0072B2, #56B4E9);}

@@ -106,7 +106,7 @@ def test_reliability_equals_scikit_learns_quantile_curve(seed: int) -> None:
     random = np.random.default_rng(seed)
     probability = random.uniform(size=200)
     relevant = random.uniform(size=200) < probability
-    bins = reliability(probability, relevant, 8)
+    bins = reliability(probability, list(relevant), 8)
     share, mean = calibration_curve(relevant, probability, n_bins=8, strategy="quantile")
     assert [one.share for one in bins] == pytest.approx(list(share))
     assert [one.probability for one in bins] == pytest.approx(list(mean))
@@ -114,7 +114,7 @@ def test_reliability_equals_scikit_learns_quantile_curve(seed: int) -> None:
 
 
 def test_calibration_error_by_hand() -> None:
-    bins = reliability(np.array([0.2, 0.2, 0.8, 0.8]), np.array([False, False, True, False]), 2)
+    bins = reliability(np.array([0.2, 0.2, 0.8, 0.8]), [False, False, True, False], 2)
     assert [(one.probability, one.share, one.pairs) for one in bins] == [(0.2, 0.0, 2), (0.8, 0.5, 2)]
     assert calibration_error(bins) == pytest.approx(0.25)
     assert calibration_error([]) is None

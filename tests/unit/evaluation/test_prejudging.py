@@ -102,7 +102,7 @@ def test_what_was_judged_before_a_cancel_stays(resources: Resources, judge: Leng
 
 def test_a_threshold_and_bands_of_the_config_go_before_the_judges_own(resources: Resources, judge: Lengthy) -> None:
     config = with_values(PipelineConfig(), {"judge.threshold": 3.0, "judge.bands": [40.0, 35.0, 0.0]})
-    assert prelabel(PAIRS, config, resources).scale == JudgeScale(3.0, (40.0, 35.0, 0.0))
+    assert prelabel(PAIRS, config, resources).scale(config.judge) == JudgeScale(3.0, (40.0, 35.0, 0.0))
     assert {one.grade for one in resources.store.judgments(kind="model")} == {1}
 
 
