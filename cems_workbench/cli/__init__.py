@@ -19,6 +19,7 @@ from cems_workbench.cli import (
     evaluating,
     explaining,
     export,
+    exporting_datasets,
     exporting_judgments,
     gathering,
     importing,
@@ -51,6 +52,7 @@ app.command("compare")(comparing.compare_command)
 app.command("tune")(tuning.tune_command)
 app.command("config-history")(config_history.config_history_command)
 app.command("export")(export.export_command)
+app.command("dataset")(exporting_datasets.dataset_command)
 app.command("judgments")(exporting_judgments.judgments_command)
 app.command("agreement")(exporting_judgments.agreement_command)
 app.command("sample")(sampling.sample_command)

@@ -35,13 +35,13 @@ def judgments_command(
     from cems_workbench.formats import queries_jsonl, write_judgments
 
     left_out: tuple[str, ...] = ()
-    with _opened(store) as opened:
+    with opened_store(store) as opened:
         queries = {query.qid: query for query in opened.queries(query_set)}
         if to == QUERIES:
             text = queries_jsonl.write(queries.values())
         else:
             every = {query.qid: query for query in opened.queries()}  # others may have the same words
-            written = write_judgments(to, _chosen(opened, set(queries), judge, kind, rule), every)
+            written = write_judgments(to, chosen_labels(opened, set(queries), judge, kind, rule), every)
             text, left_out = written.text, written.left_out
     if out is None:
         typer.echo(text, nl=False)
@@ -71,9 +71,9 @@ def agreement_command(
         raise InputError(f"--weights: {weights!r} is not one of linear, quadratic")
     if level not in ("nominal", "ordinal", "interval"):
         raise InputError(f"--level: {level!r} is not one of nominal, ordinal, interval")
-    with _opened(store) as opened:
+    with opened_store(store) as opened:
         queries = {query.qid: query for query in opened.queries(query_set)}
-        labels = _chosen(opened, set(queries), None, "human", None)
+        labels = chosen_labels(opened, set(queries), None, "human", None)
         scale = [grade for grade, _ in opened.query_set(query_set).scale.grades] if query_set else []
     table = agreement.label_table(labels, scale)
     rows: list[tuple[str, agreement.Estimate]] = [
@@ -100,13 +100,13 @@ def agreement_command(
     )
 
 
-def _opened(store: Path | None) -> Store:
+def opened_store(store: Path | None) -> Store:
     from cems_workbench.store import Store
 
     return Store.open(settings_for(store).store, create=False)
 
 
-def _chosen(store: Store, qids: set[str], judge: str | None, kind: str, rule: str | None) -> list[Judgment]:
+def chosen_labels(store: Store, qids: set[str], judge: str | None, kind: str, rule: str | None) -> list[Judgment]:
     """The labels asked for, raw or one per pair."""
     if kind not in ("human", "model", "all"):
         raise InputError(f"--kind: {kind!r} is not one of human, model, all")

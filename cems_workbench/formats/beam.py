@@ -17,18 +17,25 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.fields import FieldError, required_text, text
+from cems_workbench.formats.fields import FieldError, UnknownFields, required_text, text
 from cems_workbench.formats.locomo import MONTHS
 from cems_workbench.formats.reader import Reader, Sample, parse_json, read_document, register
-from cems_workbench.progress import Progress
+from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
 NAME = "beam"
 CHAT, QUESTIONS = "chat.json", "probing_questions"
 MOST_TEXT = 10_000_000
 _ANCHOR = re.compile(r"([A-Za-z]+)-(\d{1,2})-(\d{4})")
-_MARK = re.compile(r"\s*->->\s*[\d,\s]+$")
+MARK = re.compile(r"\s*->->\s*[\d,\s]+$")
 """The plan's place that the data set's generation left at the end of a question."""
+
+
+def _unknown() -> dict[str, UnknownFields]:
+    return {
+        "turns": UnknownFields(("role", "id", "time_anchor", "content")),
+        "questions": UnknownFields(("question", "source_chat_ids")),
+    }
 
 
 @dataclass
@@ -43,6 +50,7 @@ class _Conversation:
     errors: list[RowError] = field(default_factory=list)
     times_seen: dict[str, int] = field(default_factory=dict)
     last: datetime | None = None
+    unknown: dict[str, UnknownFields] = field(default_factory=_unknown)
 
     def report(self, row: int, where: str, reason: str) -> None:
         self.errors.append(RowError(self.source, row, reason, f"{self.name} {where}"))
@@ -55,22 +63,31 @@ def read(path: Path, progress: Progress) -> ParsedInput:
             raise InputError(f"{path} is a directory, but not BEAM's: it has no {CHAT} beside {QUESTIONS}")
         name = f"{path.resolve().parent.name}-{path.resolve().name}" if path.name.isdigit() else path.resolve().name
         row = {"chat": read_document(path / CHAT), QUESTIONS: read_document(path / QUESTIONS / f"{QUESTIONS}.json")}
-        found = [_read_row(str(path), name, row)]
-    else:
-        document = read_document(path)
-        rows = document if isinstance(document, list) else [document]
-        if not any(map(_is_conversation, rows)):
-            raise InputError(f"{path}: no conversation with a chat and probing questions in it")
-        found = []
-        for number, row in enumerate(rows, start=1):
-            progress(f"reading {path.name}", number - 1, len(rows))
-            default = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
-            if _is_conversation(row):
-                found.append(_read_row(str(path), _name(row.get("conversation_id"), default), row))
-            else:
-                found.append(_Conversation(str(path), default))
-                found[-1].report(number, "", "is not a conversation with a chat and probing questions")
+        return _together([_read_row(str(path), name, row)], path)
+    return parse(read_document(path), path, progress)
+
+
+def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
+    """The conversations of a document; `path` names it and, where they have no name, them. Raises InputError."""
+    rows = document if isinstance(document, list) else [document]
+    if not any(map(_is_conversation, rows)):
+        raise InputError(f"{path}: no conversation with a chat and probing questions in it")
+    found = []
+    for number, row in enumerate(rows, start=1):
+        progress(f"reading {path.name}", number - 1, len(rows))
+        default = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
+        if _is_conversation(row):
+            found.append(_read_row(str(path), _name(row.get("conversation_id"), default), row))
+        else:
+            found.append(_Conversation(str(path), default))
+            found[-1].report(number, "", "is not a conversation with a chat and probing questions")
+    return _together(found, path)
+
+
+def _together(found: list[_Conversation], path: Path) -> ParsedInput:
     notes = [f"{one.name}: {twice} turns have the id of another" for one in found if (twice := _repeated(one))]
+    for one in found:
+        notes += [f"{one.name}: {kind}: {note}" for kind, fields in one.unknown.items() for note in fields.notes()]
     return ParsedInput(
         str(path),
         NAME,
@@ -102,7 +119,10 @@ def _read_row(source: str, name: str, row: dict[str, Any]) -> _Conversation:
     if questions is None:
         found.report(1, QUESTIONS, "must be questions by ability")
     for ability, items in (questions or {}).items():
-        for number, item in enumerate(items if isinstance(items, list) else [], start=1):
+        if not isinstance(items, list) or not (ability.isprintable() and ability.strip()):
+            found.report(1, f"{QUESTIONS}.{ascii(ability)[:60]}", "must be a printable name with a list of questions")
+            continue
+        for number, item in enumerate(items, start=1):
             _read_question(found, ability, number, item)
     return found
 
@@ -122,7 +142,7 @@ def _turns(chat: Any) -> Iterator[dict[str, Any]]:
 
 def _read_turn(found: _Conversation, turn: dict[str, Any], number: int) -> None:
     """Add one turn as a memory; raises FieldError."""
-    role, content = text(turn, "role") or "user", _MARK.sub("", required_text(turn, "content"))
+    role, content = text(turn, "role") or "user", MARK.sub("", required_text(turn, "content"))
     given = turn.get("id")
     if isinstance(given, bool) or not isinstance(given, int):
         raise FieldError("id", "must be a whole number")
@@ -130,6 +150,7 @@ def _read_turn(found: _Conversation, turn: dict[str, Any], number: int) -> None:
     found.last = anchor or found.last
     times = found.times_seen[str(given)] = found.times_seen.get(str(given), 0) + 1
     name = f"{found.name}/{given}" if times == 1 else f"{found.name}/{given}.{times}"
+    found.unknown["turns"].see(turn)
     when = None if found.last is None else found.last + timedelta(seconds=number)
     found.memories.append(
         Memory(
@@ -166,8 +187,8 @@ def _read_question(found: _Conversation, ability: str, number: int, item: Any) -
         found.report(number, f"{where}.{error.field}".rstrip("."), error.reason)
         return
     qid = f"{found.name}/{ability}-{number}"
-    kind = ability if ability.isprintable() and ability.strip() else None
-    found.queries.append(Query(qid, question, f"beam/{found.name}", found.last, kind))
+    found.unknown["questions"].see(item)
+    found.queries.append(Query(qid, question, f"beam/{found.name}", found.last, ability))
     for turn in dict.fromkeys(_numbers(item.get("source_chat_ids"))):
         times = found.times_seen.get(turn, 0)
         if times == 1:

@@ -1,18 +1,19 @@
 """BEIR: a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv (Thakur et al., 2021), or one of these files.
 
 `{_id, title, text}` of the corpus is a memory, `{_id, text}` a query of type "beir", a line `query-id corpus-id score`
-a judgment. Ids stay as they are. Of a folder's qrels one split is read: test, or else dev, or else train.
+a judgment. Ids stay as they are. Of a folder's qrels one split is read: test, or else dev, or else train. What BEIR has no field for
+stands in `metadata: {"cems_workbench": {…}}`, where it was written here; other metadata is not used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import fields
+from cems_workbench.formats import fields, memories_jsonl, queries_jsonl
 from cems_workbench.formats.lines import read_lines, read_objects, take_sample
 from cems_workbench.formats.qrels import whole_grade
 from cems_workbench.formats.reader import Reader, Sample, register
@@ -21,6 +22,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
 NAME = "beir"
+TYPE, OURS = "beir", "cems_workbench"
 SPLITS = ("test", "dev", "train")
 FIELDS = {"qid": "query-id", "memory_id": "corpus-id", "grade": "score"}
 """What the fields of a judgment are called in the file."""
@@ -31,12 +33,51 @@ def parse_memory(row: dict[str, Any]) -> Memory:
     """One document of a corpus; raises FieldError."""
     name, title = fields.identifier(row, "_id"), fields.text(row, "title")
     content = fields.text(row, "text") or title or fields.required_text(row, "text")
-    return Memory(name, content, title)
+    more = _more(row, memories_jsonl.KNOWN)
+    if not more:
+        return Memory(name, content, title)
+    return memories_jsonl.parse_memory({"title": title, **more, "id": name, "content": content})
 
 
 def parse_query(row: dict[str, Any]) -> Query:
     """One query; raises FieldError."""
-    return Query(fields.identifier(row, "_id"), fields.required_text(row, "text"), type="beir")
+    given: dict[str, Any] = {"qid": fields.identifier(row, "_id"), "query": fields.required_text(row, "text"), "type": TYPE}
+    return queries_jsonl.parse_query({**given, **_more(row, queries_jsonl.KNOWN[2:])})
+
+
+def _more(row: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """What a row's metadata says in fields of ours; anybody else's metadata is left alone. Raises FieldError."""
+    given = row.get(OURS)
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise fields.FieldError(f"metadata.{OURS}", "must be an object")
+    return {name: given[name] for name in known if name in given}
+
+
+def memory_row(memory: Memory) -> dict[str, Any]:
+    """A memory as a document of a corpus, with what only we know of it in its metadata."""
+    row = {"_id": memory.id, "title": memory.title or "", "text": memory.content}
+    more = memories_jsonl.as_row(replace(memory, title=None))
+    return _with(row, {name: value for name, value in more.items() if name not in ("id", "content")})
+
+
+def query_row(query: Query) -> dict[str, Any]:
+    """A query, with what only we know of it in its metadata."""
+    given = queries_jsonl.as_row(replace(query, type=None))
+    more: dict[str, Any] = {name: given[name] for name in ("project", "as_of") if name in given}
+    return _with(
+        {"_id": query.qid, "text": query.query}, {**more, **({"type": query.type} if query.type != TYPE else {})}
+    )
+
+
+def _with(row: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "metadata": {OURS: more}} if more else row
+
+
+def judgment_line(judgment: Judgment) -> str:
+    """A judgment as a line of qrels, without its end; judge, time and note have no place in it."""
+    return f"{judgment.qid}\t{judgment.memory_id}\t{judgment.grade}"
 
 
 def parse_judgment(line: str) -> Judgment:
@@ -79,7 +120,9 @@ def _role(path: Path) -> str:
 def _read_corpus(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     rows = _objects(path, errors, progress)
-    found = collect(str(path), rows, parse_memory, lambda memory: memory.id, "_id", ("_id", "title", "text"), errors)
+    found = collect(
+        str(path), rows, parse_memory, lambda memory: memory.id, "_id", ("_id", "title", "text", OURS), errors
+    )
     return ParsedInput(
         str(path),
         NAME,
@@ -93,7 +136,7 @@ def _read_corpus(path: Path, progress: Progress) -> ParsedInput:
 def _read_queries(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     rows = _objects(path, errors, progress)
-    found = collect(str(path), rows, parse_query, lambda query: query.qid, "_id", ("_id", "text"), errors)
+    found = collect(str(path), rows, parse_query, lambda query: query.qid, "_id", ("_id", "text", OURS), errors)
     return ParsedInput(
         str(path),
         NAME,
@@ -105,8 +148,11 @@ def _read_queries(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _objects(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows of a file; `metadata` that is there but empty is not worth a note."""
+    """The rows of a file, the metadata of ours beside their fields; `metadata` with nothing else is not worth a note."""
     for number, row in read_objects(path, errors, progress):
+        metadata = row.get("metadata")
+        if isinstance(metadata, dict) and OURS in metadata:
+            row = {**row, OURS: metadata[OURS], "metadata": {key: metadata[key] for key in metadata if key != OURS}}
         yield number, {name: value for name, value in row.items() if value or name != "metadata"}
 
 

@@ -16,7 +16,7 @@ from cems_workbench.formats.reader import parse_json
 
 WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _FORMULA = re.compile(r"'*[=+\-@＝＋－＠\t\r\n]")
-_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 

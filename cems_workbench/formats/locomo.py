@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.fields import FieldError, required_text, text
+from cems_workbench.formats.fields import FieldError, UnknownFields, required_text, text
 from cems_workbench.formats.reader import Reader, Sample, read_document, register
-from cems_workbench.progress import Progress
+from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
 NAME = "locomo"
@@ -31,6 +31,13 @@ _TIME = re.compile(r"(\d{1,2}):(\d{2})\s*([ap])m\s+on\s+(\d{1,2})\s+(\w+),?\s+(\
 _TURN = re.compile(r"D:?([0-9]{1,6}):([0-9]{1,6})")
 
 
+def _unknown() -> dict[str, UnknownFields]:
+    return {
+        "turns": UnknownFields(("speaker", "dia_id", "text", "blip_caption")),
+        "questions": UnknownFields(("question", "evidence", "category")),
+    }
+
+
 @dataclass
 class _Conversation:
     """What has been read of one conversation."""
@@ -42,6 +49,7 @@ class _Conversation:
     judgments: list[Judgment] = field(default_factory=list)
     errors: list[RowError] = field(default_factory=list)
     last: datetime | None = None
+    unknown: dict[str, UnknownFields] = field(default_factory=_unknown)
 
     def report(self, row: int, where: str, reason: str) -> None:
         self.errors.append(RowError(self.source, row, reason, f"{self.name} {where}"))
@@ -49,17 +57,22 @@ class _Conversation:
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a file of one or more conversations; raises InputError when it holds none."""
-    document = read_document(path)
+    return parse(read_document(path), path, progress)
+
+
+def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
+    """The conversations of a document; `path` names it and, where they have no name, them. Raises InputError."""
     found: list[_Conversation] = []
     rows = document if isinstance(document, list) else [document]
     if not rows:
         raise InputError(f"{path} is an empty list")
+    unknown = _unknown()
     for number, row in enumerate(rows, start=1):
         progress(f"reading {path.name}", number - 1, len(rows))
         if not _is_conversation(row):
             raise InputError(f"{path}: conversation {number} has no session_N with turns")
         default = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
-        conversation = _Conversation(str(path), _name(row.get("sample_id"), default))
+        conversation = _Conversation(str(path), _name(row.get("sample_id"), default), unknown=unknown)
         _read_sessions(conversation, row.get("conversation", row))
         _read_questions(conversation, row.get("qa"))
         found.append(conversation)
@@ -70,6 +83,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         queries=tuple(query for one in found for query in one.queries),
         judgments=tuple(judgment for one in found for judgment in one.judgments),
         errors=tuple(error for one in found for error in one.errors),
+        notes=tuple(f"{kind}: {note}" for kind, fields in unknown.items() for note in fields.notes()),
     )
 
 
@@ -112,6 +126,7 @@ def _read_turn(found: _Conversation, turn: Any, session: int, when: datetime | N
         raise FieldError("text", "is missing")
     if turn_id in found.memories:
         raise FieldError("dia_id", f"{turn_id!r} stands already in the conversation")
+    found.unknown["turns"].see(turn)
     content = f"{speaker}: {said or ''}{f' [shared image: {caption}]' if caption else ''}"
     found.memories[turn_id] = Memory(
         id=f"{found.name}/{turn_id}",
@@ -135,6 +150,7 @@ def _read_questions(found: _Conversation, questions: Any) -> None:
         except FieldError as error:
             found.report(number, f"qa[{number}].{error.field}".rstrip("."), error.reason)
             continue
+        found.unknown["questions"].see(row)
         category = row.get("category")
         kind = TYPES.get(category) if isinstance(category, int) else None
         found.queries.append(Query(qid, question, None, found.last, kind))

@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.fields import FieldError, identifier, required_text, text
+from cems_workbench.formats.fields import FieldError, UnknownFields, identifier, required_text, text
 from cems_workbench.formats.lines import type_name
 from cems_workbench.formats.reader import Reader, Sample, read_document, register
-from cems_workbench.progress import Progress
+from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
 NAME = "longmemeval"
 ABSTENTION = "abstention"
+QUESTION_FIELDS = (
+    "question_id", "question_type", "question", "question_date", "haystack_session_ids", "haystack_dates",
+    "haystack_sessions",
+)  # fmt: skip
 _TIME = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})(?:\s*\([A-Za-z]+\))?(?:\s+(\d{1,2}):(\d{2}))?")
 
 
@@ -34,6 +38,8 @@ class _Found:
     queries: list[Query] = field(default_factory=list)
     judgments: list[Judgment] = field(default_factory=list)
     errors: list[RowError] = field(default_factory=list)
+    unknown_of_questions: UnknownFields = field(default_factory=lambda: UnknownFields(QUESTION_FIELDS))
+    unknown_of_turns: UnknownFields = field(default_factory=lambda: UnknownFields(("role", "content", "has_answer")))
 
     def report(self, row: int, where: str, reason: str) -> None:
         self.errors.append(RowError(self.source, row, reason, where or None))
@@ -41,7 +47,11 @@ class _Found:
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a file of questions; raises InputError when it holds none."""
-    document = read_document(path)
+    return parse(read_document(path), path, progress)
+
+
+def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
+    """The questions of a document with their haystacks; raises InputError when it holds none."""
     rows = document if isinstance(document, list) else [document]
     if not any(_is_question(row) for row in rows):
         raise InputError(f"{path}: no question with a haystack in it")
@@ -65,6 +75,10 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         queries=tuple(found.queries),
         judgments=tuple(found.judgments),
         errors=tuple(found.errors),
+        notes=(
+            *(f"questions: {note}" for note in found.unknown_of_questions.notes()),
+            *(f"turns: {note}" for note in found.unknown_of_turns.notes()),
+        ),
     )
 
 
@@ -72,15 +86,14 @@ def _read_question(found: _Found, number: int, qid: str, row: dict[str, Any]) ->
     """Add one question with its haystack; raises FieldError when there is no question."""
     question, project = required_text(row, "question"), f"longmemeval/{qid}"
     kind = ABSTENTION if qid.endswith("_abs") else text(row, "question_type")
+    found.unknown_of_questions.see(row)
     found.queries.append(Query(qid, question, project, _time(row.get("question_date")), kind))
     sessions, names, dates = (_list(row, f"haystack_{part}") for part in ("sessions", "session_ids", "dates"))
-    used: dict[str, int] = {}
+    used: set[str] = set()
     for place, session in enumerate(sessions):
         given = names[place] if place < len(names) else None
         name = given if isinstance(given, str) and given.isprintable() and given.strip() else f"session_{place + 1}"
-        used[name] = used.get(name, 0) + 1
-        if used[name] > 1:  # the same session twice in a haystack
-            name = f"{name}.{used[name]}"
+        name = _unused(name, used)
         started = _time(dates[place]) if place < len(dates) else None
         if not isinstance(session, list):
             found.report(number, f"haystack_sessions[{place + 1}]", "must be a list of turns")
@@ -101,6 +114,7 @@ def _read_turn(found: _Found, turn: Any, place: tuple[str, str, int], project: s
     qid, session, position = place
     role, content = text(turn, "role") or "user", required_text(turn, "content")
     name = f"{qid}/{session}/{position}"
+    found.unknown_of_turns.see(turn)
     found.memories.append(
         Memory(
             id=name,
@@ -115,6 +129,16 @@ def _read_turn(found: _Found, turn: Any, place: tuple[str, str, int], project: s
     )
     if turn.get("has_answer") is True:
         found.judgments.append(Judgment(qid, name, 1))
+
+
+def _unused(name: str, used: set[str]) -> str:
+    """The name of a session, with a number where the same session stands in the haystack again."""
+    free, times = name, 1
+    while free in used:
+        times += 1
+        free = f"{name}.{times}"
+    used.add(free)
+    return free
 
 
 def _list(row: dict[str, Any], field: str) -> list[Any]:

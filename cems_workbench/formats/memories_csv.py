@@ -7,6 +7,7 @@ injection is taken off. A row is numbered by its place among the rows below the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats import cells
 from cems_workbench.formats.csv_records import header_of, read_csv_lines, records
-from cems_workbench.formats.memories_jsonl import KNOWN, parse_memory
+from cems_workbench.formats.memories_jsonl import KNOWN, as_row, parse_memory
 from cems_workbench.formats.reader import Reader, Sample, register
 from cems_workbench.formats.rows import collect
 from cems_workbench.progress import Progress
@@ -114,6 +115,19 @@ def _parse(row: dict[str, Any]) -> Memory:
     if "tags" in typed:
         typed["tags"] = cells.tags("tags", typed["tags"])
     return parse_memory(typed)
+
+
+def as_cells(memory: Memory) -> list[str]:
+    """A memory as the cells of the columns of memories.jsonl; `csv_table.written` makes a line of them."""
+    row = as_row(memory)
+    if memory.tags:
+        row["tags"] = json.dumps(row["tags"], ensure_ascii=False)
+    return ["true" if row.get(name) is True else str(row.get(name, "")) for name in KNOWN]
+
+
+def parse_cells(row: list[str]) -> Memory:
+    """The memory of such cells, as they are read again; raises FieldError."""
+    return _parse({column: cells.guarded(cell) for column, cell in zip(KNOWN, row, strict=True) if cell.strip()})
 
 
 def sniff(sample: Sample) -> bool:

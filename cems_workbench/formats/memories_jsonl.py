@@ -6,7 +6,9 @@ last_accessed?, access_count?, relevant_count?, noise_count?, scope?, source_ref
 
 from __future__ import annotations
 
+from dataclasses import MISSING
 from dataclasses import fields as dataclass_fields
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,16 @@ def parse_memory(row: dict[str, Any]) -> Memory:
         scope=fields.choice(row, "scope", ("personal", "shared"), "personal"),
         source_ref=fields.text(row, "source_ref"),
     )
+
+
+def as_row(memory: Memory) -> dict[str, Any]:
+    """The fields of a memory as JSON values; what is absent or as it is without being said is left out."""
+    row: dict[str, Any] = {}
+    for one in dataclass_fields(Memory):
+        value = getattr(memory, one.name)
+        if one.default is MISSING or value != one.default:
+            row[one.name] = value.isoformat() if isinstance(value, datetime) else value
+    return {**row, "tags": list(memory.tags)} if memory.tags else row
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:

@@ -29,13 +29,16 @@ def parse_query(row: dict[str, Any]) -> Query:
     )
 
 
+def as_row(query: Query) -> dict[str, Any]:
+    """The fields of a query as JSON values; what is absent is left out."""
+    as_of = None if query.as_of is None else query.as_of.isoformat()
+    row = {"qid": query.qid, "query": query.query, "project": query.project, "as_of": as_of, "type": query.type}
+    return {name: value for name, value in row.items() if value is not None}
+
+
 def write(queries: Iterable[Query]) -> str:
-    """The queries as text, one line each; what is absent is left out."""
-    rows: list[dict[str, Any]] = []
-    for query in queries:
-        as_of = None if query.as_of is None else query.as_of.isoformat()
-        row = {"qid": query.qid, "query": query.query, "project": query.project, "as_of": as_of, "type": query.type}
-        rows.append({name: value for name, value in row.items() if value is not None})
+    """The queries as text, one line each."""
+    rows = map(as_row, queries)
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
 
 

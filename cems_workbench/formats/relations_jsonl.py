@@ -29,6 +29,11 @@ def parse_relation(row: dict[str, Any]) -> Relation:
     )
 
 
+def as_row(relation: Relation) -> dict[str, Any]:
+    """The fields of an edge as JSON values."""
+    return {name: getattr(relation, name) for name in KNOWN}
+
+
 def _key(relation: Relation) -> tuple[str, str, str]:
     return relation.source_id, relation.target_id, relation.kind
 

@@ -61,7 +61,7 @@ def write_judgments(format: str, judgments: Sequence[Judgment], queries: Mapping
     if not form.blanks:
         kept = _without_blanks(kept, left_out)
     if not form.judges:
-        kept = _one_grade_each(kept, left_out)
+        kept = one_grade_each(kept, left_out)
     elif not form.kinds:
         kept = _nameable_judges(kept, left_out)
     words = {qid: query.query for qid, query in queries.items()}
@@ -94,7 +94,8 @@ def _without_blanks(judgments: Sequence[Judgment], left_out: list[str]) -> list[
     return kept
 
 
-def _one_grade_each(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
+def one_grade_each(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
+    """One judgment of every pair on whose grade all judges agree; a line in `left_out` for each of the others."""
     said: dict[tuple[str, str], list[Judgment]] = {}
     for judgment in judgments:
         said.setdefault((judgment.qid, judgment.memory_id), []).append(judgment)

@@ -107,6 +107,16 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) ->
     return {name: by_id[name] for name in wanted if name in by_id}
 
 
+def each(cursor: duckdb.DuckDBPyConnection, project: str | None = None) -> Iterator[Memory]:
+    """The live memories by id, of one project or all, read in portions so that a store of any size passes through."""
+    cursor.execute(
+        f"SELECT {', '.join(FIELDS)} FROM memories WHERE deleted_at IS NULL AND coalesce(project = ?, ? IS NULL) ORDER BY id",
+        [project, project],
+    )
+    while rows := cursor.fetchmany(2_000):
+        yield from map(record, rows)
+
+
 def record(row: tuple[Any, ...]) -> Memory:
     """A row of FIELDS as a record."""
     (id_, content, title, category, project, session, author, tags, priority, pinned, importance,

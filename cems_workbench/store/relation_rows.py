@@ -76,3 +76,13 @@ def touching(cursor: duckdb.DuckDBPyConnection, memory_id: str) -> list[Relation
         {"id": memory_id},
     ).fetchall()
     return [Relation(*row) for row in rows]
+
+
+def read(cursor: duckdb.DuckDBPyConnection) -> list[Relation]:
+    """All edges between live memories, by source, target and kind."""
+    rows = cursor.execute(
+        "SELECT source_id, target_id, kind, weight FROM relations "
+        "JOIN memories AS s ON s.id = source_id AND s.deleted_at IS NULL "
+        "JOIN memories AS t ON t.id = target_id AND t.deleted_at IS NULL ORDER BY source_id, target_id, kind"
+    ).fetchall()
+    return [Relation(*row) for row in rows]

@@ -6,7 +6,7 @@ called from any thread; each works on one committed state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -163,6 +163,11 @@ class Store:
         with self._database.reading() as cursor:
             return memory_rows.read(cursor, None if ids is None else list(ids))
 
+    def each_memory(self, project: str | None = None) -> Iterator[Memory]:
+        """The live memories by id, of one project or all, as of one moment; read in portions, for stores of any size."""
+        with self._database.reading() as cursor:
+            yield from memory_rows.each(cursor, project)
+
     def find(self, selection: Selection, limit: int, offset: int = 0) -> Page:
         """`limit` live memories of a selection from `offset` on, in its order, and the size of the whole selection."""
         with self._database.reading() as cursor:
@@ -225,6 +230,11 @@ class Store:
         """The judgments of one memory with the words of their queries, highest grade first."""
         with self._database.reading() as cursor:
             return judgment_rows.of_memory(cursor, memory_id)
+
+    def relations(self) -> list[Relation]:
+        """All relations between live memories."""
+        with self._database.reading() as cursor:
+            return relation_rows.read(cursor)
 
     def relations_of(self, memory_id: str) -> list[Relation]:
         """The relations from and to a memory (outgoing first, strongest first), those with deleted memories left out."""

@@ -1,0 +1,195 @@
+"""What the formats of conversations share: whose turn a memory is, which labels are evidence, and the check before writing.
+
+A conversation is written only as it is read back: what its reader makes another memory or query of is taken out, and the rest is
+built again, until all of it comes back under its own id with its own words. Fields that come back otherwise are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.datasets.dataset import DataSet, Exported, finished
+from cems_workbench.formats.datasets.losses import Losses, judged
+from cems_workbench.formats.writing import one_grade_each
+from cems_workbench.progress import Progress
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+
+MOST_HELD = 10_000
+"""How many places of one conversation are held by empty turns at most."""
+
+
+@dataclass
+class Part:
+    """One conversation: its name in the file, its turns, its questions, and the turns that answer each question."""
+
+    name: str
+    memories: list[Memory] = field(default_factory=list)
+    queries: list[Query] = field(default_factory=list)
+    evidence: dict[str, list[Judgment]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A format of conversations.
+
+    `memory` and `query` give the name of the conversation something belongs to, or raise ValueError with the reason why it
+    can be in none. `build` makes the document of a part and says how many places it holds; `parse` reads it.
+    """
+
+    memory: Callable[[Memory], str]
+    query: Callable[[Query], str]
+    build: Callable[[Part], tuple[dict[str, Any], int]]
+    parse: Callable[[Any], ParsedInput]
+    by_question: bool = False
+    """Whether a question has a conversation of its own, which may be without turns, and no turn stands without a question."""
+
+
+def write(form: Form, dataset: DataSet, path: Path, progress: Progress) -> Exported:
+    """Write a list of conversations as one JSON document; raises InputError when there is none among the memories."""
+    losses = Losses()
+    parts = _sorted_in(form, dataset, losses, progress, path.name)
+    rows = {"memories": 0, "queries": 0, "judgments": 0}
+    with finished(path) as place, place.open("w", encoding="utf-8", newline="") as file:
+        for number, part in enumerate(parts):
+            progress(f"checking {path.name}", number, len(parts))
+            document = _settled(form, part, losses)
+            if document is None:
+                continue
+            file.write("[\n" if not rows["memories"] + rows["queries"] else ",\n")
+            file.write(json.dumps(document, ensure_ascii=False))
+            rows["memories"] += len(part.memories)
+            rows["queries"] += len(part.queries)
+            rows["judgments"] += sum(map(len, part.evidence.values()))
+        file.write("\n]\n")
+        if not rows["memories"] + rows["queries"]:
+            why = f", e.g. {losses.left_out[0]}" if losses.left_out else ""
+            raise InputError(f"{path}: there is no conversation to write{why}")
+    return Exported.of(rows, losses)
+
+
+def _sorted_in(form: Form, dataset: DataSet, losses: Losses, progress: Progress, name: str) -> list[Part]:
+    """The conversations, in the order in which they come first."""
+    parts: dict[str, Part] = {}
+    place_of: dict[str, str] = {}
+    for memory in dataset.counted(progress, name):
+        try:
+            owner = form.memory(memory)
+        except ValueError as error:
+            losses.leave_out(memory.id, str(error))
+            continue
+        place_of[memory.id] = owner
+        parts.setdefault(owner, Part(owner)).memories.append(memory)
+    asked: dict[str, Part] = {}
+    for query in dataset.queries:
+        try:
+            owner = form.query(query)
+            if owner not in parts and not form.by_question:
+                raise ValueError("there is no turn of its conversation")
+        except ValueError as error:
+            losses.leave_out(query.qid, str(error))
+            continue
+        asked[query.qid] = parts.setdefault(owner, Part(owner))
+        asked[query.qid].queries.append(query)
+    for judgment in one_grade_each(dataset.judgments, losses.left_out):
+        part = asked.get(judgment.qid)
+        if part is None or place_of.get(judgment.memory_id) != part.name:
+            losses.leave_out(judged(judgment), "is not of a question and a turn of one conversation")
+        elif judgment.grade <= 0:
+            losses.leave_out(judged(judgment), f"grade {judgment.grade} is no evidence, and the form has nothing else")
+        else:
+            part.evidence.setdefault(judgment.qid, []).append(judgment)
+    return list(parts.values())
+
+
+def _settled(form: Form, part: Part, losses: Losses) -> dict[str, Any] | None:
+    """The document of a part of which everything comes back; what does not is taken out of the part. None if that is all."""
+    while part.queries if form.by_question else part.memories:
+        document, held = form.build(part)
+        back = form.parse([document])
+        memories = {one.id: one for one in back.memories}
+        queries = {one.qid: one for one in back.queries}
+        strangers = (memories.keys() - {one.id for one in part.memories}) | (
+            queries.keys() - {one.qid for one in part.queries}
+        )
+        lost = {one.id for one in part.memories if not _same(one, memories.get(one.id))}
+        silent = {one.qid for one in part.queries if not _same(one, queries.get(one.qid))}
+        if not (lost or silent or strangers):
+            _compare(part, memories, queries, back.judgments, losses)
+            losses.held += held
+            return document
+        if not lost and not silent:  # under other names only
+            lost, silent = {one.id for one in part.memories}, {one.qid for one in part.queries}
+        _take_out(part, lost, silent, losses)
+    for name in (*(one.id for one in part.memories), *(one.qid for one in part.queries)):
+        losses.leave_out(
+            name, "nothing of its conversation can be written" if part.queries else "its question is not here"
+        )
+    return None
+
+
+def _same(before: Memory | Query, after: Memory | Query | None) -> bool:
+    if isinstance(before, Memory):
+        return isinstance(after, Memory) and after.content == before.content
+    return isinstance(after, Query) and after.query == before.query
+
+
+def _take_out(part: Part, lost: set[str], silent: set[str], losses: Losses) -> None:
+    for name in (one.id for one in part.memories if one.id in lost):
+        losses.leave_out(name, "would be read back under another id or with another text")
+    for qid in (one.qid for one in part.queries if one.qid in silent):
+        losses.leave_out(qid, "would be read back under another id or in other words")
+    part.memories = [one for one in part.memories if one.id not in lost]
+    part.queries = [one for one in part.queries if one.qid not in silent]
+    for qid, labels in part.evidence.items():
+        for label in labels:
+            if label.memory_id in lost or qid in silent:
+                losses.leave_out(judged(label), "its question or its turn is left out")
+    part.evidence = {
+        qid: [label for label in labels if label.memory_id not in lost]
+        for qid, labels in part.evidence.items()
+        if qid not in silent
+    }
+
+
+def _compare(
+    part: Part,
+    memories: Mapping[str, Memory],
+    queries: Mapping[str, Query],
+    judgments: Iterable[Judgment],
+    losses: Losses,
+) -> None:
+    for memory in part.memories:
+        losses.compare(memory.id, memory, memories[memory.id])
+    for query in part.queries:
+        losses.compare(query.qid, query, queries[query.qid])
+    back = {(one.qid, one.memory_id): one for one in judgments}
+    for qid, labels in part.evidence.items():
+        for label in labels:
+            if (found := back.get((qid, label.memory_id))) is None:
+                losses.leave_out(judged(label), "the evidence of a question cannot name this turn")
+            else:
+                losses.compare(judged(label), label, found)
+        part.evidence[qid] = [label for label in labels if (qid, label.memory_id) in back]
+
+
+def said_by(memory: Memory) -> str:
+    """The words of a turn, without the author that its text begins with; raises ValueError when it does not."""
+    if memory.author is None or not memory.content.startswith(f"{memory.author}: "):
+        raise ValueError('its text does not read "author: words"')
+    return memory.content.removeprefix(f"{memory.author}: ")
+
+
+def spread(placed: Sequence[tuple[int, dict[str, Any]]], empty: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
+    """Items at their places (from 1) with `empty` in between, and how many; one after the other where places collide."""
+    places = [place for place, _ in placed]
+    if not places or min(places) < 1 or len(set(places)) < len(places) or max(places) - len(places) > MOST_HELD:
+        return [item for _, item in placed], 0
+    row = [dict(empty) for _ in range(max(places))]
+    for place, item in placed:
+        row[place - 1] = item
+    return row, len(row) - len(places)
