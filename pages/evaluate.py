@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui import (
     evaluate_ablation,
     evaluate_choose,
     evaluate_compare,
     evaluate_experiments,
+    evaluate_gather,
     evaluate_honest,
     evaluate_queries,
     handles,
     state,
 )
-from cems_workbench.ui.evaluate_state import measured
+from cems_workbench.ui.evaluate_state import Choice, Measured, measured
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.theme import STYLESHEET
 
@@ -37,12 +41,18 @@ def main() -> None:
         return
     try:
         found, missing = measured(choice, resources)
-        if missing and evaluate_choose.offer_gather(missing, choice, resources):
+        if evaluate_gather.offer(missing, found, choice, resources):
             st.rerun()
+        if found:
+            _views(found, choice, resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
-        return
-    if not found or not found[0].batch.queries:
+
+
+def _views(found: Sequence[Measured], choice: Choice, resources: Resources) -> None:
+    """The chosen view of what was measured."""
+    if not found[0].batch.queries:
+        st.info("No query has both evidence and a judgment of this kind.")
         return
     chosen = st.segmented_control(
         "View",
@@ -58,7 +68,7 @@ def main() -> None:
     elif chosen == "By type":
         evaluate_queries.draw_types(found)
     elif chosen == "By query":
-        evaluate_queries.draw_queries(found)
+        evaluate_queries.draw_queries(found, choice)
     elif chosen == "Honest view":
         evaluate_honest.draw(found)
     elif chosen == "Ablation":

@@ -22,7 +22,6 @@ def sample_command(
     store: StoreOption = None,
 ) -> None:
     """Sample queries of a log into a query set. Exit code 2 when rows of the log were left out."""
-    from cems_workbench.config import preset, preset_names
     from cems_workbench.evaluation import log_sampling
     from cems_workbench.formats import query_log
     from cems_workbench.resources import open_resources
@@ -35,15 +34,11 @@ def sample_command(
             raise InputError(f"{log} has no query that can be read" + (f"; {errors[0]}" if errors else ""))
         resources = open_resources(settings_for(store))
         try:
-            scores = None
-            if by == "worst":
-                config = preset(preset_names()[0]).config
-                scores = log_sampling.judge_scores(log_sampling.distinct(entries), config, resources, progress)
-            chosen = log_sampling.sample(entries, by, size, seed, scores)
+            chosen, scores = log_sampling.sampled(entries, by, size, seed, resources, progress)
             made = resources.store.sets.put(query_set, [one.query for one in chosen], log.name)
         finally:
             resources.close()
-    rows = [[one.query.qid, one.query.query, one.times, (scores or {}).get(one.query.qid)] for one in chosen]
+    rows = [[one.query.qid, one.query.query, one.times, scores.get(one.query.qid)] for one in chosen]
     print_table(["qid", "query", "times", "judge"], rows)
     typer.echo(f"query set {made.name}, version {made.version}: {made.size} queries")
     for error in errors[:SHOWN_ERRORS]:

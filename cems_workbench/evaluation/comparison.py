@@ -16,6 +16,7 @@ from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number
 from cems_workbench.evaluation.metrics import Measure, rbo
 from cems_workbench.evaluation.significance import effect_size, holm, randomisation_test
 from cems_workbench.evaluation.uncertainty import bootstrap, means
+from cems_workbench.pipeline.table import Ints
 
 SAME = 1e-9
 
@@ -117,5 +118,15 @@ def _by_type(base: Evaluation, column: Any) -> dict[str, float]:
 
 
 def _overlap(base: Evaluation, other: Evaluation) -> float:
-    alike = rbo(base.rankings.order, other.rankings.order)
+    """By memory ids: a candidate has another number in evidence that was gathered otherwise."""
+    numbers: dict[str, int] = {}
+    alike = rbo(_numbered(base.results, numbers), _numbered(other.results, numbers))
     return float(alike.mean()) if len(alike) else float("nan")
+
+
+def _numbered(results: Sequence[Sequence[str]], numbers: dict[str, int]) -> Ints:
+    """(Q, R) a number for every memory, -1 past the end; `numbers` are added to."""
+    found = np.full((len(results), max(map(len, results), default=0)), -1, dtype=np.int64)
+    for q, ids in enumerate(results):
+        found[q, : len(ids)] = [numbers.setdefault(key, len(numbers)) for key in ids]
+    return found

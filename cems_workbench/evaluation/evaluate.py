@@ -46,6 +46,8 @@ class Evaluation:
     """(Q, M), NaN where a measure is not defined for the query."""
     summaries: tuple[Summary, ...]
     rankings: Rankings
+    results: tuple[tuple[str, ...], ...]
+    """The memory ids of every query's results, best first."""
     without_relevant: tuple[str, ...]
     not_judged: tuple[str, ...] = ()
     not_gathered: tuple[str, ...] = ()
@@ -130,7 +132,7 @@ def evaluate(
     empty = np.flatnonzero(rankings.graded.relevant_count(least) == 0)
     qids = tuple(batch.qids)
     return Evaluation(
-        config, qids, tuple(batch.types), tuple(measures), values, summaries, rankings,
+        config, qids, tuple(batch.types), tuple(measures), values, summaries, rankings, tuple(map(tuple, batch.result_ids(rankings))),
         tuple(qids[q] for q in empty), batch.not_judged, batch.not_gathered, _cost(batch, rankings), batch.failed(config),
     )  # fmt: skip
 

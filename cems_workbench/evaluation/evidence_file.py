@@ -172,6 +172,8 @@ def read_evidence_file(path: Path) -> EvidenceSet:
 
     Raises InputError when it is not an evidence file, is held by a gather, or was changed since it was complete.
     """
+    import duckdb
+
     if not path.is_file():
         raise InputError(f"{path}: no such evidence file")
     connection = _connect(path, read_only=True)
@@ -186,6 +188,8 @@ def read_evidence_file(path: Path) -> EvidenceSet:
             evidences = evidence_rows.read_evidence(connection)
         seconds = connection.execute("SELECT coalesce(sum(seconds), 0) FROM evidence").fetchall()[0][0]
         return EvidenceSet(path, header, tuple(queries), tuple(judgments), evidences, mark, stated is not None, seconds)
+    except duckdb.Error as error:
+        raise InputError(f"{path} cannot be read as an evidence file: {str(error).splitlines()[0]}") from None
     finally:
         connection.close()
 
@@ -195,6 +199,17 @@ def read_header(path: Path) -> Header:
     connection = _connect(path, read_only=True)
     try:
         return _header(connection, path)
+    finally:
+        connection.close()
+
+
+def read_progress(path: Path) -> tuple[int, float]:
+    """How many queries a file holds, and the seconds that gathering them took. Raises InputError as `read_header` does."""
+    connection = _connect(path, read_only=True)
+    try:
+        _header(connection, path)
+        rows = connection.execute("SELECT count(*), coalesce(sum(seconds), 0) FROM evidence").fetchall()
+        return int(rows[0][0]), float(rows[0][1])
     finally:
         connection.close()
 
@@ -243,6 +258,8 @@ def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     import duckdb
 
     settings: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
+    if read_only:  # a file of unknown origin may hold a view that reads other files
+        settings["enable_external_access"] = False
     try:
         return duckdb.connect(str(path), read_only=read_only, config=settings)
     except duckdb.Error as error:

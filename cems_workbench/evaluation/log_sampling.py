@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
-from cems_workbench.config import PipelineConfig
+from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import InputError
 from cems_workbench.formats.query_log import LogEntry
 from cems_workbench.formats.rows import derived_id
@@ -83,6 +83,19 @@ def sample(
         raise InputError("the worst queries need the judge's scores")
     judged = [one for one in queries if one.query.qid in scores]
     return sorted(judged, key=lambda one: (scores[one.query.qid], one.query.qid))[:size]
+
+
+def sampled(
+    entries: Sequence[LogEntry], way: Way, size: int, seed: int, resources: Resources, progress: Progress = silent
+) -> tuple[list[LoggedQuery], dict[str, float]]:
+    """As `sample`, with the judge of the first preset asked for "worst"; and its scores by qid, empty for other ways.
+
+    Raises as `sample` and `judge_scores` do.
+    """
+    scores = {}
+    if way == "worst":
+        scores = judge_scores(distinct(entries), preset(preset_names()[0]).config, resources, progress)
+    return sample(entries, way, size, seed, scores), scores
 
 
 def judge_scores(

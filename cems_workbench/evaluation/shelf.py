@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.evidence_file import EvidenceSet, mismatch, read_evidence_file
+from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, mismatch, read_evidence_file, read_progress
 from cems_workbench.evaluation.gathering import Gathered, gather_query_set, header_for
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
@@ -47,6 +49,12 @@ def path_for(config: PipelineConfig, wanted: Wanted, resources: Resources) -> Pa
     return resources.store.path / FOLDER / f"{name}-{digest}{SUFFIX}"
 
 
+def not_of_this_store(header: Header, resources: Resources) -> str | None:
+    """Why a file is not evidence of the open store as it is now; None when it is."""
+    here = header_for(header.config, resources, query_set=header.query_set, project_only=header.project_only)
+    return mismatch(header, here)
+
+
 def read_for(config: PipelineConfig, wanted: Wanted, resources: Resources) -> EvidenceSet | None:
     """The complete evidence of a config, None while there is none. Raises InputError for a file that is damaged."""
     path = path_for(config, wanted, resources)
@@ -57,17 +65,48 @@ def read_for(config: PipelineConfig, wanted: Wanted, resources: Resources) -> Ev
     return read if read.complete and mismatch(read.header, header) is None else None
 
 
+def begun_for(config: PipelineConfig, wanted: Wanted, resources: Resources) -> tuple[int, float]:
+    """Queries that a gather for this config finished before it was broken off, and the seconds they took; (0, 0.0) when none began."""
+    path = path_for(config, wanted, resources)
+    try:
+        return read_progress(path) if path.is_file() else (0, 0.0)
+    except InputError:  # it is being gathered right now, or is damaged, which a gather says
+        return 0, 0.0
+
+
 def gather_for(
     config: PipelineConfig, wanted: Wanted, judgments: Sequence[Judgment], resources: Resources,
     progress: Progress = silent,
 ) -> Gathered:  # fmt: skip
-    """Gather the evidence of a config into its file, or go on with it. Raises as `gather_query_set` does."""
+    """Gather the evidence of a config into its file, or go on with it.
+
+    Raises as `gather_query_set` does, and InputError while another thread of this process gathers the same.
+    """
     path = path_for(config, wanted, resources)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
-    return gather_query_set(
-        path, wanted.queries, judgments, config, resources,
-        query_set=wanted.query_set, project_only=wanted.project_only, progress=progress,
-    )  # fmt: skip
+    with _alone(path):
+        return gather_query_set(
+            path, wanted.queries, judgments, config, resources,
+            query_set=wanted.query_set, project_only=wanted.project_only, progress=progress,
+        )  # fmt: skip
+
+
+_under_way: set[Path] = set()
+_changing = threading.Lock()
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Two windows of one app would otherwise gather the same queries into one file."""
+    with _changing:
+        if path in _under_way:
+            raise InputError("another window gathers just this; wait until it is done, or cancel it there")
+        _under_way.add(path)
+    try:
+        yield
+    finally:
+        with _changing:
+            _under_way.discard(path)

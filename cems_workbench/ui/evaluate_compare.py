@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from cems_workbench.evaluation.comparison import Comparison, Difference, compare
-from cems_workbench.evaluation.evaluate import number
+from cems_workbench.evaluation.evaluate import Summary, number
 from cems_workbench.evaluation.metrics import FAMILIES, Measure
 from cems_workbench.evaluation.report import LEVEL
 from cems_workbench.ui.evaluate_state import Measured
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 ROW = 30
 BASELINE, OTHER = "#7B848D", LIST_COLOURS[0]
+BESIDE: dict[str, Callable[[Summary], tuple[float, float]]] = {
+    "Unjudged": lambda summary: (summary.worst, summary.best),
+    "95 %": lambda summary: (summary.low, summary.high),
+}
+"""What stands in brackets beside a mean."""
 
 
 def compared(measured: Sequence[Measured]) -> Comparison:
@@ -34,9 +39,19 @@ def compared(measured: Sequence[Measured]) -> Comparison:
 
 def draw(measured: Sequence[Measured]) -> None:
     """The table of means, the chart of one measure, and the differences."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(
+            "Beside the mean", width="content",
+            help="Unjudged: what the mean could be if every result that nobody judged were irrelevant, or relevant. 95 %: the "
+            "confidence interval, by a bootstrap over queries.",
+        )  # fmt: skip
+        beside = st.segmented_control(
+            "Beside the mean", list(BESIDE), default="Unjudged", key="ev:beside", label_visibility="collapsed",
+            persist_state="session",
+        )  # fmt: skip
     st.dataframe(
-        [_means(one) for one in measured], hide_index=True, key="ev:means", row_height=ROW, placeholder="–",
-        column_config=_mean_columns(measured[0].evaluation.measures),
+        [_means(one, BESIDE.get(beside or "")) for one in measured], hide_index=True, key="ev:means", row_height=ROW,
+        placeholder="–", column_config=_mean_columns(measured[0].evaluation.measures, wide=beside is not None),
     )  # fmt: skip
     for line in remarks(measured):
         st.caption(line)
@@ -79,21 +94,33 @@ def remarks(measured: Sequence[Measured]) -> list[str]:
             lines.append(
                 f"{plain(one.name)}: {len(one.evaluation.not_gathered)} queries could not be gathered: left out."
             )
-        for what, count in one.evaluation.rankings.needs.items():
-            lines.append(f":orange[⚠] {plain(one.name)}: {count} queries lack {plain(what)}.")
+        for why, count in one.evaluation.failed.items():
+            lines.append(f":orange[⚠] {plain(one.name)}: its reranker failed in {count} queries: {plain(why)}.")
+        lacking = "; ".join(f"{plain(what)} ({count} queries)" for what, count in one.evaluation.rankings.needs.items())
+        if lacking:
+            lines.append(f":orange[⚠] {plain(one.name)} asks for what the evidence lacks: {lacking}.")
     return lines
 
 
-def _means(one: Measured) -> dict[str, Any]:
+def _means(one: Measured, beside: Callable[[Summary], tuple[float, float]] | None) -> dict[str, Any]:
     row: dict[str, Any] = {"config": one.name}
-    row |= {str(summary.measure): number(summary.mean) for summary in one.evaluation.summaries}
-    return row | {"ms a query": 1000 * one.seconds, "LLM calls": int(one.evaluation.cost.get("llm_calls", 0))}
+    for summary in one.evaluation.summaries:
+        row[str(summary.measure)] = number(summary.mean) if beside is None else _with(summary.mean, *beside(summary))
+    cost = one.evaluation.cost
+    row |= {"ms a query": cost.get("ms_per_query"), "LLM calls": int(cost["llm_calls"])}
+    return row | {"reranked": round(cost["reranked"] / max(1, len(one.evaluation.qids)))}
 
 
-def _mean_columns(measures: Sequence[Measure]) -> dict[str, Any]:
+def _with(mean: float, low: float, high: float) -> str | None:
+    return None if number(mean) is None else f"{mean:.3f} ({low:.3f}–{high:.3f})"
+
+
+def _mean_columns(measures: Sequence[Measure], *, wide: bool) -> dict[str, Any]:
     column = st.column_config.NumberColumn
     columns: dict[str, Any] = {
-        str(measure): column(str(measure), format="%.3f", width=78, help=FAMILIES[measure.family].what)
+        str(measure): st.column_config.TextColumn(str(measure), width=132, help=FAMILIES[measure.family].what)
+        if wide
+        else column(str(measure), format="%.3f", width=78, help=FAMILIES[measure.family].what)
         for measure in measures
     }
     columns["config"] = st.column_config.TextColumn("config", width=150)
@@ -102,6 +129,9 @@ def _mean_columns(measures: Sequence[Measure]) -> dict[str, Any]:
         help="What gathering a query took on average when it was gathered: search, expansion, reranker and judge.",
     )  # fmt: skip
     columns["LLM calls"] = column("LLM calls", width=70, help="Calls of a language model for all queries together")
+    columns["reranked"] = column(
+        "reranked", width=70, help="Pairs of query and memory that the reranker reads for a query"
+    )
     return columns
 
 
@@ -149,6 +179,8 @@ def verdict(found: Difference) -> str:
         return "= same"
     if found.p_holm >= LEVEL:
         return "not certain"
+    if found.measure.family == "Judged":  # it says how much is known, not how good it is
+        return "▲ more" if found.difference > 0 else "▼ fewer"
     return "▲ better" if found.difference > 0 else "▼ worse"
 
 
@@ -162,7 +194,7 @@ def differences(comparison: Comparison, measured: Sequence[Measured]) -> None:
                     "config": one.name, "measure": str(found.measure), "baseline": number(found.baseline),
                     "value": number(found.value), "difference": number(found.difference),
                     "95 % interval": f"{found.low:+.3f} to {found.high:+.3f}", "p (Holm)": found.p_holm,
-                    "verdict": verdict(found), "effect": number(found.effect), "wins": len(found.wins),
+                    "effect": number(found.effect), "verdict": verdict(found), "wins": len(found.wins),
                     "losses": len(found.losses), "ties": found.ties, "overlap": number(one.overlap),
                 }
             )  # fmt: skip
@@ -180,8 +212,11 @@ def differences(comparison: Comparison, measured: Sequence[Measured]) -> None:
                 help="Two-sided paired randomisation test: how often chance alone would give so large a difference; corrected for "
                 "the number of rows of this table (Holm).",
             ),
+            "effect": number_column(
+                "effect", format="%+.2f", width=62,
+                help="Effect size: Cohen’s d, the mean difference in their standard deviations. About 0.2 is small, 0.8 large.",
+            ),
             "verdict": text("verdict", width=92, help="better or worse where the corrected p is below 0.05"),
-            "effect": number_column("effect", format="%.2f", width=62, help="Cohen’s d of the paired differences"),
             "wins": number_column("wins", width=52), "losses": number_column("losses", width=58),
             "ties": number_column("ties", width=50),
             "overlap": number_column("overlap", format="%.2f", width=66, help="Rank-biased overlap with the baseline; 1: the same"),

@@ -14,7 +14,7 @@ from cems_workbench.evaluation.evaluate import NO_TYPE, number
 from cems_workbench.records import Query
 from cems_workbench.ui import baseline, state
 from cems_workbench.ui.evaluate_compare import ROW, pick_measure
-from cems_workbench.ui.evaluate_state import Measured
+from cems_workbench.ui.evaluate_state import Choice, Measured
 from cems_workbench.ui.memories_escape import plain
 
 OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
@@ -46,7 +46,7 @@ def draw_types(measured: Sequence[Measured]) -> None:
     st.caption(f"Mean {measure} of each type. A gain in all can hide the loss of one: “falls” names it.")
 
 
-def draw_queries(measured: Sequence[Measured]) -> None:
+def draw_queries(measured: Sequence[Measured], choice: Choice) -> None:
     """Every query with its values, the largest change first; a chosen one opens in Inspect under both configs."""
     measure = pick_measure(measured[0].evaluation.measures)
     boxes = st.columns(3)
@@ -93,8 +93,10 @@ def draw_queries(measured: Sequence[Measured]) -> None:
     picked = event["selection"]["rows"]
     if picked:
         _open(queries[places[picked[0]]], base, other)
-    else:
-        st.caption("Select a row to open the query in Inspect.")
+    which = f"{plain((other or base).name)} on the sliders" + (
+        f" and {plain(base.name)} pinned beside it" if other else ""
+    )
+    st.caption(f"A click on the box before a row opens its query in Inspect, with {which}.{_elsewhere(choice)}")
 
 
 def _other(measured: Sequence[Measured], place: DeltaGenerator) -> Measured | None:
@@ -127,18 +129,17 @@ def _columns(base: Measured, other: Measured | None) -> dict[str, Any]:
     return columns
 
 
+def _elsewhere(choice: Choice) -> str:
+    read_only = choice.opened is not None and choice.opened.reason is not None
+    return " Inspect searches the open store, not the one that this evidence is of." if read_only else ""
+
+
 def _open(query: Query, base: Measured, other: Measured | None) -> None:
-    """The query and the way into Inspect: the other config on the sliders, the baseline pinned."""
-    which = f"{plain((other or base).name)} on the sliders" + (
-        f", {plain(base.name)} pinned beside it" if other else ""
-    )
-    left, right = st.columns([4, 1], vertical_alignment="center")
-    left.markdown(f"{plain(query.query)}  \n:small[{which}]")
-    if right.button("Open in Inspect", key="ev:open", icon=":material/search:", width="stretch"):
-        st.session_state["query"] = query.query
-        st.session_state["project"] = query.project
-        st.session_state["as_of"] = query.as_of.date() if query.as_of else None
-        state.take((other or base).evaluation.config)
-        if other is not None:
-            st.session_state[baseline.PINNED] = baseline.Pinned(base.name, base.evaluation.config)
-        st.switch_page("pages/inspect.py")
+    """Into Inspect: the other config on the sliders, the baseline pinned."""
+    st.session_state["query"] = query.query
+    st.session_state["project"] = query.project
+    st.session_state["as_of"] = query.as_of.date() if query.as_of else None
+    state.take((other or base).evaluation.config)
+    if other is not None:
+        st.session_state[baseline.PINNED] = baseline.Pinned(base.name, base.evaluation.config)
+    st.switch_page("pages/inspect.py")

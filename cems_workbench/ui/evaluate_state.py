@@ -21,6 +21,7 @@ from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.evaluation.shelf import Wanted, path_for, read_for
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui import state
+from cems_workbench.ui.evaluate_file import Opened, read
 from cems_workbench.ui.memories_escape import plain
 
 NOW = "as set in Inspect"
@@ -37,23 +38,25 @@ class Choice:
     configs: tuple[tuple[str, PipelineConfig], ...]
     kind: str | None
     measures: tuple[Measure, ...]
+    opened: Opened | None = None
+    """The evidence file that everything is measured on, instead of evidence gathered from the store."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A config's evaluation and the batch it was made on; `seconds` is what gathering a query took on average."""
+    """A config's evaluation and the batch it was made on."""
 
     name: str
     batch: LabelledBatch
     evaluation: Evaluation
-    seconds: float
     content_hash: str
 
 
 def config_options(resources: Resources) -> dict[str, PipelineConfig]:
-    """Every config that can be chosen, by name: the sliders of Inspect, the presets, and the kept experiments."""
+    """Every config that can be chosen, by name: the sliders of Inspect, the presets, those brought in, and the kept experiments."""
     options = {NOW: state.config()}
     options |= {name: preset(name).config for name in preset_names()}
+    options |= st.session_state.get("ev:imported", {})
     for kept in resources.store.experiments():
         name = f"{kept.name} (kept {kept.id})"
         try:
@@ -79,11 +82,18 @@ def _read(
 def _batch(
     content_hash: str, grades_key: str, _evidence: EvidenceSet, _wanted: Wanted, _grades: Grades
 ) -> LabelledBatch:
-    return LabelledBatch(_wanted.queries, _evidence.evidences, _grades)
+    return LabelledBatch(_wanted.queries, _evidence.evidences, _grades, _evidence.seconds_per_query)
+
+
+@st.cache_resource(show_spinner=False, max_entries=4)
+def _batch_of_file(content_hash: str, kind: str | None, _evidence: EvidenceSet) -> LabelledBatch:
+    return LabelledBatch.of(_evidence, kind)
 
 
 def measured(choice: Choice, resources: Resources) -> tuple[list[Measured], list[tuple[str, PipelineConfig]]]:
     """The configs whose evidence is there, measured, and those whose evidence has to be gathered first."""
+    if choice.opened is not None:
+        return _measured_on_file(choice, choice.opened), []
     judgments = [one for one in resources.store.judgments() if choice.kind in (None, one.kind)]
     grades = agreed_grades(judgments, choice.kind)
     mark = str(hash(tuple(judgments)))
@@ -91,15 +101,26 @@ def measured(choice: Choice, resources: Resources) -> tuple[list[Measured], list
     for name, config in choice.configs:
         path = path_for(config, choice.wanted, resources)
         changed = path.stat().st_mtime_ns if path.is_file() else 0
-        read = _read(path, changed, config, choice.wanted, resources) if changed else None
-        if read is None:
+        kept = _read(path, changed, config, choice.wanted, resources) if changed else None
+        if kept is None:
             _read.clear()  # a gather that was broken off is read again when it is complete
             missing.append((name, config))
             continue
-        batch = _batch(read.content_hash, mark, read, choice.wanted, grades)
-        made = _evaluated(batch, named(name, config), choice.measures, (read.content_hash, mark))
-        found.append(Measured(name, batch, made, read.seconds / max(1, len(read.evidences)), read.content_hash))
+        batch = _batch(kept.content_hash, mark, kept, choice.wanted, grades)
+        made = _evaluated(batch, named(name, config), choice.measures, (kept.content_hash, mark))
+        found.append(Measured(name, batch, made, kept.content_hash))
     return found, missing
+
+
+def _measured_on_file(choice: Choice, file: Opened) -> list[Measured]:
+    """Every config on the same evidence, with the judgments that are in it."""
+    evidence = read(file)
+    batch = _batch_of_file(evidence.content_hash, choice.kind, evidence)
+    key = (evidence.content_hash, f"file {choice.kind}")
+    return [
+        Measured(name, batch, _evaluated(batch, named(name, config), choice.measures, key), evidence.content_hash)
+        for name, config in choice.configs
+    ]
 
 
 def _evaluated(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
+import streamlit
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.config import export_config, preset, with_values
 from cems_workbench.records import ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.ui import handles
+from cems_workbench.ui import baseline, handles
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 OpenPage = Callable[..., AppTest]
@@ -45,6 +50,15 @@ def checked(page: AppTest) -> AppTest:
     return page
 
 
+def plainly(text: str) -> str:
+    """Markdown as it is read."""
+    return text.replace("\\", "")
+
+
+def captions(page: AppTest) -> str:
+    return plainly(" ".join(caption.value for caption in page.caption))
+
+
 def show(page: AppTest, view: str) -> AppTest:
     page.session_state["ev:view"] = view
     return checked(page.run())
@@ -54,10 +68,21 @@ def test_what_is_missing_is_gathered_once_and_measured_from_then_on(page: AppTes
     assert not [button for button in page.button if button.key == "ev:gather"]
     means = page.dataframe[0].value
     assert list(means["config"]) == ["cems", "recollection"]
-    assert ((means["nDCG@10"] > 0) & (means["nDCG@10"] <= 1)).all()
+    assert (means["ms a query"] > 0).all() and (means["LLM calls"] == 0).all()
+
+
+@pytest.mark.parametrize("beside", ["Unjudged", "95 %"])
+def test_a_mean_lies_within_the_interval_beside_it(page: AppTest, beside: str) -> None:
+    page.session_state["ev:beside"] = beside
+    page.run()
+    for cell in page.dataframe[0].value["nDCG@10"]:
+        mean, low, high = (float(number) for number in re.fullmatch(r"(.+) \((.+)–(.+)\)", cell).groups())  # type: ignore[union-attr]
+        assert 0 <= low <= mean <= high <= 1 and low < high
 
 
 def test_a_difference_is_that_of_the_means_and_names_its_wins_and_losses(page: AppTest) -> None:
+    page.session_state["ev:beside"] = None
+    page.run()
     mean = dict(zip(page.dataframe[0].value["config"], page.dataframe[0].value["nDCG@10"], strict=True))
     found = next(row for row in page.dataframe[1].value.to_dict("records") if row["measure"] == "nDCG@10")
     assert found["difference"] == pytest.approx(mean["recollection"] - mean["cems"])
@@ -106,6 +131,128 @@ def test_a_measure_that_is_none_is_named(page: AppTest) -> None:
     page.session_state["ev:measures"] = ["hit@1", "R@5"]
     page.run()
     assert "write hit@5" in page.error[0].value.replace("\\", "")
+
+
+def test_a_query_that_is_picked_opens_in_inspect_with_both_configs(
+    page: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(streamlit, "switch_page", opened.append)
+    page.session_state["ev:queries"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
+    show(page, "By query")
+    first = page.dataframe[0].value.iloc[0]
+    assert opened == ["pages/inspect.py"]
+    assert page.session_state["query"] == first["query"]
+    assert page.session_state["config"].name == "recollection"
+    assert page.session_state[baseline.PINNED].name == "cems"
+
+
+def from_elsewhere(store: Path, folder: Path) -> Path:
+    """The evidence that was gathered for the page, as another store would have it."""
+    file = shutil.copy(next((store / "evidence").glob("*.evidence")), folder / "team.evidence")
+    with duckdb.connect(str(file)) as connection:
+        (text,) = connection.execute("SELECT value FROM meta WHERE key = 'header'").fetchall()[0]
+        changed = json.dumps(json.loads(text) | {"store_id": "theirs"})
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'header'", [changed])
+    return Path(file)
+
+
+def test_evidence_of_another_store_is_refused_with_the_reason_and_used_read_only_on_request(
+    page: AppTest, small_store: Path, tmp_path: Path
+) -> None:
+    file = from_elsewhere(small_store, tmp_path)
+    before = file.read_bytes()
+    page.session_state["ev:file"] = True
+    page.run()
+    page.text_input(key="ev:file_path").set_value(str(file)).run()
+    page.button(key="ev:file_open").click().run()
+    checked(page)
+    assert "from another store (theirs; this one is" in plainly(page.warning[0].value)
+    assert page.selectbox(key="ev:set").value == "few"
+    page.button(key="ev:file_use").click().run()
+    checked(page)
+    assert f"{QUERIES} of {QUERIES} queries" in captions(
+        page
+    ) and "Read-only: it was gathered from another" in captions(page)
+    page.session_state["ev:configs"] = ["cems", "qmd", "ace"]
+    checked(page.run())
+    assert list(page.dataframe[0].value["config"]) == ["cems", "qmd", "ace"]
+    assert not [button for button in page.button if button.key == "ev:gather"], "nothing is gathered for a file"
+    assert file.read_bytes() == before
+    page.button(key="ev:file_close").click().run()
+    assert page.selectbox(key="ev:set").value in ("all", "few")
+    checked(page)
+
+
+@pytest.mark.parametrize(("name", "reason"), [("none", "no longer there"), ("text", "not an evidence file")])
+def test_what_is_no_evidence_file_is_one_line(page: AppTest, tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "text").write_text("hello")
+    page.session_state["ev:file"] = True
+    page.run()
+    page.text_input(key="ev:file_path").set_value(str(tmp_path / name)).run()
+    page.button(key="ev:file_open").click().run()
+    assert not page.exception
+    assert reason in page.error[0].value
+
+
+def test_a_config_of_a_file_is_compared_with_the_others(page: AppTest) -> None:
+    config = with_values(preset("cems").config, {"fusion.k": 7})
+    page.session_state["ev:config"] = True
+    page.run()
+    page.file_uploader(key="ev:config_file").upload(
+        "mine.yaml", export_config(config, "yaml").encode(), "text/yaml"
+    ).run()
+    page.button(key="ev:config_add").click().run()
+    checked(page)
+    assert list(page.dataframe[0].value["config"]) == ["cems", "recollection", "mine.yaml (file)"]
+
+
+LOG = b"""{"query": "how do releases reach the cluster", "time": "2026-05-01T10:00:00Z", "results": ["m001"]}
+{"query": "How do  releases reach the cluster", "time": "2026-05-02T10:00:00Z"}
+{"query": "who is on call"}
+{"query": 7}
+not json
+"""
+
+
+def test_a_log_becomes_a_query_set_and_its_bad_rows_are_named(open_page: OpenPage, small_store: Path) -> None:
+    page = open_page(small_store).switch_page("pages/evaluate.py").run()
+    page.session_state["ev:log"] = True
+    page.run()
+    page.file_uploader(key="ev:log_file").upload("may.jsonl", LOG, "application/jsonl").run()
+    page.text_input(key="ev:log_name").set_value("bad queries").run()
+    page.number_input(key="ev:log_size").set_value(1).run()
+    page.button(key="ev:log_make").click().run()
+    checked(page)
+    made = handles.resources().store.queries("bad queries")
+    assert [query.query for query in made] == ["How do  releases reach the cluster"], "asked twice, in its latest words"
+    assert "Query set bad queries, version 1: 1 of 2 queries" in plainly(page.success[0].value)
+    tables = {tuple(table.value.columns): table.value for table in page.dataframe}
+    errors = tables["row", "field", "reason"]
+    assert errors["row"].tolist() == [4, 5]
+    assert page.selectbox(key="ev:set").value == "bad queries"
+    assert "No query of this set is judged yet" in page.info[0].value
+
+
+WORST = b"""{"query": "short paragraphs instead of bullets", "results": ["m001"]}
+{"query": "rain in Lisbon", "results": ["m001"]}
+{"query": "nothing came", "results": []}
+"""
+
+
+def test_the_worst_queries_of_a_log_are_those_that_returned_nothing_or_little(
+    open_page: OpenPage, small_store: Path
+) -> None:
+    page = open_page(small_store).switch_page("pages/evaluate.py").run()
+    page.session_state["ev:log"] = True
+    page.run()
+    page.file_uploader(key="ev:log_file").upload("may.jsonl", WORST, "application/jsonl").run()
+    page.text_input(key="ev:log_name").set_value("worst").run()
+    page.segmented_control(key="ev:log_way").select("Worst by the judge").run()
+    page.number_input(key="ev:log_size").set_value(2).run()
+    page.button(key="ev:log_make").click().run()
+    checked(page)
+    assert {query.query for query in handles.resources().store.queries("worst")} == {"nothing came", "rain in Lisbon"}
 
 
 def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_path: Path) -> None:

@@ -102,6 +102,17 @@ def test_comparing_names_every_query_that_won_or_lost(batch: LabelledBatch) -> N
     assert 0 < one.overlap < 1
 
 
+def test_overlap_is_of_memories_whatever_evidence_they_were_found_in() -> None:
+    """A candidate's number is its place among the ids of its evidence; here every one is moved by the extra memory A."""
+    found = {qid: evidence(qid) for qid in ("q1", "q2")}
+    more = {qid: evidence(qid, cosines={key: 0.8 - 0.1 * i for i, key in enumerate("abcdefghA")}) for qid in found}
+    grades = {"q1": {"a": 2}, "q2": {"b": 2}}
+    few = with_values(AS_LISTED, {"lists.vector.depth": 8})
+    evaluations = [evaluate(LabelledBatch(QUERIES[:2], one, grades), few, MEASURES) for one in (found, more)]
+    assert evaluations[0].results == evaluations[1].results == (tuple("abcdefgh"),) * 2
+    assert compare(evaluations).compared[0].overlap == pytest.approx(1.0)
+
+
 def test_evaluations_of_other_queries_are_not_compared(batch: LabelledBatch) -> None:
     fewer = LabelledBatch(QUERIES[:2], evidences(), agreed_grades(JUDGMENTS))
     with pytest.raises(InputError, match="not measured alike"):

@@ -178,3 +178,13 @@ def test_an_embedding_that_is_not_single_precision_is_refused(tmp_path: Path) ->
         pytest.raises(InputError, match="single precision"),
     ):
         file.add("q1", replace(BOTH["q1"], embeddings={"a": [0.1, 0.2, 0.3]}), 0.1)
+
+
+def test_a_file_with_a_view_on_other_files_reads_none_of_them(tmp_path: Path) -> None:
+    path, secret = tmp_path / "sly.evidence", tmp_path / "secret.csv"
+    EvidenceFile.create(path, HEADER, QUERIES, JUDGMENTS).close()
+    secret.write_text("qid,seconds\nq1,1\n")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"DROP TABLE evidence; CREATE VIEW evidence AS SELECT * FROM read_csv('{secret}')")
+    with pytest.raises(InputError, match="cannot be read as an evidence file: Permission Error"):
+        read_evidence_file(path)
