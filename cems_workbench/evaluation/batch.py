@@ -44,8 +44,13 @@ class Rankings:
     graded: GradedRankings
     needs: Mapping[str, int]
     """What the config asks for that the evidence does not hold, in words, with the number of queries."""
-    reranked: int = 0
-    """Pairs that the config's reranker reads, all queries together."""
+    sent: Ints
+    """(Q) candidates that the config's reranker reads."""
+
+    @property
+    def reranked(self) -> int:
+        """Pairs that the config's reranker reads, all queries together."""
+        return int(self.sent.sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +112,8 @@ class LabelledBatch:
 
     def rankings(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Rankings:
         """Replay every query under a config."""
-        found, needs, reranked = [], dict(self._unmet(config)), 0
+        found, needs = [], dict(self._unmet(config))
+        sent = np.zeros(len(self.queries), dtype=np.int64)
         for block in self._blocks:
             stages = run(block.table, config, switched_off)
             after = stages[ASSEMBLY].after
@@ -117,7 +123,7 @@ class LabelledBatch:
                 if unscored:
                     words = "rerank: candidates that the reranker never scored"
                     needs[words] = needs.get(words, 0) + unscored
-                reranked += _pairs(stages[RERANK], config)
+                sent[block.places] = _sent(stages[RERANK], config)
         depth = max((part[0].shape[1] for part in found), default=0)
         shape = (len(self.queries), depth)
         order, grade = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
@@ -126,7 +132,7 @@ class LabelledBatch:
             width = part[0].shape[1]
             for whole, piece in zip((order, score, grade, judged), part, strict=True):
                 whole[block.places, :width] = piece
-        return Rankings(config, order, score, GradedRankings(grade, judged, order >= 0, self.ideal), needs, reranked)
+        return Rankings(config, order, score, GradedRankings(grade, judged, order >= 0, self.ideal), needs, sent)
 
     def result_ids(self, rankings: Rankings) -> list[list[str]]:
         """The memory ids of every query's results, best first."""
@@ -185,13 +191,17 @@ def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Mapping[str, An
     return list(alike.values())
 
 
-def _pairs(rerank: StageArrays, config: PipelineConfig) -> int:
-    """How many candidates the reranker reads: those within its depth, but for queries it is skipped for."""
+def _sent(rerank: StageArrays, config: PipelineConfig) -> Ints:
+    """(Qb) how many candidates the reranker reads: those within its depth, none for a query it is skipped for."""
     limit = config.rerank.input_limit
-    heads = np.minimum(rerank.entered.sum(axis=1), np.inf if limit is None else limit)
+    heads: Ints = rerank.entered.sum(axis=1)
+    if limit is not None:
+        heads = np.minimum(heads, limit)
     if config.rerank.skip_if_few:
-        heads = [head for q, head in enumerate(heads) if head and rerank.columns["outcome"](q, 0) != "skipped"]
-    return int(np.sum(heads))
+        for q in np.flatnonzero(heads).tolist():
+            if rerank.columns["outcome"](q, 0) == "skipped":
+                heads[q] = 0
+    return heads
 
 
 def _ranked(block: _Block, results: Standing) -> tuple[Ints, Floats, Ints, Bools]:

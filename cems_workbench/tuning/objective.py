@@ -1,7 +1,8 @@
 """What a search maximises, and what it must not lose.
 
 The first objective decides; further ones make a Pareto front. A guard is a measure on some queries that may not fall below the
-baseline by more than its tolerance. A cost is read off the config: how many candidates are sent to the reranker.
+baseline by more than its tolerance. The cost is how many candidates of a query the reranker reads, as replay counts them: what earlier
+stages drop is not sent, and a query that is not reranked costs nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.metrics import Measure, parse_measure
 from cems_workbench.pipeline.table import Bools, Floats
@@ -21,6 +21,18 @@ RERANKED = "reranked"
 """How the cost is written among the objectives; `candidates` says the same, and a minus before either is allowed."""
 _COST = re.compile(r"-?(reranked|candidates)")
 _GUARD = re.compile(r"(?:(?P<type>[^:]+):)?(?P<measure>[^:\s]+?)(?:\s*-\s*(?P<tolerance>[0-9.]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class RerankedCost:
+    """Candidates of a query that the reranker reads: scored like a measure, negated, so that larger is better."""
+
+    def __str__(self) -> str:
+        return RERANKED
+
+
+Scored = Measure | RerankedCost
+"""What is scored per query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +60,21 @@ class Goal:
     @property
     def names(self) -> tuple[str, ...]:
         """The objectives in the order of what a trial reached."""
-        return (*map(str, self.objectives), *([RERANKED] if self.fewer_reranked else []))
+        return tuple(map(str, self._wanted))
 
     @property
-    def measures(self) -> tuple[Measure, ...]:
-        """Every measure that has to be scored, the objectives first, each once."""
-        return tuple(dict.fromkeys([*self.objectives, *(guard.measure for guard in self.guards)]))
+    def measures(self) -> tuple[Scored, ...]:
+        """Everything that has to be scored, the objectives first, each once."""
+        return tuple(dict.fromkeys([*self._wanted, *(guard.measure for guard in self.guards)]))
 
-    def reached(self, values: Floats, config: PipelineConfig) -> Floats:
+    @property
+    def _wanted(self) -> list[Scored]:
+        return [*self.objectives, *([RerankedCost()] if self.fewer_reranked else [])]
+
+    def reached(self, values: Floats) -> Floats:
         """(objectives) the means of (Q, M) scores, larger is better; the cost, negated, last."""
-        means = values[:, : len(self.objectives)].mean(axis=0)
-        return np.append(means, -float(reranked(config))) if self.fewer_reranked else means
+        means: Floats = values[:, : len(self._wanted)].mean(axis=0)
+        return means
 
     def broken(self, values: Floats, baseline: Floats, types: Sequence[str | None]) -> list[Guard]:
         """The guards that (Q, M) scores break against the baseline's on the same queries."""
@@ -70,13 +86,6 @@ class Goal:
         if not asked.any():
             return False
         return bool((values[asked, column] - baseline[asked, column]).mean() < -guard.tolerance - 1e-12)
-
-
-def reranked(config: PipelineConfig) -> int:
-    """Candidates sent to the reranker per query, at most."""
-    if config.rerank.backend == "none":
-        return 0
-    return config.rerank.input_limit if config.rerank.input_limit is not None else 10_000
 
 
 def parse_goal(objectives: Sequence[str], guards: Sequence[str] = ()) -> Goal:

@@ -13,9 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.pipeline.table import Floats, Ints
+from cems_workbench.tuning.objective import Scored
 from cems_workbench.tuning.score_file import Known, digest
 
 PART = 512
@@ -40,7 +41,7 @@ def config_key(config: PipelineConfig) -> PipelineConfig:
 class BatchScorer:
     """Scores of some queries of a labelled batch, each part of each config at most once."""
 
-    def __init__(self, batch: LabelledBatch, measures: Sequence[Measure], seed: int = 0, part: int = PART) -> None:
+    def __init__(self, batch: LabelledBatch, measures: Sequence[Scored], seed: int = 0, part: int = PART) -> None:
         """Every measure must be defined for every query; `answerable` says which are."""
         self.measures = tuple(measures)
         self.evaluations = 0
@@ -78,8 +79,8 @@ class BatchScorer:
 
         self.evaluations += len(missing)
         for number in missing:
-            graded = self._batches[number].rankings(key).graded
-            self._known[key, number] = np.stack([measure.values(graded) for measure in self.measures], axis=1)
+            found = self._batches[number].rankings(key)
+            self._known[key, number] = np.stack([_values(measure, found) for measure in self.measures], axis=1)
 
     def recall(self, known: Known) -> None:
         """Take scores of an earlier run of the same search as known; those of another shape are left out."""
@@ -94,9 +95,14 @@ class BatchScorer:
         return self._recalled | {(digest(key), number): values for (key, number), values in self._known.items()}
 
 
-def answerable(batch: LabelledBatch, measures: Sequence[Measure]) -> LabelledBatch:
+def _values(measure: Scored, found: Rankings) -> Floats:
+    """(Qp) larger is better."""
+    return measure.values(found.graded) if isinstance(measure, Measure) else -found.sent.astype(np.float64)
+
+
+def answerable(batch: LabelledBatch, measures: Sequence[Scored]) -> LabelledBatch:
     """The batch without the queries for which some measure is not defined: those without any relevant memory."""
-    least = max((measure.grade for measure in measures), default=1)
+    least = max((measure.grade for measure in measures if isinstance(measure, Measure)), default=1)
     keep = np.flatnonzero((batch.ideal >= least).any(axis=1))
     return batch if len(keep) == len(batch.queries) else _of_rows(batch, keep)
 

@@ -109,11 +109,11 @@ def _scored(run: _Run, values: Values, phase: str) -> Trial:
             return Trial(values, config, scores, best.reached + d.mean(), pruned=True, phase=phase)
         scores = np.concatenate([scores, run.score(config, run.rows[len(first) :])])
     broken = tuple(run.goal.broken(scores, run.trials[0].scores, run.types)) if run.trials else ()
-    return Trial(values, config, scores, run.goal.reached(scores, config), broken=broken, phase=phase)
+    return Trial(values, config, scores, run.goal.reached(scores), broken=broken, phase=phase)
 
 
 def _objectives(goal: Goal) -> int:
-    return len(goal.objectives) + goal.fewer_reranked
+    return len(goal.names)
 
 
 def _dealt(types: Sequence[str | None] | None, rows: Ints, parts: Sequence[Ints]) -> list[str | None]:

@@ -145,7 +145,7 @@ def _seen(plan: Plan, found: Search, seen: Bools) -> Search:
     base = full[0].scores[seen]
     return Search([
         replace(
-            trial, scores=trial.scores[seen], reached=plan.goal.reached(trial.scores[seen], trial.config),
+            trial, scores=trial.scores[seen], reached=plan.goal.reached(trial.scores[seen]),
             broken=tuple(plan.goal.broken(trial.scores[seen], base, types)),
         )
         for trial in full
