@@ -79,7 +79,11 @@ def beam(draw):
     anchors = st.builds("{}-{}-{}".format, st.sampled_from(["March", "June"]), DAYS, st.integers(1990, 2030))
     numbers = st.integers(-1, 4)
     turn = st.fixed_dictionaries(
-        {"id": numbers, "role": st.sampled_from(["user", "assistant"]), "content": WORDS | st.just("x ->-> 1,1")},
+        {
+            "id": numbers,
+            "role": st.sampled_from(["user", "assistant"]),
+            "content": WORDS | st.sampled_from(["x ->-> 1,1", "x ->-> 1 ->-> 2", " ->-> 3"]),
+        },
         optional={"time_anchor": anchors},
     )
     item = st.fixed_dictionaries({"question": WORDS, "source_chat_ids": st.lists(numbers, max_size=2)})
