@@ -6,12 +6,21 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui import handles, label_agreement, label_card, label_judge, label_keys, label_queues, state
+from cems_workbench.ui import (
+    handles,
+    label_agreement,
+    label_card,
+    label_judge,
+    label_keys,
+    label_queue_view,
+    label_queues,
+    state,
+)
 from cems_workbench.ui import label_state as labels
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.theme import STYLESHEET
 
-VIEWS = ("Label", "Agreement", "People and judge")
+VIEWS = ("Label", "Queue", "Agreement", "People and judge")
 
 
 def ask_name() -> None:
@@ -41,6 +50,14 @@ def draw_label(resources: Resources) -> None:
     label_card.draw(labels.queue(resources, name), resources, who)
 
 
+def draw_queue(resources: Resources) -> None:
+    """The queue at large."""
+    queue_box, new_box = st.columns([6, 1.4], vertical_alignment="bottom")
+    name = label_queues.choose(resources, queue_box, new_box)
+    if name is not None:
+        label_queue_view.draw(labels.queue(resources, name), resources)
+
+
 def main() -> None:
     """Draw the page."""
     state.prepare()
@@ -62,6 +79,8 @@ def main() -> None:
     try:
         if view == "Agreement":
             label_agreement.draw(resources, labels.reviewer())
+        elif view == "Queue":
+            draw_queue(resources)
         elif view == "People and judge":
             label_judge.draw(resources, labels.reviewer())
         else:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cems_workbench.evaluation.pooling import Pair, PooledPair
 
@@ -51,14 +52,33 @@ def decisive_first(
     there is none. Pairs that cannot decide are left out.
     """
     known = grades or {}
-    gained: dict[str, float] = {}
-    for (qid, _), grade in known.items():
-        gained[qid] = gained.get(qid, 0.0) + max(grade, 0)
-
-    def worth(one: PooledPair) -> float:
-        chance = (chances or {}).get(one.pair)
-        likely = by_rank(one) if chance is None else chance
-        return abs(swing(one, first, second, k)) * likely / (1 + gained.get(one.qid, 0.0))
-
     undecided = [one for one in pairs if one.pair not in known and swing(one, first, second, k) != 0]
-    return sorted(undecided, key=lambda one: (-worth(one), one.qid, one.memory_id))
+    undecided.sort(key=lambda one: one.pair)
+    order = by_worth(undecided, stakes(undecided, first, second, chances, k), gains(known))
+    return [undecided[at] for at in order]
+
+
+def stakes(
+    pairs: Sequence[PooledPair], first: str, second: str, chances: Mapping[Pair, float] | None = None, k: int = CUT
+) -> NDArray[np.float64]:
+    """What a label of each pair is worth while its query has no gain yet: |swing| times the chance that it is relevant."""
+
+    def stake(one: PooledPair) -> float:
+        chance = (chances or {}).get(one.pair)
+        return abs(swing(one, first, second, k)) * (by_rank(one) if chance is None else chance)
+
+    return np.array([stake(one) for one in pairs], np.float64)
+
+
+def gains(grades: Mapping[Pair, int]) -> dict[str, float]:
+    """The gain that is known to be there, by qid: the sum of its grades."""
+    gained: dict[str, float] = {}
+    for (qid, _), grade in grades.items():
+        gained[qid] = gained.get(qid, 0.0) + max(grade, 0)
+    return gained
+
+
+def by_worth(pairs: Sequence[PooledPair], stake: NDArray[np.float64], gained: Mapping[str, float]) -> list[int]:
+    """The places of the pairs, most worth first, ties in their order; cheap enough to be asked after every label."""
+    over = np.array([1 + gained.get(one.qid, 0.0) for one in pairs], np.float64)
+    return [int(at) for at in np.argsort(-stake / over, kind="stable")]

@@ -2,12 +2,13 @@
 
 A pair is done when `overlap` people have graded it. A reviewer gets the first pair of their order that they have not graded or skipped,
 whose query they did not call unclear, and for which graders and the reviewers who look at it now are fewer than `overlap`. The order is
-the queue's; of a shuffled queue everybody has an order of their own.
+the queue's; of a shuffled queue everybody has an order of their own, and a decisive queue is put in order anew for each card: a relevant
+memory that was found makes the rest of its query worth less (`evaluation.decisive`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -15,7 +16,9 @@ from statistics import median
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.pooling import STRATEGIES, Pair, PooledPair, Strategy, shuffled
+from cems_workbench.evaluation.decisive import by_worth, gains, stakes
+from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.pooling import STRATEGIES, Pair, PooledPair, Ranked, Strategy, pool, shuffled
 from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.store import LabelEvent, QueueRecord, Store
 from cems_workbench.store.memory_rows import text_sha
@@ -70,14 +73,29 @@ def make_queue(
     overlap: int = 1,
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
+    rankings: Mapping[str, Ranked] | None = None,
 ) -> QueueRecord:
-    """A queue of pairs in their order; `settings` (JSON values) says how it came about. Raises InputError without pairs."""
+    """A queue of pairs in their order; `settings` (JSON values) says how it came about, `rankings` what each config returned.
+
+    Raises InputError without pairs.
+    """
     if strategy not in STRATEGIES:
         raise InputError(f"strategy: {strategy!r} is not one of {', '.join(STRATEGIES)}")
     if not pairs:
         raise InputError(f"queue {name}: there is no pair to judge")
     how = {**(settings or {}), "strategy": strategy, "seed": seed}
-    return QueueRecord(name, datetime.now(UTC), overlap, how, tuple(one.pair for one in pairs))
+    kept = {
+        config: {qid: tuple(results) for qid, results in ranked.items()} for config, ranked in (rankings or {}).items()
+    }
+    return QueueRecord(name, datetime.now(UTC), overlap, how, tuple(one.pair for one in pairs), kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What people had said of a queue's pairs, and what was skipped or called unclear, at one moment."""
+
+    labels: tuple[Judgment, ...]
+    marks: tuple[LabelEvent, ...]
 
 
 class LabelQueue:
@@ -92,19 +110,31 @@ class LabelQueue:
         self.record = known[name]
         self._pairs = store.labels.queue_pairs(name)
         self._queries = {query.qid: query for query in store.queries()}
+        self._shuffled: dict[str, Sequence[Pair]] = {}
+        self._decisive = self._decisive_order()
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """The pairs in the queue's order."""
+        """The pairs in the order they were kept in."""
         return self._pairs
+
+    def standing(self) -> Standing:
+        """What was said until now."""
+        return Standing(tuple(self._store.labels.queue_labels(self.record.name)), tuple(self._store.labels.marks()))
 
     def next_card(self, reviewer: str) -> Card | None:
         """The next card for a reviewer, held for them until they ask again; None when nothing is left for them now."""
+        return self.deal(reviewer)[0]
+
+    def deal(self, reviewer: str) -> tuple[Card | None, Standing]:
+        """The next card as in `next_card`, and what it was chosen by."""
+        chosen_by: list[Standing] = []
 
         def choose(looking: dict[str, Pair]) -> Pair | None:
             # Read while nobody's claim can move: a label is committed before its reviewer moves on, so that a pair which
             # nobody looks at any more is seen with its label.
-            graders, open_pairs = self._standing(reviewer)
+            chosen_by.append(self.standing())
+            graders, open_pairs = self._open(reviewer, chosen_by[-1])
             busy: dict[Pair, set[str]] = {}
             for who, pair in looking.items():
                 busy.setdefault(pair, set()).add(who)
@@ -117,20 +147,20 @@ class LabelQueue:
             return next(free, None)
 
         pair = self._store.labels.claims.claim(reviewer, choose)
-        return None if pair is None else self.card(pair)
+        return None if pair is None else self.card(pair), chosen_by[-1]
 
     def card(self, pair: Pair) -> Card | None:
         """The card of a pair; None when its query or memory is gone."""
         query, memory = self._queries.get(pair[0]), self._store.memory(pair[1])
         return None if query is None or memory is None else Card(self.record.name, query, memory)
 
-    def progress(self, reviewer: str) -> Progress:
-        """How far a reviewer is, and the queue as a whole."""
-        labels, marks = self._store.labels.queue_labels(self.record.name), self._store.labels.marks()
-        graders, open_pairs = self._standing(reviewer, labels, marks)
+    def progress(self, reviewer: str, standing: Standing | None = None) -> Progress:
+        """How far a reviewer is, and the queue as a whole, now or at a moment."""
+        now = standing or self.standing()
+        graders, open_pairs = self._open(reviewer, now)
         there = set(self._pairs)
-        own = [label for label in labels if label.judge == reviewer and (label.qid, label.memory_id) in there]
-        mine = [mark for mark in marks if mark.judge == reviewer]
+        own = [label for label in now.labels if label.judge == reviewer]
+        mine = [mark for mark in now.marks if mark.judge == reviewer]
         return Progress(
             graded=len(own),
             skipped=len({(mark.qid, mark.memory_id) for mark in mine if mark.action == "skip"} & there),
@@ -141,28 +171,53 @@ class LabelQueue:
             seconds_per_label=pace(own),
         )
 
-    def _standing(
-        self, reviewer: str, labels: Sequence[Judgment] | None = None, marks: Sequence[LabelEvent] | None = None
-    ) -> tuple[dict[Pair, set[str]], list[Pair]]:
+    def _open(self, reviewer: str, now: Standing) -> tuple[dict[Pair, set[str]], list[Pair]]:
         """Who graded each pair, and the pairs this reviewer has neither graded nor put aside, in their order."""
         graders: dict[Pair, set[str]] = {}
-        for label in self._store.labels.queue_labels(self.record.name) if labels is None else labels:
+        for label in now.labels:
             graders.setdefault((label.qid, label.memory_id), set()).add(label.judge)
-        aside = {
-            (mark.qid, mark.memory_id)
-            for mark in (self._store.labels.marks() if marks is None else marks)
-            if mark.judge == reviewer
-        }
-        order = self._order(reviewer)
+        aside = {(mark.qid, mark.memory_id) for mark in now.marks if mark.judge == reviewer}
+        order = self._order(reviewer, now.labels)
         return graders, [
             pair for pair in order if reviewer not in graders.get(pair, ()) and not {pair, (pair[0], "")} & aside
         ]
 
-    def _order(self, reviewer: str) -> Sequence[Pair]:
+    def _order(self, reviewer: str, labels: Sequence[Judgment]) -> Sequence[Pair]:
+        if self._decisive is not None:
+            return self._decisive(labels)
         if self.record.settings.get("strategy") != "shuffled":
             return self._pairs
-        pairs = [PooledPair(qid, memory_id, {}) for qid, memory_id in self._pairs]
-        return [one.pair for one in shuffled(pairs, f"{self.record.settings.get('seed', 0)}/{reviewer}")]
+        if reviewer not in self._shuffled:
+            pairs = [PooledPair(qid, memory_id, {}) for qid, memory_id in self._pairs]
+            drawn = shuffled(pairs, f"{self.record.settings.get('seed', 0)}/{reviewer}")
+            self._shuffled[reviewer] = [one.pair for one in drawn]
+        return self._shuffled[reviewer]
+
+    def _decisive_order(self) -> Callable[[Sequence[Judgment]], Sequence[Pair]] | None:
+        """The order under some labels of a queue that is decisive first; None for another, and where its rankings were not kept."""
+        compared = list(self.record.settings.get("configs", ()))[:2]
+        rankings = self._store.labels.queue_rankings(self.record.name)
+        if (
+            self.record.settings.get("strategy") != "decisive"
+            or len(compared) < 2
+            or not rankings.keys() >= {*compared}
+        ):
+            return None
+        there = set(self._pairs)
+        pooled = {
+            one.pair: one
+            for one in pool(rankings, max(len(row) for each in rankings.values() for row in each.values()))
+        }
+        pairs = [pooled.get(pair, PooledPair(*pair, {})) for pair in sorted(there)]
+        stake = stakes(pairs, compared[0], compared[1])
+        elsewhere = [one for one in self._store.judgments(kind="human") if (one.qid, one.memory_id) not in there]
+
+        def order(labels: Sequence[Judgment]) -> Sequence[Pair]:
+            agreed = agreed_grades([*elsewhere, *labels], "human")
+            known = {(qid, key): grade for qid, row in agreed.items() for key, grade in row.items()}
+            return [pairs[at].pair for at in by_worth(pairs, stake, gains(known))]
+
+        return order
 
 
 def pace(labels: Sequence[Judgment]) -> float | None:

@@ -59,6 +59,15 @@ CREATE TABLE IF NOT EXISTS label_queue_pairs (
 """`before` is JSON, the state an event replaced; a null `grade` takes a label, or a decision, back. The actions `skip`, of
 a pair, and `unclear`, of a query (memory_id is empty), change no judgment."""
 
+QUEUE_RANKINGS = """
+CREATE TABLE IF NOT EXISTS label_queue_rankings (
+    queue VARCHAR NOT NULL, config VARCHAR NOT NULL, qid VARCHAR NOT NULL, rank BIGINT NOT NULL, memory_id VARCHAR NOT NULL,
+    PRIMARY KEY (queue, config, qid, rank)
+);
+"""
+"""What each config ranked within the depth when a queue was made: for its order, and for how much of it is judged. A store of schema
+7 gains the table; its queues have no rankings."""
+
 
 def migrate(cursor: duckdb.DuckDBPyConnection) -> None:
     """Give a store of schema 5 these tables; its queries become the set "all", its judgments keep their grades."""

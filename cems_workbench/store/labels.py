@@ -177,7 +177,7 @@ class Labels:
             queue_rows.write(cursor, queue)
 
     def queues(self) -> list[QueueRecord]:
-        """The kept queues without their pairs, by name."""
+        """The kept queues without their pairs and rankings, by name."""
         with self._database.reading() as cursor:
             return queue_rows.read(cursor)
 
@@ -185,6 +185,11 @@ class Labels:
         """The pairs (qid, memory_id) of a queue in order; those of deleted memories are left out."""
         with self._database.reading() as cursor:
             return queue_rows.pairs(cursor, name)
+
+    def queue_rankings(self, name: str) -> dict[str, dict[str, tuple[str, ...]]]:
+        """The results of each config, by name and qid, within the depth of the queue, as they were when it was made."""
+        with self._database.reading() as cursor:
+            return queue_rows.rankings(cursor, name)
 
     def queue_labels(self, name: str) -> list[Judgment]:
         """What people have said of the pairs of a queue."""

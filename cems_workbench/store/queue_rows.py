@@ -1,4 +1,4 @@
-"""The `label_queues` and `label_queue_pairs` tables: kept labelling queues."""
+"""The `label_queues`, `label_queue_pairs` and `label_queue_rankings` tables: kept labelling queues."""
 
 from __future__ import annotations
 
@@ -24,21 +24,43 @@ def write(cursor: duckdb.DuckDBPyConnection, queue: QueueRecord) -> None:
         "INSERT INTO label_queues VALUES (?, ?, ?, ?)",
         [queue.name, to_naive(queue.created_at), queue.overlap, json.dumps(queue.settings, ensure_ascii=False)],
     )
-    text = pa.string()
-    table = pa.table(
-        {
-            "position": pa.array(range(len(queue.pairs)), pa.int64()),
+    text, number = pa.string(), pa.int64()
+    ranked = [
+        (config, qid, rank, memory_id)
+        for config, by_qid in queue.rankings.items()
+        for qid, results in by_qid.items()
+        for rank, memory_id in enumerate(results, 1)
+    ]
+    tables = {
+        "label_queue_pairs (queue, position, qid, memory_id)": {
+            "position": pa.array(range(len(queue.pairs)), number),
             "qid": pa.array([qid for qid, _ in queue.pairs], text),
             "memory_id": pa.array([memory_id for _, memory_id in queue.pairs], text),
-        }
-    )
-    cursor.register("staged_pairs", table)
-    try:
-        cursor.execute(
-            "INSERT INTO label_queue_pairs SELECT ?, position, qid, memory_id FROM staged_pairs", [queue.name]
-        )
-    finally:
-        cursor.unregister("staged_pairs")
+        },
+        "label_queue_rankings (queue, config, qid, rank, memory_id)": {
+            name: pa.array([row[i] for row in ranked], number if name == "rank" else text)
+            for i, name in enumerate(("config", "qid", "rank", "memory_id"))
+        },
+    }
+    for into, columns in tables.items():
+        cursor.register("staged_rows", pa.table(columns))
+        try:
+            cursor.execute(f"INSERT INTO {into} SELECT ?, {', '.join(columns)} FROM staged_rows", [queue.name])
+        finally:
+            cursor.unregister("staged_rows")
+
+
+def rankings(cursor: duckdb.DuckDBPyConnection, name: str) -> dict[str, dict[str, tuple[str, ...]]]:
+    """What each config ranked when the queue was made, by config and qid, best first; deleted memories are left out."""
+    rows = cursor.execute(
+        "SELECT r.config, r.qid, list(r.memory_id ORDER BY r.rank) FROM label_queue_rankings AS r "
+        "JOIN memories AS m ON m.id = r.memory_id AND m.deleted_at IS NULL WHERE r.queue = ? GROUP BY ALL ORDER BY ALL",
+        [name],
+    ).fetchall()
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for config, qid, ids in rows:
+        found.setdefault(config, {})[qid] = tuple(ids)
+    return found
 
 
 def read(cursor: duckdb.DuckDBPyConnection) -> list[QueueRecord]:
@@ -70,5 +92,6 @@ def labels(cursor: duckdb.DuckDBPyConnection, name: str) -> list[Judgment]:
 
 def remove(cursor: duckdb.DuckDBPyConnection, name: str) -> bool:
     """Forget a queue; the labels stay. False when there was none."""
-    cursor.execute("DELETE FROM label_queue_pairs WHERE queue = ?", [name])
+    for table in ("label_queue_pairs", "label_queue_rankings"):
+        cursor.execute(f"DELETE FROM {table} WHERE queue = ?", [name])
     return bool(cursor.execute("DELETE FROM label_queues WHERE name = ?", [name]).fetchall()[0][0])

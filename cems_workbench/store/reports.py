@@ -93,13 +93,17 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class QueueRecord:
-    """A kept labelling queue: its pairs (qid, memory_id) in order, how many reviewers each is for, how it was made."""
+    """A kept labelling queue: its pairs (qid, memory_id) in order, how many reviewers each is for, how it was made.
+
+    `rankings` are the results within the depth by config and qid, best first, as they were when it was made.
+    """
 
     name: str
     created_at: datetime
     overlap: int
     settings: dict[str, Any]
     pairs: tuple[tuple[str, str], ...] = ()
+    rankings: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from cems_workbench.store import labelling_schema, tuning_schema
 if TYPE_CHECKING:
     import duckdb
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 LEARNED_PAIRS = """
 CREATE TABLE IF NOT EXISTS learned_pairs (
@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS saved_states (
 """
 
 TABLES = f"""{LEARNED_PAIRS}{REPLY_CACHE}{SAVED_STATES}{labelling_schema.JUDGMENTS}{labelling_schema.LABELLING}
-{tuning_schema.TUNING}
+{tuning_schema.TUNING}{labelling_schema.QUEUE_RANKINGS}
 CREATE TABLE workbench_meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 CREATE TABLE memories (
     id VARCHAR PRIMARY KEY,
@@ -97,6 +97,7 @@ MIGRATIONS: dict[int, str | Callable[[duckdb.DuckDBPyConnection], None]] = {
     4: SAVED_STATES,
     5: labelling_schema.migrate,
     6: tuning_schema.TUNING,
+    7: labelling_schema.QUEUE_RANKINGS,
 }
 """Per schema version what makes the next one of it; an older store is brought up when it is opened."""
 

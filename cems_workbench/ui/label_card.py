@@ -12,7 +12,7 @@ import streamlit as st
 
 from cems_workbench.evaluation.queue import Card, LabelQueue, Progress
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import DEFAULT_SCALE, GradeScale
+from cems_workbench.records import GradeScale
 from cems_workbench.ui import label_state as state
 from cems_workbench.ui.memories_escape import plain
 
@@ -36,11 +36,11 @@ def draw(at_work: LabelQueue, resources: Resources, who: str) -> None:
 
 def _draw(at_work: LabelQueue, resources: Resources, who: str) -> None:
     """The progress is filled in last: when it counts the last label, the next card can be graded."""
-    one = state.card(at_work, who)
+    one, standing = state.card(at_work, who)
     place = st.empty()
     if st.session_state.get(state.PROBLEM):
         st.error(plain(st.session_state[state.PROBLEM]), icon=":material/block:")
-    progress = at_work.progress(who)
+    progress = at_work.progress(who, standing)
     if one is None:
         _finished(progress)
     else:
@@ -51,14 +51,10 @@ def _draw(at_work: LabelQueue, resources: Resources, who: str) -> None:
 
 
 def scale_of(resources: Resources, qid: str) -> GradeScale:
-    """The scale of the latest set that the query is in."""
-    scales: dict[str, GradeScale] | None = st.session_state.get("lb:scales")
-    if scales is None or qid not in scales:
-        scales = {}
-        for one in resources.store.query_sets():
-            scales |= dict.fromkeys((query.qid for query in resources.store.queries(one.name)), one.scale)
-        scales.setdefault(qid, DEFAULT_SCALE)
-        st.session_state["lb:scales"] = scales
+    """The scale of a query, read once a session."""
+    scales: dict[str, GradeScale] = st.session_state.setdefault("lb:scales", {})
+    if qid not in scales:
+        scales[qid] = resources.store.labels.scale_of(qid)
     return scales[qid]
 
 

@@ -13,7 +13,7 @@ import streamlit as st
 
 from cems_workbench import garbage
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.queue import Card, LabelQueue
+from cems_workbench.evaluation.queue import Card, LabelQueue, Standing
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Judgment
 
@@ -46,15 +46,15 @@ def queue(resources: Resources, name: str) -> LabelQueue:
     return kept[1]
 
 
-def card(at_work: LabelQueue, who: str) -> Card | None:
-    """The card on the table, dealt when there is none; None when nothing is left."""
+def card(at_work: LabelQueue, who: str) -> tuple[Card | None, Standing]:
+    """The card on the table, dealt when there is none (None: nothing is left), and how the queue stands."""
     kept: tuple[str, Card] | None = st.session_state.get(CARD)
-    if kept is None or kept[0] != who:
-        dealt = at_work.next_card(who)
-        if dealt is None:
-            return None
-        kept = _lay(who, dealt)
-    return kept[1]
+    if kept is not None and kept[0] == who:
+        return kept[1], at_work.standing()
+    dealt, standing = at_work.deal(who)
+    if dealt is not None:
+        _lay(who, dealt)
+    return dealt, standing
 
 
 def turn() -> int:
@@ -62,10 +62,9 @@ def turn() -> int:
     return int(st.session_state.get(TURN, 0))
 
 
-def _lay(who: str, one: Card) -> tuple[str, Card]:
+def _lay(who: str, one: Card) -> None:
     st.session_state[TURN] = turn() + 1
     st.session_state[CARD] = (who, one)
-    return who, one
 
 
 def _seen(who: str, number: int) -> Card | None:

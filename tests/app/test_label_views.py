@@ -55,8 +55,8 @@ def press(page: AppTest, key: str) -> AppTest:
     return checked(page.run())
 
 
-def frame(page: AppTest, key: str) -> Any:
-    return next(one.value for one in page.dataframe if key in str(one.proto.id))
+def table_with(page: AppTest, column: str) -> Any:
+    return next(one.value for one in page.dataframe if column in one.value.columns)
 
 
 def judged(page: AppTest) -> AppTest:
@@ -117,3 +117,86 @@ def chosen(page: AppTest) -> None:
     """Select the first difference, as a click in its row does."""
     page.session_state["lb:differences"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
     checked(page.run())
+
+
+@pytest.fixture
+def queued(page: AppTest) -> AppTest:
+    """The page with a queue of what two cheap configs return for the two queries, made in the form."""
+    page.session_state["lb:new"] = True
+    checked(page.run())
+    page.selectbox(key="lb:new:set").set_value("few")
+    page.multiselect(key="lb:new:configs").set_value(["recollection", "ace_a"])
+    page.selectbox(key="lb:new:order").set_value("Decisive first")
+    page.number_input(key="lb:new:depth").set_value(5)
+    page.toggle(key="lb:new:fresh").set_value(False)
+    checked(page.run())
+    page.text_input(key="lb:new:name").set_value("made").run()
+    return press(page, "lb:new:make")
+
+
+def test_a_queue_is_made_is_at_work_and_keeps_what_its_configs_returned(queued: AppTest) -> None:
+    labels = handles.resources().store.labels
+    assert queued.session_state["lb:chosen"] == "made"
+    (record,) = labels.queues()
+    assert (record.settings["strategy"], record.settings["configs"]) == ("decisive", ["recollection", "ace_a"])
+    rankings = labels.queue_rankings("made")
+    assert {len(results) for results in rankings["ace_a"].values()} == {5}
+    pooled = {(qid, key) for by_qid in rankings.values() for qid, results in by_qid.items() for key in results}
+    assert set(labels.queue_pairs("made")) <= pooled
+    assert any("wb-card-query" in str(one.proto.body) for one in queued.get("html"))
+
+
+def test_a_second_queue_can_be_made_beside_the_first(queued: AppTest) -> None:
+    queued.session_state["lb:new"] = True
+    checked(queued.run())
+    queued.multiselect(key="lb:new:configs").set_value(["recollection"])
+    queued.text_input(key="lb:new:name").set_value("again")
+    queued.toggle(key="lb:new:fresh").set_value(False)
+    press(queued, "lb:new:make")
+    assert queued.session_state["lb:chosen"] == "again"
+
+
+def test_coverage_is_of_the_configs_of_the_queue(queued: AppTest) -> None:
+    view(queued, "Queue")
+    table = table_with(queued, "unjudged")
+    assert list(table.columns) == ["query", "recollection", "ace_a", "unjudged"]
+    queued.number_input(key="lb:cover:k").set_value(1).run()
+    first = table_with(checked(queued), "unjudged")
+    assert set(first["recollection"]) <= {0.0, 1.0}
+
+
+def test_prelabelling_keeps_a_models_judgments_and_leaves_peoples_and_the_cards(queued: AppTest) -> None:
+    store = handles.resources().store
+    before = store.judgments(kind="human")
+    view(queued, "Queue")
+    press(queued, "lb:prelabel")
+    pairs = store.labels.queue_pairs("made")
+    given = store.judgments(kind="model")
+    assert sorted((one.qid, one.memory_id) for one in given) == sorted(pairs)
+    assert {one.judge for one in given} == {expected().judge}
+    assert store.judgments(kind="human") == before
+    assert f"{len(pairs)} pairs judged by" in queued.success[0].value
+    view(queued, "Label")
+    assert any("<b>0</b> graded by you" in str(one.proto.body) for one in queued.get("html"))
+
+
+def test_what_a_comparison_left_unjudged_is_queued_in_one_click(page: AppTest) -> None:
+    page.session_state["ev:configs"], page.session_state["ev:set"] = ["recollection", "ace_a"], "few"
+    checked(page.run())
+    press(page, "lb:unjudged")
+    labels = handles.resources().store.labels
+    judged = {(one.qid, one.memory_id) for one in handles.resources().store.judgments(kind="human")}
+    assert page.session_state["lb:chosen"] == "few-unjudged"
+    assert labels.queue_pairs("few-unjudged")
+    assert not set(labels.queue_pairs("few-unjudged")) & judged
+
+
+def test_a_queue_is_deleted_and_its_labels_stay(queued: AppTest) -> None:
+    next(one for one in queued.button if str(one.key).startswith("lb:grade:1:")).click()
+    checked(queued.run())
+    view(queued, "Queue")
+    queued.session_state["lb:forget"] = True
+    press(queued, "lb:forget:sure")
+    store = handles.resources().store
+    assert store.labels.queues() == []
+    assert [one.grade for one in store.judgments() if one.judge == "ada"] == [1]

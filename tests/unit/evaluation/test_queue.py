@@ -187,3 +187,52 @@ def test_eight_reviewers_working_off_one_queue_label_every_pair_once(tmp_path):
         labels = store.judgments()
         assert sorted(label.memory_id for label in labels) == sorted(memory.id for memory in memories)
         assert len({label.judge for label in labels}) > 1
+
+
+def decisive(store, names, ranked, **more):
+    """A decisive queue of configs a and b with these rankings."""
+    pooled = [PooledPair(name[0], f"m{name[1:]}", {}) for name in names]
+    settings = {"configs": ["a", "b"]}
+    store.labels.keep_queue(make_queue("work", pooled, "decisive", settings=settings, rankings=ranked, **more))
+    return LabelQueue(store, "work")
+
+
+RANKED = {"a": {"q": ("m0", "m1"), "r": ("m2",)}, "b": {"q": ("m3",), "r": ("m4", "m2")}}
+
+
+def test_decisive_first_is_put_in_order_anew_when_a_relevant_memory_is_found(store):
+    work = decisive(store, ("q0", "q3", "q1", "r2", "r4"), RANKED)
+    assert place(work.next_card("Ann")) == ("q", "m0")
+    grade(store, work.next_card("Ann"), "Ann", 0)
+    assert place(work.next_card("Ann")) == ("q", "m3")  # nothing found yet: as kept, q before r on a tie
+    grade(store, work.next_card("Ann"), "Ann", 3)
+    assert place(work.next_card("Ann"))[0] == "r"  # three of gain in q make the rest of it worth a quarter
+    assert place(work.next_card("Ann")) == ("r", "m4")
+
+
+def test_gain_that_was_known_before_a_decisive_queue_counts_too(store):
+    store.labels.give(Judgment("q", "m5", 3, "Bo"))
+    work = decisive(store, ("q0", "q3", "q1", "r2", "r4"), RANKED)
+    assert place(work.next_card("Ann")) == ("r", "m4")
+
+
+def test_a_decisive_queue_without_its_rankings_keeps_its_order(store):
+    work = decisive(store, ("q1", "q0"), {})
+    assert place(work.next_card("Ann")) == ("q", "m1")
+
+
+def test_the_rankings_of_a_queue_are_kept_without_deleted_memories_and_go_with_it(store):
+    decisive(store, ("q0",), RANKED)
+    assert store.labels.queue_rankings("work") == RANKED
+    store.delete("m0")
+    assert store.labels.queue_rankings("work")["a"]["q"] == ("m1",)
+    store.labels.forget_queue("work")
+    assert store.labels.queue_rankings("work") == {}
+
+
+def test_progress_can_be_told_from_the_moment_a_card_was_dealt(store):
+    work = queue(store)
+    card, standing = work.deal("Ann")
+    grade(store, card, "Ann")
+    assert work.progress("Ann", standing).graded == 0
+    assert work.progress("Ann").graded == 1

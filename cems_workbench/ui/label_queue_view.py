@@ -1,0 +1,156 @@
+"""A queue at large: how it was made, who did how much, how much of each query's results is judged, and pre-labelling by the judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.evaluation.coverage import coverage, mean_judged
+from cems_workbench.evaluation.prejudging import PairScores, prelabel
+from cems_workbench.evaluation.queue import LabelQueue, Standing
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.ui import state
+from cems_workbench.ui.label_queues import ORDERS
+from cems_workbench.ui.label_work import working
+from cems_workbench.ui.memories_escape import plain
+
+ROW = 30
+DONE = "lb:prelabelled"
+JUDGED = (
+    "Judged@k: the share of the first k results that is judged. What is not judged counts as not relevant in every measure, so a "
+    "config with low coverage is measured too low."
+)
+PRELABEL = (
+    "The judge of Inspect grades the pairs by its bands: highly relevant is the highest grade, irrelevant the lowest. They are kept as "
+    "judgments of a model, beside people’s and never in their place. Evaluate says whose judgments it uses."
+)
+
+
+def draw(at_work: LabelQueue, resources: Resources) -> None:
+    """The queue, its coverage, and what can be done with it."""
+    standing = at_work.standing()
+    _about(at_work, standing)
+    _coverage(at_work, resources)
+    _prelabel(at_work, resources)
+    _forget(at_work, resources)
+
+
+def _about(at_work: LabelQueue, standing: Standing) -> None:
+    record = at_work.record
+    how = record.settings
+    order = next((name for name, (strategy, _) in ORDERS.items() if strategy == how.get("strategy")), "in its order")
+    configs = ", ".join(plain(str(name)) for name in how.get("configs", ()))
+    made = f"{record.created_at:%Y-%m-%d %H:%M} UTC"
+    source = f" from query set {plain(str(how['query_set']))}" if how.get("query_set") else ""
+    pooled = f", the first {how['depth']} of {configs}" if configs and how.get("depth") else ""
+    st.caption(f"{len(at_work.pairs):,} pairs{source}{pooled}; {order.lower()}; made {made}.")
+    reviewers = sorted({one.judge for one in standing.labels})
+    if not reviewers:
+        st.caption("Nobody has graded any of them yet.")
+        return
+    rows = []
+    for who in reviewers:
+        progress = at_work.progress(who, standing)
+        rows.append(
+            {
+                "reviewer": who, "graded": progress.graded, "skipped": progress.skipped,
+                "unclear queries": progress.unclear, "left": progress.left, "seconds a card": progress.seconds_per_label,
+            }
+        )  # fmt: skip
+    st.dataframe(
+        rows, hide_index=True, key="lb:reviewers", row_height=ROW, placeholder="–", height=ROW * (min(len(rows), 8) + 1) + 4,
+        column_config={
+            "left": st.column_config.NumberColumn("left", help="Pairs this reviewer could still be dealt"),
+            "seconds a card": st.column_config.NumberColumn(
+                "seconds a card", format="%.1f", help="The median over the latest labels, pauses left out"
+            ),
+        },
+    )  # fmt: skip
+
+
+def _coverage(at_work: LabelQueue, resources: Resources) -> None:
+    """Judged@k of each query under each config of the queue."""
+    kept = resources.store.labels.queue_rankings(at_work.record.name)
+    rankings = {name: kept[name] for name in at_work.record.settings.get("configs", kept) if name in kept}
+    st.markdown("###### Coverage", help=JUDGED)
+    if not rankings:
+        st.caption("What the configs returned was not kept with this queue; a new one keeps it.")
+        return
+    deepest = max(len(row) for ranked in rankings.values() for row in ranked.values())
+    left, right, _ = st.columns([1, 1.4, 2], vertical_alignment="bottom")
+    k = int(
+        left.number_input("k", 1, max(deepest, 1), min(10, max(deepest, 1)), key="lb:cover:k", persist_state="session")
+    )
+    whose = right.selectbox("Judged by", ["people", "people or models"], key="lb:cover:by", persist_state="session")
+    judgments = resources.store.judgments(kind="human" if whose == "people" else None)
+    found = coverage(rankings, {(one.qid, one.memory_id) for one in judgments}, k)
+    means = mean_judged(found)
+    parts = " · ".join(f"{plain(name)} **{share:.0%}**" for name, share in means.items())
+    full = sum(not one.unjudged for one in found)
+    st.markdown(f"Judged@{k}: {parts} · {full} of {len(found)} queries fully judged")
+    words = {query.qid: query.query for query in resources.store.queries()}
+    rows: list[dict[str, Any]] = [
+        {
+            "query": words.get(one.qid, one.qid),
+            **{name: one.judged.get(name) for name in rankings},
+            "unjudged": len(one.unjudged),
+        }
+        for one in found
+    ]
+    columns: dict[str, Any] = {
+        name: st.column_config.ProgressColumn(name, format="percent", min_value=0.0, max_value=1.0, width=130)
+        for name in rankings
+    }
+    columns["unjudged"] = st.column_config.NumberColumn(
+        "unjudged", width=86, help="Distinct results within k that are not judged"
+    )
+    st.dataframe(
+        rows, hide_index=True, key="lb:coverage", row_height=ROW, height=ROW * (min(len(rows), 10) + 1) + 4,
+        column_config=columns, placeholder="–",
+    )  # fmt: skip
+
+
+def _prelabel(at_work: LabelQueue, resources: Resources) -> None:
+    """Grades by the judge of Inspect for every pair of the queue, stored as a model's."""
+    st.markdown("###### Pre-label with the model judge", help=PRELABEL)
+    here = set(at_work.pairs)
+    kept: dict[str, int] = {}
+    for one in resources.store.judgments(kind="model"):
+        if (one.qid, one.memory_id) in here:
+            kept[one.judge] = kept.get(one.judge, 0) + 1
+    said = "; ".join(f"{plain(judge)}: {count:,}" for judge, count in sorted(kept.items()))
+    box, button = st.columns([4, 1.2], vertical_alignment="center")
+    box.caption(f"Judgments of models on these pairs: {said or 'none yet'}. People’s labels and cards are not touched.")
+    off = state.config().judge.backend == "none"
+    pressed = button.button(
+        f"Judge {len(here):,} pairs", key="lb:prelabel", icon=":material/gavel:", width="stretch", disabled=off,
+        help="The judge is off in Inspect; choose one under Judge." if off else "Can be cancelled; what was judged by then stays.",
+    )  # fmt: skip
+    if pressed:
+        with working("prelabel") as progress:
+            found = prelabel(at_work.pairs, state.config(), resources, progress)
+        st.session_state[DONE] = (at_work.record.name, found)
+        st.rerun()
+    done: tuple[str, PairScores] | None = st.session_state.get(DONE)
+    if done is not None and done[0] == at_work.record.name:
+        _told(done[1])
+
+
+def _told(found: PairScores) -> None:
+    failed = (
+        f" {len(found.failed):,} have no score: {plain(next(iter(found.failed.values())))}." if found.failed else ""
+    )
+    st.success(f"{len(found.scores):,} pairs judged by {plain(found.judge)}.{failed}", icon=":material/task_alt:")
+    if found.instead:
+        st.warning(plain(found.instead), icon=":material/swap_horiz:")
+
+
+def _forget(at_work: LabelQueue, resources: Resources) -> None:
+    with st.popover("Delete this queue", icon=":material/delete:", key="lb:forget"):
+        st.caption("The queue goes; every label that was given stays.")
+        if st.button("Delete the queue", key="lb:forget:sure", type="primary"):
+            resources.store.labels.forget_queue(at_work.record.name)
+            for key in ("lb:chosen", "lb:queue", "lb:card"):
+                st.session_state.pop(key, None)
+            st.rerun()
