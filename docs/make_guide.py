@@ -1,0 +1,58 @@
+"""The pictures of docs/guide.md, taken from the app itself on the sample store.
+
+    python -m docs.make_guide [--folder docs/guide]
+
+Needs Chromium, as the browser tests do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from cems_workbench import formats
+from cems_workbench.resources import open_resources
+from cems_workbench.settings import Settings
+from tests.browser.conftest import serving
+from tests.browser.whole_way import walk
+
+ROOT = Path(__file__).resolve().parents[1]
+SIZE = {"width": 1280, "height": 900}
+
+
+def main() -> None:
+    """Walk through the app and keep a picture of each station."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "guide")
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["CEMS_WORKBENCH_PRESET"] = "cems"  # the failing queries of the sample set are failures of this one
+
+    def shoot(page: Page, name: str, selector: str) -> None:
+        page.locator(selector).first.evaluate("element => element.scrollIntoView()")
+        page.mouse.move(0, 0)
+        page.wait_for_timeout(1000)  # charts fade in
+        page.screenshot(path=folder / f"{name}.png")
+
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        store = Path(name) / "store"
+        resources = open_resources(Settings(store=store))
+        for parsed in formats.read_path(ROOT / "sample_data"):
+            resources.store.add(parsed)
+        resources.close()
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        with serving(store) as url:
+            page = browser.new_page(viewport=SIZE, color_scheme="light", accept_downloads=True)
+            walk(page, url, Path(name) / "tuned.yaml", shoot, trials=120)
+        browser.close()
+    for picture in sorted(folder.glob("*.png")):
+        print(picture)
+
+
+if __name__ == "__main__":
+    main()
