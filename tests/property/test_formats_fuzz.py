@@ -8,7 +8,6 @@ import json
 import tempfile
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +55,7 @@ GARBAGE = st.one_of(
     CSV_ROWS,
 )
 FILES = st.binary(max_size=200) | st.lists(GARBAGE, max_size=8).map(b"\n".join)
-quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def read_bytes(raw: bytes, format: str, name: str = "file.jsonl"):
@@ -68,14 +67,14 @@ def read_bytes(raw: bytes, format: str, name: str = "file.jsonl"):
         return read(path, format)
 
 
-@pytest.mark.parametrize("format", ["detect", "auto", *FORMATS])
 @quick
 @given(raw=FILES, suffix=st.sampled_from([".jsonl", ".json", ".csv", ".tsv"]))
-def test_a_reader_raises_nothing_but_input_errors(format, raw, suffix):
-    try:
-        read_bytes(raw, format, f"file{suffix}")
-    except InputError as error:
-        assert "\n" not in str(error)
+def test_no_reader_raises_anything_but_input_errors(raw, suffix):
+    for format in ("detect", "auto", *FORMATS):  # making a file up takes longer than reading it
+        try:
+            read_bytes(raw, format, f"file{suffix}")
+        except InputError as error:
+            assert "\n" not in str(error)
 
 
 @quick
@@ -190,11 +189,15 @@ def test_every_format_is_fuzzed():
     assert {name.split()[0] for name in GOOD} | {"locomo", "longmemeval", "beam"} == set(FORMATS)
 
 
-@pytest.mark.parametrize("case", GOOD)
 @quick
 @given(garbage=st.lists(GARBAGE, min_size=1, max_size=8))
-def test_good_rows_among_garbage_are_all_kept_and_no_row_disappears(case, garbage):
+def test_good_rows_among_garbage_are_all_kept_and_no_row_disappears(garbage):
     assume(not garbage[0].startswith((b"\xff\xfe", b"\xfe\xff")))  # The mark of UTF-16, refused as a whole.
+    for case in GOOD:
+        check_good_rows_are_kept(case, garbage)
+
+
+def check_good_rows_are_kept(case, garbage):
     name, kind, header, make = GOOD[case]
     lines = [line for n, bad in enumerate(garbage) for line in (bad, make(f"good-{n}"))]
     raw = b"\n".join([header, *lines] if header else lines)
