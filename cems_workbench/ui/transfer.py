@@ -109,12 +109,12 @@ def diff_table(old: PipelineConfig, new: PipelineConfig, key: str) -> None:
         hide_index=True,
         key=key,
         row_height=ROW,
-        height=min(ROW * (len(rows) + 1) + 4, 320),
+        height=ROW * (min(len(rows), 9) + 1) + 8,
         width=600,
         column_config={
-            "parameter": text("parameter", width=190),
-            "now": text("now", width=150, help="The value that is set"),
-            "file": text("then", width=150, help="The value it would have"),
+            "parameter": text("parameter", width=230),
+            "now": text("now", width=130, help="The value that is set"),
+            "file": text("then", width=130, help="The value it would have"),
             "effect": text(
                 "effect",
                 width=80,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamlit as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.metrics import FAMILIES, STANDARD, Measure, parse_measures
+from cems_workbench.evaluation.metrics import FAMILIES, STANDARD
 from cems_workbench.tuning.folds import Split, split
 from cems_workbench.tuning.groups import GROUPINGS, GroupBy, groups_of, natural_grouping
-from cems_workbench.tuning.objective import Goal, Guard, parse_guard
+from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
 from cems_workbench.tuning.space import SearchSpace
 from cems_workbench.tuning.tune import Plan
 from cems_workbench.ui.memories_escape import plain
@@ -58,9 +57,9 @@ def draw_goal(ground: Ground, space: SearchSpace) -> Goal | None:
         st.info("Choose a measure to maximise.")
         return None
     try:
-        goal = Goal(parse_measures(" ".join(wanted)), tuple(map(parse_guard, texts)), fewer)
+        goal = parse_goal([*wanted, *([RERANKED] if fewer else [])], texts)
     except InputError as error:
-        st.error(plain(str(error).removeprefix("--guard ")))
+        st.error(plain(str(error).removeprefix("--guard ").removeprefix("--metric ")))
         return None
     unknown = sorted({guard.query_type for guard in goal.guards if guard.query_type and guard.query_type not in types})
     if unknown:
@@ -180,8 +179,3 @@ def configs_in_all(order: Order) -> int:
     if plan.space.is_grid:
         return min(plan.trials, plan.space.size)
     return plan.trials * (1 + len(plan.split.folds))
-
-
-def measures_words(measures: Sequence[Measure]) -> str:
-    """`nDCG@10`, or `nDCG@10, then hit@5`."""
-    return ", then ".join(map(str, measures))

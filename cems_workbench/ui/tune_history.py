@@ -39,11 +39,11 @@ def _table(kept: list[ConfigRecord], resources: Resources) -> None:
         [_row(one, resources) for one in kept], hide_index=True, key="tn:history", row_height=ROW, placeholder="–",
         on_select="rerun", selection_mode="single-row", height=ROW * (min(len(kept), 8) + 1) + 4,
         column_config={
-            "name": st.column_config.TextColumn("name", width=170), "when": st.column_config.TextColumn("when", width=120),
-            "who": st.column_config.TextColumn("who", width=90), "from": st.column_config.TextColumn("from", width=90),
-            "measured": st.column_config.TextColumn("measured", width=210, help="On the evidence card, the last of its measurements"),
-            "store": st.column_config.TextColumn("store", width=80, help="Whether this store is what it was measured on"),
-            "why": st.column_config.TextColumn("why", width="large"),
+            "name": st.column_config.TextColumn("name", width=150), "when": st.column_config.TextColumn("when", width=116),
+            "who": st.column_config.TextColumn("who", width=80), "from": st.column_config.TextColumn("from", width=80),
+            "measured": st.column_config.TextColumn("measured", width=160, help="On the evidence card, the last of its measurements"),
+            "store": st.column_config.TextColumn("store", width=66, help="Whether this store is what it was measured on"),
+            "why": st.column_config.TextColumn("why", width=200),
         },
     )  # fmt: skip
     picked = event["selection"]["rows"]
@@ -76,7 +76,7 @@ def _row(one: ConfigRecord, resources: Resources) -> dict[str, Any]:
         matches = "changed" if reference(card).mismatch(store.identity, store.content_version) else "same"
     return {
         "name": one.name, "when": one.saved_at.strftime("%Y-%m-%d %H:%M"), "who": one.author, "from": one.base,
-        "measured": None if last is None else f"{last.metric} {last.baseline:.3f} → {last.tuned:.3f}, {last.split}",
+        "measured": None if last is None else f"{last.metric} {last.baseline:.3f} → {last.tuned:.3f}",
         "store": matches, "why": one.why,
     }  # fmt: skip
 

@@ -59,6 +59,8 @@ class GainRow:
     about: str
     gain: Gain | None
     absent: str = ""
+    fair: bool = True
+    """Were these queries kept from the choice? Of the best of many, p says nothing."""
 
 
 def verdict(gain: Gain) -> str:
@@ -101,9 +103,14 @@ def _gain_row(row: GainRow, reach: float) -> str:
     return (
         f'<div>{name}<span class="wb-n">{one.queries}</span><span class="wb-n">{one.baseline:.3f}</span>'
         f'<span class="wb-n"><b>{one.tuned:.3f}</b></span><span class="wb-n">{one.difference:+.3f}</span>'
-        f'<span title="{interval}">{track}<small>{interval}</small></span><span class="wb-n">{one.p:.4f}</span>'
-        f"<span><b>{verdict(one)}</b></span></div>"
+        f'<span title="{interval}">{track}<small>{interval}</small></span>{_p(row, one)}</div>'
     )
+
+
+def _p(row: GainRow, one: Gain) -> str:
+    if not row.fair:
+        return '<span class="wb-n" title="Of the best of many, p says nothing">–</span><span></span>'
+    return f'<span class="wb-n">{one.p:.4f}</span><span><b>{verdict(one)}</b></span>'
 
 
 def axes_html(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import streamlit as st
 
+from cems_workbench.tuning.objective import RERANKED
 from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui import state
 from cems_workbench.ui.changed import shown
@@ -24,8 +25,7 @@ COST = "candidates reranked"
 
 def names_of(found: Found) -> list[str]:
     """The objectives in their order; the cost, which is small where it is good, last."""
-    goal = found.order.plan.goal
-    return [*map(str, goal.objectives), *([COST] if goal.fewer_reranked else [])]
+    return [COST if name == RERANKED else name for name in found.order.plan.goal.names]
 
 
 def reached_of(found: Found) -> Any:

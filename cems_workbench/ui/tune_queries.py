@@ -114,9 +114,9 @@ def _row(change: QueryChange, measure: str) -> dict[str, Any]:
 def _columns(measure: str) -> dict[str, Any]:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     return {
-        "qid": text("qid", width=90), "type": text("type", width=100), "query": text("query", width="large"),
-        "baseline": number("baseline", format="%.3f", width=75), measure: number("proposal", format="%.3f", width=75),
-        "difference": number("difference", format="%+.3f", width=80), "outcome": text("outcome", width=75),
+        "qid": text("qid", width=70), "type": text("type", width=95), "query": text("query", width=330),
+        "baseline": number("baseline", format="%.3f", width=70), measure: number("proposal", format="%.3f", width=75),
+        "difference": number("difference", format="%+.3f", width=80), "outcome": text("outcome", width=68),
     }  # fmt: skip
 
 

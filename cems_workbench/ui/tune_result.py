@@ -11,6 +11,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.tuning.holdout import Gain, gain, mean_of
 from cems_workbench.tuning.tune import open_holdout
 from cems_workbench.ui import tune_pareto
+from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.tune_html import GainRow, axes_html, gains_html
 from cems_workbench.ui.tune_run import start
 from cems_workbench.ui.tune_space import label
@@ -29,7 +30,9 @@ def draw(found: Found, resources: Resources) -> None:
         help="Train, folds and hold-out far apart are a sign that the search learned its queries by heart.",
     )
     _holdout(found, resources)
-    if found.order.plan.goal.fewer_reranked or len(found.order.plan.goal.objectives) > 1:
+    for need in found.needs:
+        st.caption(f":orange[⚠] {plain(need)}: the proposal was measured on what is there.")
+    if len(found.order.plan.goal.names) > 1:
         tune_pareto.draw(found)
     st.markdown("###### What the proposal changes")
     space, proposal = found.order.plan.space, found.tuned.proposal
@@ -91,7 +94,7 @@ def gain_rows(found: Found) -> list[GainRow]:
     stopped = "stopped before" if tuned.found.cancelled else ""
     unseen = f"{sealed} queries, sealed" if sealed else "no query was sealed"
     return [
-        GainRow("Searched on", "flatters: the best of many", searched_gain(found)),
+        GainRow("Searched on", "flatters: the best of many", searched_gain(found), fair=False),
         GainRow("Cross-validated", f"chosen on {folds - 1} folds, scored on the other", tuned.validation, stopped),
         GainRow("Hold-out", "seen by no search", tuned.holdout, unseen),
     ]

@@ -87,7 +87,8 @@ class Running:
         order = self.order
         order.score.recall(read_scores(order.scores_path, order.belongs_to))
         tuned = tune(order.plan, order.score, self._watch)
-        found = Found(order, tuned)
+        lacking = order.batch.rankings(tuned.proposal.config).needs
+        found = Found(order, tuned, needs=[f"{count} queries lack {words}" for words, count in lacking.items()])
         self.outcome = found
         if not tuned.found.cancelled:
             self._keep()

@@ -18,12 +18,12 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.grades import Grades, agreed_grades
-from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.evaluation.shelf import Wanted, path_for, read_for
 from cems_workbench.pipeline.resources import Resources
 
 if TYPE_CHECKING:
     from cems_workbench.tuning.groups import GroupBy
+    from cems_workbench.tuning.objective import Scored
     from cems_workbench.tuning.scorer import BatchScorer
     from cems_workbench.tuning.stability import Region
     from cems_workbench.tuning.tune import Plan, Tuned
@@ -65,8 +65,9 @@ class Order:
     @property
     def belongs_to(self) -> list[str]:
         """What the kept scores are of; those of anything else are not used."""
-        measures = [str(measure) for measure in self.plan.goal.measures]
-        return [self.ground.evidence.content_hash, self.ground.mark, *measures, str(self.plan.seed), *self.batch.qids]
+        from cems_workbench.tuning.score_file import search_marks
+
+        return search_marks(self.ground.evidence.content_hash, self.batch, self.plan.goal.measures, self.plan.seed)
 
     @property
     def sealed(self) -> list[str]:
@@ -82,6 +83,8 @@ class Found:
     tuned: Tuned
     regions: Sequence[Region] = field(default_factory=tuple)
     """The stability region of every searched parameter; empty when the search was stopped before."""
+    needs: Sequence[str] = field(default_factory=tuple)
+    """What the proposal asks for that the evidence does not hold, in words."""
 
     @property
     def better(self) -> bool:
@@ -139,7 +142,7 @@ def _batch(content_hash: str, mark: str, _evidence: EvidenceSet, _wanted: Wanted
     return LabelledBatch(_wanted.queries, _evidence.evidences, _grades)
 
 
-def scorer_for(ground: Ground, measures: Sequence[Measure], seed: int) -> tuple[LabelledBatch, BatchScorer]:
+def scorer_for(ground: Ground, measures: Sequence[Scored], seed: int) -> tuple[LabelledBatch, BatchScorer]:
     """The queries that every measure is defined for, and their scorer, kept for the session."""
     from cems_workbench.tuning.scorer import BatchScorer, answerable
 

@@ -158,12 +158,12 @@ def _lost(target: str, lost: Sequence[tuple[str, object, object]]) -> None:
         st.caption(f"{name} can express all of this config.")
         return
     st.caption(
-        f"{name} would rank differently: {len(lost)} parameters of this config cannot be said in "
+        f"{name} may rank differently: {len(lost)} parameters of this config cannot be said in "
         "its file, or not exactly. They stand in it as comments. Values it can hold are in the range it accepts."
     )
     st.dataframe(
         [{"parameter": path, "here": shown(here), "there": shown(there)} for path, here, there in lost],
-        hide_index=True, key="tn:lost", row_height=28, height=min(28 * (len(lost) + 1) + 4, 210), width="content",
+        hide_index=True, key="tn:lost", row_height=28, height=28 * min(len(lost), 7) + 38, width="content",
         column_config={
             "parameter": st.column_config.TextColumn("parameter", width=260), "here": st.column_config.TextColumn("here", width=180),
             "there": st.column_config.TextColumn("there", width=180, help="What the file, laid over what the target does, comes to"),
