@@ -10,6 +10,7 @@ from cems_workbench.ui import (
     handles,
     label_agreement,
     label_card,
+    label_files,
     label_judge,
     label_keys,
     label_queue_view,
@@ -20,7 +21,7 @@ from cems_workbench.ui import label_state as labels
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.theme import STYLESHEET
 
-VIEWS = ("Label", "Queue", "Agreement", "People and judge")
+VIEWS = ("Label", "Queue", "Agreement", "People and judge", "Files")
 
 
 def ask_name() -> None:
@@ -81,6 +82,8 @@ def main() -> None:
             label_agreement.draw(resources, labels.reviewer())
         elif view == "Queue":
             draw_queue(resources)
+        elif view == "Files":
+            label_files.draw(resources)
         elif view == "People and judge":
             label_judge.draw(resources, labels.reviewer())
         else:

@@ -107,26 +107,13 @@ def opened_store(store: Path | None) -> Store:
 
 
 def chosen_labels(store: Store, qids: set[str], judge: str | None, kind: str, rule: str | None) -> list[Judgment]:
-    """The labels asked for, raw or one per pair."""
-    if kind not in ("human", "model", "all"):
-        raise InputError(f"--kind: {kind!r} is not one of human, model, all")
-    found = [
-        label
-        for label in store.judgments(kind=None if kind == "all" else kind)
-        if label.qid in qids and judge in (None, label.judge)
-    ]
-    if judge is not None and not found:
-        known = sorted({label.judge for label in store.judgments()})
-        raise InputError(f"--judge: no label of {judge!r}; there are labels of {', '.join(known[:10]) or 'nobody'}")
-    if rule is None:
-        return found
-    from cems_workbench.evaluation import adjudication
+    """The labels asked for, raw or one per pair; what a rule leaves open is named on stderr."""
+    from cems_workbench.evaluation.judgment_selection import choose_judgments
 
-    decisions = [one for one in store.labels.decisions() if one.qid in qids]
-    verdicts = adjudication.adjudicate(found, rule, decisions)  # type: ignore[arg-type]
-    for one in verdicts:
-        if one.grade is None:
-            typer.echo(
-                f"open: {one.qid} {one.memory_id}: {', '.join(f'{w} {g}' for w, g in one.labels.items())}", err=True
-            )
-    return adjudication.settled(verdicts)
+    try:
+        chosen = choose_judgments(store, qids, judge, kind, rule)  # type: ignore[arg-type]
+    except InputError as error:
+        raise InputError(f"--{error}") from None
+    for line in chosen.still_open:
+        typer.echo(f"open: {line}", err=True)
+    return list(chosen.judgments)

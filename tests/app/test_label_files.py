@@ -1,0 +1,84 @@
+"""Judgments as files on the Label page: imported with a report on every row, exported in every form."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.formats import FORMS
+from cems_workbench.records import Judgment
+from cems_workbench.store import Store
+from cems_workbench.ui import handles
+from tests.app.test_label_views import checked, press, table_with, view
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+
+
+@pytest.fixture
+def page(open_page: Callable[..., AppTest], sample_store: Path, tmp_path: Path) -> AppTest:
+    """The files view, on a store in which ada and bo contradict each other on one pair."""
+    path = shutil.copytree(sample_store, tmp_path / "store")
+    with Store.open(path) as store:
+        for judge, grade in (("ada", 3), ("bo", 0)):
+            store.labels.give(Judgment(*pair(store), grade, judge))
+    return view(open_page(path).switch_page("pages/label.py").run(), "Files")
+
+
+def pair(store: Store) -> tuple[str, str]:
+    """A pair that the sample does not judge."""
+    judged = {(one.qid, one.memory_id) for one in store.judgments() if one.judge == "human"}
+    qid = store.queries()[0].qid
+    return next((qid, key) for key in sorted(store.memories()) if (qid, key) not in judged)
+
+
+def upload(page: AppTest, name: str, *rows: Any) -> AppTest:
+    text = "\n".join(json.dumps(row) for row in rows).encode()
+    page.file_uploader[0].set_value([(name, text, "application/octet-stream")]).run()
+    return press(page, "lb:files:import")
+
+
+def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(page: AppTest) -> None:
+    store = handles.resources().store
+    qid, memory_id = pair(store)
+    row = {"qid": qid, "memory_id": memory_id, "kind": "human"}
+    upload(
+        page, "theirs.jsonl", {**row, "grade": 1, "judge": "cy"}, {**row, "grade": 1, "judge": "ada"},
+        {**row, "grade": 9, "judge": "cy2"}, {**row, "memory_id": "<b>gone", "grade": 1, "judge": "cy"},
+    )  # fmt: skip
+    counts = table_with(page, "added")
+    assert (counts["added"][0], counts["left out"][0]) == (1, 3)
+    reasons = " ".join(table_with(page, "reason")["reason"])
+    assert "which is kept" in reasons  # ada's own label here
+    assert "not on the scale" in reasons
+    assert "<b>gone" in reasons
+    grades = {one.judge: one.grade for one in store.judgments(qid) if one.memory_id == memory_id}
+    assert grades == {"ada": 3, "bo": 0, "cy": 1}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_offered_and_says_what_it_cannot_hold(page: AppTest, form: str) -> None:
+    checked(page.selectbox(key="lb:out:form").set_value(form).run())
+    labels = " ".join(one.value for one in page.caption)
+    assert "judgments fit" in labels
+    one_grade_each = form in ("qrels", "quepid-csv", "srw-csv")
+    assert any("adjudicate, or choose a judge" in one.value for one in page.code) == one_grade_each
+
+
+def test_a_rule_settles_what_a_form_of_one_grade_cannot_hold(page: AppTest) -> None:
+    page.selectbox(key="lb:out:form").set_value("qrels")
+    checked(page.selectbox(key="lb:out:rule").set_value("Strictest").run())
+    assert not any("adjudicate" in one.value for one in page.code)
+
+
+def test_counted_feedback_is_what_the_selection_says(page: AppTest) -> None:
+    checked(page.selectbox(key="lb:out:judge").set_value("ada").run())
+    press(page, "lb:out:feedback")
+    store = handles.resources().store
+    memory = store.memories()[pair(store)[1]]
+    assert (memory.relevant_count, memory.noise_count) == (1, 0)
