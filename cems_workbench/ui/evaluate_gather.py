@@ -33,8 +33,8 @@ def offer(missing: Missing, found: Sequence[Measured], choice: Choice, resources
     went_on = any(done for done, _ in begun)
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.info(
-        f"Not gathered yet: {names}. Each of {total} queries is searched once{_about(begun, found, total)}; after that every change "
-        "of a weight or threshold is measured at once.",
+        f"Not gathered yet: {names}. Each of {total} queries is searched once{_about(missing, begun, found, total)}; after that every "
+        "change of a weight or threshold is measured at once.",
         icon=":material/pause_circle:" if went_on else ":material/hourglass_empty:",
     )
     label = "Go on" if went_on else "Gather"
@@ -43,15 +43,28 @@ def offer(missing: Missing, found: Sequence[Measured], choice: Choice, resources
     return _gather(missing, choice, resources)
 
 
-def _about(begun: Sequence[tuple[int, float]], found: Sequence[Measured], total: int) -> str:
-    """About how long it takes, at the pace of what was gathered before; nothing while that would be a guess."""
-    done, seconds = sum(count for count, _ in begun), sum(spent for _, spent in begun)
-    paces = [pace for one in found if (pace := one.evaluation.cost.get("ms_per_query"))]
-    pace = seconds / done if done else sum(paces) / len(paces) / 1000 if paces else None
-    if pace is None:
-        return ""
-    left = pace * (total * len(begun) - done)
+def _about(missing: Missing, begun: Sequence[tuple[int, float]], found: Sequence[Measured], total: int) -> str:
+    """About how long it takes, at the pace of what was gathered alike; nothing while that would be a guess."""
+    left = 0.0
+    for (_, config), (done, seconds) in zip(missing, begun, strict=True):
+        pace = seconds / done if done else _pace(config, found)
+        if pace is None:
+            return ""
+        left += pace * (total - done)
     return f", about {max(1, round(left))} s in all" if left < 90 else f", about {left / 60:.0f} min in all"
+
+
+def _pace(config: PipelineConfig, found: Sequence[Measured]) -> float | None:
+    """Seconds a query took under a config with the same reranker and judge, which are what takes long; the slowest of them."""
+    alike = [one for one in found if _slow_parts(one.evaluation.config) == _slow_parts(config)]
+    paces = [pace for one in alike if (pace := one.evaluation.cost.get("ms_per_query"))]
+    return max(paces) / 1000 if paces else None
+
+
+def _slow_parts(config: PipelineConfig) -> tuple[object, ...]:
+    rerank = config.rerank
+    head = (rerank.model, rerank.input_limit) if rerank.backend != "none" else ()
+    return rerank.backend, *head, config.judge.backend, config.expansion.backend
 
 
 def _gather(missing: Missing, choice: Choice, resources: Resources) -> bool:
