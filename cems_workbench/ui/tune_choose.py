@@ -6,7 +6,7 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.shelf import Wanted, gather_for
+from cems_workbench.evaluation.shelf import Wanted, begun_for, gather_for
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui import state
 from cems_workbench.ui.evaluate_state import JUDGES, NOW, config_options, named
@@ -60,22 +60,39 @@ def _ground(config: PipelineConfig, wanted: Wanted, kind: str | None, resources:
 
 
 def _gathered(config: PipelineConfig, wanted: Wanted, resources: Resources) -> bool:
-    """A button that gathers the evidence, with progress; True when it is there."""
-    left, right = st.columns([4, 1], vertical_alignment="center")
+    """Say what is missing and gather it on request; True when it is there now."""
+    total = len(wanted.queries)
+    done, seconds = begun_for(config, wanted, resources)
+    there = f" ({done} of {total} queries are there)" if done else ""
+    left, right = st.columns([5, 1], vertical_alignment="center")
     left.info(
-        f"Not gathered yet for {plain(config.name)}. Each of {len(wanted.queries)} queries is searched once; after that a "
-        "config takes milliseconds to try.",
-        icon=":material/hourglass_empty:",
+        f"Not gathered yet for {plain(config.name)}{there}. Each of {total} queries is searched once{_about(done, seconds, total)}; "
+        "after that a config takes milliseconds to try.",
+        icon=":material/pause_circle:" if done else ":material/hourglass_empty:",
     )
-    pressed = right.button(
-        "Gather", key="tn:gather", type="primary", icon=":material/play_arrow:", width="stretch",
-        help="Any other control stops it. What was gathered is kept, and the next press goes on after it.",
-    )  # fmt: skip
-    if not pressed:
+    label = "Go on" if done else "Gather"
+    if not right.button(label, key="tn:gather", type="primary", icon=":material/play_arrow:", width="stretch"):
         return False
+    return _gather(config, wanted, resources)
+
+
+def _about(done: int, seconds: float, total: int) -> str:
+    """About how long the rest takes at the pace so far."""
+    if not done:
+        return ""
+    left = seconds / done * (total - done)
+    return f", about {max(1, round(left))} s more" if left < 90 else f", about {left / 60:.0f} min more"
+
+
+def _gather(config: PipelineConfig, wanted: Wanted, resources: Resources) -> bool:
     place = st.empty()
     try:
-        done = gather_for(config, wanted, resources.store.judgments(), resources, progress_in(place))
+        with place.container():
+            bar, button = st.columns([6, 1], vertical_alignment="center")
+            button.button(
+                "Cancel", key="tn:cancel", width="stretch", help="What was gathered is kept, and can be gone on with."
+            )
+            done = gather_for(config, wanted, resources.store.judgments(), resources, progress_in(bar.empty()))
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return False

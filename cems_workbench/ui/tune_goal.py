@@ -71,9 +71,9 @@ def _guard_words(text: str) -> str:
     try:
         guard: Guard = parse_guard(text)
     except InputError:
-        return plain(text)
+        return text
     less = f", less {guard.tolerance:g}" if guard.tolerance else ""
-    return plain(f"{guard.measure} of {guard.query_type}{less}" if guard.query_type else f"{guard.measure}{less}")
+    return f"{guard.measure} of {guard.query_type}{less}" if guard.query_type else f"{guard.measure}{less}"
 
 
 def _fewer_reranked(space: SearchSpace) -> bool:

@@ -103,7 +103,7 @@ def _curve(found: Found, ranked: list[str], names: dict[str, str], measure: str)
 
 
 def _called(names: dict[str, str]) -> Callable[[Any], str]:
-    return lambda path: plain(names.get(path, str(path)))
+    return lambda path: names.get(path, str(path))
 
 
 def _kept_curve(found: Found, path: str) -> Curve:

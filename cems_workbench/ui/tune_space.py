@@ -69,7 +69,7 @@ def draw(baseline: PipelineConfig, gathered: PipelineConfig) -> SearchSpace | No
         st.session_state[PATHS] = list(spaces["Weights and fusion"])
     _suggestions(spaces)
     paths = st.multiselect(
-        "Parameters to search", list(named), key=PATHS, format_func=lambda path: plain(named[path]),
+        "Parameters to search", list(named), key=PATHS, format_func=named.__getitem__,
         label_visibility="collapsed", placeholder="Type to find a parameter", persist_state="session",
     )  # fmt: skip
     if not paths:
