@@ -25,7 +25,9 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
     lines = [f"# {_cell(query_set)}: {len(base.qids)} queries", ""]
     if note:
         lines += [_cell(note), ""]
-    lines += _table(["config", *names], [[one.config.name, *_means(one)] for one in comparison.evaluations])
+    header = ["config", *names, "ms a query", "LLM calls", "pairs reranked"]
+    lines += _table(header, [[one.config.name, *_means(one), *_cost(one)] for one in comparison.evaluations])
+    lines += ["", "Mean (95 % confidence interval; unjudged results irrelevant to relevant)."]
     for other in comparison.compared:
         lines += ["", f"## {_cell(other.name)} against {_cell(base.config.name)}", ""]
         lines += _table(
@@ -39,6 +41,8 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
                 for one in other.differences
             ],
         )  # fmt: skip
+    for one in comparison.evaluations:
+        lines += [f"\n{_cell(one.config.name)}: {_cell(line)}" for line in _lacking(one)]
     left_out = len(base.without_relevant)
     lines += ["", f"{left_out} queries have nothing relevant and are left out. Evidence {content_hash[:16]}.", ""]
     return "\n".join(lines)
@@ -65,7 +69,22 @@ def trec_run(batch: LabelledBatch, evaluation: Evaluation) -> str:
 
 
 def _means(one: Evaluation) -> list[str]:
-    return [f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f})" for summary in one.summaries]
+    return [
+        "–"
+        if number(summary.mean) is None
+        else f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f}; {summary.worst:.3f}–{summary.best:.3f})"
+        for summary in one.summaries
+    ]
+
+
+def _cost(one: Evaluation) -> list[str]:
+    pace = one.cost.get("ms_per_query")
+    return ["–" if pace is None else f"{pace:.0f}", f"{one.cost['llm_calls']:.0f}", f"{one.cost['reranked']:.0f}"]
+
+
+def _lacking(one: Evaluation) -> list[str]:
+    failed = [f"its reranker failed in {count} queries: {why}" for why, count in one.failed.items()]
+    return failed + [f"{count} queries lack {what}" for what, count in one.rankings.needs.items()]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -45,8 +45,10 @@ def draw(measured: Sequence[Measured]) -> None:
     st.caption(about)
     st.plotly_chart(figure(made, measure), key="ev:ablate:figure", config={"displayModeBar": False},
                     alt="Difference of each row from the first, of the chosen measure.")  # fmt: skip
-    st.dataframe(_rows(made, measure), hide_index=True, key="ev:ablate:rows", row_height=ROW, placeholder="–",
-                 column_config=_columns(measure))  # fmt: skip
+    st.dataframe(
+        _rows(made, measure), hide_index=True, key="ev:ablate:rows", row_height=ROW, height=ROW * (len(made) + 1) + 4,
+        placeholder="–", column_config=_columns(measure),
+    )  # fmt: skip
     lacking = sorted({(row.config.name, what) for row in made for what in row.rankings.needs})
     if lacking:
         lines = "; ".join(f"{plain(name)}: {plain(what)}" for name, what in lacking[:6])
@@ -120,8 +122,9 @@ def figure(made: Sequence[Evaluation], measure: Measure) -> Figure:
     )  # fmt: skip
     reach = max([abs(value) for value in values] or [0.0]) * 1.35 or 0.05
     bars.update_layout(
-        height=40 + 27 * max(len(rest), 2), margin={"l": 8, "r": 24, "t": 6, "b": 26}, bargap=0.35, showlegend=False,
-        xaxis={"range": [-reach, reach], "fixedrange": True, "zerolinecolor": ZERO, "gridcolor": GRID},
+        height=58 + 27 * max(len(rest), 2), margin={"l": 8, "r": 24, "t": 6, "b": 44}, bargap=0.35, showlegend=False,
+        xaxis={"range": [-reach, reach], "fixedrange": True, "zerolinecolor": ZERO, "gridcolor": GRID,
+               "title": {"text": f"change of {tick(str(measure))} from {tick(made[0].config.name)}", "font": {"size": 12}}},
         yaxis={
             "autorange": "reversed", "automargin": True, "tickvals": list(range(len(rest))), "fixedrange": True, "showgrid": False,
             "ticktext": [f"{tick(_short(one, made[0]), 44)}  " for one in rest], "zeroline": False,

@@ -112,7 +112,9 @@ def _means(one: Measured, beside: Callable[[Summary], tuple[float, float]] | Non
 
 
 def _with(mean: float, low: float, high: float) -> str | None:
-    return None if number(mean) is None else f"{mean:.3f} ({low:.3f}–{high:.3f})"
+    if number(mean) is None:
+        return None
+    return f"{mean:.3f}" if low == high else f"{mean:.3f} ({low:.3f}–{high:.3f})"
 
 
 def _mean_columns(measures: Sequence[Measure], *, wide: bool) -> dict[str, Any]:
@@ -123,7 +125,7 @@ def _mean_columns(measures: Sequence[Measure], *, wide: bool) -> dict[str, Any]:
         else column(str(measure), format="%.3f", width=78, help=FAMILIES[measure.family].what)
         for measure in measures
     }
-    columns["config"] = st.column_config.TextColumn("config", width=150)
+    columns["config"] = st.column_config.TextColumn("config", width=150, pinned=True)
     columns["ms a query"] = column(
         "ms a query", format="%.0f", width=78,
         help="What gathering a query took on average when it was gathered: search, expansion, reranker and judge.",
@@ -203,7 +205,7 @@ def differences(comparison: Comparison, measured: Sequence[Measured]) -> None:
     st.dataframe(
         rows, hide_index=True, key="ev:differences", row_height=ROW, placeholder="–", height=ROW * (min(len(rows), 14) + 1) + 4,
         column_config={
-            "config": text("config", width=140), "measure": text("measure", width=80),
+            "config": text("config", width=140, pinned=True), "measure": text("measure", width=80),
             "baseline": number_column("baseline", format="%.3f", width=70), "value": number_column("value", format="%.3f", width=60),
             "difference": number_column("difference", format="%+.3f", width=78, help="Value less baseline, mean over queries"),
             "95 % interval": text("95 % interval", width=130, help="Of the difference, by a paired bootstrap over queries"),

@@ -38,7 +38,9 @@ def draw_types(measured: Sequence[Measured]) -> None:
     columns: dict[str, Any] = {
         one.name: st.column_config.NumberColumn(one.name, format="%.3f", width=120) for one in measured
     }
-    columns["type"] = st.column_config.TextColumn("type", width=150, help="The kind of question, as the query set says")
+    columns["type"] = st.column_config.TextColumn(
+        "type", width=150, pinned=True, help="The kind of question, as the query set says"
+    )
     columns["falls"] = st.column_config.TextColumn(
         "falls", width=220, help="Configs that are below the baseline for this type"
     )
@@ -119,12 +121,12 @@ def _row(query: Query, base: str, before: float, other: tuple[str, float, str] |
 def _columns(base: Measured, other: Measured | None) -> dict[str, Any]:
     value, text = st.column_config.NumberColumn, st.column_config.TextColumn
     columns: dict[str, Any] = {
-        "qid": text("qid", width=90), "type": text("type", width=100), "query": text("query", width="large"),
-        base.name: value(base.name, format="%.3f", width=100, help="The baseline"),
+        "qid": text("qid", width=64), "type": text("type", width=104), "query": text("query", width=250),
+        base.name: value(base.name, format="%.3f", width=88, help="The baseline"),
     }  # fmt: skip
     if other is not None:
-        columns[other.name] = value(other.name, format="%.3f", width=100)
-        columns["difference"] = value("difference", format="%+.3f", width=80)
+        columns[other.name] = value(other.name, format="%.3f", width=88)
+        columns["difference"] = value("difference", format="%+.3f", width=76)
         columns["outcome"] = text("outcome", width=90)
     return columns
 
