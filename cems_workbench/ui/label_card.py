@@ -13,6 +13,7 @@ import streamlit as st
 from cems_workbench.evaluation.queue import Card, LabelQueue, Progress
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import GradeScale
+from cems_workbench.store.stopwords import STOPWORDS
 from cems_workbench.ui import label_state as state
 from cems_workbench.ui.memories_escape import plain
 
@@ -80,8 +81,9 @@ def card_html(one: Card, turn: int) -> str:
 
 
 def marked(text: str, query: str) -> str:
-    """The text, escaped, with the words of the query marked: a word counts from three letters on, whatever its case."""
-    wanted = {word.casefold() for word in _WORD.findall(query) if len(word) >= LEAST_MARKED}
+    """The text, escaped, with the words of the query marked, whatever their case; stopwords only where the query has no others."""
+    asked = {word.casefold() for word in _WORD.findall(query) if len(word) >= LEAST_MARKED}
+    wanted = asked - STOPWORDS or asked
     out, end = [], 0
     for match in _WORD.finditer(text):
         if match[0].casefold() in wanted:
@@ -109,7 +111,7 @@ def progress_html(progress: Progress) -> str:
 
 def _grades(scale: GradeScale, resources: Resources, who: str) -> None:
     """A button a grade with its meaning; the key is the grade itself."""
-    columns, turn = st.columns(len(scale.grades)), state.turn()
+    columns, turn = st.container(key="lb:grades").columns(len(scale.grades)), state.turn()
     for column, (grade, meaning) in zip(columns, scale.grades, strict=True):
         short, rest = name_of(meaning)
         column.button(
@@ -158,7 +160,7 @@ def _others(one: Card | None, at_work: LabelQueue, resources: Resources, who: st
 
 def named(what: str, key: str) -> str:
     """A button's words with the key that presses it."""
-    return f"{what} :small[:gray[{key}]]"
+    return f"{what} :gray-badge[{key}]"
 
 
 def _toggle(key: str) -> None:

@@ -37,8 +37,15 @@ SCRIPT = """<script>
     if (!before && box) box.focus();
     else if (!before && performance.now() < until) requestAnimationFrame(() => focus(until, before));
   }
+  function scroll(event) {
+    const text = document.querySelector('.wb-card-memory p');
+    if (!text || typing(event.target) || text.scrollHeight <= text.clientHeight) return;
+    text.scrollBy(0, event.key === 'ArrowDown' ? 66 : -66);
+    event.preventDefault();
+  }
   document.addEventListener('keydown', event => {
     if (event.key === 'Escape' && event.target.closest?.(NOTE)) { event.target.blur(); return; }
+    if (event.key === 'ArrowDown' || event.key === 'ArrowUp') { scroll(event); return; }
     if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     const key = event.key.toLowerCase(), now = turn();
     const answer = /^[0-9]$/.test(key) ? 'grade-' + key : ANSWERS[key];

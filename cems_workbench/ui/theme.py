@@ -154,7 +154,7 @@ STYLESHEET = """
 .stApp :is([data-testid="stBaseButton-primary"], [data-testid="stBaseButton-primaryFormSubmit"]):not(:disabled),
 .stApp [data-testid="stMultiSelect"] [data-tag] {color:light-dark(#FFFFFF, #12181F);}
 .wb-facts {overflow-wrap:anywhere;}
-.wb-card {border:1px solid color-mix(in srgb, currentColor 16%, transparent); border-radius:.6rem; overflow:hidden; max-width:58rem;}
+.wb-card {border:1px solid color-mix(in srgb, currentColor 16%, transparent); border-radius:.6rem; overflow:hidden;}
 .wb-card > div {padding:.85rem 1.1rem;}
 .wb-card-query {background:color-mix(in srgb, currentColor 5%, transparent); border-bottom:1px solid color-mix(in srgb, currentColor 12%, transparent);}
 .wb-card span {font-size:.74rem; letter-spacing:.03em; opacity:.72;}
@@ -163,7 +163,9 @@ STYLESHEET = """
 .wb-card h5 {font-size:1rem; margin:.2rem 0 .1rem; padding:0; overflow-wrap:anywhere;}
 .wb-card small, .wb-card summary {font-size:.8rem; opacity:.76; overflow-wrap:anywhere;}
 .wb-card summary {cursor:pointer;}
-.wb-card-memory p {max-height:24rem; overflow:auto;}
+.wb-card-memory p {max-height:min(24rem, 40vh); overflow:auto; scrollbar-width:thin; animation:wb-fade linear; animation-timeline:scroll(self);
+  mask:linear-gradient(#000, #000) top / 100% 100% no-repeat, linear-gradient(#000, transparent) bottom / 100% 3rem no-repeat;}
+@keyframes wb-fade {from {mask-size:100% calc(100% - 3rem), 100% 3rem;} to {mask-size:100% 100%, 100% 3rem;}}
 .wb-card mark {background:color-mix(in srgb, #E69F00 26%, transparent); color:inherit; border-bottom:2px solid #E69F00; border-radius:2px;}
 .wb-confusion {overflow-x:auto;}
 .wb-confusion table {border-collapse:collapse; font-size:.86rem; font-variant-numeric:tabular-nums; border:0;}
@@ -173,10 +175,15 @@ STYLESHEET = """
 .wb-confusion td[style] {background:color-mix(in srgb, #0072B2 calc(var(--share) * .55), transparent);}
 .wb-confusion td b {font-weight:650;}
 .wb-confusion small {opacity:.78; margin-left:.45rem; font-size:.76rem;}
-.wb-card-progress {font-size:.84rem; font-variant-numeric:tabular-nums; max-width:58rem;}
+.wb-card-progress {font-size:.84rem; font-variant-numeric:tabular-nums;}
 .wb-card-progress > div {height:4px; border-radius:2px; background:color-mix(in srgb, currentColor 12%, transparent); margin-bottom:.35rem;}
 .wb-card-progress i {display:block; height:4px; border-radius:2px; background:light-dark(#0072B2, #56B4E9);}
 .wb-card-progress span {opacity:.82;}
+@media (max-width:640px) {
+.st-key-lb-grades [data-testid="stHorizontalBlock"] {flex-wrap:wrap; gap:.3rem .6rem;}
+.st-key-lb-grades [data-testid="stColumn"] {min-width:44%; flex:1 1 44%;}
+.wb-card-memory p {max-height:none; mask:none;}
+}
 /* The eleven views stand in one line from 900 pixels on. */
 @media (max-width:1130px) {.st-key-view button {padding-inline:.26rem;} .st-key-view button p {font-size:.8rem;}}
 .wb-facts > * {min-width:0;}
