@@ -26,6 +26,7 @@ TYPE, OURS = "beir", "cems_workbench"
 SPLITS = ("test", "dev", "train")
 FIELDS = {"qid": "query-id", "memory_id": "corpus-id", "grade": "score"}
 """What the fields of a judgment are called in the file."""
+LONGEST_HEADER = 200
 HEADER = ["query-id", "corpus-id", "score"]
 
 
@@ -41,7 +42,11 @@ def parse_memory(row: dict[str, Any]) -> Memory:
 
 def parse_query(row: dict[str, Any]) -> Query:
     """One query; raises FieldError."""
-    given: dict[str, Any] = {"qid": fields.identifier(row, "_id"), "query": fields.required_text(row, "text"), "type": TYPE}
+    given: dict[str, Any] = {
+        "qid": fields.identifier(row, "_id"),
+        "query": fields.required_text(row, "text"),
+        "type": TYPE,
+    }
     return queries_jsonl.parse_query({**given, **_more(row, queries_jsonl.KNOWN[2:])})
 
 
@@ -95,7 +100,7 @@ def _columns(line: str) -> list[str]:
 
 
 def _is_header(line: str) -> bool:
-    return [name.lower() for name in _columns(line)] == HEADER
+    return len(line) < LONGEST_HEADER and [name.lower() for name in _columns(line)] == HEADER
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:

@@ -10,6 +10,7 @@ from pathlib import Path
 from cems_workbench.formats.reader import open_file
 
 MAX_CELL = 2**31 - 1
+LONGEST_HEADER = 100_000
 REREAD = 20
 """How many times its own length a file is read again at most, looking for rows behind broken quotes."""
 
@@ -26,7 +27,12 @@ def header_of(line: str, delimiter: str) -> list[str]:
 
 
 def names_of(line: str, delimiter: str) -> list[str]:
-    """The column names of a header line as they are written, without the blanks around them; none if it is no CSV."""
+    """The column names of a header line as they are written, without the blanks around them; none if it is no CSV.
+
+    A line that is longer than any header is none either: looking for names in ten megabytes of text takes seconds.
+    """
+    if len(line) > LONGEST_HEADER:
+        return []
     try:
         names = next(csv.reader([re.split("[\r\n]", line, maxsplit=1)[0]], delimiter=delimiter, strict=True), [])
     except csv.Error:
