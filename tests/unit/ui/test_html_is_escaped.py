@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from html.parser import HTMLParser
 
 import pytest
@@ -62,8 +63,9 @@ class Reading(HTMLParser):
         self.text += data
 
 
+@lru_cache(maxsize=8)
 def trace(text: str) -> Trace:
-    """A replay in which every text that can come from outside is `text`, and every stage has something to say."""
+    """A replay in which every text that can come from outside is `text`, and every stage has something to say; drawn by many views."""
     ids = [f"{i}{text}" for i in range(4)]
     now = datetime(2026, 9, 1, tzinfo=UTC)
     memories = {
