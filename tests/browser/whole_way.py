@@ -86,12 +86,7 @@ def _tune(page: Page, shoot: Shoot, trials: int) -> None:
 
 def _compare(page: Page, shoot: Shoot) -> None:
     page.get_by_role("link", name="Evaluate").click()
-    page.locator(".st-key-ev\\:configs").wait_for(timeout=WAIT)
-    settled(page)
-    gather = page.locator(".st-key-ev\\:gather button")
-    if gather.count():
-        gather.first.click()
-    page.locator(".st-key-ev\\:means").wait_for(timeout=WAIT)
+    page.get_by_text("Against the baseline").first.wait_for(timeout=WAIT)  # the search gathered what this needs
     settled(page)
     shoot(page, "6-compare", "[data-testid=stMain]")
 
@@ -110,4 +105,6 @@ def _export(page: Page, file: Path, shoot: Shoot) -> None:
 def settled(page: Page) -> None:
     """Until the server has finished the rerun that an interaction started."""
     page.wait_for_timeout(150)
-    expect(page.locator('[data-testid="stApp"]')).to_have_attribute("data-test-script-state", "notRunning", timeout=WAIT)
+    expect(page.locator('[data-testid="stApp"]')).to_have_attribute(
+        "data-test-script-state", "notRunning", timeout=WAIT
+    )
