@@ -69,7 +69,7 @@ def import_rows(
         relations=relations,
         queries=query_counts,
         judgments=judgments,
-        errors=(*parsed.errors, *problems),
+        errors=tuple(sorted((*parsed.errors, *problems), key=lambda error: (error.source, error.row))),
         notes=(*parsed.notes, *notes, *judgment_notes),
         content_version=version,
         query_sets=tuple(sets),

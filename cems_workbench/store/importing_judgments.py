@@ -57,7 +57,7 @@ def put(
     wanted, unchanged = _not_given_here(cursor, state)
     if not wanted and not unchanged:
         return RowCounts(), _capped(state.repeated, "more rows repeat earlier ones")
-    differing = _capped(_differing(cursor, state), "more grades differ from those of other judges")
+    differing = _capped(_differing(cursor, state, wanted), "more grades differ from those of other judges")
     source = Path(parsed.source).name
     counts, replaced = judgment_rows.upsert(cursor, wanted, source, when) if wanted else (RowCounts(), list[str]())
     notes = [*_capped(state.repeated, "more rows repeat earlier ones"), *differing, *replaced]
@@ -120,12 +120,13 @@ def _not_given_here(cursor: duckdb.DuckDBPyConnection, state: _Import) -> tuple[
     return wanted, same
 
 
-def _differing(cursor: duckdb.DuckDBPyConnection, state: _Import) -> list[str]:
-    """A line for each grade that somebody of the same kind, of whom the file says nothing, contradicts in the store."""
+def _differing(cursor: duckdb.DuckDBPyConnection, state: _Import, wanted: Sequence[Judgment]) -> list[str]:
+    """A line for each grade that somebody of the same kind, whose label the file does not change, contradicts in the store."""
+    changing = {judgment_rows.key(judgment) for judgment in wanted}
     lines = []
     others = judgment_rows.of_others(cursor, [judgment for _, judgment in state.kept.values()])
     for key, (number, judgment) in state.kept.items():
-        said = [one for one in others.get(key, ()) if (*key[:2], one[0], key[3]) not in state.kept]
+        said = [one for one in others.get(key, ()) if (*key[:2], one[0], key[3]) not in changing]
         if said:
             there = ", ".join(f"{judge} {grade}" for judge, grade in said)
             field = state.named(judgment, "grade")

@@ -103,10 +103,10 @@ def test_feedback_that_contradicts_itself_keeps_the_first_and_says_so(store, tmp
     assert [one.grade for one in store.judgments("q", "model")] == [2]
     lists = "relevant_ids, noise_ids"
     assert [(error.row, error.field, error.reason) for error in report.errors] == [
-        (3, "relevant_ids", "must be a list of memory ids"),
         (1, lists, "no memory 'gone' in the store; import it first"),
-        (2, "qid", "no query '?' in the store; import it first"),
         (1, lists, "q good has grade 2 by cems in row 1, which is kept"),
+        (2, "qid", "no query '?' in the store; import it first"),
+        (3, "relevant_ids", "must be a list of memory ids"),
     ]
 
 
@@ -132,6 +132,15 @@ def test_differences_between_judges_of_one_file_are_no_conflict_with_the_store(s
         "row 1: grade: Bo says 3 of q good, in the store: Cy 0; all are kept",
         "judgment q / good by Bo: grade 2 (from x) replaced by 3",
     )
+
+
+def test_a_label_given_here_is_told_against_other_rows_of_the_file_too(store):
+    rows = (Judgment("q", "theirs", 2, "Bo"), Judgment("q", "theirs", 3, "Ann"))  # Ann said 0 here, which is kept
+    report = store.add(ParsedInput("x", "test", judgments=rows))
+    assert report.notes == ("row 1: grade: Bo says 2 of q theirs, in the store: Ann 0; all are kept",)
+    assert [(error.row, error.reason) for error in report.errors] == [
+        (2, "Ann gave q theirs grade 0 here, which is kept")
+    ]
 
 
 def test_many_differences_are_counted_after_the_first_twenty(store):
