@@ -53,7 +53,16 @@ def draw(view: str, resources: Resources) -> None:
             '<div class="wb-empty"><h3>Nothing has been searched yet</h3><p>Choose queries, parameters and a measure under '
             "<b>Set up</b>, and start the search.</p></div>"
         )
-    elif view == "Result":
+    else:
+        draw_found(view, found, resources)
+
+
+def draw_found(view: str, found: tune_state.Found, resources: Resources) -> None:
+    """One view of a result."""
+    warning = tune_state.outdated(found, resources)
+    if warning:
+        st.warning(plain(warning), icon=":material/history:")
+    if view == "Result":
         tune_result.draw(found, resources)
     elif view == "What it learned":
         tune_learned.draw(found)

@@ -22,6 +22,7 @@ from cems_workbench.evaluation.shelf import Wanted, path_for, read_for
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui import state
 from cems_workbench.ui.evaluate_file import Opened, read
+from cems_workbench.ui.kept_configs import kept_configs
 from cems_workbench.ui.memories_escape import plain
 
 NOW = "as set in Inspect"
@@ -53,10 +54,11 @@ class Measured:
 
 
 def config_options(resources: Resources) -> dict[str, PipelineConfig]:
-    """Every config that can be chosen, by name: the sliders of Inspect, the presets, those brought in, and the kept experiments."""
+    """Every config that can be chosen, by name: the sliders of Inspect, the presets, those brought in or kept, experiments."""
     options = {NOW: state.config()}
     options |= {name: preset(name).config for name in preset_names()}
     options |= st.session_state.get("ev:imported", {})
+    options |= kept_configs(resources)
     for kept in resources.store.experiments():
         name = f"{kept.name} (kept {kept.id})"
         try:

@@ -12,7 +12,6 @@ from cems_workbench.ui import state
 from cems_workbench.ui.evaluate_state import JUDGES, NOW, config_options, named
 from cems_workbench.ui.gathering import progress_in
 from cems_workbench.ui.memories_escape import plain
-from cems_workbench.ui.tune_history import kept_configs
 from cems_workbench.ui.tune_state import Ground, ground_for
 
 
@@ -23,7 +22,7 @@ def choose(resources: Resources) -> Ground | None:
     if not sets or not judged:
         _nothing(bool(sets))
         return None
-    options = config_options(resources) | kept_configs(resources)
+    options = config_options(resources)
     boxes = st.columns([3, 3, 2, 2], vertical_alignment="bottom")
     name = boxes[0].selectbox(
         "Query set", sorted(sets), key="tn:set", persist_state="session",

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 from pydantic import ValidationError
 
-from cems_workbench.config import EvidenceCard, PipelineConfig, difference, export_config, file_name, parse_config
+from cems_workbench.config import EvidenceCard, difference, export_config, file_name, parse_config
 from cems_workbench.config.card_reference import reference
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
@@ -122,14 +122,3 @@ def _reword(one: ConfigRecord, resources: Resources) -> None:
                 st.error(plain(str(error)))
                 return
             st.rerun()
-
-
-def kept_configs(resources: Resources) -> dict[str, PipelineConfig]:
-    """The configs of the history that can be read, by a name that tells them apart."""
-    found = {}
-    for one in resources.store.history.list():
-        try:
-            found[f"{one.name} (history {one.id})"] = parse_config(one.config_yaml, one.name)
-        except WorkbenchError:
-            continue  # the History view says why
-    return found

@@ -64,7 +64,7 @@ def _table(found: Found, names: list[str]) -> None:
     event = st.dataframe(
         rows, hide_index=True, key="tn:front", row_height=ROW, height=ROW * (min(len(rows), 8) + 1) + 4, on_select="rerun",
         selection_mode="single-row",
-        column_config={name: st.column_config.NumberColumn(name, format="%.0f" if name == COST else "%.3f", width=90) for name in names},
+        column_config={name: _column(name) for name in names},
     )  # fmt: skip
     picked = event["selection"]["rows"]
     if not picked:
@@ -82,6 +82,12 @@ def _table(found: Found, names: list[str]) -> None:
     if right.button("To the sliders", key="tn:front_take", icon=":material/tune:", width="stretch"):
         state.take(config)
         st.toast("Set on the sliders of Inspect.", icon=":material/check:")
+
+
+def _column(name: str) -> Any:
+    return st.column_config.NumberColumn(
+        name, format="%.0f" if name == COST else "%.3f", width=135 if name == COST else 80
+    )
 
 
 def figure(found: Found, second: int) -> Figure:

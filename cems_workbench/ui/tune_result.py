@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from html import escape
 
+import numpy as np
 import streamlit as st
 
 from cems_workbench.pipeline.resources import Resources
@@ -30,6 +31,8 @@ def draw(found: Found, resources: Resources) -> None:
         help="Train, folds and hold-out far apart are a sign that the search learned its queries by heart.",
     )
     _holdout(found, resources)
+    for line in guard_lines(found):
+        st.caption(line)
     for need in found.needs:
         st.caption(f":orange[⚠] {plain(need)}: the proposal was measured on what is there.")
     if len(found.order.plan.goal.names) > 1:
@@ -118,6 +121,22 @@ def gap_line(found: Found) -> str:
         if tuned.validation is not None:
             parts.append(f"gap to the folds {tuned.validation.tuned - tuned.holdout.tuned:+.3f}")
     return " · ".join(parts)
+
+
+def guard_lines(found: Found) -> list[str]:
+    """Each guard with what baseline and proposal reach on the queries searched on."""
+    order, tuned = found.order, found.tuned
+    types = np.array([order.plan.types[row] for row in order.plan.split.open.tolist()], dtype=object)
+    lines = []
+    for guard in order.plan.goal.guards:
+        column = order.plan.goal.measures.index(guard.measure)
+        asked = np.full(len(types), True) if guard.query_type is None else types == guard.query_type
+        if asked.any():
+            was, now = (mean_of(one.scores[asked, column]) for one in (tuned.found.baseline, tuned.proposal))
+            lines.append(
+                f":material/shield: Guarded: {plain(str(guard))} ({was:.3f} → {now:.3f}, {int(asked.sum())} queries)"
+            )
+    return lines
 
 
 def _holdout(found: Found, resources: Resources) -> None:

@@ -86,8 +86,8 @@ def _panel() -> None:
 
 def _words(at_work: Running) -> str:
     now = at_work.progress
-    part = {SEARCH: "Searching", STABILITY: "Measuring how far each value can move"}.get(now.part, "")
-    part = part or f"Cross-validating, {now.part} of {len(at_work.order.plan.split.folds)}"
+    part = {SEARCH: "Searching", STABILITY: "Measuring how far each value can move"}.get(now.name, "")
+    part = part or f"Cross-validating, {now.name} of {len(at_work.order.plan.split.folds)}"
     return f"{part}: {now.done} of {now.total}{_left(at_work)}"
 
 

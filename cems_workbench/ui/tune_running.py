@@ -22,10 +22,10 @@ NAME = "tune"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Part:
     """Which part is at work, and how far it is."""
 
-    part: str = SEARCH
+    name: str = SEARCH
     done: int = 0
     total: int = 1
 
@@ -35,7 +35,7 @@ class Running:
     """A search at work, or over."""
 
     order: Order
-    progress: Progress = field(default_factory=Progress)
+    progress: Part = field(default_factory=Part)
     curve: list[float] = field(default_factory=list)
     """The best first objective after each config of the search over all open queries; the baseline's is first."""
     tried: int = 0
@@ -105,7 +105,7 @@ class Running:
             self._keep()
 
         def watch(done: int, total: int, best: Trial) -> None:
-            self.progress = Progress(part, done, total)
+            self.progress = Part(part, done, total)
             self.tried += 1
             if part == SEARCH:
                 self.curve.append(float(best.reached[0]))
@@ -115,6 +115,6 @@ class Running:
         return watch
 
     def _heard(self, label: str, done: int, total: int) -> None:
-        self.progress = Progress(STABILITY, done, total)
+        self.progress = Part(STABILITY, done, total)
         if self._stop.is_set():
             raise Cancelled

@@ -51,7 +51,7 @@ def options(config: PipelineConfig) -> dict[str, str]:
     if config.rerank.backend != "none":
         first = 1
         for i, band in enumerate(config.rerank.bands):
-            ranks = f"ranks {first}–{band.max_rank}" if band.max_rank else f"ranks {first} and on"
+            ranks = f"ranks {first}–{band.max_rank}" if band.max_rank else f"ranks {first}+"
             named[f"{BANDS}.{i}"] = f"Rerank › Retrieval share, {ranks}"
             first = (band.max_rank or first) + 1
     return named

@@ -98,6 +98,16 @@ def found() -> Found | None:
     return value
 
 
+def outdated(found: Found, resources: Resources) -> str | None:
+    """One line where the store is no longer what the search stood on; None where it is."""
+    header, store = found.order.ground.evidence.header, resources.store
+    if header.store_id != store.identity:
+        return "This result is of another store than the one that is open."
+    if header.content_version != store.content_version:
+        return "The store has changed since this search: what it measured may no longer hold. Search again."
+    return None
+
+
 def show(view: str) -> None:
     """Open a view on the next run of the page."""
     st.session_state[NEXT_VIEW] = view

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -263,3 +264,20 @@ def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_pa
     page = checked(open_page(tmp_path / "empty").switch_page("pages/tune.py").run())
     assert "no queries yet" in html(page)
     assert "Nothing has been searched yet" in html(show(page, "Result"))
+
+
+def test_a_guard_is_kept_by_the_proposal_and_shown(page: AppTest) -> None:
+    kind = next(option for option in page.multiselect(key="tn:guards").options if " of " in option)
+    page.multiselect(key="tn:guards").select(kind).run()
+    page = searched(page, "lists.vector.weight", "fusion.score_blend")
+    assert not found(page).tuned.proposal.broken
+    assert f"Guarded: {kind.rpartition(' of ')[2]}" in captions(page).replace("\\", "")
+
+
+def test_a_result_says_when_the_store_has_changed_since(tuned: AppTest) -> None:
+    store = handles.resources().store
+    memory = store.memory(next(iter(store.memories())))
+    assert memory is not None
+    store.update(replace(memory, content=f"{memory.content} And more."))
+    page = show(tuned, "Result")
+    assert "has changed since this search" in page.warning[0].value
