@@ -48,7 +48,8 @@ def choose(resources: Resources) -> Choice | None:
         return _on_file(file, configs, kind, measures)
     queries = tuple(query for query in resources.store.queries(name) if query.qid in judged)
     if not queries:
-        st.info("No query of this set is judged yet. Label some on the Label page, or import judgments.")
+        st.info("No query of this set is judged yet. Label some, or import judgments.", icon=":material/rule:")
+        st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
         return None
     return Choice(Wanted(name, queries, within), configs, kind, measures)
 

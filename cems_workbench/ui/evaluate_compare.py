@@ -55,6 +55,7 @@ def draw(measured: Sequence[Measured]) -> None:
     )  # fmt: skip
     for line in remarks(measured):
         st.caption(line)
+    _lacking(measured)
     measure = pick_measure(measured[0].evaluation.measures)
     st.plotly_chart(
         figure(measured, measure), key="ev:figure", config={"displayModeBar": False},
@@ -82,7 +83,7 @@ def pick_measure(measures: Sequence[Measure]) -> Measure:
 
 
 def remarks(measured: Sequence[Measured]) -> list[str]:
-    """What was left out, and what a config asks for that its evidence does not hold; each once."""
+    """What was left out, and which rerankers failed; each once."""
     base = measured[0].evaluation
     lines = []
     if base.without_relevant:
@@ -96,10 +97,25 @@ def remarks(measured: Sequence[Measured]) -> list[str]:
             )
         for why, count in one.evaluation.failed.items():
             lines.append(f":orange[⚠] {plain(one.name)}: its reranker failed in {count} queries: {plain(why)}.")
-        lacking = "; ".join(f"{plain(what)} ({count} queries)" for what, count in one.evaluation.rankings.needs.items())
-        if lacking:
-            lines.append(f":orange[⚠] {plain(one.name)} asks for what the evidence lacks: {lacking}.")
     return lines
+
+
+def _lacking(measured: Sequence[Measured]) -> None:
+    """What configs ask for that their evidence was not gathered with: one line, and the list on request."""
+    rows = [
+        {"config": one.name, "the evidence lacks": what, "queries": count}
+        for one in measured
+        for what, count in one.evaluation.rankings.needs.items()
+    ]
+    if not rows:
+        return
+    names = list(dict.fromkeys(str(row["config"]) for row in rows))
+    which = plain(", ".join(names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    with st.expander(f":orange[⚠] The evidence lacks what {which} asked for; they are measured on what is there"):
+        st.dataframe(
+            rows, hide_index=True, key="ev:lacking", row_height=ROW, height=ROW * (min(len(rows), 10) + 1) + 4,
+            column_config={"the evidence lacks": st.column_config.TextColumn("the evidence lacks", width="large")},
+        )  # fmt: skip
 
 
 def _means(one: Measured, beside: Callable[[Summary], tuple[float, float]] | None) -> dict[str, Any]:

@@ -32,7 +32,9 @@ def draw(measured: Sequence[Measured], choice: Choice, resources: Resources) -> 
     event = st.dataframe(
         [_row(one) for one in kept], hide_index=True, key="ev:kept_table", row_height=ROW, placeholder="–", on_select="rerun",
         selection_mode="single-row", height=ROW * (min(len(kept), 8) + 1) + 4,
-        column_config={"note": st.column_config.TextColumn("note", width="large"),
+        column_config={"nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Of the config that was kept"),
+                       "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Of the config that was kept"),
+                       "note": st.column_config.TextColumn("note", width="large"),
                        "evidence": st.column_config.TextColumn("evidence", help="Begin of the hash of the evidence it was measured on")},
     )  # fmt: skip
     picked = event["selection"]["rows"]

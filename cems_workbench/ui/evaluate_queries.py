@@ -26,7 +26,8 @@ def draw_types(measured: Sequence[Measured]) -> None:
     base = measured[0].evaluation.by_type()
     rows = []
     for kind, first in base.items():
-        row: dict[str, Any] = {"type": kind, "queries": first["queries"], measured[0].name: first[str(measure)]}
+        row: dict[str, Any] = {"type": kind, "queries": first["queries"], "falls": ""}
+        row[measured[0].name] = first[str(measure)]
         worst = ""
         for one in measured[1:]:
             value = one.evaluation.by_type()[kind][str(measure)]

@@ -11,12 +11,18 @@ from pathlib import Path
 import duckdb
 import pytest
 import streamlit
+from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.config import export_config, preset, with_values
+from cems_workbench.config import PipelineConfig, export_config, preset, with_values
+from cems_workbench.evaluation import gathering
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.ui import baseline, handles
+from cems_workbench.ui import baseline, evaluate_gather, handles
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 OpenPage = Callable[..., AppTest]
@@ -69,6 +75,40 @@ def test_what_is_missing_is_gathered_once_and_measured_from_then_on(page: AppTes
     means = page.dataframe[0].value
     assert list(means["config"]) == ["cems", "recollection"]
     assert (means["ms a query"] > 0).all() and (means["LLM calls"] == 0).all()
+
+
+def test_a_gather_that_was_cancelled_goes_on_after_what_it_had_finished(
+    open_page: OpenPage, small_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streamlit ends a run from within the progress, as it does when Cancel is pressed."""
+    asked: list[str] = []
+
+    def counted(request: Request, config: PipelineConfig, resources: Resources) -> Evidence:
+        asked.append(request.query)
+        return gather(request, config, resources)
+
+    def until_five(_: object) -> Progress:
+        def report(label: str, done: int, total: int) -> None:
+            if done == 5:
+                raise StopException
+
+        return report
+
+    monkeypatch.setattr(gathering, "gather", counted)
+    page = open_page(small_store).switch_page("pages/evaluate.py").run()
+    page.selectbox(key="ev:set").select("few").run()
+    page.session_state["ev:configs"] = ["cems_head"]
+    checked(page.run())
+    with monkeypatch.context() as cancelled:
+        cancelled.setattr(evaluate_gather, "progress_in", until_five)
+        page.button(key="ev:gather").click().run()
+    checked(page.run())
+    assert f"cems_head (5 of {QUERIES} are there)" in plainly(page.info[0].value)
+    assert page.button(key="ev:gather").label == "Go on"
+    page.button(key="ev:gather").click().run()
+    checked(page)
+    assert list(page.dataframe[0].value["config"]) == ["cems_head"]
+    assert len(asked) == len(set(asked)) == QUERIES, "a query was searched twice"
 
 
 @pytest.mark.parametrize("beside", ["Unjudged", "95 %"])
