@@ -15,6 +15,7 @@ from cems_workbench.ui import (
     label_keys,
     label_queue_view,
     label_queues,
+    label_reviewer,
     state,
 )
 from cems_workbench.ui import label_state as labels
@@ -24,28 +25,18 @@ from cems_workbench.ui.theme import STYLESHEET
 VIEWS = ("Label", "Queue", "Agreement", "People and judge", "Files")
 
 
-def ask_name() -> None:
-    """Who labels, once; every label carries it."""
-    st.text_input(
-        "Your name", key="lb:name", persist_state="session", max_chars=120, placeholder="kept with every label",
-        help="So that each reviewer’s labels stay apart. Where sign-in is configured, the signed-in name is used.",
-    )  # fmt: skip
-
-
 def draw_label(resources: Resources) -> None:
     """The name, the queue, the card."""
     name_box, queue_box, new_box = st.columns([2, 4, 1.4], vertical_alignment="bottom")
     with name_box:
-        if labels.signed_in() is None:
-            ask_name()
-        else:
-            st.caption(f"Signed in as {plain(labels.reviewer() or '')}")
+        label_reviewer.ask()
     name = label_queues.choose(resources, queue_box, new_box)
-    who = labels.reviewer()
+    who = label_reviewer.reviewer()
     if name is None:
         return
     if who is None:
-        st.info("Give your name above to begin.", icon=":material/badge:")
+        how = "Sign in" if label_reviewer.sign_in_configured() else "Give your name"
+        st.info(f"{how} above to begin.", icon=":material/badge:")
         return
     label_keys.listen()
     label_card.draw(labels.queue(resources, name), resources, who)
@@ -79,13 +70,13 @@ def main() -> None:
     )
     try:
         if view == "Agreement":
-            label_agreement.draw(resources, labels.reviewer())
+            label_agreement.draw(resources, label_reviewer.reviewer())
         elif view == "Queue":
             draw_queue(resources)
         elif view == "Files":
             label_files.draw(resources)
         elif view == "People and judge":
-            label_judge.draw(resources, labels.reviewer())
+            label_judge.draw(resources, label_reviewer.reviewer())
         else:
             draw_label(resources)
     except WorkbenchError as error:

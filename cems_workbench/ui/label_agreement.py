@@ -37,12 +37,12 @@ def draw(resources: Resources, who: str | None) -> None:
     """Coefficients, the conflicts, and the chosen one's decision."""
     labels = [one for one in resources.store.judgments() if one.kind == "human"]
     table = label_table(labels)
-    if len(table.reviewers) < 2:
+    whole = alpha(table) if labels else None
+    if whole is None or not whole.pairs:
         st.info(
             "Agreement needs two reviewers who graded the same pairs. Make a queue with more than one reviewer a pair."
         )
         return
-    whole = alpha(table)
     st.markdown(
         f"Krippendorff’s alpha over all: **{_estimate(whole)}**",
         help=ALPHA,
@@ -55,12 +55,16 @@ def draw(resources: Resources, who: str | None) -> None:
     }
     left, right = st.columns(2)
     left.dataframe(
-        [_kappa(one) for one in pairwise_kappa(table)],
+        [_kappa(one) for one in pairwise_kappa(table) if one.kappa.pairs],
         hide_index=True, key="lb:kappa", row_height=ROW, column_config=columns,
     )  # fmt: skip
     types = {query.qid: query.type or "" for query in resources.store.queries()}
     right.dataframe(
-        [{"type": kind or "(no type)", "alpha": _estimate(one), "pairs": one.pairs} for kind, one in alpha_by_type(labels, types).items()],
+        [
+            {"type": kind or "(no type)", "alpha": _estimate(one), "pairs": one.pairs}
+            for kind, one in alpha_by_type(labels, types).items()
+            if one.pairs
+        ],
         hide_index=True, key="lb:alpha", row_height=ROW, column_config=columns,
     )  # fmt: skip
     conflicts(resources, labels, who)

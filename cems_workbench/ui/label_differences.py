@@ -101,7 +101,7 @@ def _one(
     people = ", ".join(f"{plain(one.judge)} {one.grade}" for one in said)
     st.markdown(f"**{plain(query.query)}**")
     st.code(memory.content, language=None, wrap_lines=True)
-    st.caption(f"People: {people}. Judge: {each.band}, score {each.one.raw:.4g}.")
+    st.caption(f"People: {people}. Judge: {each.band}, score {number(each.one.raw)}.")
     if who is None:
         st.caption("Give your name on the Label view to answer.")
         return
@@ -118,6 +118,11 @@ def _one(
         on_click=_mark, args=(resources, each.one.pair, who, scores.judge, mine),
         help="Kept with your name and the judge’s; no grade changes.",
     )  # fmt: skip
+
+
+def number(value: float) -> str:
+    """A threshold in words: a true minus, three digits."""
+    return f"{value:.3g}".replace("-", "−")
 
 
 def _label(resources: Resources, judgment: Judgment, shown: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from cems_workbench.evaluation.prejudging import PairScores, score_pairs
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.ui import label_differences, state
+from cems_workbench.ui.label_differences import number
 from cems_workbench.ui.label_judge_figures import agreement_figure, confusion_html, reliability_figure
 from cems_workbench.ui.label_work import working
 from cems_workbench.ui.memories_escape import plain
@@ -157,11 +158,6 @@ def _numbers(compared: Compared, config: PipelineConfig) -> None:
         args=({"judge.threshold": found.threshold},),
         help="Sets judge.threshold in Inspect, where it can be undone, and wherever “as set in Inspect” is chosen. The bands stay.",
     )  # fmt: skip
-
-
-def number(value: float) -> str:
-    """A threshold in words: a true minus, three digits."""
-    return f"{value:.3g}".replace("-", "−")
 
 
 def estimate(one: Estimate) -> str:

@@ -93,13 +93,13 @@ def _coverage(at_work: LabelQueue, resources: Resources) -> None:
     rows: list[dict[str, Any]] = [
         {
             "query": words.get(one.qid, one.qid),
-            **{name: one.judged.get(name) for name in rankings},
+            **{name: 100 * one.judged[name] if name in one.judged else None for name in rankings},
             "unjudged": len(one.unjudged),
         }
         for one in found
     ]
     columns: dict[str, Any] = {
-        name: st.column_config.ProgressColumn(name, format="percent", min_value=0.0, max_value=1.0, width=130)
+        name: st.column_config.ProgressColumn(name, format="%.0f %%", min_value=0.0, max_value=100.0, width=130)
         for name in rankings
     }
     columns["unjudged"] = st.column_config.NumberColumn(

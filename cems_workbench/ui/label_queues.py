@@ -117,9 +117,16 @@ def _form(resources: Resources) -> QueuePlan | None:
         "Reviewers a pair", 1, 10, 1, key="lb:new:overlap", help="More than one to measure how far reviewers agree."
     )
     fresh = st.toggle("Leave out what people judged already", value=overlap == 1, key="lb:new:fresh")
-    name = st.text_input("Name", value=f"{query_set}-{ORDERS[order][0]}", key="lb:new:name", max_chars=120)
+    usual = f"{query_set}-{ORDERS[order][0]}"
+    name = st.text_input(
+        "Name",
+        key="lb:new:name",
+        max_chars=120,
+        placeholder=usual,
+        help="A queue of the same name is replaced; labels stay.",
+    )
     if not st.button("Make the queue", key="lb:new:make", type="primary", width="stretch"):
         return None
     wanted = Wanted(query_set, tuple(resources.store.queries(query_set)))
     chosen = {one: options[one] for one in configs}
-    return QueuePlan(name.strip(), wanted, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
+    return QueuePlan(name.strip() or usual, wanted, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))

@@ -1,13 +1,9 @@
-"""The Label page's own state: who labels, in which queue, and the card on the table.
-
-A reviewer is the name that is signed in, where `st.login` is configured; else a name that was asked for once.
-"""
+"""The Label page's own state: the queue at work and the card on the table, which a press of one of its buttons answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import streamlit as st
 
@@ -18,21 +14,6 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Judgment
 
 CARD, TURN, SAID, PROBLEM, NOTE = "lb:card", "lb:turn", "lb:said", "lb:problem", "lb:note"
-
-
-def signed_in() -> str | None:
-    """The name of whoever is signed in; None without `st.login`, or before it."""
-    user: Any = st.user
-    if not getattr(user, "is_logged_in", False):
-        return None
-    name = user.get("email") or user.get("name")
-    return str(name).strip() or None if name else None
-
-
-def reviewer() -> str | None:
-    """Who labels; None until it is known."""
-    name = signed_in() or st.session_state.get("lb:name")
-    return name.strip() or None if isinstance(name, str) else None
 
 
 def queue(resources: Resources, name: str) -> LabelQueue:

@@ -164,3 +164,31 @@ def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grad
 
 def graded(pair: tuple[str, str]) -> bool:
     return any((one.qid, one.memory_id) == pair for one in handles.resources().store.judgments())
+
+
+def signed_in_as(monkeypatch: pytest.MonkeyPatch, **user: object) -> None:
+    """What `st.user` says where [auth] is configured."""
+    monkeypatch.setattr("streamlit.user_info._get_user_info", lambda: user)
+    monkeypatch.setattr("streamlit.secrets", {"auth": {"client_id": "x"}})
+
+
+def test_where_sign_in_is_configured_labels_carry_the_signed_in_name_and_none_is_asked(
+    open_page: OpenPage, queue_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed_in_as(monkeypatch, is_logged_in=True, email="grace@example.org", name="Grace")
+    opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
+    assert not [box for box in opened.text_input if box.key == "lb:name"]
+    press(opened, "lb:grade:2")
+    assert [one.judge for one in labels()] == ["grace@example.org"]
+
+
+def test_where_sign_in_is_configured_nobody_labels_before_it_under_whatever_name(
+    open_page: OpenPage, queue_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed_in_as(monkeypatch, is_logged_in=False)
+    opened = open_page(queue_store).switch_page("pages/label.py")
+    opened.session_state["lb:name"] = "somebody else"
+    checked(opened.run())
+    assert "Sign in above to begin." in opened.info[0].value
+    assert not [button for button in opened.button if str(button.key).startswith("lb:grade")]
+    assert [button.label for button in opened.button if str(button.key).startswith("lb:sign_in")] == ["Sign in"]
