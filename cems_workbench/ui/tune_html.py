@@ -43,6 +43,9 @@ STYLE = """
 .wb-verdict h3 {overflow-wrap:anywhere;}
 .wb-verdict p {margin:0; opacity:.82; font-size:.92rem; max-width:60rem; overflow-wrap:anywhere;}
 [data-testid="stPlotlyChart"] :is(.ytitle, .cbtitle text, .cbaxis text) {fill:currentColor !important; fill-opacity:.76;}
+/* Drawn again every moment: what is drawn again must not fade meanwhile. */
+.st-key-tn-panel, .st-key-tn-panel :is([data-testid="stElementContainer"], [data-testid="stLayoutWrapper"], [data-testid="stColumn"]) {
+  opacity:1 !important; transition:none !important;}
 /* Ranges are typed; steppers would leave no room for the number. */
 .st-key-tn-space [data-testid="stNumberInputStepDown"], .st-key-tn-space [data-testid="stNumberInputStepUp"] {display:none;}
 [class*="st-key-tn-space-"] button p {text-decoration:underline; text-decoration-thickness:1px; text-underline-offset:3px;}

@@ -64,6 +64,11 @@ def _panel() -> None:
     at_work = running()
     if at_work is None or at_work.over:
         st.rerun()
+    with st.container(key="tn-panel"):
+        _watched(at_work)
+
+
+def _watched(at_work: Running) -> None:
     now = at_work.progress
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.progress(min(1.0, now.done / max(1, now.total)), text=_words(at_work))

@@ -27,7 +27,7 @@ from cems_workbench.tuning.card import evidence_card
 from cems_workbench.ui import state
 from cems_workbench.ui.changed import shown
 from cems_workbench.ui.evaluate_state import named
-from cems_workbench.ui.label_state import reviewer, signed_in
+from cems_workbench.ui.label_reviewer import reviewer, signed_in
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.tune_goal import GROUP_WORDS
 from cems_workbench.ui.tune_state import Found, show
@@ -42,6 +42,10 @@ def draw(found: Found, resources: Resources) -> None:
         st.info(
             "The baseline is proposed, so there is nothing new to take away. Its export carries the card all the same.",
             icon=":material/drag_handle:",
+        )
+    if found.tuned.validation is None:
+        st.caption(
+            ":orange[⚠] Stopped before it was cross-validated: its card has no figure of queries that the search did not see."
         )
     card = card_of(found)
     name, why, author = _words(found)
