@@ -25,6 +25,7 @@ FIELDS = (
     "created_at", "last_accessed", "access_count", "relevant_count", "noise_count", "scope", "source_ref",
 )  # fmt: skip
 COLUMNS = (*FIELDS, "text_sha")
+PORTION = 2_000
 _TIMES = ("created_at", "last_accessed")
 _DIFFERS = " OR ".join(f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name != "id")
 
@@ -108,12 +109,20 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) ->
 
 
 def each(cursor: duckdb.DuckDBPyConnection, project: str | None = None) -> Iterator[Memory]:
-    """The live memories by id, of one project or all, read in portions so that a store of any size passes through."""
+    """The live memories by id, of one project or all, read in portions so that a store of any size passes through.
+
+    The order is found on the ids alone: one query for whole rows in order would have all their texts in memory first.
+    """
     cursor.execute(
-        f"SELECT {', '.join(FIELDS)} FROM memories WHERE deleted_at IS NULL AND coalesce(project = ?, ? IS NULL) ORDER BY id",
+        "SELECT rowid FROM memories WHERE deleted_at IS NULL AND coalesce(project = ?, ? IS NULL) ORDER BY id",
         [project, project],
     )
-    while rows := cursor.fetchmany(2_000):
+    places = cursor.fetchnumpy()["rowid"]
+    for start in range(0, len(places), PORTION):
+        rows = cursor.execute(
+            f"SELECT {', '.join(FIELDS)} FROM memories WHERE rowid IN (SELECT unnest(?)) ORDER BY id",
+            [places[start : start + PORTION].tolist()],
+        ).fetchall()
         yield from map(record, rows)
 
 

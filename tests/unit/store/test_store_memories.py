@@ -9,7 +9,7 @@ import pytest
 
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory, indexed_text
-from cems_workbench.store import Filter, RowCounts
+from cems_workbench.store import Filter, RowCounts, memory_rows
 
 NOON = datetime(2024, 5, 8, 12, tzinfo=UTC)
 FULL = Memory(
@@ -169,3 +169,14 @@ def test_bulk_reading_does_not_go_row_by_row(store, rows):
     started = time.perf_counter()
     assert len(store.memories(wanted)) == len(wanted)
     assert time.perf_counter() - started < 0.25, "300 of 20,000 take about 6 ms; row by row they take 300"
+
+
+@pytest.mark.parametrize("portion", [1, 2, 100])
+def test_each_memory_comes_once_by_id_whatever_the_portions(store, rows, monkeypatch, portion):
+    monkeypatch.setattr(memory_rows, "PORTION", portion)
+    store.add(rows([Memory(name, f"text {name}", project="p" if name in "bd" else None) for name in "dbace"]))
+    store.delete("c")
+    assert {memory.id: memory for memory in store.each_memory()} == store.memories()
+    assert [memory.id for memory in store.each_memory()] == ["a", "b", "d", "e"]
+    assert [memory.id for memory in store.each_memory("p")] == ["b", "d"]
+    assert list(store.each_memory("none")) == []
