@@ -206,8 +206,16 @@ def print_evaluation(evaluation: Evaluation) -> None:
             ["type", "queries", *names],
             [[kind, row["queries"], *(row[name] for name in names)] for kind, row in by_type.items()],
         )
+    typer.echo(cost_line(evaluation))
     for line in remarks(evaluation):
         typer.echo(line)
+
+
+def cost_line(evaluation: Evaluation) -> str:
+    """What gathering cost, as it was recorded, and what the config's reranker reads."""
+    pace = evaluation.cost.get("ms_per_query")
+    said = f"{evaluation.cost['llm_calls']:.0f} LLM calls, {evaluation.cost['reranked']:.0f} pairs reranked"
+    return said if pace is None else f"{pace:.0f} ms/query when it was gathered, {said}"
 
 
 def remarks(evaluation: Evaluation) -> list[str]:

@@ -116,3 +116,7 @@ def test_one_click_on_a_query_opens_it_in_inspect_under_both_configs(gathered: P
     settle(gathered)
     expect(gathered.locator(".wb-against")).to_contain_text(CONFIGS[0], timeout=WAIT)
     expect(gathered.locator(".wb-against")).to_contain_text("differ")
+    gathered.get_by_role("link", name="Evaluate").click()
+    expect(gathered.get_by_text("A click on the box before a row")).to_be_visible(timeout=WAIT)
+    settle(gathered)
+    expect(gathered.get_by_text("A click on the box before a row")).to_be_visible()  # the row is not picked any more
