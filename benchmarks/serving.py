@@ -36,6 +36,7 @@ def sample_store(folder: Path) -> Path:
 def serving(module: tuple[str, ...], port: int, store: Path) -> Iterator[str]:
     """Start `python -m *module port` and give its URL as soon as it is healthy; stop it at the end."""
     environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store), "HF_HUB_OFFLINE": "1"}
+    environment.setdefault("CEMS_WORKBENCH_PRESET", "cems")  # what the figures of earlier runs were taken with
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as it would be started by a user
     process = subprocess.Popen(
         [sys.executable, "-m", *module, str(port)], cwd=ROOT, env=environment,

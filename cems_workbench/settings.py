@@ -17,7 +17,7 @@ class Settings(BaseSettings):
 
     store: Path = Field(Path(".workbench/store"), description="Directory of the store")
     chroma_url: str | None = Field(None, description="URL of a Chroma server; empty runs Chroma embedded")
-    preset: str = Field("cems", description="Preset the app opens with")
+    preset: str = Field("workbench", description="Preset the app opens with")
     embedder: str = Field(
         "sentence-transformers/all-MiniLM-L6-v2", description="Embedding model: path, hub id, or ollama:MODEL"
     )

@@ -22,7 +22,6 @@ from tests.browser.conftest import serving
 from tests.browser.whole_way import walk
 
 ROOT = Path(__file__).resolve().parents[1]
-SIZE = {"width": 1280, "height": 900}
 
 
 def main() -> None:
@@ -47,7 +46,7 @@ def main() -> None:
         resources.close()
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         with serving(store) as url:
-            page = browser.new_page(viewport=SIZE, color_scheme="light", accept_downloads=True)
+            page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light", accept_downloads=True)
             walk(page, url, Path(name) / "tuned.yaml", shoot, trials=120)
         browser.close()
     for picture in sorted(folder.glob("*.png")):
