@@ -27,6 +27,7 @@ from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_f
 from cems_workbench.evaluation.gathering import gather_query_set
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import parse_measures
+from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.resources import open_resources
 from cems_workbench.settings import Settings
@@ -112,7 +113,9 @@ def main() -> int:
     card = card_of(result)
     text = tune_text.report(result, card, MEASURES)
     if options.write:
-        shipped = with_values(result.tuned.config, {"name": "workbench", "judge.backend": "auto"})
+        shipped = with_values(
+            result.tuned.config, {"name": "workbench", "judge.backend": "auto", "rerank.model": MODEL_ID}
+        )
         PRESET.write_text(tune_text.preset_text(dump_config(shipped)), encoding="utf-8")
         card_path(PRESET).write_text(card.to_json(), encoding="utf-8")
         REPORT.write_text(text, encoding="utf-8")
