@@ -11,22 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.formats import (
-    beam as beam_reading,
-)
-from cems_workbench.formats import (
-    beir,
-    memories_csv,
-    memories_jsonl,
-    queries_jsonl,
-    relations_jsonl,
-)
-from cems_workbench.formats import (
-    locomo as locomo_reading,
-)
-from cems_workbench.formats import (
-    longmemeval as longmemeval_reading,
-)
+from cems_workbench.formats import beir, memories_csv, memories_jsonl, queries_jsonl, relations_jsonl
 from cems_workbench.formats.datasets import beam, conversations, lines, locomo, longmemeval
 from cems_workbench.formats.datasets.dataset import DataSet, Exported
 from cems_workbench.formats.writing import FORMS
@@ -56,9 +41,9 @@ DATASETS: dict[str, Writer] = {
     relations_jsonl.NAME: Writer(lines.write_relations, ("relations",)),
     queries_jsonl.NAME: Writer(lines.write_queries, ("queries",)),
     beir.NAME: Writer(lines.write_beir, ("memories", "queries", "judgments")),
-    locomo_reading.NAME: _conversations(locomo.FORM),
-    longmemeval_reading.NAME: _conversations(longmemeval.FORM),
-    beam_reading.NAME: _conversations(beam.FORM),
+    locomo.NAME: _conversations(locomo.FORM),
+    longmemeval.NAME: _conversations(longmemeval.FORM),
+    beam.NAME: _conversations(beam.FORM),
 }
 """The forms by the name they are imported with; those of judgments alone are `writing.FORMS`."""
 

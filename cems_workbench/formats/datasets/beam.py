@@ -16,6 +16,7 @@ from cems_workbench.formats.datasets.conversations import Form, Part, said_by, s
 from cems_workbench.formats.locomo import MONTHS
 from cems_workbench.records import Memory, Query
 
+NAME = reading.NAME
 PROJECT = "beam/"
 MARK = " ->-> 0"
 """A plan's place, which reading takes off; put where a text, or nothing but such a place, has to be guarded."""

@@ -16,6 +16,7 @@ from cems_workbench.formats import locomo as reading
 from cems_workbench.formats.datasets.conversations import Form, Part, said_by, spread
 from cems_workbench.records import Memory, Query
 
+NAME = reading.NAME
 PROJECT = "locomo/"
 _SESSION = re.compile(r"(.*)/session_([0-9]{1,6})", re.DOTALL)
 _QUESTION = re.compile(r"(.*)/q([0-9]{3,9})", re.DOTALL)

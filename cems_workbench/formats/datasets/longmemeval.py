@@ -11,6 +11,7 @@ from cems_workbench.formats import longmemeval as reading
 from cems_workbench.formats.datasets.conversations import Form, Part, said_by, spread
 from cems_workbench.records import Memory, Query
 
+NAME = reading.NAME
 PROJECT = "longmemeval/"
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _POSITION = re.compile(r"/([1-9][0-9]{0,8})")
@@ -48,7 +49,8 @@ def _build(part: Part) -> tuple[dict[str, Any], int]:
     haystack, held = [], 0
     for name in order:
         turns, empty = spread(
-            [(place, _turn(memory, relevant)) for place, memory in sorted_turns(sessions[name])], EMPTY_TURN
+            [(place, _turn(memory, relevant)) for place, memory in sorted(sessions[name], key=lambda pair: pair[0])],
+            EMPTY_TURN,
         )
         haystack.append(turns)
         held += empty
@@ -59,11 +61,6 @@ def _build(part: Part) -> tuple[dict[str, Any], int]:
         "haystack_dates": [_date(started[name]) for name in order],
         "haystack_sessions": haystack,
     }, held
-
-
-def sorted_turns(turns: Turns) -> Turns:
-    """The turns of a session by their place."""
-    return sorted(turns, key=lambda pair: pair[0])
 
 
 def _question(query: Query) -> dict[str, Any]:
