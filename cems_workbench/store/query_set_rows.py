@@ -122,10 +122,10 @@ def members(cursor: duckdb.DuckDBPyConnection, name: str, version: int | None = 
 def scales_of(cursor: duckdb.DuckDBPyConnection, qids: Sequence[str]) -> dict[str, dict[str, GradeScale]]:
     """Per qid the scales of the sets it is in now, by the set's name; a query in no set is absent."""
     rows = cursor.execute(
-        "SELECT m.qid, m.set_name, s.scale FROM query_set_members AS m "
-        "JOIN query_sets AS s ON s.name = m.set_name AND s.version = m.version "
-        "WHERE m.qid IN (SELECT unnest(?)) "
-        "AND m.version = (SELECT max(version) FROM query_sets AS l WHERE l.name = m.set_name) ORDER BY ALL",
+        "SELECT m.qid, m.set_name, s.scale FROM "
+        "(FROM query_sets QUALIFY row_number() OVER (PARTITION BY name ORDER BY version DESC) = 1) AS s "
+        "JOIN query_set_members AS m ON m.set_name = s.name AND m.version = s.version "
+        "WHERE m.qid IN (SELECT unnest(?)) ORDER BY ALL",
         [list(qids)],
     ).fetchall()
     read_scales: dict[str, GradeScale] = {}
