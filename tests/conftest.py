@@ -16,7 +16,8 @@ SHARED = ROOT.parent / "shared"
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before any model library is imported: tests never ask the network
 os.environ["CHROMA_ANONYMIZED_TELEMETRY"] = "False"
-os.environ["CEMS_WORKBENCH_PRESET"] = "cems"  # the documented defaults, whose numbers the tests state
+PRESET = "CEMS_WORKBENCH_PRESET"
+os.environ[PRESET] = "cems"  # the documented defaults, whose numbers the tests state
 
 settings.register_profile(
     "deterministic",
@@ -71,6 +72,6 @@ def _import_sample(folder: Path) -> None:
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A developer's own CEMS_WORKBENCH_* variables do not change what is tested."""
-    for name in [name for name in os.environ if name.startswith("CEMS_WORKBENCH_")]:
+    for name in [name for name in os.environ if name.startswith("CEMS_WORKBENCH_") and name != PRESET]:
         monkeypatch.delenv(name)
     yield

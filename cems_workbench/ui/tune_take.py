@@ -30,6 +30,7 @@ from cems_workbench.ui.evaluate_state import named
 from cems_workbench.ui.label_reviewer import reviewer, signed_in
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.tune_goal import GROUP_WORDS
+from cems_workbench.ui.tune_result import headline
 from cems_workbench.ui.tune_state import Found, show
 
 SIDE_FILE = "json"
@@ -38,6 +39,7 @@ SIDE_FILE = "json"
 
 def draw(found: Found, resources: Resources) -> None:
     """Name and reason, the three ways to apply, and the export."""
+    st.markdown(f"###### {plain(headline(found))}")
     if not found.better:
         st.info(
             "The baseline is proposed, so there is nothing new to take away. Its export carries the card all the same.",

@@ -35,7 +35,7 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def page(open_page: OpenPage, small_store: Path) -> AppTest:
-    """The page on the small set, gathered, the lists' weights as its space."""
+    """The page on the small set, gathered; its baseline is the preset that the tests open with."""
     opened = open_page(small_store).switch_page("pages/tune.py").run()
     opened.selectbox(key="tn:set").select("few").run()
     if any(button.key == "tn:gather" for button in opened.button):
