@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -9,6 +10,7 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.adjudication import Rule, adjudicate
 from cems_workbench.evaluation.agreement import (
+    Disagreement,
     Estimate,
     PairAgreement,
     alpha,
@@ -85,10 +87,24 @@ def conflicts(resources: Resources, labels: list[Judgment], who: str | None) -> 
         key="lb:rule",
         help=SETTLING,
     )
-    verdicts = {
-        (one.qid, one.memory_id): one
-        for one in adjudicate(labels, RULES[rule or "Majority"], resources.store.labels.decisions())
-    }
+    rows = _rows(found, labels, RULES[rule or "Majority"], resources)
+    event = st.dataframe(rows, hide_index=True, key="lb:conflicts", row_height=ROW, height=ROW * (min(len(rows), 10) + 1) + 4,
+                         on_select="rerun", selection_mode="single-row")  # fmt: skip
+    picked = [at for at in event["selection"]["rows"] if at < len(found)]
+    if picked and who is not None:
+        pair = found[picked[0]]
+        _decide(resources, (pair.qid, pair.memory_id), rows[picked[0]], who)
+    else:
+        st.caption(
+            "Select a conflict to decide it." if who else "Give your name on the Label view to decide conflicts."
+        )
+
+
+def _rows(
+    found: Sequence[Disagreement], labels: list[Judgment], rule: Rule, resources: Resources
+) -> list[dict[str, Any]]:
+    """A row per conflict, with what the rule, or a person's decision, makes of it."""
+    verdicts = {(one.qid, one.memory_id): one for one in adjudicate(labels, rule, resources.store.labels.decisions())}
     queries = {query.qid: query.query for query in resources.store.queries()}
     memories = resources.store.memories([one.memory_id for one in found])
     rows: list[dict[str, Any]] = []
@@ -106,24 +122,19 @@ def conflicts(resources: Resources, labels: list[Judgment], who: str | None) -> 
                 "memory": text,
             }
         )
-    event = st.dataframe(rows, hide_index=True, key="lb:conflicts", row_height=ROW, height=ROW * (min(len(rows), 10) + 1) + 4,
-                         on_select="rerun", selection_mode="single-row")  # fmt: skip
-    picked = event["selection"]["rows"]
-    if picked and who is not None:
-        pair = found[picked[0]]
-        _decide(resources, (pair.qid, pair.memory_id), rows[picked[0]], who)
-    else:
-        st.caption(
-            "Select a conflict to decide it." if who else "Give your name on the Label view to decide conflicts."
-        )
+    return rows
 
 
 def _decide(resources: Resources, pair: tuple[str, str], row: dict[str, Any], who: str) -> None:
+    memory = resources.store.memory(pair[1])
+    if memory is None:
+        st.caption("This memory is gone.")
+        return
     st.markdown(f"**{plain(row['query'])}**")
-    st.code(resources.store.memories([pair[1]])[pair[1]].content, language=None, wrap_lines=True)
+    st.code(memory.content, language=None, wrap_lines=True)
     box = st.container(horizontal=True)
-    for grade in range(4):
-        if box.button(str(grade), key=f"lb:decide:{grade}"):
+    for grade, meaning in resources.store.labels.scale_of(pair[0]).grades:
+        if box.button(str(grade), key=f"lb:decide:{grade}", help=plain(meaning)):
             try:
                 resources.store.labels.decide(*pair, grade, who)
             except WorkbenchError as error:
