@@ -23,6 +23,7 @@ import httpx
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.calling import run_to_end
+from cems_workbench.models.llama_reply import Failure, read_json
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.models.reach import Reach
 from cems_workbench.models.yes_no_reply import one_line, score_of_reply
@@ -37,10 +38,8 @@ SYSTEM = (
 TOP_LOGPROBS = 20
 TRIES = 3
 BACKOFF_S = 0.25
-LONGEST_WAIT_S = 10.0
 CONNECT_S = 5.0
 HEALTH_S = 2.0
-REPLY_BYTES = 1_000_000
 
 Sleep = Callable[[float], Awaitable[None]]
 
@@ -136,7 +135,7 @@ class LlamaServerReranker:
             try:
                 scored = score_of_reply(await self._ask(client, body))
                 return replace(scored, detail={**(scored.detail or {}), "seconds": time.perf_counter() - started})
-            except _Failure as caught:
+            except Failure as caught:
                 failure = caught
             if not failure.again or attempt == TRIES - 1:
                 break
@@ -146,24 +145,24 @@ class LlamaServerReranker:
         return PairScore(None, failure.error, {"seconds": time.perf_counter() - started})
 
     async def _ask(self, client: httpx.AsyncClient, body: bytes) -> Any:
-        """The decoded reply to one request. Raises _Failure."""
+        """The decoded reply to one request. Raises Failure."""
         try:
             # Over the whole reply: a limit on each read lets a slow drip run on.
             async with asyncio.timeout(self._timeout_s):
-                return await _read_json(client, "POST", "/v1/chat/completions", body)
+                return await read_json(client, "POST", "/v1/chat/completions", body)
         except TimeoutError as error:
-            raise _Failure(f"timeout: no reply within {self._timeout_s:g} s") from error
+            raise Failure(f"timeout: no reply within {self._timeout_s:g} s") from error
         except httpx.ConnectTimeout as error:
             limit = min(CONNECT_S, self._timeout_s)
-            raise _Failure(f"timeout: no connection to {self._place} within {limit:g} s", unreachable=True) from error
+            raise Failure(f"timeout: no connection to {self._place} within {limit:g} s", unreachable=True) from error
         except httpx.ConnectError as error:
             happened = f"refused: {self._place} takes no connection ({one_line(error)})"
-            raise _Failure(happened, again=True, unreachable=True) from error
+            raise Failure(happened, again=True, unreachable=True) from error
         except httpx.DecodingError as error:
-            raise _Failure(f"bad reply: {one_line(error)}") from error
+            raise Failure(f"bad reply: {one_line(error)}") from error
         except httpx.TransportError as error:
             happened = f"server error: the connection broke before the reply ended ({one_line(error)})"
-            raise _Failure(happened, again=True) from error
+            raise Failure(happened, again=True) from error
 
     def _away(self) -> str | None:
         """Why the server is not asked now, None when it is: one that was away is looked for first, when it is time for that."""
@@ -175,7 +174,7 @@ class LlamaServerReranker:
         started = time.perf_counter()
         try:
             run_to_end(self._get("/health"))
-        except _Failure as failure:
+        except Failure as failure:
             if failure.unreachable:
                 self._reach.failed(self._place, failure.error, time.perf_counter() - started)
                 return self._reach.refusal(self._place)
@@ -185,7 +184,7 @@ class LlamaServerReranker:
     async def _health(self) -> str:
         try:
             status = await self._get("/health")
-        except _Failure as failure:
+        except Failure as failure:
             raise ModelError(f"No llama.cpp server answers at {self._place}: {failure.error}") from failure
         if not isinstance(status, dict) or status.get("status") != "ok":
             raise ModelError(f"{self._place}/health does not say that a llama.cpp server is ready: {one_line(status)}")
@@ -196,19 +195,19 @@ class LlamaServerReranker:
         """The first id at /v1/models; None when the server names none or does not answer."""
         try:
             name = (await self._get("/v1/models"))["data"][0]["id"]
-        except (_Failure, LookupError, TypeError):
+        except (Failure, LookupError, TypeError):
             return None
         return name if isinstance(name, str) and name else None
 
     async def _get(self, path: str) -> Any:
-        """The decoded reply to a GET within 2 s. Raises _Failure."""
+        """The decoded reply to a GET within 2 s. Raises Failure."""
         try:
             async with asyncio.timeout(HEALTH_S), self._client() as client:
-                return await _read_json(client, "GET", path)
+                return await read_json(client, "GET", path)
         except (TimeoutError, httpx.ConnectTimeout) as error:
-            raise _Failure(f"timeout: no reply within {HEALTH_S:g} s", unreachable=True) from error
+            raise Failure(f"timeout: no reply within {HEALTH_S:g} s", unreachable=True) from error
         except httpx.RequestError as error:
-            raise _Failure(f"refused: {one_line(error)}", unreachable=True) from error
+            raise Failure(f"refused: {one_line(error)}", unreachable=True) from error
 
     def _client(self) -> httpx.AsyncClient:
         timeout = httpx.Timeout(None, connect=min(CONNECT_S, self._timeout_s))
@@ -230,17 +229,6 @@ class LlamaServerReranker:
         return json.dumps(request).encode("ascii")
 
 
-class _Failure(Exception):
-    """A request that gave nothing: why ("cause: what happened"), and whether and when to try again."""
-
-    def __init__(self, error: str, again: bool = False, wait_s: float | None = None, unreachable: bool = False) -> None:
-        super().__init__(error)
-        self.error = error
-        self.again = again
-        self.wait_s = wait_s
-        self.unreachable = unreachable
-
-
 class _Breaker:
     """Shared by the pairs of one call: set once the server cannot be reached, so that none waits for it in turn."""
 
@@ -253,46 +241,6 @@ class _Breaker:
         self.error = f"{cause}: not asked, {happened}"
         if self._reach is not None:
             self._reach.failed(self._place, happened if cause == "refused" else error, seconds)
-
-
-async def _read_json(client: httpx.AsyncClient, method: str, path: str, body: bytes | None = None) -> Any:
-    """The decoded body of a reply with status 200. Raises _Failure for any other reply, httpx errors as they come."""
-    headers = {"Content-Type": "application/json"} if body is not None else None
-    async with client.stream(method, path, content=body, headers=headers) as response:
-        content = b""
-        async for chunk in response.aiter_bytes():
-            content += chunk
-            if len(content) > REPLY_BYTES:
-                raise _Failure(f"bad reply: longer than {REPLY_BYTES:,} bytes")
-    try:
-        reply = json.loads(content)
-    except (ValueError, RecursionError):
-        if response.is_success:
-            if not content.strip():
-                raise _Failure(f"empty reply: HTTP {response.status_code} without a body") from None
-            kind = response.headers.get("content-type", "no content type")
-            raise _Failure(f"bad reply: not JSON ({kind}): {one_line(content.decode('utf-8', 'replace'))}") from None
-        reply = content.decode("utf-8", "replace")
-    if not response.is_success:
-        raise _refusal(response, reply)
-    return reply
-
-
-def _refusal(response: httpx.Response, reply: Any) -> _Failure:
-    """A status other than success: 5xx and 429 are worth another try, unless 429 asks for too long a wait."""
-    error = reply.get("error") if isinstance(reply, dict) else None
-    said = error.get("message") if isinstance(error, dict) else error
-    happened = f"HTTP {response.status_code}: {one_line(said or reply)}"
-    if response.status_code >= 500:
-        return _Failure(f"server error: {happened}", again=True)
-    if response.status_code != 429:
-        return _Failure(f"bad reply: {happened}")
-    after = response.headers.get("retry-after", "")
-    if not after.isdecimal():  # a date is possible too, and no server of this kind sends one
-        return _Failure(f"rate limited: {happened}", again=True)
-    if len(after) > 9 or int(after) > LONGEST_WAIT_S:
-        return _Failure(f"rate limited: the server asks to wait {after[:9]} s ({happened})")
-    return _Failure(f"rate limited: {happened}", again=True, wait_s=float(after))
 
 
 def _checked(url: str) -> httpx.URL:
