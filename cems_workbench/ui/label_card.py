@@ -36,19 +36,17 @@ def draw(at_work: LabelQueue, resources: Resources, who: str) -> None:
 
 
 def _draw(at_work: LabelQueue, resources: Resources, who: str) -> None:
-    """The progress is filled in last: when it counts the last label, the next card can be graded."""
+    """Progress and card are one element: in the browser the count never runs ahead of the card that a key would answer."""
     one, standing = state.card(at_work, who)
-    place = st.empty()
     if st.session_state.get(state.PROBLEM):
         st.error(plain(st.session_state[state.PROBLEM]), icon=":material/block:")
     progress = at_work.progress(who, standing)
+    st.html(progress_html(progress) + (card_html(one, state.turn()) if one is not None else ""))
     if one is None:
         _finished(progress)
     else:
-        st.html(card_html(one, state.turn()))
         _grades(scale_of(resources, one.query.qid), resources, who)
     _others(one, at_work, resources, who)
-    place.html(progress_html(progress))
 
 
 def scale_of(resources: Resources, qid: str) -> GradeScale:

@@ -175,7 +175,7 @@ STYLESHEET = """
 .wb-confusion td[style] {background:color-mix(in srgb, #0072B2 calc(var(--share) * .55), transparent);}
 .wb-confusion td b {font-weight:650;}
 .wb-confusion small {opacity:.78; margin-left:.45rem; font-size:.76rem;}
-.wb-card-progress {font-size:.84rem; font-variant-numeric:tabular-nums;}
+.wb-card-progress {margin-bottom:.9rem; font-size:.84rem; font-variant-numeric:tabular-nums;}
 .wb-card-progress > div {height:4px; border-radius:2px; background:color-mix(in srgb, currentColor 12%, transparent); margin-bottom:.35rem;}
 .wb-card-progress i {display:block; height:4px; border-radius:2px; background:light-dark(#0072B2, #56B4E9);}
 .wb-card-progress span {opacity:.82;}

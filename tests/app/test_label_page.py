@@ -62,9 +62,9 @@ def labels() -> list[Judgment]:
 
 
 def card(page: AppTest) -> str:
-    """The card on the table, without its turn."""
+    """The card on the table, without its turn and the progress above it."""
     found = next(text for text in (str(one.proto.body) for one in page.get("html")) if "wb-card-query" in text)
-    return re.sub(r' data-turn="\d+"', "", found)
+    return re.sub(r' data-turn="\d+"', "", found[found.index('<div class="wb-card"') :])
 
 
 def test_without_a_name_there_is_no_card(open_page: OpenPage, queue_store: Path) -> None:
