@@ -27,7 +27,7 @@ from cems_workbench.tuning.card import evidence_card
 from cems_workbench.ui import state
 from cems_workbench.ui.changed import shown
 from cems_workbench.ui.evaluate_state import named
-from cems_workbench.ui.label_reviewer import reviewer, signed_in
+from cems_workbench.ui.label_reviewer import reviewer, sign_in_configured
 from cems_workbench.ui.memories_escape import plain
 from cems_workbench.ui.tune_goal import GROUP_WORDS
 from cems_workbench.ui.tune_result import headline
@@ -68,15 +68,16 @@ def card_of(found: Found) -> EvidenceCard:
 
 
 def _words(found: Found) -> tuple[str, str, str]:
-    boxes = st.columns([2, 4, 2] if signed_in() is None else [2, 4], vertical_alignment="bottom")
+    by_name = not sign_in_configured()
+    boxes = st.columns([2, 4, 2] if by_name else [2, 4], vertical_alignment="bottom")
     usual = found.tuned.config.name
     typed = boxes[0].text_input("Name", key="tn:name", placeholder=usual, max_chars=80, persist_state="session",
                                 help="What presets, files and the history call it.")  # fmt: skip
     why = boxes[1].text_input("Why", key="tn:why", placeholder="what was wanted, for whoever reads the history", max_chars=500,
                               persist_state="session")  # fmt: skip
-    author = signed_in() or ""
-    if not author:
-        st.session_state.setdefault("tn:author", reviewer() or "")
+    author = reviewer() or ""
+    if by_name:
+        st.session_state.setdefault("tn:author", author)
         author = boxes[2].text_input("Your name", key="tn:author", max_chars=80, persist_state="session")
     return typed.strip() or usual, why.strip(), author.strip()
 
@@ -108,7 +109,7 @@ def _keep(
     config: PipelineConfig, why: str, author: str, card: EvidenceCard, found: Found, resources: Resources
 ) -> None:
     if not author:
-        st.error("Give your name above: the history says who kept a config.")
+        st.error("Give your name above, or sign in: the history says who kept a config.")
         return
     try:
         kept = resources.store.history.add(
