@@ -240,7 +240,10 @@ def _leading(key: Floats, count: int) -> Ints:
         order = np.argsort(key, axis=1, kind="stable")[:, :count]
         return np.where(np.take_along_axis(key, order, axis=1) < np.inf, order, -1)
     last = np.partition(key, count - 1, axis=1)[:, count - 1, None]
-    flat = np.flatnonzero((key <= last) & (key < np.inf))  # more than `count` where the last place is tied
+    first = key <= last
+    if last.size and last.max() == np.inf:  # a row with fewer than `count`
+        first &= key < np.inf
+    flat = np.flatnonzero(first)  # more than `count` where the last place is tied
     row, column = np.divmod(flat, width)
     held = np.bincount(row, minlength=queries)
     place = np.arange(len(row)) - np.repeat(np.cumsum(held) - held, held)

@@ -144,7 +144,11 @@ def _hits(table: CandidateTable, lists: ListArrays, config: FusionConfig, list_c
 def _base(hits: Hits, weight: Floats, config: FusionConfig) -> Floats:
     """(H) what each hit contributes."""
     own = weight.reshape(-1).take(hits.slot)
-    return own / (config.k + hits.rank) if config.method == "rrf" else own * hits.score
+    if config.method == "rrf":
+        own /= config.k + hits.rank
+    else:
+        own *= hits.score
+    return own
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,11 +183,13 @@ def _raw(table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, config:
     size = table.valid.size
     raw: Floats = np.zeros(size)
     if config.method != "score_max":
-        raw = np.asarray(np.bincount(hits.cell, weights=base, minlength=size), dtype=np.float64)
+        given = base
+        if extra.bonus is not None:  # only of rrf
+            given = base.copy()
+            given[hits.top] += extra.bonus
+        raw = np.asarray(np.bincount(hits.cell, weights=given, minlength=size), dtype=np.float64)
     elif len(hits.cells):
         raw[hits.cells] = np.maximum.reduceat(base, hits.first)
-    if extra.bonus is not None:
-        raw += np.bincount(hits.cell[hits.top], weights=extra.bonus, minlength=size)
     raw = raw.reshape(table.shape)
     for more in (extra.best_rank, extra.importance):
         raw = raw if more is None else raw + more
