@@ -34,6 +34,10 @@ bench: $(VENV)/.tests
 	$(BIN)/python -m benchmarks.bench_paint
 	$(BIN)/python -m benchmarks.bench_slider
 	$(BIN)/python -m benchmarks.bench_label
+	$(BIN)/python -m benchmarks.bench_evaluate
+	$(BIN)/python -m benchmarks.bench_tune
+	$(BIN)/python -m benchmarks.bench_decisive
+	$(BIN)/python -m benchmarks.bench_durability
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
