@@ -6,12 +6,18 @@ import contextlib
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import cems_workbench.resources
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.protocol import QueryEmbedder
+from cems_workbench.resources import embedder as made
+from cems_workbench.settings import Settings
 from cems_workbench.ui import handles
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +34,7 @@ def open_page(app_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     """Open the Inspect page on the sample store, or on another one; the store is released afterwards."""
 
     monkeypatch.setattr(handles, "PAINT_SECONDS", 0.0)
+    monkeypatch.setattr(cems_workbench.resources, "embedder", loaded_once)
 
     def start(store: Path = app_store) -> AppTest:
         monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(store))
@@ -36,6 +43,16 @@ def open_page(app_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 
     yield start
     release()
+
+
+@cache
+def _embedder(name: str) -> QueryEmbedder:
+    return SentenceTransformerEmbedder(name)
+
+
+def loaded_once(settings: Settings) -> QueryEmbedder:
+    """The embedder as the app makes it; every page of this process has the same one, so that its weights load once."""
+    return _embedder(settings.embedder) if settings.ollama_embedder is None else made(settings)
 
 
 def release() -> None:
