@@ -1,7 +1,7 @@
 """How many configs a minute does tuning evaluate, from fusion to metric, and how does that compare with ranx?
 
 Ours: `BatchScorer`, every config different (weights, k, blend), nDCG@10 of every query. Peer: `ranx.fuse` of the same lists (rrf with
-as many k) and `ranx.evaluate` of nDCG@10, after numba has compiled, in the same run and in turns. Then how it grows with queries and
+as many k) and `ranx.evaluate` of nDCG@10, after numba has compiled, in the same run. Then how it grows with queries and
 lists. Run from the checkout: python -m benchmarks.bench_tune [--queries 1000] [--configs 60] [--no-peer] [--no-growth]
 """
 
@@ -27,7 +27,6 @@ from cems_workbench.tuning.space import SearchSpace
 
 TARGET = 6000
 RATIO = 50
-ROUNDS = 5
 
 
 def configs(seed: int = 0) -> Iterator[PipelineConfig]:
@@ -106,11 +105,10 @@ def main() -> None:
     batch = planted(made, fusion_only())
     mine, theirs = ours(batch), None if options.no_peer else peer(made, batch)
     garbage.settle()  # as `tune` does: neither side is held up by a look at objects that stay
-    times: list[tuple[float, float]] = []
-    others: list[tuple[float, float]] = []
-    for _ in range(ROUNDS):  # in turns, each as in a search: one config after the other
-        times += [timed(mine) for _ in range(max(1, options.configs // ROUNDS))]
-        others += [timed(theirs) for _ in range(max(1, options.configs // ROUNDS // 4))] if theirs else []
+    # One side after the other, each one config after the next, as in a search: between two of the other's calls, which fill the
+    # processor's caches with their own objects, either side is a third slower.
+    times = [timed(mine) for _ in range(options.configs)]
+    others = [timed(theirs) for _ in range(max(1, options.configs // 4))] if theirs else []
     wall, cpu = medians(times)
     print(f"{options.queries} queries × {options.lists} lists × {options.hits} hits, fusion to nDCG@10")
     print(f"ours  {wall:9.2f} ms a config by the clock, {cpu:9.2f} ms of processor (median of {len(times)})")
