@@ -1,0 +1,76 @@
+"""The way of the guide on one session: a failing query, labels, a search, the comparison, the file; each page hands on to the next."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.config import difference, export_config, import_config, preset
+from cems_workbench.evaluation.pooling import PooledPair
+from cems_workbench.evaluation.queue import make_queue
+from cems_workbench.store import Store
+from cems_workbench.ui import handles
+from cems_workbench.ui.tune_run import RUNNING
+from tests.browser.whole_way import MISSING, QUERY
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+QUERIES = 16
+
+
+@pytest.fixture
+def few_store(sample_store: Path, tmp_path: Path) -> Path:
+    """The sample store with a set "a few", the failing query in it, and a queue of one pair that nobody judged."""
+    path = shutil.copytree(sample_store, tmp_path / "store")
+    with Store.open(path) as store:
+        relevant = {judgment.qid for judgment in store.judgments() if judgment.grade > 0}
+        judged = {(judgment.qid, judgment.memory_id) for judgment in store.judgments()}
+        queries = sorted((one for one in store.queries() if one.qid in relevant), key=lambda one: one.query != QUERY)
+        store.sets.put("a few", queries[:QUERIES], "test")
+        pair = next((queries[0].qid, key) for key in sorted(store.memories()) if (queries[0].qid, key) not in judged)
+        store.labels.keep_queue(make_queue("one", [PooledPair(*pair, {"cems": 1})], "top"))
+    return path
+
+
+def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest], few_store: Path) -> None:
+    page = open_page(few_store)
+    page.text_input(key="query").set_value(QUERY)
+    assert f"missing: {MISSING} (grade 3)" in " ".join(one.value for one in checked(page.run()).caption)
+
+    page = checked(page.switch_page("pages/label.py").run())
+    page.text_input(key="lb:name").set_value("ada").run()
+    next(button for button in page.button if str(button.key).startswith("lb:grade:0")).click()
+    checked(page.run())
+    assert [(one.judge, one.grade) for one in handles.resources().store.labels.queue_labels("one")] == [("ada", 0)]
+
+    page = checked(page.switch_page("pages/tune.py").run())
+    page.button(key="tn:gather").click().run()
+    page.selectbox(key="tn:group_by").select("query")
+    page.number_input(key="tn:trials").set_value(20)
+    page.multiselect(key="tn:paths").set_value(["lists.lexical.weight", "fusion.score_blend"]).run()
+    page.button(key="tn:start").click().run()
+    if RUNNING in page.session_state:
+        page.session_state[RUNNING].wait(60)
+    page = checked(page.run())
+    page.session_state["tn:next_view"] = "Take it away"
+    page = checked(page.run())
+    page.button(key="tn:take").click()
+    tuned = checked(page.run()).session_state["config"]
+
+    page = checked(page.switch_page("pages/evaluate.py").run())
+    table = page.dataframe[0].value
+    assert list(table["config"]) == ["cems", "as set in Inspect"]
+    page = checked(page.switch_page("pages/inspect.py").run())
+    assert page.session_state["config"] == tuned
+    assert page.text_input(key="query").value == QUERY
+    assert import_config(export_config(tuned, "yaml"), preset("cems").config, source="tuned.yaml").config == tuned
+    assert bool(difference(preset("cems").config, tuned)) == (len(page.session_state["history"].past) > 0)
+
+
+def checked(page: AppTest) -> AppTest:
+    assert not page.exception, page.exception
+    assert not page.error, page.error
+    return page
