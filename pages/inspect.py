@@ -29,9 +29,8 @@ from cems_workbench.ui.typos_view import draw_typos
 
 EXAMPLES = 8
 LONG_LABEL = 48  # characters from which a button may be cut, and shows its whole text as a tooltip
-# Pause after the ranking of a moved slider: the browser paints it before charts and controls are on their way to it.
-# A comment, since Streamlit writes a bare string of a page onto the page.
 PAINT_SECONDS = 0.08
+"""Pause after the ranking of a moved slider: the browser paints it before charts and controls are on their way to it."""
 
 
 def sidebar() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
 
 from cems_workbench.store import Store
 
@@ -36,18 +37,25 @@ def gathered(browser: Browser, sample_store: Path, tmp_path_factory: pytest.Temp
         page.goto(f"{url}/evaluate")
         page.get_by_role("combobox", name="Configs").wait_for(timeout=START_SECONDS * 1000)
         settle(page)
-        choose(page, "Configs", CONFIGS[2])
+        choose(page, "Configs", CONFIGS[2], f"Not gathered yet: {', '.join(CONFIGS)}.")
         page.keyboard.press("Escape")
-        choose(page, "Query set", "few · 6 queries · version 1")
+        choose(page, "Query set", "few · 6 queries · version 1", f"Each of {QUERIES} queries is searched once")
         gather(page)
         yield page
         context.close()
     assert not strangers, f"the page asked elsewhere: {strangers}"
 
 
-def choose(page: Page, box: str, option: str) -> None:
-    page.get_by_role("combobox", name=box).click()
-    page.get_by_role("option", name=option, exact=True).click()
+def choose(page: Page, box: str, option: str, shown: str) -> None:
+    """Choose an option until the page shows that it arrived: a list opened while the page is being drawn may close again."""
+    arrived = page.get_by_text(shown).first
+    for _ in range(3):
+        with contextlib.suppress(TimeoutError, AssertionError):
+            page.get_by_role("combobox", name=box).click(timeout=WAIT)
+            page.get_by_role("option", name=option, exact=True).click(timeout=WAIT / 3)
+            expect(arrived).to_be_visible(timeout=WAIT / 3)
+            break
+    expect(arrived).to_be_visible(timeout=WAIT)
     settle(page)
 
 
