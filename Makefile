@@ -10,9 +10,11 @@ export HF_HUB_DISABLE_TELEMETRY := 1
 run: $(VENV)/.runs sample
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m cems_workbench app --store $(STORE)
 
-# The sample is imported once; a store that holds anything is left alone.
+# The sample is imported once; a store that holds anything, or that another process holds, is left alone.
+HOLDS := import sys; from pathlib import Path; from cems_workbench.store import Store; \
+  store = Store.open(Path(sys.argv[1])); count = store.count(); store.close(); sys.exit(count > 0)
 sample: $(VENV)/.runs
-	@test -f $(STORE)/workbench.duckdb || $(BIN)/python -m cems_workbench import sample_data --store $(STORE)
+	@{ test -f $(STORE)/workbench.duckdb && ! $(BIN)/python -c "$(HOLDS)" $(STORE) 2>/dev/null; } || $(BIN)/python -m cems_workbench import sample_data --store $(STORE)
 
 setup: $(VENV)/.tests
 
