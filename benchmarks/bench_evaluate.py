@@ -26,14 +26,14 @@ from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
-from cems_workbench.evaluation.gathering import gather_query_set, request_for
 from cems_workbench.evaluation.grades import Grades, agreed_grades
 from cems_workbench.evaluation.metrics import standard_measures
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query
-from cems_workbench.resources import open_resources
+from cems_workbench.runs.gathering import gather_query_set, request_for
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 SAMPLE = Path(__file__).resolve().parents[1] / "sample_data"

@@ -18,8 +18,8 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 from benchmarks.serving import WORKBENCH, free_port, sample_store, serving
-from cems_workbench.evaluation.pooling import PooledPair
-from cems_workbench.evaluation.queue import make_queue
+from cems_workbench.evaluation.labelling.pooling import PooledPair
+from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.store import Store
 
 TARGET = 200

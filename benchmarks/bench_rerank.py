@@ -27,10 +27,10 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
-from cems_workbench.pipeline.rerankers import scorer
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import scorer
 from cems_workbench.records import Query
-from cems_workbench.resources import open_resources
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 DEPTH = 40

@@ -18,13 +18,12 @@ import numpy as np
 from benchmarks.synthetic_queries import evidences, fusion_only, shuffled
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence
-from cems_workbench.tuning.axis import parse_axis
 from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.holdout import gain
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.search import search
-from cems_workbench.tuning.space import SearchSpace
+from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import choose
 
 AXES = (

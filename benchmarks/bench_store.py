@@ -29,9 +29,10 @@ import numpy as np
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, indexed_text
-from cems_workbench.store import Filter, Store, chroma
-from cems_workbench.store.tokenizer import tokenize
-from cems_workbench.store.vector_index import VectorIndex
+from cems_workbench.store import Filter, Store
+from cems_workbench.store.search import vector_index as chroma
+from cems_workbench.store.search.tokenizer import tokenize
+from cems_workbench.store.search.vector_index import VectorIndex
 
 K = 150
 BATCH = 32

@@ -21,9 +21,8 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence
-from cems_workbench.tuning.axis import axis_for
 from cems_workbench.tuning.scorer import BatchScorer
-from cems_workbench.tuning.space import SearchSpace
+from cems_workbench.tuning.space import SearchSpace, axis_for
 
 TARGET = 6000
 RATIO = 50

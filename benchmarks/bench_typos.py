@@ -20,14 +20,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.bench_store import english_texts, synthetic_texts
-from cems_workbench.config.understanding import TypoCorrection
-from cems_workbench.pipeline.lexicon import shipped_terms
-from cems_workbench.pipeline.stages.conversational import features
-from cems_workbench.pipeline.typos import correct
+from cems_workbench.config.sections.understanding import TypoCorrection
+from cems_workbench.pipeline.stages.query import features
+from cems_workbench.pipeline.typos import correct, shipped_terms
 from cems_workbench.progress import silent
 from cems_workbench.records import Memory, ParsedInput
-from cems_workbench.store import Store, Vocabulary, lexical_refresh
-from cems_workbench.store.lexical_refresh import Document
+from cems_workbench.store import Store, Vocabulary
+from cems_workbench.store.search import lexical_refresh
+from cems_workbench.store.search.lexical_refresh import Document
 
 QUERIES = {
     "no typo": "how does the system keep the history",

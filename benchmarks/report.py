@@ -23,11 +23,11 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import Comparison, compare
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
-from cems_workbench.evaluation.gathering import drawn, gather_query_set
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Judgment, Query
-from cems_workbench.resources import open_resources
+from cems_workbench.runs.gathering import drawn, gather_query_set
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 DATA = Path("../shared/data")

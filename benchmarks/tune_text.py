@@ -9,8 +9,7 @@ import numpy as np
 
 from cems_workbench.config import EvidenceCard, difference
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.evaluation.significance import holm, randomisation_test
-from cems_workbench.evaluation.uncertainty import bootstrap
+from cems_workbench.evaluation.statistics import bootstrap, holm, randomisation_test
 from cems_workbench.pipeline.table import Floats
 
 if TYPE_CHECKING:

@@ -24,22 +24,21 @@ from cems_workbench import formats, garbage
 from cems_workbench.config import EvidenceCard, Measured, PipelineConfig, card_path, dump_config, preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
-from cems_workbench.evaluation.gathering import gather_query_set
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.resources import open_resources
+from cems_workbench.runs.gathering import gather_query_set
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
-from cems_workbench.tuning.axis import parse_axis
 from cems_workbench.tuning.card import evidence_card
 from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.holdout import gain
 from cems_workbench.tuning.learned import Importance, importance
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.scorer import BatchScorer, answerable
-from cems_workbench.tuning.space import SearchSpace
-from cems_workbench.tuning.trial import Trial, Watch
+from cems_workbench.tuning.search import Trial, Watch
+from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, Tuned, tune
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 from cems_workbench import formats
-from cems_workbench.resources import open_resources
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 from tests.browser.conftest import serving
 from tests.browser.whole_way import walk
@@ -46,7 +46,9 @@ def main() -> None:
         resources.close()
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         with serving(store) as url:
-            page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light", accept_downloads=True)
+            page = browser.new_page(
+                viewport={"width": 1280, "height": 900}, color_scheme="light", accept_downloads=True
+            )
             walk(page, url, Path(name) / "tuned.yaml", shoot, trials=120)
         browser.close()
     for picture in sorted(folder.glob("*.png")):

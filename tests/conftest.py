@@ -57,7 +57,7 @@ def sample_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _import_sample(folder: Path) -> None:
     from cems_workbench import formats
-    from cems_workbench.resources import open_resources
+    from cems_workbench.runs.opening import open_resources
     from cems_workbench.settings import Settings
 
     resources = open_resources(Settings(store=folder))

@@ -23,8 +23,8 @@ import numpy as np
 
 from benchmarks.bench_rerank import candidates, opened, raw
 from cems_workbench.config import preset
-from cems_workbench.pipeline.rerankers import scorer
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import scorer
 
 SHOWN = 10
 CHARACTERS = 500

@@ -18,12 +18,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cems_workbench.analysis.why.disturbance import kendall
+from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.query_status import helpful
+from cems_workbench.evaluation.grades import helpful
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.trace import Trace
-from cems_workbench.why.disturbance import kendall
-from cems_workbench.why.trial import changed
 
 NO_LIMIT_K = 10
 """Results compared where the config has no limit."""

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from cems_workbench.analysis.why.rescue import slider
+from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
-from cems_workbench.evaluation.query_status import helpful
+from cems_workbench.evaluation.grades import helpful
 from cems_workbench.pipeline import STAGES, Evidence
 from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.table import Ints
 from cems_workbench.progress import Progress, silent
-from cems_workbench.why.trial import changed
-from cems_workbench.why.values import slider
 
 ASSEMBLY = STAGES.index("assembly")
 

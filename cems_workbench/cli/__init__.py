@@ -12,23 +12,19 @@ from typing import NoReturn
 import typer
 
 from cems_workbench import __version__
-from cems_workbench.cli import (
-    comparing,
-    config_history,
-    doctor,
-    evaluating,
-    explaining,
-    export,
-    exporting_datasets,
-    exporting_judgments,
-    gathering,
-    importing,
-    opening,
-    replaying,
-    sampling,
-    searching,
-    tuning,
-)
+from cems_workbench.cli import app as opening
+from cems_workbench.cli import compare as comparing
+from cems_workbench.cli import config_history, doctor, export
+from cems_workbench.cli import dataset as exporting_datasets
+from cems_workbench.cli import evaluate as evaluating
+from cems_workbench.cli import gather as gathering
+from cems_workbench.cli import import_ as importing
+from cems_workbench.cli import judgments as exporting_judgments
+from cems_workbench.cli import replay as replaying
+from cems_workbench.cli import sample as sampling
+from cems_workbench.cli import search as searching
+from cems_workbench.cli import tune as tuning
+from cems_workbench.cli import why as explaining
 from cems_workbench.errors import WorkbenchError
 
 INTERRUPTED = 130

@@ -42,7 +42,7 @@ def config_history_command(
 
 def _add(store: Store, path: Path, why: str, by: str | None) -> None:
     from cems_workbench.config import card_path, read_card
-    from cems_workbench.tuning.history import keep
+    from cems_workbench.tuning.card import keep
 
     config = chosen_config(None, path, None)
     beside = card_path(path)
@@ -53,8 +53,8 @@ def _add(store: Store, path: Path, why: str, by: str | None) -> None:
 
 def _take(store: Store, number: int, out: Path | None, as_json: bool) -> None:
     from cems_workbench.config import card_path, export_config, nested
-    from cems_workbench.config.import_config import SUFFIXES
-    from cems_workbench.tuning.history import restored
+    from cems_workbench.config.forms.reading import SUFFIXES
+    from cems_workbench.tuning.card import restored
 
     record = store.history.get(number)
     found = restored(record, store)

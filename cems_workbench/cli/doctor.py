@@ -26,7 +26,7 @@ def doctor_command(
     Exit code 1 when something is missing that nothing can take the place of.
     """
     chosen = chosen_config(preset, config, None)
-    from cems_workbench.diagnosis import diagnose
+    from cems_workbench.runs.diagnosis import diagnose
 
     checks = diagnose(settings_for(store), chosen)
     if as_json:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from cems_workbench.analysis.expansion import QueryShares, query_shares
 from cems_workbench.cli.options import print_json, print_table
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.query_shares import QueryShares, query_shares
 
 EXCERPT = 160
 

@@ -1,13 +1,10 @@
 """The pipeline's configuration: model, YAML, presets."""
 
-from cems_workbench.config.depths import depth_notes, list_depths
 from cems_workbench.config.evidence_card import EvidenceCard, Measured, card_path, read_card
-from cems_workbench.config.export import FORM_TITLES, FORMS, Form, export_config, file_name
 from cems_workbench.config.fields import KIND_HELP, FieldSpec
-from cems_workbench.config.import_config import Imported, import_config, load_config, load_import
-from cems_workbench.config.model import PipelineConfig, field_spec, field_specs
-from cems_workbench.config.presets import DEFAULT, Preset, preset, preset_names
-from cems_workbench.config.yaml_io import (
+from cems_workbench.config.forms.reading import Imported, import_config, load_config, load_import
+from cems_workbench.config.forms.writing import FORM_TITLES, FORMS, Form, export_config, file_name
+from cems_workbench.config.forms.yaml_form import (
     config_from,
     difference,
     dump_config,
@@ -16,6 +13,8 @@ from cems_workbench.config.yaml_io import (
     parse_config,
     with_values,
 )
+from cems_workbench.config.model import PipelineConfig, depth_notes, field_spec, field_specs, list_depths
+from cems_workbench.config.presets import DEFAULT, Preset, preset, preset_names
 
 __all__ = [
     "DEFAULT",

@@ -3,6 +3,8 @@
 `param(...)` is a pydantic `Field` whose bounds are the allowed range and whose extra metadata is what a control needs.
 `specs(model)` walks a config class and yields one `FieldSpec` per leaf, in the order of PIPELINE.md; nothing else in the
 project lists parameters.
+
+Lists and mappings as config values: tuples inside, so that a config is hashable, lists and mappings in files.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import annotated_types
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.fields import FieldInfo
 
 from cems_workbench.config.export_names import ExportName
@@ -153,3 +155,24 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
         rest = [arg for arg in typing.get_args(annotation) if arg is not type(None)]
         return (rest[0] if len(rest) == 1 else annotation), len(rest) < len(typing.get_args(annotation))
     return annotation, False
+
+
+def as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def as_pairs(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    # A whole number too large for a float stays as it is, and is refused as out of range.
+    return tuple((k, float(v) if type(v) is int and abs(v) < 1e15 else v) for k, v in value.items())
+
+
+AsList = PlainSerializer(lambda value: list(value), return_type=list)
+Sources = Annotated[tuple[Literal["vector", "lexical", "relations"], ...], BeforeValidator(as_tuple), AsList]
+Tiers = Annotated[
+    tuple[tuple[str, Annotated[float, Field(gt=0, le=36500)]], ...],
+    BeforeValidator(as_pairs),
+    PlainSerializer(lambda value: dict(value), return_type=dict),
+]
+JudgeBands = Annotated[tuple[float, float, float], BeforeValidator(as_tuple), AsList]

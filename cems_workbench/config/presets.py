@@ -11,8 +11,8 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 
 from cems_workbench.config.evidence_card import EvidenceCard, read_card
+from cems_workbench.config.forms.yaml_form import parse_config
 from cems_workbench.config.model import PipelineConfig
-from cems_workbench.config.yaml_io import parse_config
 from cems_workbench.errors import InputError, nearest
 
 DEFAULT = "cems"

@@ -14,8 +14,7 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number
 from cems_workbench.evaluation.metrics import Measure, rbo
-from cems_workbench.evaluation.significance import effect_size, holm, randomisation_test
-from cems_workbench.evaluation.uncertainty import bootstrap, means
+from cems_workbench.evaluation.statistics import bootstrap, effect_size, holm, means, randomisation_test
 from cems_workbench.pipeline.table import Ints
 
 SAME = 1e-9

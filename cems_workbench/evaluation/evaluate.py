@@ -15,7 +15,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.evaluation.uncertainty import bootstrap, bounds, means
+from cems_workbench.evaluation.statistics import bootstrap, bounds, means
 from cems_workbench.pipeline.table import Floats
 
 NO_TYPE = "(no type)"

@@ -4,6 +4,10 @@ It is a DuckDB database. Queries are added one committed transaction at a time, 
 a later one goes on after it. The header says what it was gathered with; a file of another store, another state of it, another
 embedder or other gather parameters is not gone on with, and can be read all the same. `content_hash` covers everything that
 replay can see, is written when the gather is complete and checked when the file is read.
+
+The hash of an evidence file, over everything that replay can see of it.
+
+Source: DESIGN.md, "The one idea": evidence and config give the same numbers anywhere, so that a hash of both names a result.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.config import PipelineConfig, dump_config, parse_config
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import evidence_rows
-from cems_workbench.evaluation.evidence_hash import content_hash
+from cems_workbench.evaluation.evidence_rows import arrow, flat
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.records import Judgment, Query
@@ -31,6 +35,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import duckdb
+
+
+def content_hash(cursor: duckdb.DuckDBPyConnection) -> str:
+    """SHA-256, in hex, of everything that replay can see of the file and of its queries; judgments are not part of it."""
+    digest = hashlib.sha256()
+    for select in (
+        "SELECT * FROM queries ORDER BY position",
+        "SELECT * FROM memories ORDER BY number",
+        "SELECT * EXCLUDE (seconds) FROM evidence ORDER BY qid",
+        "SELECT * FROM lists ORDER BY qid, position",
+        "SELECT * FROM scores ORDER BY qid, role, model, member",
+        "SELECT * FROM texts ORDER BY number",
+    ):
+        table = arrow(cursor, select)
+        for name in table.column_names:
+            digest.update(f"\x00{name}\x00".encode())
+            digest.update(_bytes(table[name]))
+    return digest.hexdigest()
+
+
+def _bytes(column: Any) -> bytes:
+    import pyarrow as pa
+
+    if pa.types.is_list(column.type):
+        values, starts = flat(column)
+        return bytes(values.tobytes() + starts.tobytes())
+    if pa.types.is_floating(column.type) and not column.null_count:
+        return bytes(column.to_numpy().tobytes())
+    return "\x1f".join("\x00" if value is None else str(value) for value in column.to_pylist()).encode()
+
 
 FORMAT = "cems-workbench-evidence-set/1"
 

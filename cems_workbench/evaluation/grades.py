@@ -2,14 +2,25 @@
 
 Human judgments go before those of models. Where several judges graded the same memory for the same query, the grade is the
 median, the lower of the middle two: no judge is overruled by one other.
+
+How each judged query fares under a config: found, found too low, missed, or without an answer in the store.
+
+A query is *found* when its best-graded memory is first among the judged ones and within the first `K` results, *low* when some
+memory that helps (grade 2 or 3; grade 1 where there is none) is within the first `K`, *missed* when none is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median_low
+from typing import Literal
 
-from cems_workbench.records import Judgment
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline.encode import encode
+from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.replay import run
+from cems_workbench.records import Judgment, Query
 
 Grades = dict[str, dict[str, int]]
 """Grade by qid and memory id."""
@@ -28,3 +39,56 @@ def agreed_grades(judgments: Iterable[Judgment], kind: str | None = None) -> Gra
         first = "human" if "human" in by_kind else min(by_kind)
         grades.setdefault(qid, {})[memory_id] = median_low(by_kind[first])
     return grades
+
+
+K = 5
+Status = Literal["missed", "low", "found", "no answer"]
+ORDER: tuple[Status, ...] = ("missed", "low", "found", "no answer")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """One judged query: its status, the best rank of a memory that helps (None: not in the results), and which it is."""
+
+    query: Query
+    status: Status
+    best_rank: int | None
+    best_id: str | None
+
+
+def query_statuses(
+    queries: Sequence[Query],
+    evidences: Sequence[Evidence],
+    grades: Mapping[str, Mapping[str, int]],
+    config: PipelineConfig,
+) -> list[QueryStatus]:
+    """The status of every query under a config, the failing ones first, then by qid.
+
+    `grades` are judgments by qid and memory id. All queries are replayed as one batch.
+    """
+    if not queries:
+        return []
+    table = encode(evidences)
+    results = run(table, config)[-2].after  # what assembly leaves; the judge after it changes nothing
+    ranked = [[table.ids[q][int(c)] for c in results.order(q)] for q in range(len(queries))]
+    found = [_status(query, ranked[q], grades.get(query.qid, {})) for q, query in enumerate(queries)]
+    return sorted(found, key=lambda row: (ORDER.index(row.status), row.query.qid))
+
+
+def _status(query: Query, results: Sequence[str], grades: Mapping[str, int]) -> QueryStatus:
+    helping = helpful(grades)
+    if not helping:
+        return QueryStatus(query, "no answer", None, None)
+    places = [(rank, memory_id) for rank, memory_id in enumerate(results, 1) if memory_id in helping]
+    rank, best = places[0] if places else (None, None)
+    if rank is None or rank > K:
+        return QueryStatus(query, "missed", rank, best)
+    judged = next(memory_id for memory_id in results if memory_id in grades)
+    first = best == judged and grades[judged] == max(grades.values())
+    return QueryStatus(query, "found" if first else "low", rank, best)
+
+
+def helpful(grades: Mapping[str, int]) -> set[str]:
+    """The memories that answer or strongly help; where there are none, those that are related."""
+    strong = {memory_id for memory_id, grade in grades.items() if grade >= 2}
+    return strong or {memory_id for memory_id, grade in grades.items() if grade == 1}

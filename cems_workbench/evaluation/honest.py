@@ -27,7 +27,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.evaluation.metrics import GradedRankings, parse_measures
-from cems_workbench.evaluation.uncertainty import means
+from cems_workbench.evaluation.statistics import means
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.stages.judge import scale_of
 from cems_workbench.pipeline.stages.rerank import model_key

@@ -19,9 +19,8 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.query_log import LogEntry
 from cems_workbench.formats.rows import derived_id
 from cems_workbench.models.protocol import PairScorer
-from cems_workbench.pipeline.rerankers import asked
-from cems_workbench.pipeline.rescoring import cached_or_scored
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import asked, cached_or_scored
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
 

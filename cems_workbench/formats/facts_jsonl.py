@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.formats import fields, memories_jsonl
-from cems_workbench.formats.memory_rows import read_memory_rows
 from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import derived_id
+from cems_workbench.formats.rows import derived_id, read_memory_rows
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput
 

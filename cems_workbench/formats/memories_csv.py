@@ -15,7 +15,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import cells
-from cems_workbench.formats.csv_records import header_of, read_csv_lines, records
+from cems_workbench.formats.csv_table import header_of, read_csv_lines, records
 from cems_workbench.formats.memories_jsonl import KNOWN, as_row, parse_memory
 from cems_workbench.formats.reader import Reader, Sample, register
 from cems_workbench.formats.rows import collect

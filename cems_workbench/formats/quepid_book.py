@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from cems_workbench.formats import by_words
+from cems_workbench.formats import ratings_csv as by_words
 from cems_workbench.formats.csv_table import columns_of, open_table, read_rows, written
 from cems_workbench.formats.fields import FieldError, identifier
 from cems_workbench.formats.ratings_csv import HEADER

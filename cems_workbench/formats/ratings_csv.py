@@ -3,22 +3,81 @@
 A query is named by its words. Quepid leaves the rating of an unrated document empty; such rows are counted. For OpenSearch the
 header is optional and there are exactly these three columns, in this order. https://quepid-docs.dev.o19s.com,
 https://docs.opensearch.org/latest/search-plugins/search-relevance/judgments
+
+Formats that name a query by its words and not by an id: what their readers share.
+
+The reader gives such a query the id `q-` and a hash of its words, and says in `extra["queries_by_words"]` that it did; the
+store then takes the query it has with these words, if it has exactly one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import by_words, cells
-from cems_workbench.formats.csv_records import read_csv_lines, records
-from cems_workbench.formats.csv_table import CsvTable, columns_of, open_table, read_rows, written
-from cems_workbench.formats.fields import FieldError
+from cems_workbench.formats import cells
+from cems_workbench.formats.csv_table import (
+    CsvTable,
+    columns_of,
+    open_table,
+    read_csv_lines,
+    read_rows,
+    records,
+    written,
+)
+from cems_workbench.formats.fields import FieldError, identifier, required_text
 from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect_judgments
+from cems_workbench.formats.rows import Collected, collect_judgments, derived_id
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, ParsedInput, RowError
+from cems_workbench.records import Judgment, ParsedInput, Query, RowError
+
+
+def graded(row: dict[str, Any], grade: int, judge: str = "human") -> tuple[Judgment, str]:
+    """The judgment of a row with `query` and `docid`, and the query's words; raises FieldError."""
+    words = required_text(row, "query")
+    return Judgment(derived_id("q", words), identifier(row, "docid"), grade, judge), words
+
+
+def whole_rating(field: str, cell: str) -> int:
+    """A rating: a whole number, also written as 3.0; raises FieldError."""
+    digits, _, decimals = cell.strip().partition(".")
+    sign = digits[:1] if digits[:1] in "+-" else ""
+    number = digits.removeprefix(sign)
+    whole = number.isascii() and number.isdigit() and len(number) <= 18
+    if not whole or decimals.strip("0"):
+        raise FieldError(field, f"must be a whole number, found {ascii(cell)[:60]}")
+    return int(digits)
+
+
+def as_input(
+    source: str,
+    name: str,
+    found: Collected[Judgment],
+    words: dict[str, str],
+    errors: Iterable[RowError],
+    notes: Iterable[str] = (),
+    grade_column: str = "rating",
+) -> ParsedInput:
+    """The judgments with the queries they name; `words` are those of each qid, an empty `grade_column` is named by the judge."""
+    first: dict[str, int] = {}
+    for judgment, row in zip(found.records, found.rows, strict=True):
+        first.setdefault(judgment.qid, row)
+    return ParsedInput(
+        source,
+        name,
+        queries=tuple(Query(qid, words[qid]) for qid in first),
+        judgments=tuple(found.records),
+        errors=tuple(errors),
+        notes=(*found.notes, *notes),
+        extra={
+            "rows": {"judgments": found.rows, "queries": list(first.values())},
+            "fields": {"qid": "query", "memory_id": "docid", "grade": grade_column},
+            "queries_by_words": True,
+        },
+    )
+
 
 QUEPID = "quepid-csv"
 SRW = "srw-csv"
@@ -54,7 +113,7 @@ def _read(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
 
     def parse(row: dict[str, str]) -> Judgment:
         row = {column.lower(): cell for column, cell in row.items()}
-        judgment, query = by_words.graded(row, by_words.whole_rating("rating", row["rating"]))
+        judgment, query = graded(row, whole_rating("rating", row["rating"]))
         words[judgment.qid] = query
         return judgment
 
@@ -67,7 +126,7 @@ def _read(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
 
     found = collect_judgments(table.source, rated(read_rows(table, errors, progress)), parse, errors)
     notes = (f"{unrated[0]} rows have no rating",) if unrated[0] else ()
-    return by_words.as_input(table.source, name, found, words, errors, notes)
+    return as_input(table.source, name, found, words, errors, notes)
 
 
 def sniff_quepid(sample: Sample) -> bool:
@@ -85,7 +144,7 @@ def sniff_srw(sample: Sample) -> bool:
 
 def _is_rating(cell: str) -> bool:
     try:
-        by_words.whole_rating("rating", cells.restored(cell))
+        whole_rating("rating", cells.restored(cell))
     except FieldError:
         return False
     return True

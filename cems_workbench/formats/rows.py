@@ -1,14 +1,20 @@
-"""Turning the objects of a file into records: bad rows are reported, keys are kept unique, unknown fields noted."""
+"""Turning the objects of a file into records: bad rows are reported, keys are kept unique, unknown fields noted.
+
+Reading a file of JSON rows that each become a memory: what the memory, fact and message formats share.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from cems_workbench.formats.fields import FieldError, UnknownFields
-from cems_workbench.records import Judgment, RowError
+from cems_workbench.formats.lines import read_records
+from cems_workbench.progress import Progress
+from cems_workbench.records import Judgment, Memory, ParsedInput, RowError
 
 Record = TypeVar("Record")
 Row = TypeVar("Row")
@@ -89,3 +95,20 @@ def derived_id(prefix: str, *parts: str) -> str:
     """A stable id for a row without one: the prefix and the first 12 hex digits of the SHA-256 of its parts."""
     text = "\n".join(parts).encode(errors="surrogatepass")
     return f"{prefix}-{hashlib.sha256(text).hexdigest()[:12]}"
+
+
+def read_memory_rows(
+    path: Path, name: str, parse: Callable[[dict[str, Any]], Memory], known: Iterable[str], progress: Progress
+) -> ParsedInput:
+    """Every good row of `path` as a memory made by `parse`; raises InputError when the file cannot be read."""
+    errors: list[RowError] = []
+    rows = read_records(path, errors, progress)
+    found = collect(str(path), rows, parse, lambda memory: memory.id, "id", known, errors)
+    return ParsedInput(
+        str(path),
+        name,
+        memories=tuple(found.records),
+        errors=tuple(errors),
+        notes=found.notes,
+        extra={"rows": {"memories": found.rows}},
+    )

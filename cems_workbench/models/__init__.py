@@ -1,0 +1,1 @@
+"""Embedders, cross-encoders and language models."""

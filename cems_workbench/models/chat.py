@@ -14,9 +14,17 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.calling import CallError, Patience, call, client_options, sendable, server_name, server_url
+from cems_workbench.models.http import (
+    CallError,
+    Patience,
+    Reach,
+    call,
+    client_options,
+    sendable,
+    server_name,
+    server_url,
+)
 from cems_workbench.models.ollama import named, open_client, require, server_label
-from cems_workbench.models.reach import Reach
 
 
 class Chat(Protocol):

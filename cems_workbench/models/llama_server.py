@@ -6,6 +6,16 @@
 The server's own rerank endpoint is not used: it gives garbage with this model.
 
 Source: Qwen3-Reranker's prompt (Zhang et al. 2025); the memory-agent document; PIPELINE.md, "rerank".
+
+What one reply to a yes-or-no question says, as a probability of yes.
+
+    p = exp(yes) / (exp(yes) + exp(no))        over the logprobs of the two answers
+
+Source: the memory-agent document; PIPELINE.md, "rerank", llama_server.
+
+One reply of a llama.cpp server: its JSON, or why it is none and whether to ask again.
+
+A status of 5xx or 429 is worth another try, unless 429 asks for a wait that is too long.
 """
 
 from __future__ import annotations
@@ -13,6 +23,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
+import reprlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -22,12 +34,167 @@ from typing import Any
 import httpx
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.calling import run_to_end
-from cems_workbench.models.llama_reply import Failure, read_json
+from cems_workbench.models.http import Reach, run_to_end
 from cems_workbench.models.protocol import PairScore
-from cems_workbench.models.reach import Reach
-from cems_workbench.models.yes_no_reply import one_line, score_of_reply
 from cems_workbench.records import JudgeScale
+
+
+class _NoScore(Exception):
+    """The reply has no score: "cause: what happened", with a cause from `CAUSES`."""
+
+
+def score_of_reply(reply: Any) -> PairScore:
+    """The score of one decoded chat completion, with `detail["outcome"]`, or the cause why it has none.
+
+    Over the first generated token and the likeliest tokens in its place, compared trimmed and in lower case, the
+    first match of each:
+
+    - yes and no seen: p = exp(yes) / (exp(yes) + exp(no)), "yes and no"
+    - else the generated token is yes or no: 1 or 0, "generated token"
+    - else one of them seen: 0.8, "only yes seen"; 0.2, "only no seen"
+    - else 0.5, "uncertain"
+
+    Without logprobs the answer's text is read: it begins with yes or no: 1 or 0, "text prefix"; else 0.5, "uncertain".
+    A reply with no answer in it, or with a logprob that is no finite number, is flagged.
+
+    Source: PIPELINE.md, "rerank"; the memory-agent document. There, logprobs of −0.1 for yes and −2.5 for no give more
+    than 0.8, and −3.0 and −0.1 less than 0.2.
+    """
+    try:
+        choices = _typed(reply, "choices", list)
+        if not choices:
+            raise _NoScore("empty reply: no choices")
+        if _typed(choices[0], "logprobs", dict, optional=True) is None:
+            p, outcome = _from_text(_typed(_typed(choices[0], "message", dict), "content", str, optional=True) or "")
+        else:
+            p, outcome = _from_logprobs(choices[0]["logprobs"])
+    except _NoScore as failure:
+        return PairScore(None, str(failure))
+    return PairScore(p, detail={"outcome": outcome})
+
+
+def _from_text(text: str) -> tuple[float, str]:
+    answer = text.strip().lower()
+    if not answer:
+        raise _NoScore("empty reply: neither logprobs nor text")
+    if answer.startswith(("yes", "no")):
+        return float(answer.startswith("yes")), "text prefix"
+    return 0.5, "uncertain"
+
+
+def _from_logprobs(logprobs: dict[str, Any]) -> tuple[float, str]:
+    tokens = _typed(logprobs, "content", list, optional=True)
+    if not tokens:
+        raise _NoScore("empty reply: no token was generated")
+    generated = _trimmed(tokens[0])
+    seen: dict[str, float] = {}
+    for entry in _typed(tokens[0], "top_logprobs", list, optional=True) or []:
+        seen.setdefault(_trimmed(entry), _logprob(entry))
+    if "yes" in seen and "no" in seen:
+        return _sigmoid(seen["yes"] - seen["no"]), "yes and no"
+    if generated in ("yes", "no"):
+        return float(generated == "yes"), "generated token"
+    if "yes" in seen:
+        return 0.8, "only yes seen"
+    if "no" in seen:
+        return 0.2, "only no seen"
+    return 0.5, "uncertain"
+
+
+def _sigmoid(difference: float) -> float:
+    """exp(yes) / (exp(yes) + exp(no)) of yes − no, without overflow."""
+    small = math.exp(-abs(difference))
+    return (1.0 if difference >= 0 else small) / (1.0 + small)
+
+
+def _trimmed(entry: Any) -> str:
+    token: str = _typed(entry, "token", str)
+    return token.strip().lower()
+
+
+def _logprob(entry: dict[str, Any]) -> float:
+    """llama.cpp writes −inf as the lowest float and NaN as null."""
+    value = entry.get("logprob")
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise _NoScore(f"not a number: the logprob of {entry['token']!r} is {one_line(value)}")
+    try:
+        number = math.nan if value is None else float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _NoScore(f"not finite: the logprob of {entry['token']!r} is {one_line(value)}")
+    return number
+
+
+def _typed(parent: Any, key: str, kind: type, optional: bool = False) -> Any:
+    """parent[key] of the given type, or None where that is optional. Raises _NoScore for any other shape."""
+    value = parent.get(key) if isinstance(parent, dict) else None
+    if isinstance(value, kind) or (optional and value is None and isinstance(parent, dict)):
+        return value
+    raise _NoScore(f"bad reply: {key} is not a {kind.__name__} in {one_line(parent)}")
+
+
+def one_line(value: object) -> str:
+    """Whatever a server sent or an error says, on one line of at most 120 characters, however deep or long it is."""
+    shown = str(value) if isinstance(value, str | BaseException) else reprlib.repr(value)
+    words = " ".join(shown.split()) or f"an empty {type(value).__name__}"
+    return words if len(words) <= 120 else words[:119] + "…"
+
+
+LONGEST_WAIT_S = 10.0
+REPLY_BYTES = 1_000_000
+
+
+class Failure(Exception):
+    """A request that gave nothing: why ("cause: what happened"), and whether and when to try again."""
+
+    def __init__(self, error: str, again: bool = False, wait_s: float | None = None, unreachable: bool = False) -> None:
+        super().__init__(error)
+        self.error = error
+        self.again = again
+        self.wait_s = wait_s
+        self.unreachable = unreachable
+
+
+async def read_json(client: httpx.AsyncClient, method: str, path: str, body: bytes | None = None) -> Any:
+    """The decoded body of a reply with status 200. Raises Failure for any other reply, httpx errors as they come."""
+    headers = {"Content-Type": "application/json"} if body is not None else None
+    async with client.stream(method, path, content=body, headers=headers) as response:
+        content = b""
+        async for chunk in response.aiter_bytes():
+            content += chunk
+            if len(content) > REPLY_BYTES:
+                raise Failure(f"bad reply: longer than {REPLY_BYTES:,} bytes")
+    try:
+        reply = json.loads(content)
+    except (ValueError, RecursionError):
+        if response.is_success:
+            if not content.strip():
+                raise Failure(f"empty reply: HTTP {response.status_code} without a body") from None
+            kind = response.headers.get("content-type", "no content type")
+            raise Failure(f"bad reply: not JSON ({kind}): {one_line(content.decode('utf-8', 'replace'))}") from None
+        reply = content.decode("utf-8", "replace")
+    if not response.is_success:
+        raise _refusal(response, reply)
+    return reply
+
+
+def _refusal(response: httpx.Response, reply: Any) -> Failure:
+    """A status other than success: 5xx and 429 are worth another try, unless 429 asks for too long a wait."""
+    error = reply.get("error") if isinstance(reply, dict) else None
+    said = error.get("message") if isinstance(error, dict) else error
+    happened = f"HTTP {response.status_code}: {one_line(said or reply)}"
+    if response.status_code >= 500:
+        return Failure(f"server error: {happened}", again=True)
+    if response.status_code != 429:
+        return Failure(f"bad reply: {happened}")
+    after = response.headers.get("retry-after", "")
+    if not after.isdecimal():  # a date is possible too, and no server of this kind sends one
+        return Failure(f"rate limited: {happened}", again=True)
+    if len(after) > 9 or int(after) > LONGEST_WAIT_S:
+        return Failure(f"rate limited: the server asks to wait {after[:9]} s ({happened})")
+    return Failure(f"rate limited: {happened}", again=True, wait_s=float(after))
+
 
 INSTRUCTION = "Given a query, retrieve relevant facts that answer the query"
 PROMPT_VERSION = "qwen3-reranker/1"

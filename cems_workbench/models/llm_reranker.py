@@ -22,10 +22,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cems_workbench.models.calling import CallError, one_line, score_pairs
 from cems_workbench.models.chat import Chat
+from cems_workbench.models.http import CallError, one_line, score_pairs
+from cems_workbench.models.prompts import READ_CHARS, json_values, plain
 from cems_workbench.models.protocol import PairScore
-from cems_workbench.models.replies import READ_CHARS, json_values, plain
 from cems_workbench.records import JudgeScale
 
 PROMPT_VERSION = "llm-grade/1"

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.calling import one_line, sendable
+from cems_workbench.models.http import one_line, sendable
 from cems_workbench.models.protocol import TRUNCATED, PairScore
 from cems_workbench.records import JudgeScale
 

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.calling import (
+from cems_workbench.models.http import (
     CallError,
     Patience,
+    Reach,
     call,
     client_options,
     one_line,
@@ -35,7 +36,6 @@ from cems_workbench.models.calling import (
     server_url,
 )
 from cems_workbench.models.protocol import Float32, PairScore
-from cems_workbench.models.reach import Reach
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import JudgeScale
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import util
 from pathlib import Path
 
-from cems_workbench.models.deadline import begun
+from cems_workbench.models.http import begun
 
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
 PROBE_SECONDS = 2.0

@@ -17,16 +17,16 @@ from urllib.parse import urlsplit
 import httpx
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.calling import (
+from cems_workbench.models.http import (
     CallError,
     Patience,
+    begun,
     call,
     client_options,
     server_name,
     server_url,
     status_error,
 )
-from cems_workbench.models.deadline import begun
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import models
 

@@ -16,17 +16,13 @@ from typing import Any
 
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.asking import asker
-from cems_workbench.pipeline.correcting import corrected
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
-from cems_workbench.pipeline.judging import judge_missing
-from cems_workbench.pipeline.lexicon import technical_terms
 from cems_workbench.pipeline.needs import gather_parameters
-from cems_workbench.pipeline.rescoring import score_missing
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages.conversational import QueryFeatures, features, is_conversational
-from cems_workbench.pipeline.typos import CorrectedQuery
-from cems_workbench.pipeline.understanding import Intent, understand
+from cems_workbench.pipeline.scoring import judge_missing, score_missing
+from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
+from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_terms
+from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory

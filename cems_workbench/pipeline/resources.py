@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.http import Reach
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
 from cems_workbench.models.protocol import Float32, QueryEmbedder
-from cems_workbench.models.reach import Reach
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.store import Indexes, RefreshReport, Store

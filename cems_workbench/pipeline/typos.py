@@ -12,27 +12,72 @@ then the first in the alphabet. A word is left alone when
 - it is in capitals, or of a script without capitals, where words often have no spaces between them.
 
 Source: ACE retrieval precision (typo correction); Boytsov 2011 (optimal string alignment); PIPELINE.md, "query".
+
+The lexicon of technical terms: the shipped one, and a project's own words over it.
+
+The shipped file says what is in it and why. A project dictionary is a file of the same form, whose words are added.
+
+Source: PIPELINE.md, "query" (domain signal).
+
+Typo correction within a search: correct, learn what was corrected, and let the LLM look at it afterwards.
+
+A correction is accepted by being searched with; with `auto_learn` it is learned then. With `validate` and an LLM each newly learned
+pair is asked about in the background, and forgotten, and never learned again, when the answer is no.
+
+Source: ACE retrieval precision (auto-learning typo correction with background validation); PIPELINE.md, "query".
 """
 
 from __future__ import annotations
 
 import math
 import re
+import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
 from typing import Literal
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
-from cems_workbench.config.understanding import TypoCorrection
-from cems_workbench.pipeline.lexicon import shipped_terms
-from cems_workbench.pipeline.stages import conversational
+from cems_workbench.config.sections.understanding import TypoCorrection
+from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.models import prompts
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import query as conversational
 from cems_workbench.pipeline.stages.query import SIGNALS
+from cems_workbench.pipeline.understanding import Asker
 from cems_workbench.store import LearnedPair, Vocabulary
-from cems_workbench.store.stopwords import STOPWORDS
-from cems_workbench.store.tokenizer import normalised, terms_of
+from cems_workbench.store.search.tokenizer import STOPWORDS, normalised, terms_of
+
+
+@cache
+def shipped_terms() -> frozenset[str]:
+    """The shipped technical terms, in lower case and in the singular; read once."""
+    text = (files("cems_workbench.pipeline") / "lexicons" / "technical_terms.txt").read_text(encoding="utf-8")
+    return frozenset(words_of(text.splitlines()))
+
+
+def technical_terms(project_dictionary: Path | None = None) -> frozenset[str]:
+    """The shipped terms with those of a project dictionary; a missing file adds nothing. Raises InputError."""
+    if project_dictionary is None:
+        return shipped_terms()
+    try:
+        lines = project_dictionary.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return shipped_terms()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{project_dictionary}: not readable as a list of words: {error}") from None
+    return shipped_terms().union(words_of(lines))
+
+
+def words_of(lines: Iterable[str]) -> list[str]:
+    """The words of a lexicon's lines in lower case; a line that starts with `#` is a comment."""
+    return [word for line in lines if not line.lstrip().startswith("#") for word in line.lower().split()]
+
 
 SHORTEST = 4
 EVERYDAY = (
@@ -164,3 +209,30 @@ def _as_typed(word: str, first: str) -> str:
     """The word with a capital when the typo had one, unless its capital is of another length or word."""
     capital = word[:1].upper() + word[1:]
     return capital if first.isupper() and capital.lower() == word and len(capital) == len(word) else word
+
+
+def corrected(query: str, config: TypoCorrection, resources: Resources, llm: Asker | None) -> CorrectedQuery:
+    """The query to search with; what was replaced is learned when the config says so."""
+    if not config.enabled:
+        return CorrectedQuery(query)
+    before = resources.store.learned_pairs()
+    lexicon = technical_terms(resources.technical_terms_path)
+    found = correct(query, resources.store.vocabulary(), before, config, lexicon)
+    if found.corrections and config.auto_learn:
+        pairs = [(correction.typo, correction.correction) for correction in found.corrections]
+        known = {(pair.typo, pair.correction) for pair in before}
+        learned = resources.store.learn_pairs(pairs, config.max_learned)
+        fresh = [pair for pair in learned if pair not in known]
+        if fresh and config.validate_ and llm is not None:
+            threading.Thread(target=validate, args=(fresh, resources, llm), name="typo-validation", daemon=True).start()
+    return found
+
+
+def validate(pairs: Sequence[tuple[str, str]], resources: Resources, llm: Asker) -> None:
+    """Ask about each pair; one that the model refuses is forgotten for good. What cannot be asked stays learned."""
+    for typo, correction in pairs:
+        try:
+            if not llm.ask(prompts.correction(typo, correction)):
+                resources.store.refuse_pair(typo, correction)
+        except WorkbenchError:
+            return

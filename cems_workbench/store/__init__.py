@@ -7,7 +7,6 @@ or an index is asked for.
 from cems_workbench.store.browsing import DeletedMemory, Facets, Page, Selection
 from cems_workbench.store.config_history import ConfigRecord
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.indexes import Indexes
 from cems_workbench.store.learned_pairs import LearnedPair
 from cems_workbench.store.reports import (
     Decision,
@@ -20,9 +19,10 @@ from cems_workbench.store.reports import (
     RefreshReport,
     RowCounts,
 )
+from cems_workbench.store.search.indexes import Indexes
+from cems_workbench.store.search.vocabulary import Vocabulary
 from cems_workbench.store.statistics import Duplicates, Statistics
 from cems_workbench.store.store import Store
-from cems_workbench.store.vocabulary import Vocabulary
 
 __all__ = [
     "ANY",

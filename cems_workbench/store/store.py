@@ -36,13 +36,13 @@ from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.holdout_looks import HoldoutLooks
 from cems_workbench.store.importing import import_rows
-from cems_workbench.store.indexes import DerivedIndexes, Indexes
 from cems_workbench.store.labels import Labels
 from cems_workbench.store.learned_pairs import LearnedPair
 from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.reports import Experiment, ImportReport, IndexState, QuerySet, RefreshReport
+from cems_workbench.store.search.indexes import DerivedIndexes, Indexes
+from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
 from cems_workbench.store.statistics import Duplicates, Statistics
-from cems_workbench.store.vocabulary import CurrentVocabulary, Vocabulary
 
 
 class Store:

@@ -2,16 +2,20 @@
 
 Folds are of nearly equal numbers of queries: groups go, the largest first, to the fold that has the fewest queries. The hold-out
 takes whole groups, drawn with a seed, until it has its share.
+
+Which queries belong together and must not be split: those of one conversation, session, project or type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline.table import Ints
 
 
@@ -68,3 +72,45 @@ def _drawn(by_group: dict[str, Ints], share: float, seed: int) -> set[str]:
             taken.add(name)
             held += size
     return taken
+
+
+GroupBy = Literal["project", "session", "type", "query"]
+GROUPINGS: tuple[GroupBy, ...] = get_args(GroupBy)
+FEWEST = 4
+"""Groups from which on a grouping can be split into hold-out and folds."""
+
+
+def groups_of(batch: LabelledBatch, by: GroupBy) -> list[str]:
+    """The group of every query. A conversation is a project; a query's session is that of its best graded memory.
+
+    A query without the property is a group of its own.
+    """
+    read = _READERS[by]
+    return [read(batch, q) or f"query {batch.queries[q].qid}" for q in range(len(batch.queries))]
+
+
+def natural_grouping(batch: LabelledBatch) -> GroupBy:
+    """Project where there are enough of them, else session, else each query alone."""
+    for by in ("project", "session"):
+        if len(set(groups_of(batch, by))) >= FEWEST and any(_READERS[by](batch, q) for q in range(len(batch.queries))):
+            return by
+    return "query"
+
+
+def _project(batch: LabelledBatch, q: int) -> str | None:
+    return batch.queries[q].project
+
+
+def _session(batch: LabelledBatch, q: int) -> str | None:
+    grades, memories = batch.grades[q], batch.evidences[q].memories
+    best = [key for key in sorted(grades, key=lambda key: (-grades[key], key)) if key in memories]
+    return memories[best[0]].session if best else None
+
+
+def _type(batch: LabelledBatch, q: int) -> str | None:
+    return batch.queries[q].type
+
+
+_READERS: dict[str, Callable[[LabelledBatch, int], str | None]] = {
+    "project": _project, "session": _session, "type": _type, "query": lambda batch, q: None,
+}  # fmt: skip

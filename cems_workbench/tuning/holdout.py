@@ -17,8 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.significance import randomisation_test
-from cems_workbench.evaluation.uncertainty import bootstrap
+from cems_workbench.evaluation.statistics import bootstrap, randomisation_test
 from cems_workbench.pipeline.table import Floats
 
 

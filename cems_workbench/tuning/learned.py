@@ -24,10 +24,9 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.progress import Progress, silent
-from cems_workbench.tuning.axis import Axis
 from cems_workbench.tuning.scorer import Score
-from cems_workbench.tuning.space import SearchSpace, Values
-from cems_workbench.tuning.trial import Search, Trial
+from cems_workbench.tuning.search import Search, Trial
+from cems_workbench.tuning.space import Axis, SearchSpace, Values
 from cems_workbench.tuning.tune import Tuned
 
 FEWEST = 8

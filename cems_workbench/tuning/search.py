@@ -4,23 +4,168 @@ A config that is clearly worse on the first part of the queries is given up: whe
 that part lies more than `CLEARLY` standard errors below 0. Not where several objectives are wanted, nor on a grid, whose trials serve
 every fold. A config that breaks a constraint is not scored. The order of trials depends on nothing but space, seed and scores, so that
 a search that was cancelled and is run again, with the scores it already knows, is the search that was not cancelled.
+
+One config that was tried, and all of them in their order.
+
+Where the next config to try comes from: a grid, Optuna's TPE, or the neighbours of the best.
+
+Each is a generator that yields values to try and is sent what they reached, so that the same reached values give the same proposals:
+a search that is run again with its scores at hand is the same search.
+
+The Pareto front: what no other beats in one objective without losing in another.
+
+Which of the tried configs is proposed: of those that the best is not significantly better than, the closest to the baseline.
+
+A search tries many configs, and the best of many is partly luck. Among those that a paired t-test (one-sided, over the same queries)
+cannot tell from the best, the one that changes least is proposed: it is as good as far as anybody knows, and easier to trust.
+
+    t = mean(d) / (sd(d) / sqrt(Q)),   d = best - other per query;   not told apart when t < t(1 - alpha; Q - 1)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from cems_workbench.pipeline.table import Floats, Ints
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.progress import Cancelled
-from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.pareto import pareto_front
-from cems_workbench.tuning.proposals import Proposals, by_grid, by_neighbours, by_tpe
+from cems_workbench.tuning.objective import Goal, Guard
 from cems_workbench.tuning.scorer import Score
 from cems_workbench.tuning.space import SearchSpace, Values
-from cems_workbench.tuning.trial import Search, Trial, Watch, unwatched
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A config of the space with its scores.
+
+    `reached` are its objectives. A config that was given up after some of the queries has scores of those alone, and an estimate
+    of what it would have reached: the best so far plus the mean difference on what was scored.
+    """
+
+    values: Values
+    config: PipelineConfig
+    scores: Floats
+    """(Q, M) or fewer rows where it was given up."""
+    reached: Floats
+    pruned: bool = False
+    broken: tuple[Guard, ...] = ()
+    phase: str = "search"
+
+    @property
+    def usable(self) -> bool:
+        """Scored on every query, and breaking no guard."""
+        return not self.pruned and not self.broken
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search found. The first trial is the baseline itself."""
+
+    trials: Sequence[Trial]
+    cancelled: bool = False
+    front: Sequence[int] = field(default_factory=tuple)
+    """Which usable trials no other dominates."""
+
+    @property
+    def baseline(self) -> Trial:
+        """The trial that everything is compared with."""
+        return self.trials[0]
+
+    @property
+    def best(self) -> Trial:
+        """The usable trial with the highest first objective, the earliest of equals; the baseline where none is usable."""
+        usable = [trial for trial in self.trials if trial.usable]
+        return max(usable, key=lambda trial: float(trial.reached[0])) if usable else self.baseline
+
+
+Watch = Callable[[int, int, Trial], None]
+"""Called as `watch(done, total, best so far)` after each trial; may raise `Cancelled`, and what was tried by then stays."""
+
+
+def unwatched(done: int, total: int, best: Trial) -> None:
+    """Nobody watches."""
+
+
+Proposals = Generator[Values, Floats, None]
+STARTUP = 24
+"""Trials drawn at random before TPE has something to learn from."""
+
+
+def by_grid(space: SearchSpace, trials: int) -> Proposals:
+    """Every combination of a grid with at most about `trials` points."""
+    for values in space.grid(trials):  # noqa: UP028 - what is reached is sent in, which a plain iterator refuses
+        yield values
+
+
+def by_tpe(space: SearchSpace, trials: int, objectives: int, seed: int) -> Proposals:
+    """Optuna's tree-structured Parzen estimator, multivariate, seeded; told of the baseline first.
+
+    Source: Bergstra et al. 2011; Optuna, TPESampler.
+    """
+    import warnings
+
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.TPESampler(
+            seed=seed, multivariate=True, n_startup_trials=min(STARTUP, max(1, trials // 4))
+        )
+    study = optuna.create_study(directions=["maximize"] * objectives, sampler=sampler)
+    ranges: dict[str, optuna.distributions.BaseDistribution] = {
+        axis.path: optuna.distributions.CategoricalDistribution(range(axis.size))
+        if axis.choices
+        else optuna.distributions.IntDistribution(0, axis.size - 1)
+        for axis in space.axes
+    }
+    own = space.values_of(space.baseline)
+    study.enqueue_trial({axis.path: axis.place(value) for axis, value in zip(space.axes, own, strict=True)})
+    for _ in range(trials):
+        trial = study.ask(ranges)
+        reached = yield tuple(axis.value(int(trial.params[axis.path])) for axis in space.axes)
+        study.tell(trial, [float(value) for value in reached])
+
+
+def by_neighbours(space: SearchSpace, start: Values, reached: Floats, trials: int) -> Proposals:
+    """Pattern search on the first objective: along each axis by a step, which halves when no neighbour is better.
+
+    Source: Hooke & Jeeves 1961.
+    """
+    best, at = float(reached[0]), [axis.place(value) for axis, value in zip(space.axes, start, strict=True)]
+    strides = [max(1, axis.size // 8) for axis in space.axes]
+    left, seen = trials, {tuple(at)}
+    while left > 0:
+        moved = False
+        for i, axis in enumerate(space.axes):
+            steps = range(axis.size) if axis.choices else (at[i] - strides[i], at[i] + strides[i])
+            for place in steps:
+                there = [*at[:i], place, *at[i + 1 :]]
+                if not 0 <= place < axis.size or tuple(there) in seen or left <= 0:
+                    continue
+                seen.add(tuple(there))
+                left -= 1
+                found = yield tuple(a.value(p) for a, p in zip(space.axes, there, strict=True))
+                if float(found[0]) > best and np.isfinite(found[0]):
+                    best, at, moved = float(found[0]), there, True
+        if not moved:
+            if max(strides) == 1:
+                return
+            strides = [max(1, stride // 2) for stride in strides]
+
+
+def pareto_front(values: Floats) -> Bools:
+    """(T) which of T rows of (T, M) values, larger is better, no other row dominates. Equal rows are all on the front."""
+    front = np.ones(len(values), dtype=bool)
+    for row in range(len(values)):
+        at_least = (values >= values[row]).all(axis=1)
+        better = (values > values[row]).any(axis=1)
+        front[row] = not (at_least & better).any()
+    return front
+
 
 CLEARLY = 3.5
 REFINED = 0.25
@@ -140,3 +285,27 @@ def _front(trials: Sequence[Trial]) -> list[int]:
         return []
     front = pareto_front(np.stack([trials[i].reached for i in usable]))
     return [i for i, stands in zip(usable, front.tolist(), strict=True) if stands]
+
+
+ALPHA = 0.05
+
+
+def chosen(scores: Sequence[Floats], distances: Sequence[float], alpha: float = ALPHA) -> int:
+    """Index of the proposed config. `scores` are (Q) per config; ties go to the nearer, then the better, then the first."""
+    means = np.array([values.mean() for values in scores])
+    best = int(means.argmax())
+    equal = np.flatnonzero(not_told_apart(scores[best], scores, alpha))
+    return min(equal.tolist(), key=lambda i: (round(distances[i], 9), -means[i], i))
+
+
+def not_told_apart(best: Floats, others: Sequence[Floats], alpha: float = ALPHA) -> Bools:
+    """Which of the others the best is not significantly better than, on the same queries (Q)."""
+    from scipy.special import stdtrit
+
+    if len(best) < 2:
+        return np.ones(len(others), dtype=bool)
+    difference = best - np.stack(others)
+    mean, spread = difference.mean(axis=1), difference.std(axis=1, ddof=1)
+    limit = float(stdtrit(len(best) - 1, 1 - alpha))
+    told: Bools = mean > limit * spread / np.sqrt(len(best)) + 1e-12
+    return ~told

@@ -19,9 +19,9 @@ from typing import Any
 
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.progress import Progress, silent
-from cems_workbench.tuning.axis import Axis
 from cems_workbench.tuning.learned import CURVE, axis_of, mean_and_error, scores_at, values_around
 from cems_workbench.tuning.scorer import Score
+from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.tune import Tuned
 
 COARSE = CURVE

@@ -16,15 +16,12 @@ import numpy as np
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline.table import Bools, Ints
 from cems_workbench.progress import Cancelled
-from cems_workbench.tuning.axis import BANDS
 from cems_workbench.tuning.folds import Split
 from cems_workbench.tuning.holdout import Gain, Looks, gain, mean_of
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.scorer import Score
-from cems_workbench.tuning.search import search
-from cems_workbench.tuning.selection import chosen
-from cems_workbench.tuning.space import SearchSpace
-from cems_workbench.tuning.trial import Search, Trial, Watch, unwatched
+from cems_workbench.tuning.search import Search, Trial, Watch, chosen, search, unwatched
+from cems_workbench.tuning.space import BANDS, SearchSpace
 
 Stage = Callable[[str], Watch]
 """Gives the watch of each of the searches by its name: `search`, `fold 1`, ..."""

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-import cems_workbench.resources
+import cems_workbench.runs.opening
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.protocol import QueryEmbedder
-from cems_workbench.resources import embedder as made
+from cems_workbench.runs.opening import embedder as made
 from cems_workbench.settings import Settings
-from cems_workbench.ui import handles
+from cems_workbench.ui.kit import handles
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +34,7 @@ def open_page(app_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     """Open the Inspect page on the sample store, or on another one; the store is released afterwards."""
 
     monkeypatch.setattr(handles, "PAINT_SECONDS", 0.0)
-    monkeypatch.setattr(cems_workbench.resources, "embedder", loaded_once)
+    monkeypatch.setattr(cems_workbench.runs.opening, "embedder", loaded_once)
 
     def start(store: Path = app_store) -> AppTest:
         monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(store))

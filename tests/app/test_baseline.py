@@ -10,8 +10,8 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import difference, preset, with_values
 from cems_workbench.pipeline import replay
-from cems_workbench.ui import baseline
-from cems_workbench.ui.deltas import COLUMN
+from cems_workbench.ui.inspect import baseline
+from cems_workbench.ui.inspect.baseline import COLUMN
 
 from .test_inspect_page import OpenPage, control, html, order, search
 

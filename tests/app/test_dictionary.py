@@ -9,8 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.pipeline.expanding import SHIPPED, read_dictionary
-from cems_workbench.ui import dictionary, handles
+from cems_workbench.pipeline.variants import SHIPPED, read_dictionary
+from cems_workbench.ui.inspect import dictionary
+from cems_workbench.ui.kit import handles
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 

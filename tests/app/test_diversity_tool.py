@@ -9,7 +9,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.pipeline.encode import encode_one
-from cems_workbench.ui import handles
+from cems_workbench.ui.kit import handles
 
 from .test_inspect_features import configured
 from .test_inspect_page import OpenPage, html, order, search

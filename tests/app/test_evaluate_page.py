@@ -15,14 +15,16 @@ from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import PipelineConfig, export_config, preset, with_values
-from cems_workbench.evaluation import gathering
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput
+from cems_workbench.runs import gathering
 from cems_workbench.store import Store
-from cems_workbench.ui import baseline, evaluate_gather, handles
+from cems_workbench.ui.evaluate import gather as evaluate_gather
+from cems_workbench.ui.inspect import baseline
+from cems_workbench.ui.kit import handles
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 OpenPage = Callable[..., AppTest]

@@ -6,7 +6,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.ui import history, state
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect import state as history
 
 from .test_inspect_page import OpenPage, control, order, search
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.store.vector_index import VectorIndex
-from cems_workbench.ui.tools import index_check
+from cems_workbench.store.search.vector_index import VectorIndex
+from cems_workbench.ui.inspect.tools import index_check
 
 from .test_inspect_features import PLAIN, configured
 from .test_inspect_page import OpenPage, html, search

@@ -10,8 +10,9 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import export_config, parse_config, preset, with_values
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.ui import handles, query_picker
-from cems_workbench.ui.transfer import diff_rows
+from cems_workbench.ui.inspect import picker as query_picker
+from cems_workbench.ui.inspect.transfer import diff_rows
+from cems_workbench.ui.kit import handles
 
 from .test_inspect_page import QUERY, OpenPage, control, html, order, search
 

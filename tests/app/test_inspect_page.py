@@ -14,7 +14,7 @@ from cems_workbench.config import field_specs, preset, preset_names, with_values
 from cems_workbench.formats import read
 from cems_workbench.pipeline import STAGES
 from cems_workbench.store import Store
-from cems_workbench.ui.memories_escape import plain
+from cems_workbench.ui.kit.escape import plain
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 OpenPage = Callable[..., AppTest]

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.formats import FORMS
 from cems_workbench.records import Judgment
 from cems_workbench.store import Store
-from cems_workbench.ui import handles
+from cems_workbench.ui.kit import handles
 from tests.app.test_label_views import checked, press, table_with, view
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]

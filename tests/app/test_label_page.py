@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.evaluation.pooling import PooledPair
-from cems_workbench.evaluation.queue import make_queue
+from cems_workbench.evaluation.labelling.pooling import PooledPair
+from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Judgment
 from cems_workbench.store import Store
-from cems_workbench.ui import handles
-from cems_workbench.ui.gathering import grades
-from cems_workbench.ui.label_card import marked, name_of
-from cems_workbench.ui.query_picker import human_grades
+from cems_workbench.ui.inspect.gathering import grades
+from cems_workbench.ui.inspect.picker import human_grades
+from cems_workbench.ui.kit import handles
+from cems_workbench.ui.label.card import marked, name_of
 from tests.app.conftest import ROOT, release
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]

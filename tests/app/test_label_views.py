@@ -11,10 +11,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset
-from cems_workbench.evaluation.prejudging import PairScores, score_pairs
+from cems_workbench.evaluation.labelling.prejudging import PairScores, score_pairs
 from cems_workbench.records import Judgment, ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.ui import handles
+from cems_workbench.ui.kit import handles
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 OpenPage = Callable[..., AppTest]

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.errors import StoreError
 from cems_workbench.formats import read
 from cems_workbench.store import Store
-from cems_workbench.ui import handles
+from cems_workbench.ui.kit import handles
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 OpenPage = Callable[..., AppTest]
@@ -36,7 +36,7 @@ def copy(sample_store: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def open_memories(open_page: OpenPage, copy: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenPage]:
     """Open the Memories page on the copy, or on another store, in a view; all memories stand on one page of the table."""
-    monkeypatch.setattr("cems_workbench.ui.memories_browse.PAGE", 10_000)
+    monkeypatch.setattr("cems_workbench.ui.memories.browse.PAGE", 10_000)
 
     def start(store: Path = copy, view: str | None = None) -> AppTest:
         page = open_page(store).switch_page("pages/memories.py").run()
@@ -113,7 +113,7 @@ def test_more_than_a_page_of_memories_are_shown_in_pages(
 ) -> None:
     page = checked(open_memories())
     every = ids(page)
-    monkeypatch.setattr("cems_workbench.ui.memories_browse.PAGE", 100)
+    monkeypatch.setattr("cems_workbench.ui.memories.browse.PAGE", 100)
     page = checked(page.run())
     first = ids(page)
     assert first == every[:100] and "1–100 shown" in html(page)

@@ -12,7 +12,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.stages.judge import BANDS
-from cems_workbench.ui import handles
+from cems_workbench.ui.kit import handles
 
 from .conftest import ROOT
 from .test_inspect_features import WIRED, buttons, captions, configured, show

@@ -9,8 +9,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.ui import handles
-from cems_workbench.ui.tools import TOOLS
+from cems_workbench.ui.inspect.tools.catalogue import TOOLS
+from cems_workbench.ui.kit import handles
 
 from .test_inspect_features import captions
 from .test_inspect_page import QUERY, OpenPage, html, order, search

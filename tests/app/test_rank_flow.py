@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.ui import rank_flow_view as view
+from cems_workbench.ui.inspect.views import rank_flow as view
 
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 

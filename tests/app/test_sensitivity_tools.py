@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.analysis.sensitivity import sweep
+from cems_workbench.analysis.sensitivity.scan import sweep
 from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.ui import handles, labelled
-from cems_workbench.ui.tools.sensitivity_figure import MEMBERS, NOW, sweep_figure
-from cems_workbench.ui.tools.sensitivity_view import label_of
-from cems_workbench.ui.tools.weight_map_figure import RELEVANT, map_figure
+from cems_workbench.ui.inspect import labelled
+from cems_workbench.ui.inspect.tools.sensitivity import MEMBERS, NOW, label_of, sweep_figure
+from cems_workbench.ui.inspect.tools.weight_map import RELEVANT, map_figure
+from cems_workbench.ui.kit import handles
 
 from .test_inspect_features import buttons, captions, configured
 from .test_inspect_page import OpenPage, order, search

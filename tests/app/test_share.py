@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cems_workbench.cli import app
 from cems_workbench.config import preset, with_values
-from cems_workbench.ui import handles
+from cems_workbench.ui.kit import handles
 
 from .conftest import release
 from .test_inspect_features import PLAIN, WIRED, configured, follow

@@ -10,9 +10,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.records import Memory, ParsedInput
-from cems_workbench.resources import open_resources
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
-from cems_workbench.ui import handles
+from cems_workbench.ui.kit import handles
 
 from .test_inspect_features import PLAIN, captions, configured, follow
 from .test_inspect_page import OpenPage, html, order, search

@@ -13,10 +13,10 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import FORMS, export_config, import_config, preset
 from cems_workbench.records import ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.ui import handles
-from cems_workbench.ui.tune_run import RUNNING
-from cems_workbench.ui.tune_running import Running
-from cems_workbench.ui.tune_state import FOUND, NEXT_VIEW, Found
+from cems_workbench.ui.kit import handles
+from cems_workbench.ui.tune.run import RUNNING
+from cems_workbench.ui.tune.running import Running
+from cems_workbench.ui.tune.state import FOUND, NEXT_VIEW, Found
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 OpenPage = Callable[..., AppTest]
@@ -246,7 +246,7 @@ def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
 
 
 def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
-    from cems_workbench.ui.tune_take import card_of
+    from cems_workbench.ui.tune.take import card_of
 
     card = card_of(found(tuned)).model_copy(update={"corpus_hash": "0123456789ab/7"})
     page = show(tuned, "History")

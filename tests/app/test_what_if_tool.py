@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.ui import handles
+from cems_workbench.ui.kit import handles
 
 from .test_inspect_page import OpenPage, html, order, search
 from .test_why_tool import RAM, bodies, captions, click

@@ -10,11 +10,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import difference, export_config, import_config, preset
-from cems_workbench.evaluation.pooling import PooledPair
-from cems_workbench.evaluation.queue import make_queue
+from cems_workbench.evaluation.labelling.pooling import PooledPair
+from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.store import Store
-from cems_workbench.ui import handles
-from cems_workbench.ui.tune_run import RUNNING
+from cems_workbench.ui.kit import handles
+from cems_workbench.ui.tune.run import RUNNING
 from tests.browser.whole_way import MISSING, QUERY
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]

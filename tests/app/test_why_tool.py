@@ -11,8 +11,10 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.records import Memory, ParsedInput
-from cems_workbench.ui import handles, labelled, query_picker
-from cems_workbench.ui.tools import choosing
+from cems_workbench.ui.inspect import labelled
+from cems_workbench.ui.inspect import picker as query_picker
+from cems_workbench.ui.inspect.tools import choosing
+from cems_workbench.ui.kit import handles
 
 from .test_inspect_page import OpenPage, html, order, search
 

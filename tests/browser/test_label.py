@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from cems_workbench.evaluation.pooling import PooledPair
-from cems_workbench.evaluation.queue import make_queue
+from cems_workbench.evaluation.labelling.pooling import PooledPair
+from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.records import ParsedInput
 from cems_workbench.store import Store
 from tests.browser.conftest import START_SECONDS, serving

@@ -18,7 +18,7 @@ from cems_workbench.settings import Settings
 @pytest.fixture(scope="session", autouse=True)
 def _weights_are_read_once() -> Iterator[None]:
     """Every command opens its own embedder; here they share one, to save the seconds of loading it."""
-    from cems_workbench import resources as module
+    from cems_workbench.runs import opening as module
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SentenceTransformerEmbedder", lru_cache(module.SentenceTransformerEmbedder))
@@ -34,7 +34,7 @@ def store(sample_store: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def resources(store: Path) -> Iterator[Resources]:
     """The same, open."""
-    from cems_workbench.resources import open_resources
+    from cems_workbench.runs.opening import open_resources
 
     opened = open_resources(Settings(store=store))
     yield opened

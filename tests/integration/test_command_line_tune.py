@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.synthetic_queries import NOW, evidences, fusion_only, planted
-from cems_workbench.cli import tuning
+from cems_workbench.cli import tune as tuning
 from cems_workbench.config import dump_config, import_config, load_config, preset, read_card
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
 from cems_workbench.records import Judgment, Query
@@ -122,7 +122,7 @@ def test_scores_that_were_kept_are_not_used_once_somebody_judged_anew(
 ) -> None:
     from cems_workbench.evaluation.batch import LabelledBatch
     from cems_workbench.evaluation.evidence_file import read_evidence_file
-    from cems_workbench.tuning.score_file import search_marks
+    from cems_workbench.tuning.scorer import search_marks
 
     found = read_evidence_file(evidence)
     batch = LabelledBatch.of(found)

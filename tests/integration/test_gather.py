@@ -17,14 +17,14 @@ import pytest
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.models.minilm_judge import FILES, MODEL_ID, MiniLMJudge, available
-from cems_workbench.pipeline import Evidence, read_bundle, replay, rerankers, write_bundle
-from cems_workbench.pipeline.chunks import best_chunk
+from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
+from cems_workbench.pipeline import scoring as rerankers
 from cems_workbench.pipeline.gather import Request, gather
-from cems_workbench.pipeline.judging import judge_missing
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import best_chunk, judge_missing
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
-from cems_workbench.resources import open_resources
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]

@@ -15,18 +15,18 @@ import pytest
 
 from cems_workbench.config import with_values
 from cems_workbench.config.presets import preset
-from cems_workbench.evaluation import gathering
 from cems_workbench.evaluation.evidence_file import read_evidence_file
-from cems_workbench.evaluation.gathering import drawn, gather_query_set, request_for
 from cems_workbench.models import ollama
-from cems_workbench.models.reach import Reach
+from cems_workbench.models.http import Reach
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
-from cems_workbench.resources import open_resources
+from cems_workbench.runs import gathering
+from cems_workbench.runs.gathering import drawn, gather_query_set, request_for
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ import os, signal
 from pathlib import Path
 from cems_workbench.config import preset, with_values
 from cems_workbench.evaluation import gathering
-from cems_workbench.resources import open_resources
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 resources = open_resources(Settings(store=Path({str(store)!r})))
 config = with_values(preset("cems").config, {{"judge.backend": "none"}})

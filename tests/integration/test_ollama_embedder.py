@@ -14,12 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "models"))
 from model_server import ModelServer, Reply, nobody, sent, serving
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.diagnosis import diagnose
 from cems_workbench.errors import ModelError
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge
-from cems_workbench.pipeline import replay, rerankers
+from cems_workbench.pipeline import replay
+from cems_workbench.pipeline import scoring as rerankers
 from cems_workbench.pipeline.gather import Request, gather
-from cems_workbench.resources import open_resources
+from cems_workbench.runs.diagnosis import diagnose
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:

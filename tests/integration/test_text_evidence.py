@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cems_workbench.analysis.lexical_evidence import lexical_evidence
-from cems_workbench.analysis.reading import embedder_room, read_until
+from cems_workbench.analysis.text_evidence import embedder_room, lexical_evidence, read_until
 from cems_workbench.pipeline.resources import Resources
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]

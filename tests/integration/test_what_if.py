@@ -8,15 +8,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cems_workbench.analysis import bm25
-from cems_workbench.analysis.scratch_lists import scratch_evidence
-from cems_workbench.analysis.what_if import what_if
+from cems_workbench.analysis import text_evidence as bm25
+from cems_workbench.analysis.what_if import scratch_evidence, what_if
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.rescoring import score_missing
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.records import Memory, indexed_text
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cems_workbench.analysis.why import Rescue, Why, explain, gathered
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.why import Rescue, Why, explain, gathered
 
 if TYPE_CHECKING:
     from conftest import Command

@@ -21,9 +21,8 @@ from cems_workbench.config import (
     import_config,
     with_values,
 )
-from cems_workbench.config.env_codecs import Inexpressible, encode
-from cems_workbench.config.export_env import exported, quoted
 from cems_workbench.config.export_names import Target
+from cems_workbench.config.forms.env_form import Inexpressible, encode, exported, quoted
 
 
 @pytest.mark.parametrize("form", ["yaml", "json", "toml", "python"])

@@ -12,14 +12,12 @@ from hypothesis import strategies as st
 from strategies import configs, evidences
 
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.config.ranking import ThresholdConfig
+from cems_workbench.config.sections.ranking import ThresholdConfig
 from cems_workbench.models.protocol import CAUSES
 from cems_workbench.pipeline import Evidence, ModelScore, replay
-from cems_workbench.pipeline.stages.health import cause
-from cems_workbench.pipeline.stages.rerank import model_key
-from cems_workbench.pipeline.stages.score_account import account
+from cems_workbench.pipeline.stages.rerank import account, cause, model_key
 from cems_workbench.pipeline.stages.threshold import adaptive_thresholds
-from cems_workbench.ui.health_view import numbers_html
+from cems_workbench.ui.inspect.views.health import numbers_html
 
 SAID = st.sampled_from(["", ": it said finance", ": 500 <b>nan</b>: timeout", ": 30 s"])
 FAILURES = st.builds(lambda name, said: ModelScore(None, "text", name + said), st.sampled_from(CAUSES), SAID) | (

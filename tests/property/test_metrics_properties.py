@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.evaluation.metrics import Measure, graded, parse_measures, rbo
-from cems_workbench.evaluation.significance import holm, randomisation_test
-from cems_workbench.evaluation.uncertainty import bounds, means
+from cems_workbench.evaluation.statistics import bounds, holm, means, randomisation_test
 from cems_workbench.pipeline.table import _places
 
 IDS = [f"d{i}" for i in range(8)]

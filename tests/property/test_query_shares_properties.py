@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from strategies import configs, evidences
 
+from cems_workbench.analysis.expansion import query_shares
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.query_shares import query_shares
-from cems_workbench.ui.queries_view import queries_table
+from cems_workbench.ui.inspect.views.contributions import queries_table
 
 
 @given(evidences(), configs())

@@ -12,8 +12,7 @@ from strategies import configs, evidences
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, bundle_from, evidence_from
-from cems_workbench.pipeline.pseudonyms import Pseudonyms
-from cems_workbench.pipeline.redact import redacted
+from cems_workbench.pipeline.redact import Pseudonyms, redacted
 from cems_workbench.pipeline.stages.query import SIGNALS
 from tests.redaction import assert_same_numbers, telling_words, words_left
 

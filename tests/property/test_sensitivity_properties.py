@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
-from cems_workbench.analysis.sensitivity import Sweep, is_number, sweep
-from cems_workbench.analysis.sensitivity_lines import HALF_LIFE, kind_of
-from cems_workbench.analysis.sensitivity_replays import ADJUST, ASSEMBLY, FUSION, Turned
+from cems_workbench.analysis.sensitivity.exact import HALF_LIFE, kind_of
+from cems_workbench.analysis.sensitivity.replays import ADJUST, ASSEMBLY, FUSION, Turned
+from cems_workbench.analysis.sensitivity.scan import Sweep, is_number, sweep
+from cems_workbench.analysis.why.rescue import searched_specs
+from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig, load_config, preset, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.bundle import read_bundle
 from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.pipeline.replay import run
-from cems_workbench.why.trial import changed
-from cems_workbench.why.values import searched_specs
 
 NUMBERS = [spec.path for spec in searched_specs() if is_number(spec)]
 SOLVED = [spec.path for spec in searched_specs() if spec.type is float]

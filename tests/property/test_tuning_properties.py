@@ -16,15 +16,13 @@ from benchmarks.synthetic_queries import evidences, fusion_only, planted
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.progress import Cancelled
-from cems_workbench.tuning.axis import parse_axis
 from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.learned import importance, main_effects, response_curve
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.score_file import read_scores, write_scores
-from cems_workbench.tuning.scorer import BatchScorer
-from cems_workbench.tuning.space import SearchSpace
+from cems_workbench.tuning.scorer import BatchScorer, read_scores, write_scores
+from cems_workbench.tuning.search import Trial, Watch
+from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.stability import stability
-from cems_workbench.tuning.trial import Trial, Watch
 from cems_workbench.tuning.tune import Plan, Tuned, tune
 
 NDCG, HIT = parse_measure("nDCG@10"), parse_measure("hit@1")

@@ -8,15 +8,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
+from cems_workbench.analysis.why import cause, explain, memory_path
+from cems_workbench.analysis.why.disturbance import kendall, rbo
+from cems_workbench.analysis.why.linear import ADJUST, FUSION, LINEAR, cells, solvable
+from cems_workbench.analysis.why.path import PATH_STAGES
+from cems_workbench.analysis.why.rescue import PRECISION, span
+from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.why import cause, explain, memory_path
-from cems_workbench.why.disturbance import kendall, rbo
-from cems_workbench.why.linear import ADJUST, FUSION, LINEAR, cells, solvable
-from cems_workbench.why.path import PATH_STAGES
-from cems_workbench.why.single import PRECISION
-from cems_workbench.why.trial import Trials, changed
-from cems_workbench.why.values import span
 
 
 def brought_in(evidence: Evidence, config: PipelineConfig, memory_id: str, k: int) -> bool:

@@ -20,8 +20,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "garbage", "progress", "records", "settings"),
     ("config", "models", "store", "formats"),
     ("pipeline",),
-    ("evaluation", "tuning", "resources", "diagnosis"),
-    ("why", "analysis"),
+    ("evaluation", "tuning", "analysis"),
+    ("runs",),
     ("ui", "cli"),
     ("pages", "app"),
 )
@@ -241,7 +241,8 @@ def test_importing_replay_loads_no_model_and_no_store() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["cems_workbench.cli", "cems_workbench.settings", "cems_workbench.resources", "cems_workbench.diagnosis"]
+    "module",
+    ["cems_workbench.cli", "cems_workbench.settings", "cems_workbench.runs.opening", "cems_workbench.runs.diagnosis"],
 )
 def test_starting_up_loads_nothing_heavy(module: str) -> None:
     """The first page and `--help` appear before torch, Chroma and DuckDB are read from disk."""

@@ -9,8 +9,8 @@ import statistics
 import pytest
 
 from benchmarks.bench_decisive import differences, reached, reviewer
-from cems_workbench.evaluation.decisive import decisive_first
-from cems_workbench.evaluation.pooling import PooledPair, pool, top_first
+from cems_workbench.evaluation.labelling.pooling import PooledPair, pool, top_first
+from cems_workbench.evaluation.labelling.queue import decisive_first
 
 
 def test_a_verdict_is_reached_where_the_sign_is_the_last_one_and_stays():

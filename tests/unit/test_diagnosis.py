@@ -17,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent / "models"))
 from model_server import HANG, Reply, nobody, sent, serving
 
 from cems_workbench.config import PipelineConfig, preset, with_values
-from cems_workbench.diagnosis import Check, diagnose, scorers
 from cems_workbench.models import resolve as resolving
+from cems_workbench.runs import diagnosis as scorers
+from cems_workbench.runs.diagnosis import Check, diagnose
 from cems_workbench.settings import Settings
 
 QWEN = str(preset("cems_qwen").config.rerank.model)

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.datasets.dataset import DataSet, Exported, finished
-from cems_workbench.formats.datasets.losses import Losses, judged
+from cems_workbench.formats.datasets.dataset import DataSet, Exported, Losses, finished, judged
 from cems_workbench.formats.writing import one_grade_each
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from cems_workbench.errors import InputError
 from cems_workbench.formats import beir, memories_csv, memories_jsonl, queries_jsonl, relations_jsonl
 from cems_workbench.formats.csv_table import written
-from cems_workbench.formats.datasets.dataset import DataSet, Exported, finished
-from cems_workbench.formats.datasets.losses import Losses, judged
+from cems_workbench.formats.datasets.dataset import DataSet, Exported, Losses, finished, judged
 from cems_workbench.formats.fields import FieldError
 from cems_workbench.formats.writing import one_grade_each
 from cems_workbench.progress import Progress

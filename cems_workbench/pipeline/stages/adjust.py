@@ -21,7 +21,7 @@ from functools import cache
 
 import numpy as np
 
-from cems_workbench.config.adjusting import AdjustConfig, Feedback, ProjectFactors, TimeDecay
+from cems_workbench.config.sections.adjusting import AdjustConfig, Feedback, ProjectFactors, TimeDecay
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, StageArrays, Standing, ranked, remembered
 
 DAY = 86400.0

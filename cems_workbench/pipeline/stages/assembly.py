@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.adjusting import AssemblyConfig
+from cems_workbench.config.sections.adjusting import AssemblyConfig
 from cems_workbench.pipeline.table import Bools, CandidateTable, Ints, StageArrays, Standing, chosen_in_order
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cems_workbench.config.adjusting import DedupConfig
+from cems_workbench.config.sections.adjusting import DedupConfig
 from cems_workbench.pipeline.table import CandidateTable, Ints, StageArrays, Standing, pass_through, reranked_by
 
 

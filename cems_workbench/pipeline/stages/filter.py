@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cems_workbench.config.ranking import FilterConfig
+from cems_workbench.config.sections.ranking import FilterConfig
 from cems_workbench.pipeline.table import Bools, Floats, StageArrays, Standing, pass_through, reranked_by
 
 

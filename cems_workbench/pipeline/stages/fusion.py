@@ -14,6 +14,10 @@ score_max leave recency and access out: their scores are dates and counts, not r
 one non-empty list, score and order are that list's own (ACE).
 
 Source: Cormack et al. 2009 (RRF); CEMS plan, phase 3; QMD; two-stage RRF plan; PIPELINE.md, "fusion".
+
+The hits that fusion sums, as flat arrays: most of (query, list, candidate) is empty, and only what is there costs.
+
+Nothing here depends on a weight, so that these arrays are found once and serve every config with the same lists and ties.
 """
 
 from __future__ import annotations
@@ -25,10 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.gathering import ListsConfig, VariantWeights
-from cems_workbench.config.ranking import FusionConfig
+from cems_workbench.config.sections.gathering import ListsConfig, VariantWeights
+from cems_workbench.config.sections.ranking import FusionConfig
 from cems_workbench.pipeline.evidence import SOURCES, VARIANT_KINDS
-from cems_workbench.pipeline.stages.hits import NOT_RELEVANCE, Hits, find_hits
 from cems_workbench.pipeline.table import (
     Bools,
     CandidateTable,
@@ -39,6 +42,57 @@ from cems_workbench.pipeline.table import (
     ranked,
     remembered,
 )
+
+# Looked up by source index; the last entry is for padding, whose source is -1.
+NOT_RELEVANCE = np.array([source in ("recency", "access") for source in SOURCES] + [False])
+
+
+@dataclass(frozen=True, eq=False)
+class Hits:
+    """The H hits that are fused, in the order of query, candidate, list, and what follows from where they stand.
+
+    `slot` is q·L + list and `cell` q·C + candidate; `first` marks the first hit of each of the `cells`.
+    """
+
+    slot: Ints
+    cell: Ints
+    rank: Floats
+    """Whole numbers, kept as what they are computed with."""
+    score: Floats
+    cells: Ints
+    first: Ints
+    top: Ints
+    """Which of the hits stand at ranks 1 to 3."""
+    alive: Bools
+    queries: Ints
+    """The queries with a hit, ascending; `starts` says where the `cells` of each begin."""
+    starts: Ints
+    lists: Ints
+    """(Q, C) in how many lists."""
+    best_rank: Ints
+    """(Q, C) best rank, the largest integer for who is in none."""
+
+
+def find_hits(table: CandidateTable, lists: ListArrays, rrf: bool, dense: Bools) -> Hits:
+    """The hits of the lists; without `rrf` not those of recency and access. `dense` (sources + 1): do ties share a rank."""
+    source = table.lists.source
+    member = lists.present if rrf else lists.present & ~NOT_RELEVANCE[source][:, :, None]
+    queries, width = table.shape
+    q, c, i = np.nonzero(member.transpose(0, 2, 1))
+    rank = np.where(dense[source[q, i]], table.lists.dense[q, i, c], table.lists.position[q, i, c])
+    cell = q * width + c
+    cells, first = np.unique(cell, return_index=True)
+    alive: Bools = np.any(member, axis=1)
+    found, starts = np.unique(cells // width if width else cells, return_index=True)
+    best = np.full(queries * width, np.iinfo(np.int64).max)
+    if len(cells):
+        best[cells] = np.minimum.reduceat(rank, first)
+    return Hits(
+        slot=q * source.shape[1] + i, cell=cell, rank=rank.astype(np.float64), score=lists.score[q, i, c], cells=cells, first=first,
+        top=np.flatnonzero(rank <= 3), alive=alive, queries=found, starts=starts, lists=member.sum(axis=1),
+        best_rank=best.reshape(table.shape),
+    )  # fmt: skip
+
 
 # Looked up by source index; the last entry is for padding, whose source is -1.
 RELEVANCE = np.array([source in ("vector", "lexical") for source in SOURCES] + [False])

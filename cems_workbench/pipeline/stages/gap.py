@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cems_workbench.config.adjusting import GapConfig
+from cems_workbench.config.sections.adjusting import GapConfig
 from cems_workbench.pipeline.table import StageArrays, Standing, pass_through, reranked_by
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.adjusting import JudgeConfig
+from cems_workbench.config.sections.adjusting import JudgeConfig
 from cems_workbench.pipeline.stages.rerank import to_unit
 from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, pass_through, remembered
 from cems_workbench.records import MS_MARCO, JudgeScale

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.gathering import ListsConfig
+from cems_workbench.config.sections.gathering import ListsConfig
 from cems_workbench.pipeline.evidence import SOURCES
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, StageArrays, remembered, unranked
 

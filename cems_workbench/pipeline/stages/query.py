@@ -4,15 +4,27 @@
 words only. The matched spans are in the trace.
 
 Source: CEMS retrieval guide (retrieval.py:65, 90, 119); PIPELINE.md, "query".
+
+conversational: is a query vague talk, on which lexical search and expansion do harm?
+
+    conversational  =  domain signal < max_domain_signal  and  stopword ratio > min_stopword_ratio  and  no code
+    domain signal   =  words in the lexicon of technical terms / words           (0 without words)
+    stopword ratio  =  words in ACE's stopword list / words                      (0 without words)
+
+Words are what stands between spaces, lower-cased, without the punctuation around them. A query shows code when it has one
+of `CODE`; names that are only written like code (iPhone, Node.js) are none. Both bounds are strict.
+
+Source: ACE retrieval precision, `is_conversational`; PIPELINE.md, "query".
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cems_workbench.config.understanding import Detectors
+from cems_workbench.config.sections.understanding import Conversational, Detectors
 
 SIGNALS: dict[str, tuple[str, ...]] = {
     "preference": (
@@ -64,3 +76,130 @@ def cuts_a_word(query: str, match: Match) -> bool:
     before = query[match.start - 1 : match.start]
     after = query[match.end : match.end + 1]
     return before.isalnum() or after.isalnum()
+
+
+_ACE_STOPWORDS = """
+    is this that the a an and or in on at to for it be was were been being have has had do does did will would could should
+    may might must can i you we they me my your working work up out with of from about wired
+"""
+STOPWORDS = frozenset(_ACE_STOPWORDS.split())
+"""ACE's list. It is its own: what the lexical index leaves out (store/stopwords.py) has no "working" and no "wired"."""
+
+_SUFFIXES = (
+    "py|pyi|ipynb|js|jsx|ts|tsx|mjs|java|kt|go|rs|c|h|cc|cpp|hpp|cs|rb|php|swift|sh|sql|json|"
+    "jsonl|ya?ml|toml|ini|cfg|conf|env|xml|html|css|md|txt|csv|tsv|lock|log|pdf"
+)
+
+CODE: dict[str, re.Pattern[str]] = {
+    "backticks": re.compile(r"`[^`]+`"),
+    "path": re.compile(
+        r"(?<!\S)[\"'(]?(?:~|\.{1,2})?/[\w.\-][\w./\-]*|\b\w+://\S+|\b[A-Za-z]:\\\S*|"
+        r"(?<![\w./\-])(?![\d/.]+(?![\w/\-]))[\w.\-]+(?:/[\w.\-]+){2,}"
+    ),
+    "file name": re.compile(rf"(?<!\S)[\"'(]?[\w./\-]*\w\.(?:{_SUFFIXES})\b(?!\.\w)", re.IGNORECASE),
+    "underscore": re.compile(r"\b(?:_+[^\W_]|[^\W_]+_)\w*"),
+    "camel case": re.compile(r"\b(?!Ma?c[A-Z][a-z]+\b)[^\W\d_]*[a-z][A-Z]\w*"),
+    "call": re.compile(r"\b[A-Za-z_]\w*\((?!(?:s|es|ies)\))"),
+    "brackets": re.compile(r"\w\[[^\[\]]*\]|[{}]|</?[A-Za-z][^<>]*>"),
+    "dotted name": re.compile(r"\b[a-z]\w+(?:\.[a-z]\w+){2,}\b"),
+    "operator": re.compile(r"[=!<>]=|=>|\w->\w|::|:=|\+=|&&|\|\|"),
+    "option": re.compile(r"(?<!\S)--[a-z][\w\-]*"),
+    "variable": re.compile(r"\$[A-Za-z_]\w*"),
+    "number in hex": re.compile(r"\b0x[0-9a-f]+\b", re.IGNORECASE),
+    "SQL": re.compile(r"\b(?:SELECT\b.+\bFROM|INSERT INTO|DELETE FROM|CREATE TABLE|ALTER TABLE)\b"),
+}
+"""How a query shows code. and/or, he/she/they, 24/7, 12/05/2024, file(s), e.g., MacDonald and [note] do not."""
+
+_NAMES = """
+    ebay ios ipad ipados iphone ipod imac icloud itunes linkedin macbook macos openai paypal phd playstation tiktok watchos
+    whatsapp wordpress youtube
+"""
+WRITTEN_LIKE_CODE = frozenset(_NAMES.split())
+"""Names of things, in lower case, that have a capital inside."""
+
+_AROUND = ".,;:!?…\"'`“”‘’«»()[]{}<>*–—-"
+_MAYBE_NAME = ("camel case", "file name")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFeatures:
+    """What `is_conversational` looks at: the number of words, and which of them are what, by position in the query."""
+
+    words: int
+    stopwords: tuple[Match, ...] = ()
+    terms: tuple[Match, ...] = ()
+    code: tuple[Match, ...] = ()
+
+    @property
+    def stopword_ratio(self) -> float:
+        """Share of the words that stand in `STOPWORDS`, 0..1; 0 without words."""
+        return len(self.stopwords) / self.words if self.words else 0.0
+
+    @property
+    def domain_signal(self) -> float:
+        """Share of the words that stand in the lexicon, 0..1; 0 without words."""
+        return len(self.terms) / self.words if self.words else 0.0
+
+    @property
+    def has_code(self) -> bool:
+        """Does the query show code?"""
+        return bool(self.code)
+
+
+def features(query: str, lexicon: Set[str]) -> QueryFeatures:
+    """The features of a query. `lexicon` has technical terms in lower case and in the singular.
+
+    A match's `signal` is the stopword, the lexicon's form of the term, or the kind of code; start and end are characters.
+    """
+    words = list(_words(query))
+    stopwords = [Match("stopword", word, start, end) for word, start, end in words if word in STOPWORDS]
+    found = [(technical_term(word, lexicon), start, end) for word, start, end in words]
+    terms = [Match("term", term, start, end) for term, start, end in found if term]
+    return QueryFeatures(len(words), tuple(stopwords), tuple(terms), code_spans(query, lexicon))
+
+
+def is_conversational(found: QueryFeatures, config: Conversational) -> bool:
+    """Is the query conversational? Whether the detection is on (`config.enabled`) is for the caller to ask."""
+    return all(limits_met(found.domain_signal, found.stopword_ratio, found.has_code, config))
+
+
+def limits_met(
+    domain_signal: float, stopword_ratio: float, has_code: bool, config: Conversational
+) -> tuple[bool, bool, bool]:
+    """Which of the three conditions hold: few technical terms, many stopwords, no code."""
+    return domain_signal < config.max_domain_signal, stopword_ratio > config.min_stopword_ratio, not has_code
+
+
+def code_spans(query: str, lexicon: Set[str] = frozenset()) -> tuple[Match, ...]:
+    """Where the query shows code, by position; a word of the lexicon (PostgreSQL, Node.js) is a name and not code."""
+    spans = [
+        Match("code", kind, found.start(), found.end())
+        for kind, pattern in CODE.items()
+        for found in pattern.finditer(query)
+        if not (kind in _MAYBE_NAME and _is_name(found.group(), lexicon))
+        and not (kind == "path" and STOPWORDS.intersection(found.group().lower().split("/")))
+    ]
+    return tuple(sorted(spans, key=lambda span: (span.start, -span.end, span.signal)))
+
+
+def technical_term(word: str, lexicon: Set[str]) -> str:
+    """The lexicon's form of a word in lower case, itself or its singular; empty when the lexicon has neither."""
+    forms = [word, word.removesuffix("'s").removesuffix("’s")]
+    if len(word) > 3:
+        forms += [word[:-1]] * word.endswith("s") + [word[:-2]] * word.endswith("es")
+        forms += [f"{word[:-3]}y"] * word.endswith("ies")
+    return next((form for form in forms if form in lexicon), "")
+
+
+def _words(query: str) -> Iterator[tuple[str, int, int]]:
+    """(word, start, end) of the words, in lower case; what is punctuation alone is no word."""
+    for found in re.finditer(r"\S+", query):
+        word = found.group().strip(_AROUND)
+        if word:
+            start = found.start() + found.group().index(word)
+            yield word.lower(), start, start + len(word)
+
+
+def _is_name(text: str, lexicon: Set[str]) -> bool:
+    word = text.strip(_AROUND).lower()
+    return word in WRITTEN_LIKE_CODE or bool(technical_term(word, lexicon))

@@ -9,18 +9,45 @@ What was never scored, then with `tail: below` what lies past the limit, follows
 score = lowest reranked * own score / first such score. Not reranked is null, never 0 or 0.5.
 
 Source: CEMS plan, phase 4; QMD; memory agent, feature 2; PIPELINE.md, "rerank".
+
+Health of a model's scores: what share failed, and whether the rest can tell candidates apart.
+
+Nothing here changes a ranking; it is the account that `rerank` gives of its model.
+
+Source: PIPELINE.md, "rerank" (health).
+
+The account of one model's scores for one query: what failed and why, what came out of the cache, how long it took.
+
+`health` counts what bears on the ranking; this adds what the evidence knows beyond it. Percentiles are interpolated linearly
+over the answered pairs that were timed: how soon a server refuses says nothing of the model.
+
+Source: PIPELINE.md, "rerank" (health, outcomes of llama_server).
+
+Effective weight: which side of the reranker's blend decides the order, against the share that the bands name.
+
+A term that is nearly the same for every candidate decides nothing, however large its weight. So per band
+
+    retrieval side  =  sd(w * retrieval_score)           reranker side  =  sd((1 - w) * unit)
+    effective       =  retrieval side / (retrieval side + reranker side)
+
+over the reranked candidates whose rank before reranking lies in the band; sd is the population standard deviation, which
+one odd candidate moves less than the range. A band is inverted when its weight gives one side the majority and the spread
+gives it to the other. Nothing here changes a ranking.
+
+Source: PIPELINE.md, "Why four retrieval scores"; CEMS plan, phase 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.ranking import RerankConfig
-from cems_workbench.pipeline.stages.health import health_fields, health_warnings
+from cems_workbench.config.sections.ranking import Band, RerankConfig
+from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.table import (
     Bools,
     CandidateTable,
@@ -32,6 +59,60 @@ from cems_workbench.pipeline.table import (
     pass_through,
     ranked,
 )
+
+NARROW = 0.05
+"""A spread of unit scores below this cannot tell candidates apart in practice."""
+
+_RANGE = {"divide_by_10": (0.0, 10.0), "identity": (0.0, 1.0)}
+
+
+def health_fields(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -> dict[str, Any]:
+    """Counts over the head of query q: scored, failed by cause, not scored, out of the scale's range, spread."""
+    inside = head[q]
+    good = raw[q, inside & ~np.isnan(raw[q])]
+    failed = np.flatnonzero(inside & (model.state[q] == 2))
+    causes = Counter(cause(model.errors[q].get(int(c), "")) for c in failed)
+    low, high = _RANGE.get(scale, (-np.inf, np.inf))
+    return {
+        "head": int(inside.sum()),
+        "scored": len(good),
+        "failed": len(failed),
+        "causes": dict(sorted(causes.items())),
+        "not_scored": int(inside.sum()) - len(good) - len(failed),
+        "out_of_range": int(((good < low) | (good > high)).sum()),
+        "all_equal": bool(len(good) > 1 and good.min() == good.max()),
+        "min": float(good.min()) if len(good) else None,
+        "max": float(good.max()) if len(good) else None,
+    }
+
+
+def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -> list[str]:
+    """One line per thing that makes these scores doubtful."""
+    health = health_fields(model, head, raw, scale, q)
+    found = []
+    if health["failed"]:
+        causes = ", ".join(f"{count} {cause}" for cause, count in health["causes"].items())
+        found.append(f"{health['failed']} of {health['head']} scores failed ({causes})")
+    if health["out_of_range"]:
+        found.append(
+            f"{health['out_of_range']} raw scores lie outside the range that {scale} expects; they are clamped"
+        )
+    if health["all_equal"]:
+        found.append("every raw score is the same: the reranker tells nothing apart")
+    elif health["scored"] > 1 and scale in _RANGE:
+        spread = (health["max"] - health["min"]) / _RANGE[scale][1]
+        if spread < NARROW:
+            found.append(
+                f"raw scores span only {spread:.3f} of the unit range: the reranker hardly tells candidates apart"
+            )
+    return found
+
+
+def cause(error: str) -> str:
+    """Why a score is none: what its error says before the first colon. Looking for words in it would take a reply that
+    mentions a finance team for "nan"."""
+    return error.split(":")[0].strip() or "unknown"
+
 
 GOOD, FAILED = 1, 2
 
@@ -233,3 +314,156 @@ def _needs(table: CandidateTable, blend: Blend, config: RerankConfig, q: int) ->
     if not len(missing):
         return []
     return [{"stage": "rerank", "model": model_key(config), "memory_ids": [table.ids[q][int(c)] for c in missing]}]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreAccount:
+    """Counts over the scores there are; `causes` and `outcomes` most frequent first; `seconds` is (p50, p95)."""
+
+    scores: int
+    failed: int
+    cached: int
+    truncated: int
+    causes: Mapping[str, int]
+    outcomes: Mapping[str, int]
+    seconds: tuple[float, float] | None
+
+    @property
+    def failed_share(self) -> float:
+        """0..1; 0 without scores."""
+        return self.failed / self.scores if self.scores else 0.0
+
+    @property
+    def cached_share(self) -> float:
+        """0..1; 0 without scores."""
+        return self.cached / self.scores if self.scores else 0.0
+
+
+def account(scores: Iterable[ModelScore]) -> ScoreAccount:
+    """The account of `scores`, those of the rerank head."""
+    every = list(scores)
+    details: Sequence[Mapping[str, Any]] = [score.detail or {} for score in every]
+    bad = [score for score in every if not score.good]
+    timed = [
+        float(score.detail["seconds"]) for score in every if score.good and score.detail and "seconds" in score.detail
+    ]
+    p50, p95 = np.percentile(timed, [50, 95]) if timed else (0.0, 0.0)
+    return ScoreAccount(
+        scores=len(every),
+        failed=len(bad),
+        cached=sum(bool(detail.get("cached")) for detail in details),
+        truncated=sum(bool(detail.get("truncated")) for detail in details),
+        causes=dict(Counter(_cause(score) for score in bad).most_common()),
+        outcomes=dict(Counter(str(detail["outcome"]) for detail in details if detail.get("outcome")).most_common()),
+        seconds=(float(p50), float(p95)) if timed else None,
+    )
+
+
+def _cause(score: ModelScore) -> str:
+    if score.error:
+        return cause(score.error)
+    return "no score" if score.raw is None else "not finite"
+
+
+def unit_spread(rows: Iterable[Mapping[str, Any]]) -> float | None:
+    """Largest minus smallest unit score of the scored rows of the rerank stage; None with fewer than two."""
+    units = [row["unit"] for row in rows if row.get("outcome") == "scored" and row["unit"] is not None]
+    return max(units) - min(units) if len(units) > 1 else None
+
+
+def is_compressed(spread: float | None) -> bool:
+    """Is the spread of unit scores too narrow to tell candidates apart, without being none at all?"""
+    return spread is not None and 0 < spread < NARROW
+
+
+Row = Mapping[str, Any]
+SAME = 1e-12
+"""A spread below this is rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class BandWeight:
+    """One band: ranks first..last before reranking (last None: the rest), and the spread that each side has in it."""
+
+    first: int
+    last: int | None
+    candidates: int
+    nominal: float
+    retrieval_spread: float
+    reranker_spread: float
+
+    @property
+    def effective(self) -> float | None:
+        """Retrieval's share of the spread, 0..1; None where neither side tells two candidates apart."""
+        total = self.retrieval_spread + self.reranker_spread
+        return self.retrieval_spread / total if total > SAME else None
+
+    @property
+    def inverted(self) -> bool:
+        """Does the side with the nominal majority have the minority of the effect?"""
+        return self.effective is not None and (self.nominal - 0.5) * (self.effective - 0.5) < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaking:
+    """A candidate of the last band that passed rank 1, and the most that rank 1 could have had."""
+
+    rank: int
+    weight: float
+    retrieval: float
+    unit: float
+    score: float
+    first_weight: float
+    first_retrieval: float
+    first_unit: float
+    first_score: float
+
+    @property
+    def first_at_most(self) -> float:
+        """The score of rank 1 had the reranker given it a unit score of 1."""
+        return self.first_weight * self.first_retrieval + (1 - self.first_weight)
+
+
+def effective_weights(rows: Sequence[Row], bands: Sequence[Band]) -> list[BandWeight]:
+    """Each band that has reranked candidates, in order. `rows` are those of the rerank stage."""
+    found = []
+    first = 1
+    for i, band in enumerate(bands):
+        last = None if i == len(bands) - 1 else band.max_rank
+        inside = [row for row in _blended(rows) if first <= row["rank_before"] <= (last or np.inf)]
+        if inside:
+            retrieval = np.std([row["retrieval_weight"] * row["retrieval_score"] for row in inside])
+            reranker = np.std([(1 - row["retrieval_weight"]) * row["unit"] for row in inside])
+            found.append(BandWeight(first, last, len(inside), band.retrieval, float(retrieval), float(reranker)))
+        if last is None:
+            break
+        first = max(first, last + 1)
+    return found
+
+
+def overtaking(rows: Sequence[Row], config: RerankConfig) -> Overtaking | None:
+    """An example of a candidate of the last band that passed rank 1 under 1/(k + r); None when there is none.
+
+    Of several, one that the reranker liked less than rank 1 says most; of those the one it liked least.
+    """
+    if config.combine != "position_bands" or config.retrieval_score != "rrf" or len(config.bands) < 2:
+        return None
+    blended = _blended(rows)
+    first = next((row for row in blended if row["rank_before"] == 1), None)
+    past = config.bands[-2].max_rank
+    if first is None or past is None:
+        return None
+    passed = [row for row in blended if row["rank_before"] > past and row["score"] > first["score"]]
+    if not passed:
+        return None
+    example = min(passed, key=lambda row: (row["unit"], row["rank_before"]))
+    return Overtaking(*_terms(example), *_terms(first)[1:])
+
+
+def _blended(rows: Sequence[Row]) -> list[Row]:
+    keys = ("rank_before", "retrieval_weight", "retrieval_score", "unit")
+    return [row for row in rows if all(row.get(key) is not None for key in keys)]
+
+
+def _terms(row: Row) -> tuple[Any, ...]:
+    return tuple(row[key] for key in ("rank_before", "retrieval_weight", "retrieval_score", "unit", "score"))

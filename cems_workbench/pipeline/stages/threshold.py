@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.ranking import ThresholdConfig
+from cems_workbench.config.sections.ranking import ThresholdConfig
 from cems_workbench.pipeline.evidence import SOURCES
 from cems_workbench.pipeline.table import (
     Bools,

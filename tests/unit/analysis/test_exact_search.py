@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis import exact_search
-from cems_workbench.analysis.exact_search import (
+from cems_workbench.analysis import index_check as exact_search
+from cems_workbench.analysis.index_check import (
     ExactRanking,
     Missed,
     exact_ranking,

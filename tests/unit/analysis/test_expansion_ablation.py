@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.analysis.expansion_ablation import toggled_each, variant_parts
+from cems_workbench.analysis.expansion import toggled_each, variant_parts
 from cems_workbench.pipeline import Evidence, Variant
 from tests.unit.pipeline.cases import evidence, trace
 

@@ -10,7 +10,10 @@ import pytest
 
 from cems_workbench.analysis.fidelity import (
     Answer,
+    Explanation,
+    Replays,
     agreement,
+    explanations,
     likenesses,
     matched,
     most_like,
@@ -18,8 +21,8 @@ from cems_workbench.analysis.fidelity import (
     placements,
     results_of,
     score_maps,
+    together,
 )
-from cems_workbench.analysis.fidelity_search import Explanation, Replays, explanations, together
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay
 from cems_workbench.records import Memory

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis.lexical_evidence import idf, lexical_evidence, matches
+from cems_workbench.analysis.text_evidence import idf, lexical_evidence, matches
 from cems_workbench.progress import silent
 from cems_workbench.records import Memory, indexed_text
-from cems_workbench.store import lexical_refresh
-from cems_workbench.store.lexical_index import LexicalIndex
-from cems_workbench.store.tokenizer import tokenize
+from cems_workbench.store.search import lexical_refresh
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.tokenizer import tokenize
 
 FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memory("c", "bird of the blue", title="Sky")
 

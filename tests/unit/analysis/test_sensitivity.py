@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.sensitivity import sweep
-from cems_workbench.analysis.sensitivity_segments import Closing
+from cems_workbench.analysis.sensitivity.replays import Closing
+from cems_workbench.analysis.sensitivity.scan import sweep
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.records import Memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cems_workbench.config import EvidenceCard, Measured, export_config, preset
-from cems_workbench.config.card_reference import CardReference, cited, parse_card, reference
+from cems_workbench.config.evidence_card import CardReference, cited, parse_card, reference
 from cems_workbench.errors import InputError
 
 CARD = EvidenceCard(

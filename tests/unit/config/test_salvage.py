@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cems_workbench.config import PipelineConfig, nested, preset, preset_names, with_values
-from cems_workbench.config.salvage import salvaged
+from cems_workbench.config.forms.reading import salvaged
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from cems_workbench.evaluation import agreement
-from cems_workbench.evaluation.agreement import Disagreement, Estimate, label_table
+from cems_workbench.evaluation.labelling import agreement
+from cems_workbench.evaluation.labelling.agreement import Disagreement, Estimate, label_table
 from cems_workbench.records import Judgment
 
 SCALE = (0, 1, 2, 3)

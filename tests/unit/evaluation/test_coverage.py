@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.coverage import coverage, mean_judged
+from cems_workbench.evaluation.labelling.pooling import coverage, mean_judged
 
 RANKINGS = {"a": {"q": ("m1", "m2", "m3"), "r": ("m1",)}, "b": {"q": ("m3", "m4")}}
 

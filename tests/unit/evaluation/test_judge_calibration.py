@@ -9,7 +9,7 @@ import pytest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import cohen_kappa_score
 
-from cems_workbench.evaluation.judge_calibration import (
+from cems_workbench.evaluation.labelling.judge_calibration import (
     GradedScore,
     band_confusion,
     calibrate,
@@ -20,7 +20,7 @@ from cems_workbench.evaluation.judge_calibration import (
     reliability,
     wilson,
 )
-from cems_workbench.evaluation.prejudging import band, grade_of
+from cems_workbench.evaluation.labelling.prejudging import band, grade_of
 from cems_workbench.records import GradeScale, JudgeScale
 
 SCALE = JudgeScale(0.0, (2.0, 0.0, -2.0))

@@ -10,8 +10,7 @@ import pytest
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import Measure, graded, parse_measure, parse_measures, rbo
-from cems_workbench.evaluation.significance import effect_size, holm, randomisation_test
-from cems_workbench.evaluation.uncertainty import bootstrap, bounds, means
+from cems_workbench.evaluation.statistics import bootstrap, bounds, effect_size, holm, means, randomisation_test
 from cems_workbench.records import Judgment
 
 RANKING = ["x", "a", "b", "y", "c"]

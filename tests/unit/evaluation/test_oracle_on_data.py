@@ -12,7 +12,7 @@ from cems_workbench import formats
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import Measure, graded, standard_measures
 from cems_workbench.records import Memory, Query, indexed_text
-from cems_workbench.store.tokenizer import tokenize
+from cems_workbench.store.search.tokenizer import tokenize
 
 pytest.importorskip("ir_measures")
 DEPTH = 100

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation import decisive
-from cems_workbench.evaluation.pooling import PooledPair, pool, shuffled, top_first, uncertain_first, without_judged
+from cems_workbench.evaluation.labelling import queue as decisive
+from cems_workbench.evaluation.labelling.pooling import (
+    PooledPair,
+    pool,
+    shuffled,
+    top_first,
+    uncertain_first,
+    without_judged,
+)
 from cems_workbench.records import Judgment
 
 RANKINGS = {"a": {"q": ["m", "n", "o"], "r": ["m"]}, "b": {"q": ["n", "m", "p"], "r": ["m"]}}

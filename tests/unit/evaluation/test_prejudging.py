@@ -10,8 +10,8 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError, ModelError
-from cems_workbench.evaluation import prejudging
-from cems_workbench.evaluation.prejudging import prelabel, score_pairs
+from cems_workbench.evaluation.labelling import prejudging
+from cems_workbench.evaluation.labelling.prejudging import prelabel, score_pairs
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled

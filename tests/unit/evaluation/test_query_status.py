@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.evaluation.query_status import K, QueryStatus, helpful, query_statuses
+from cems_workbench.evaluation.grades import K, QueryStatus, helpful, query_statuses
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import Memory, Query
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.pooling import PooledPair
-from cems_workbench.evaluation.queue import LabelQueue, make_queue, pace
+from cems_workbench.evaluation.labelling.pooling import PooledPair
+from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue, pace
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import Store
 

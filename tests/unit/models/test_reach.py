@@ -13,10 +13,10 @@ from model_server import no_sleep, nobody
 
 from cems_workbench.models import ollama
 from cems_workbench.models.chat import OllamaChat
+from cems_workbench.models.http import LONGEST_S, SHARE, SHORTEST_S, Reach
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import OllamaReranker, digest
 from cems_workbench.models.protocol import PairScorer
-from cems_workbench.models.reach import LONGEST_S, SHARE, SHORTEST_S, Reach
 
 if TYPE_CHECKING:
     from ollama import AsyncClient

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.replies import LINE_CHARS, TEXT_CHARS, decision, fields, lines, passage, yes_or_no
+from cems_workbench.models.prompts import LINE_CHARS, TEXT_CHARS, decision, fields, lines, passage, yes_or_no
 
 TERMS = ["video editing software", "Adobe Premiere Pro", "I use Final Cut"]
 

@@ -10,8 +10,8 @@ from faulty_server import GOOD, said, written
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cems_workbench.models.llama_server import one_line, score_of_reply
 from cems_workbench.models.protocol import CAUSES, PairScore
-from cems_workbench.models.yes_no_reply import one_line, score_of_reply
 
 
 @pytest.mark.parametrize(

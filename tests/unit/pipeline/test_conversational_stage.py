@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.config.understanding import Conversational
+from cems_workbench.config.sections.understanding import Conversational
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.lexicon import shipped_terms, technical_terms
-from cems_workbench.pipeline.stages.conversational import QueryFeatures, features, is_conversational
-from cems_workbench.pipeline.stages.query import Match
+from cems_workbench.pipeline.stages.query import Match, QueryFeatures, features, is_conversational
+from cems_workbench.pipeline.typos import shipped_terms, technical_terms
 
 TERMS = shipped_terms()
 WIRED, HYBRID, TOKEN = (

@@ -7,11 +7,17 @@ from typing import Any
 import pytest
 from cases import evidence, stage
 
-from cems_workbench.config.ranking import Band, RerankConfig
+from cems_workbench.config.sections.ranking import Band, RerankConfig
 from cems_workbench.pipeline import ModelScore
-from cems_workbench.pipeline.rescoring import without_failures
-from cems_workbench.pipeline.stages.effective_weight import BandWeight, effective_weights, overtaking
-from cems_workbench.pipeline.stages.score_account import account, is_compressed, unit_spread
+from cems_workbench.pipeline.scoring import without_failures
+from cems_workbench.pipeline.stages.rerank import (
+    BandWeight,
+    account,
+    effective_weights,
+    is_compressed,
+    overtaking,
+    unit_spread,
+)
 
 BANDS = (Band(max_rank=2, retrieval=0.75), Band(max_rank=None, retrieval=0.4))
 

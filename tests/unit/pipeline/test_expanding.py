@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.config.understanding import ExpansionConfig
+from cems_workbench.config.sections.understanding import ExpansionConfig
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.expanding import (
+from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.variants import (
     FEEDBACK_WORDS,
     SHIPPED,
     expansions,
@@ -23,10 +25,8 @@ from cems_workbench.pipeline.expanding import (
     replaced,
     write_dictionary,
 )
-from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
-from cems_workbench.resources import open_resources
+from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
 ACE = "is this wired up and working in production"

@@ -14,8 +14,7 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, load_config, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, bundle_from, read_bundle, replay
-from cems_workbench.pipeline.pseudonyms import Pseudonyms
-from cems_workbench.pipeline.redact import redacted
+from cems_workbench.pipeline.redact import Pseudonyms, redacted
 from cems_workbench.pipeline.stages.query import SIGNALS
 from cems_workbench.records import Memory
 from tests.redaction import assert_same_numbers, telling_words, words_left

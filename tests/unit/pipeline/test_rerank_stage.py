@@ -9,7 +9,7 @@ import pytest
 from cases import column, dropped, evidence, falling, kept, stage, trace, warned
 
 from cems_workbench.pipeline import ModelScore
-from cems_workbench.pipeline.stages.score_account import account
+from cems_workbench.pipeline.stages.rerank import account
 
 ON: dict[str, Any] = {"rerank.backend": "cross_encoder", "rerank.model": "oracle"}
 IDENTITY = {**ON, "rerank.raw_scale": "identity"}

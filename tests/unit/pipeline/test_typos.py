@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.config.understanding import TypoCorrection
+from cems_workbench.config.sections.understanding import TypoCorrection
 from cems_workbench.pipeline.typos import CorrectedQuery, Correction, correct
 from cems_workbench.store import LearnedPair, Vocabulary
-from cems_workbench.store.tokenizer import terms_of
+from cems_workbench.store.search.tokenizer import terms_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STORE = Vocabulary({"python": 3, "deployment": 9, "decision": 2, "server": 5, "servers": 1, "kitchen": 1})

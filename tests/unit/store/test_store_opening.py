@@ -158,7 +158,8 @@ REFRESH_AND_HANG = """
 import sys, pathlib
 import numpy as np
 from cems_workbench.records import Memory, ParsedInput
-from cems_workbench.store import Store, vector_refresh
+from cems_workbench.store import Store
+from cems_workbench.store.search import vector_refresh
 vector_refresh.STEP_TEXTS = 10
 
 class Hanging:

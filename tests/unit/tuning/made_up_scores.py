@@ -10,11 +10,10 @@ from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline.table import Floats, Ints
-from cems_workbench.tuning.axis import parse_axis
 from cems_workbench.tuning.folds import Split
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.space import SearchSpace
-from cems_workbench.tuning.trial import Search, Trial
+from cems_workbench.tuning.search import Search, Trial
+from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, Tuned
 
 NDCG = parse_measure("nDCG@10")

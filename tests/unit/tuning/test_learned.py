@@ -12,10 +12,9 @@ from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.config import PipelineConfig, preset
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Cancelled
-from cems_workbench.tuning.axis import parse_axis
 from cems_workbench.tuning.learned import importance, main_effects, response_curve, response_surface, values_around
-from cems_workbench.tuning.space import SearchSpace
-from cems_workbench.tuning.trial import Search, Trial
+from cems_workbench.tuning.search import Search, Trial
+from cems_workbench.tuning.space import SearchSpace, parse_axis
 from tests.unit.tuning.made_up_scores import Formula, tuned_to
 
 K, BLEND, VECTOR = "fusion.k=10:50:10", "fusion.score_blend=0:1:0.5", "lists.vector.weight=0.5:2.5:0.5"

@@ -11,11 +11,10 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.records import Memory, Query
-from cems_workbench.tuning.axis import parse_axis
 from cems_workbench.tuning.objective import Goal, RerankedCost, parse_goal
 from cems_workbench.tuning.scorer import BatchScorer, answerable
 from cems_workbench.tuning.search import search
-from cems_workbench.tuning.space import SearchSpace
+from cems_workbench.tuning.space import SearchSpace, parse_axis
 
 SIZES = (3, 6)
 """Candidates of each query."""

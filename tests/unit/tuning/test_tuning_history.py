@@ -12,7 +12,7 @@ from cems_workbench.config import EvidenceCard, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.tuning.history import corpus_hash, evidence_warning, keep, restored
+from cems_workbench.tuning.card import corpus_hash, evidence_warning, keep, restored
 
 
 @pytest.fixture

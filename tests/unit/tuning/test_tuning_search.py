@@ -11,14 +11,10 @@ from benchmarks.synthetic_queries import evidences, fusion_only, planted
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.progress import Cancelled
-from cems_workbench.tuning.axis import parse_axis
 from cems_workbench.tuning.objective import Goal, parse_guard
-from cems_workbench.tuning.pareto import pareto_front
 from cems_workbench.tuning.scorer import BatchScorer
-from cems_workbench.tuning.search import search
-from cems_workbench.tuning.selection import chosen, not_told_apart
-from cems_workbench.tuning.space import SearchSpace
-from cems_workbench.tuning.trial import Search, Trial
+from cems_workbench.tuning.search import Search, Trial, chosen, not_told_apart, pareto_front, search
+from cems_workbench.tuning.space import SearchSpace, parse_axis
 
 NDCG, HIT = parse_measure("nDCG@10"), parse_measure("hit@1")
 GRID = ("lists.vector.weight=0.5:2.5:0.5", "fusion.score_blend=0:0.5:0.25")

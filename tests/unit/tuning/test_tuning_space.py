@@ -6,10 +6,9 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, field_specs, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.tuning.axis import axis_for, parse_axis, searchable
 from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.objective import parse_goal, parse_guard
-from cems_workbench.tuning.space import SearchSpace, replaced
+from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis, replaced, searchable
 
 REFUSED = {
     "fusion.kk": "the nearest known one is fusion.k",

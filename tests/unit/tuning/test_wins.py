@@ -9,11 +9,10 @@ from benchmarks.synthetic_queries import evidences, fusion_only, planted
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.records import Query
-from cems_workbench.tuning.axis import parse_axis
 from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.scorer import BatchScorer
-from cems_workbench.tuning.space import SearchSpace
+from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, tune
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 

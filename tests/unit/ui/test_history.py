@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.ui.history import DEPTH, DRAG_SECONDS, History, Setting
+from cems_workbench.ui.inspect.state import DEPTH, DRAG_SECONDS, History, Setting
 
 START = Setting("cems", preset("cems").config)
 

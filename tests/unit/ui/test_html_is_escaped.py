@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Trace, Variant, replay
 from cems_workbench.records import Memory
-from cems_workbench.ui.charts import contributions_figure
-from cems_workbench.ui.follow import path_html
-from cems_workbench.ui.query_view import probe_html, spans_html
-from cems_workbench.ui.results import results_html
-from cems_workbench.ui.strip import strip_html, warnings_html
+from cems_workbench.ui.inspect.follow import path_html
+from cems_workbench.ui.inspect.results import results_html
+from cems_workbench.ui.inspect.strip import strip_html, warnings_html
+from cems_workbench.ui.inspect.views.contributions import contributions_figure
+from cems_workbench.ui.inspect.views.query import probe_html, spans_html
 
 ATTACK = "\"'><script>alert(1)</script><img/src=x/onerror=alert(2)>&lt;&amp;</div><!--"
 NASTY = st.lists(

@@ -14,14 +14,13 @@ from cems_workbench.errors import InputError
 from cems_workbench.progress import Cancelled, silent
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
-from cems_workbench.ui.memories_browse import COLUMNS, columns
-from cems_workbench.ui.memories_charts import bars, first_and_rest
-from cems_workbench.ui.memories_detail import facts_html
-from cems_workbench.ui.memories_duplicates import near_pairs, pairs_html
-from cems_workbench.ui.memories_edit import edited, shown
-from cems_workbench.ui.memories_escape import JOINER, csv_bytes, guarded, plain, tick
-from cems_workbench.ui.memories_import import errors_csv, import_files
-from cems_workbench.ui.memories_state import progress_text
+from cems_workbench.ui.kit.escape import JOINER, csv_bytes, guarded, plain, tick
+from cems_workbench.ui.memories.browse import COLUMNS, columns
+from cems_workbench.ui.memories.detail import facts_html
+from cems_workbench.ui.memories.edit import edited, shown
+from cems_workbench.ui.memories.importing import errors_csv, import_files
+from cems_workbench.ui.memories.state import progress_text
+from cems_workbench.ui.memories.statistics import bars, first_and_rest, near_pairs, pairs_html
 
 MEMORY = Memory(
     "m1", "one\r\ntwo\rthree\x00", title="T", tags=("a", "a", "b, c"), priority=1.333, project="p", author="Ada",
@@ -54,7 +53,7 @@ def test_a_bare_address_is_no_link(address):
 
 
 def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch):
-    monkeypatch.setattr("cems_workbench.ui.memories_duplicates.BLOCK", 7)
+    monkeypatch.setattr("cems_workbench.ui.memories.statistics.BLOCK", 7)
     vectors = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     ids = [f"m{i:02}" for i in range(40)]

@@ -11,9 +11,10 @@ from cems_workbench.analysis.rank_flow import RankFlow, rank_flow
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import ModelScore, Trace, replay
 from cems_workbench.records import Memory
-from cems_workbench.ui import rank_flow_view as view
-from cems_workbench.ui.deltas import gone_html
-from cems_workbench.ui.rank_flow_figure import (
+from cems_workbench.ui.inspect.baseline import gone_html
+from cems_workbench.ui.inspect.results import results_html
+from cems_workbench.ui.inspect.views import rank_flow as view
+from cems_workbench.ui.inspect.views.rank_flow import (
     FADE,
     NEUTRAL,
     STYLES,
@@ -23,8 +24,7 @@ from cems_workbench.ui.rank_flow_figure import (
     flow_figure,
     scale_of,
 )
-from cems_workbench.ui.results import results_html
-from cems_workbench.ui.side_by_side import side_by_side_html
+from cems_workbench.ui.inspect.views.stages import side_by_side_html
 from tests.unit.pipeline.cases import configured, evidence, falling, trace
 
 ATTACK = '<img src=x onerror=alert(1)>"&'

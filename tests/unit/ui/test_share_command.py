@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.config import PipelineConfig, parse_assignment, preset, preset_names, with_values
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.ui.share_command import search_command
+from cems_workbench.ui.inspect.share import search_command
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "property"))
 from strategies import configs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cems_workbench.ui.theme import STYLESHEET
+from cems_workbench.ui.kit.theme import STYLESHEET
 
 
 def test_nothing_in_the_stylesheet_looks_like_a_tag() -> None:

@@ -1,0 +1,148 @@
+"""What each form of the query brings in, and what the results are without it.
+
+    share(v)  = sum over the results of v's terms of the fused raw score / sum of those raw scores     (pipeline/query_shares.py)
+    alone(v)  = candidates that stand in v's lists, and in no list of another variant nor of the relations
+    without v = the replay with v's lists left out; one that is switched off already is put back instead
+
+tau and rbo compare the results with and without it (why/disturbance.py). Recency and access lists rank what the others found, so they
+find nobody.
+
+What each query variant gave each candidate: the terms of its own lists in the fused raw score.
+
+    share(variant, candidate) = sum of base + bonus over the variant's lists that hold the candidate
+
+Lists that belong to no variant (recency, access, relations) and bonuses for the best rank or for importance are no variant's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from cems_workbench.analysis.why.disturbance import kendall, rbo
+from cems_workbench.pipeline import Trace, replay
+from cems_workbench.pipeline.evidence import VariantKind
+
+
+@dataclass(frozen=True, slots=True)
+class QueryShares:
+    """Of one candidate: its share by variant (absent: the variant did not find it), and what no variant gave."""
+
+    memory_id: str
+    by_variant: dict[int, float]
+    decisive: int | None
+    """With score_max: the variant whose list alone is the raw score."""
+    other: float
+    boost: float
+    raw: float
+
+
+def query_shares(trace: Trace) -> list[QueryShares]:
+    """The candidates that fusion kept, in its order."""
+    variant = {ranked.name: ranked.variant for ranked in trace.evidence.lists}
+    largest = trace.stage("fusion").fields["combine"] == "max"
+    return [_shares(row, variant, largest) for row in trace.stage("fusion").rows if row["kept"]]
+
+
+def _shares(row: dict[str, Any], variant: dict[str, int | None], largest: bool) -> QueryShares:
+    by_variant: dict[int, float] = {}
+    other = row["best_rank_bonus"] + row["importance_bonus"]
+    for entry in row["contributions"]:
+        gave, which = entry["base"] + entry["bonus"], variant[entry["list"]]
+        if which is None:
+            other += gave
+        elif largest:
+            by_variant[which] = max(gave, by_variant.get(which, gave))
+        else:
+            by_variant[which] = by_variant.get(which, 0.0) + gave
+    top = max(row["contributions"], key=lambda entry: entry["base"]) if largest and row["contributions"] else None
+    decisive = None if top is None else variant[top["list"]]
+    return QueryShares(row["memory_id"], by_variant, decisive, other, row["boost_factor"], row["raw"])
+
+
+SEARCHES = ("vector", "lexical", "relations")
+"""Sources whose lists find candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class VariantPart:
+    """One variant as it is now: candidates its lists hold, those nobody else found, its share (0..1) of the results' fused score."""
+
+    index: int
+    text: str
+    kind: VariantKind
+    on: bool
+    found: int
+    alone: tuple[str, ...]
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Toggled:
+    """The results with one variant switched the other way: who leaves and who enters, in their order.
+
+    `unscored`: candidates that the reranker would have to score first; the results may change then.
+    """
+
+    index: int
+    off: bool
+    results: tuple[str, ...]
+    left: tuple[str, ...]
+    entered: tuple[str, ...]
+    tau: float
+    rbo: float
+    unscored: int
+
+
+def variant_parts(trace: Trace, switched_off: Collection[int] = ()) -> list[VariantPart]:
+    """Every variant in order. `switched_off` as the trace was replayed with."""
+    source = {ranked.name: (ranked.source, ranked.variant) for ranked in trace.evidence.lists}
+    finders: dict[str, set[int | None]] = {}
+    for row in trace.stage("lists").rows:
+        kept = {source[entry["list"]] for entry in row["lists"] if entry["kept"]}
+        finders[row["memory_id"]] = {variant for name, variant in kept if name in SEARCHES}
+    shares = _shares_without(trace)
+    return [
+        VariantPart(
+            i, variant.text, variant.kind, i not in switched_off, sum(i in found for found in finders.values()),
+            tuple(memory_id for memory_id, found in finders.items() if found == {i}), shares.get(i, 0.0),
+        )
+        for i, variant in enumerate(trace.evidence.variants)
+    ]  # fmt: skip
+
+
+def _shares_without(trace: Trace) -> dict[int, float]:
+    """Share by variant of the fused raw scores of all results; empty where these are no positive numbers."""
+    shown = {row["memory_id"] for row in trace.results}
+    every = [shares for shares in query_shares(trace) if shares.memory_id in shown]
+    total = sum(shares.raw for shares in every)
+    if total <= 0:
+        return {}
+    given: dict[int, float] = {}
+    for shares in every:
+        for variant, part in _terms(shares).items():
+            given[variant] = given.get(variant, 0.0) + part * shares.boost
+    return {variant: part / total for variant, part in given.items()}
+
+
+def _terms(shares: QueryShares) -> dict[int, float]:
+    """The terms that make up the raw score: all of them, or the decisive one alone."""
+    if shares.decisive is None:
+        return shares.by_variant
+    return {shares.decisive: shares.by_variant[shares.decisive]}
+
+
+def toggled_each(trace: Trace, switched_off: Collection[int] = ()) -> list[Toggled]:
+    """One replay per variant: without it, or, where it is switched off, with it."""
+    off, before = frozenset(switched_off), [row["memory_id"] for row in trace.results]
+    found = []
+    for i in range(len(trace.evidence.variants)):
+        other = replay(trace.evidence, trace.config, switched_off=off ^ {i})
+        after = [row["memory_id"] for row in other.results]
+        left = tuple(key for key in before if key not in set(after))
+        entered = tuple(key for key in after if key not in set(before))
+        unscored = sum(len(need["memory_ids"]) for need in other.stage_needs)
+        tau, overlap = kendall(before, after), rbo(before, after)
+        found.append(Toggled(i, i not in off, tuple(after), left, entered, tau, overlap, unscored))
+    return found

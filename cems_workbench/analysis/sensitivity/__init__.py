@@ -1,0 +1,1 @@
+"""Where in a parameter's range the results change."""

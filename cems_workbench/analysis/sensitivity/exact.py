@@ -1,0 +1,369 @@
+"""Events of a parameter in which scores are straight lines: every value at which two of them meet, or one meets a threshold.
+
+    list and variant weights, top-rank bonuses, the boost   raw fused scores are lines; minmax divides all of them by the same
+                                                            spread, so numerators are lines wherever the same two candidates
+                                                            have the lowest and the highest raw score (a piece)
+    score blend, factors of adjust, the neutral score       scores are lines
+    half-life                                               hyperbolic: -1/score is a line in 1/half-life; exponential: log score
+
+Two lines of different order at the two ends of a piece meet once within it, so all meetings are solved. The lines are read off
+two replays a piece; no formula of a stage is repeated here. `solved` events are complete: with the order, the thresholds and
+the clamp unchanged between two of them, so are the results.
+
+Source: RRF is linear in the list weights (Cormack et al. 2009); PIPELINE.md, "fusion" to "assembly".
+
+Events of parameters that are compared with numbers the parameter does not change, and ranges that a walk stays in.
+
+    filter.min_score         the fused scores                     gap.ratio    score / top score after adjust
+    filter.percentile        100 i / (n - 1), n scores left       threshold.fixed       the normalised list scores
+    threshold.adaptive.target_ratio   j / limit
+
+    assembly.max_tokens      the first k selected with a budget B, which use U tokens, are the same for every budget U..B
+    dedup.similarity         the walk at s is the same from the closest pair it kept to the closest that it met as a duplicate
+
+Source: PIPELINE.md, "filter", "gap", "threshold", "assembly", "dedup".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from cems_workbench.analysis.sensitivity.replays import ADJUST, ASSEMBLY, DEDUP, FUSION, RERANK, Turned
+from cems_workbench.analysis.why.linear import LINEAR
+from cems_workbench.pipeline import STAGES
+from cems_workbench.pipeline.table import Bools, Floats, StageArrays
+
+FACTORS = frozenset(
+    {
+        "adjust.pinned_factor", "adjust.project.same", "adjust.project.different", "adjust.project.untagged",
+        "adjust.feedback.base", "adjust.feedback.span", "rerank.neutral_unit",
+    }
+)  # fmt: skip
+HALF_LIFE, BLEND = "adjust.time_decay.half_life_days", "fusion.score_blend"
+QUARTERS = (0.25, 0.75)
+SAME = 1e-13
+"""Lines that differ by less than this share of the largest score are one line, and never meet."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How the parameter makes lines: `bend` a score to be one, in `to(value)`; `scaled` by the spread; moving `fused` scores."""
+
+    bend: Callable[[Floats], Floats] = lambda score: score
+    to: Callable[[float], float] = lambda value: value
+    back: Callable[[float], float] = lambda place: place
+    scaled: bool = False
+    fused: bool = False
+
+
+def kind_of(turned: Turned) -> Kind | None:
+    """None for a parameter of which no straight line is known under this config."""
+    fusion = turned.config.fusion
+    if turned.path in LINEAR and fusion.method in ("rrf", "score_sum"):
+        return Kind(scaled=fusion.normalize == "minmax", fused=True)
+    if turned.path == BLEND:
+        return Kind(fused=True)
+    if turned.path in FACTORS:
+        return Kind()
+    if turned.path == HALF_LIFE:
+        decay = turned.config.adjust.time_decay.mode
+        return Kind(_logarithm if decay == "exponential" else _negative_inverse, _inverse, _inverse)
+    return None
+
+
+def _inverse(value: float) -> float:
+    return 1 / value
+
+
+def _logarithm(score: Floats) -> Floats:
+    return np.log(score)
+
+
+def _negative_inverse(score: Floats) -> Floats:
+    return -1 / score
+
+
+@dataclass(frozen=True, eq=False)
+class Ends:
+    """(2, C) or (2): what two replays of a piece show, carried on in straight lines to its ends.
+
+    `fused` and `adjusted` scores, the `minimum` of the filter, what a score of `one` is, and the floors of the score gap:
+    (2, C) when a candidate is the first, and the `highest`, when the first is clamped.
+    """
+
+    fused: Floats
+    adjusted: Floats
+    minimum: Floats | None
+    one: Floats
+    floor: Floats
+    highest: Floats
+
+
+def solved(turned: Turned, low: float, high: float, depth: int) -> tuple[list[float], bool] | None:
+    """Every event of low..high that the first `depth` of the order depend on, and whether that is all of them.
+
+    None where the scores are no straight lines.
+    """
+    kind = kind_of(turned)
+    if kind is None:
+        return None
+    pieces = _pieces(turned, kind, low, high)
+    events: set[float] = {low, high}
+    complete = True
+    for start, end in pairwise(pieces):
+        events |= {start, end}
+        places = [kind.to(start), kind.to(end)]
+        between = [places[0] + share * (places[1] - places[0]) for share in QUARTERS]
+        stages = [turned.stages(kind.back(place)) for place in between]
+        ends = _ends(turned, kind, stages)
+        if ends is None:
+            return None
+        complete &= all(_ordered_by_lines(turned, kind, one) for one in stages)
+        for share in _meetings(turned, kind, ends, depth):
+            value = kind.back(places[0] + share * (places[1] - places[0]))
+            events.add(min(max(value, low), high))
+    return sorted(events), complete
+
+
+def _pieces(turned: Turned, kind: Kind, low: float, high: float) -> list[float]:
+    """Where the lowest or the highest raw score changes hands, with low and high."""
+    if not kind.fused:
+        return [low, high]
+    stages = [turned.stages(value)[FUSION] for value in (low, high)]
+    if not kind.scaled or stages[0].fields(0)["bypassed"] or not stages[0].after.alive.any():
+        return [low, high]
+    first, last = (_raw(stage) for stage in stages)
+    shares = {0.0, 1.0, *_turns(first, last), *_turns(-first, -last)}
+    return [low + share * (high - low) for share in sorted(shares)]
+
+
+def _turns(first: Floats, last: Floats) -> Iterator[float]:
+    """Shares of the way at which another line becomes the highest."""
+    slope = last - first
+    leader = int(np.lexsort((-slope, -first))[0])
+    share = 0.0
+    while True:
+        steeper = slope - slope[leader]
+        at = np.divide(first[leader] - first, steeper, out=np.full(len(slope), np.inf), where=steeper > 1e-15)
+        at = np.where(at > share + 1e-12, at, np.inf)
+        share = float(at.min())
+        if share >= 1:
+            return
+        yield share
+        leader = int(np.lexsort((-slope, at))[0])
+
+
+def _ends(turned: Turned, kind: Kind, stages: list[list[StageArrays]]) -> Ends | None:
+    """The lines at the ends of a piece; None when candidates came or went, or a score is negative."""
+    config, ratio = turned.config, turned.config.gap.ratio
+    compared = [one[FUSION].after.alive[0] if kind.fused else one[ADJUST].entered[0] for one in stages]
+    scores = [np.where(alive, _unclamped(one), 1.0) for alive, one in zip(compared, stages, strict=True)]
+    if not np.array_equal(*compared) or min(score.min(initial=0.0) for score in scores) < 0:
+        return None
+    positive = kind.fused | ((scores[0] > 0) & (scores[1] > 0))  # a product with 0 stays below, and bends to no number
+    columns = np.flatnonzero(compared[0] & positive)
+    rows = []
+    for found, score in zip(stages, scores, strict=True):
+        spread = _spread(found[FUSION]) if kind.scaled else 1.0
+        one = float(kind.bend(np.ones(1))[0])
+        highest = float(kind.bend(np.full(1, ratio))[0]) if ratio > 0 else 0.0
+        floor = kind.bend(ratio * score[columns]) if ratio > 0 else np.zeros(len(columns))
+        values = (found[FUSION].after.score[0, columns], kind.bend(score[columns]), config.filter.min_score or 0.0)
+        rows.append([np.asarray(value) * spread for value in (*values, one, floor, highest)])
+    fused, adjusted, minimum, ones, floors, heights = (_carried(*pair) for pair in zip(*rows, strict=True))
+    filtered = config.filter.min_score is not None and not config.query.raw
+    return Ends(fused, adjusted, minimum if filtered else None, ones, floors, heights)
+
+
+def _unclamped(stages: list[StageArrays]) -> Floats:
+    """(C) scores after the factors of adjust, before the clamp; 0 where nothing entered fusion."""
+    column, alive = stages[ADJUST].columns["unclamped"], stages[FUSION].after.alive[0]
+    return np.array([column(0, c) if alive[c] else 0.0 for c in range(len(alive))])
+
+
+def _spread(fusion: StageArrays) -> float:
+    raw = _raw(fusion)
+    spread = float(raw.max(initial=-np.inf) - raw.min(initial=np.inf)) if len(raw) else 0.0
+    return 1.0 if fusion.fields(0)["bypassed"] or spread <= 0 else spread
+
+
+def _raw(fusion: StageArrays) -> Floats:
+    """Raw scores of the living."""
+    return np.array([fusion.columns["raw"](0, int(c)) for c in np.flatnonzero(fusion.after.alive[0])])
+
+
+def _carried(first: Floats, last: Floats) -> Floats:
+    """From the quarter points of a piece to its ends."""
+    half = (last - first) / 2
+    return np.array([first - half, last + half])
+
+
+def _ordered_by_lines(turned: Turned, kind: Kind, stages: list[StageArrays]) -> bool:
+    """Do the results follow from orders and thresholds of lines alone?"""
+    rerank = turned.config.rerank
+    diverse = stages[ASSEMBLY].fields(0)["strategy"] == "mmr"
+    if not reranks(turned):
+        return not diverse
+    followers = rerank.tail == "below" or bool(stages[RERANK].needs(0))
+    if kind.fused:
+        return not (
+            rerank.skip_if_few or followers or (rerank.retrieval_score == "fused" and rerank.combine != "replace")
+        )
+    return not diverse and not (followers and turned.path == "rerank.neutral_unit")
+
+
+def reranks(turned: Turned) -> bool:
+    """Is there a reranker between fusion and adjust?"""
+    return turned.config.rerank.backend != "none"
+
+
+def _meetings(turned: Turned, kind: Kind, ends: Ends, depth: int) -> Iterator[float]:
+    """The shares of a piece, 0..1, at which something meets."""
+    config = turned.config
+    always: Bools = np.ones(ends.fused.shape[1], dtype=bool)
+    ever = always
+    if kind.fused and ends.minimum is not None:
+        yield from _roots(ends.fused - ends.minimum[:, None])
+        margin = ends.fused - ends.minimum[:, None]
+        rounding = SAME * max(float(np.abs(ends.fused).max(initial=0.0)), SAME)
+        always, ever = np.all(margin > rounding, axis=0), np.any(margin > -rounding, axis=0)
+    if kind.fused and config.filter.percentile > 0:
+        yield from _pairs(ends.fused, np.arange(len(always)))
+        always = np.zeros(len(always), dtype=bool)  # the percentile may drop anyone
+    if kind.fused and reranks(turned):
+        head = config.rerank.input_limit
+        yield from _pairs(ends.fused, contenders(ends.fused, always, ever, len(always) if head is None else head, None))
+        return
+    one = ends.one if config.adjust.clamp else None
+    rivals = contenders(ends.adjusted, always, ever, depth, one)
+    yield from _pairs(ends.adjusted, rivals)
+    if one is not None:
+        yield from _roots(ends.adjusted - one[:, None])
+    if config.gap.ratio > 0:
+        for top in contenders(ends.adjusted, always, ever, 1, one):
+            yield from _roots(ends.adjusted - ends.floor[:, [top]])
+        yield from _roots(ends.adjusted - ends.highest[:, None])
+
+
+def contenders(scores: Floats, always: Bools, ever: Bools, depth: int, one: Floats | None) -> np.ndarray:
+    """Indices of those that may come into the first `depth` somewhere between the ends (2, C).
+
+    The others are not `ever` there, or have `depth` candidates above them at both ends, hence everywhere: candidates that are
+    `always` there. With a clamp, where scores past `one` are equal, only what stays below it, or has the later id, is surely below.
+    """
+    above: Bools = np.all(scores[:, :, None] > scores[:, None, :], axis=0)
+    if one is not None:
+        unclamped: Bools = np.all(scores < one[:, None], axis=0)
+        places = np.arange(scores.shape[1])
+        above &= unclamped[None, :] | (places[:, None] < places[None, :])
+    return np.flatnonzero(ever & ((above & always[:, None]).sum(axis=0) < depth))
+
+
+def _pairs(scores: Floats, indices: np.ndarray) -> Iterator[float]:
+    """Where any two of them meet."""
+    some = scores[:, indices]
+    first, second = np.triu_indices(len(indices), 1)
+    yield from _roots(some[:, first] - some[:, second], float(np.abs(some).max(initial=0.0)))
+
+
+def _roots(difference: Floats, size: float | None = None) -> Iterator[float]:
+    """Shares at which lines (2, N) are 0, those that are 0 throughout left out."""
+    first, last = difference
+    size = float(np.abs(difference).max(initial=0.0)) if size is None else size
+    apart = np.maximum(np.abs(first), np.abs(last)) > SAME * max(size, SAME)
+    crossing = apart & (first * last <= 0) & (first != last)
+    yield from (first[crossing] / (first[crossing] - last[crossing])).tolist()
+
+
+def _fused(turned: Turned, value: float) -> Floats:
+    after = turned.stages(value)[FUSION].after
+    scores: Floats = after.score[0, after.alive[0]]
+    return scores
+
+
+def _percentiles(turned: Turned, value: float) -> Floats:
+    scores = _fused(turned, value)
+    least = turned.config.filter.min_score
+    left = len(scores) if least is None else int((scores >= least).sum())
+    return np.array([100 * i / (left - 1) for i in range(left)]) if left > 1 else np.array([])
+
+
+def _gaps(turned: Turned, value: float) -> Floats:
+    after = turned.stages(value)[ADJUST].after
+    scores = after.score[0, after.alive[0]]
+    top = scores.max(initial=0.0)
+    return scores / top if top > 0 else np.array([])
+
+
+def _list_scores(turned: Turned, value: float) -> Floats:
+    if turned.config.threshold.mode != "fixed":
+        return np.array([])
+    stage = turned.stages(value)[STAGES.index("lists")]
+    entries = [
+        entry["normalized"] for c in np.flatnonzero(stage.after.alive[0]) for entry in stage.columns["lists"](0, int(c))
+    ]
+    return np.array([score for score in entries if score is not None])
+
+
+def _shares(turned: Turned, value: float) -> Floats:
+    limit = turned.config.assembly.limit
+    if turned.config.threshold.mode != "adaptive" or limit is None:
+        return np.array([])
+    return np.arange(2 * limit + 1) / limit
+
+
+LEVELS: dict[str, Callable[[Turned, float], Floats]] = {
+    "filter.min_score": _fused,
+    "filter.percentile": _percentiles,
+    "gap.ratio": _gaps,
+    "threshold.fixed": _list_scores,
+    "threshold.adaptive.target_ratio": _shares,
+}
+
+
+def idle(turned: Turned, value: float) -> bool:
+    """Is the parameter one of a part that is off under this config, so that no value of it changes anything?"""
+    if turned.path.startswith("threshold.adaptive."):
+        return turned.config.threshold.mode != "adaptive"
+    if turned.path == "assembly.mmr_lambda":
+        return bool(turned.stages(value)[ASSEMBLY].fields(0)["strategy"] != "mmr")
+    return False
+
+
+def budget_samples(turned: Turned, low: int, high: int) -> list[int]:
+    """The first and the last token budget of each selection of the first k in low..high, ascending."""
+    samples: set[int] = set()
+    budget = high
+    while budget >= low:
+        first = turned.stages(budget)[ASSEMBLY].after.order(0)[: turned.k]
+        used = int(turned.table.tokens[0, first].sum())
+        samples |= {max(low, used), budget}
+        budget = used - 1
+    return sorted(samples)
+
+
+def similarity_samples(turned: Turned, low: float, high: float) -> list[float]:
+    """The first and the last similarity of each walk in low..high, ascending."""
+    if not turned.config.dedup.enabled:
+        return [low, high]
+    cosines, has = turned.table.cosines(0)
+    samples: set[float] = {high}
+    value = low
+    while value <= high:
+        stage = turned.stages(value)[DEDUP]
+        order = [int(c) for c in stage.before.order(0) if has[c]]
+        kept: list[int] = []
+        closest = np.inf
+        for c in order:
+            if stage.after.alive[0, c]:
+                kept.append(c)
+            else:
+                closest = min(closest, float(cosines[c, kept].max()))
+        last = min(high, closest)
+        samples |= {value, last}
+        value = float(np.nextafter(last, np.inf))
+    return sorted(samples)

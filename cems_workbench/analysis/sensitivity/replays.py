@@ -1,0 +1,149 @@
+"""The replays of one evidence under one config with a single parameter turned; each value is replayed at most once.
+
+From results at single values to segments of a range: neighbours that differ are closed in on until nothing lies between.
+
+Where an event (a value at which the results may change) lies between two samples, the change is looked for right beside it;
+else, or when the replays do not agree, it is bisected. Every end of a segment was replayed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cems_workbench.analysis.why.trial import changed
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline import STAGES, Evidence
+from cems_workbench.pipeline.encode import encode_one
+from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.table import StageArrays
+
+FUSION, FILTER, RERANK, ADJUST, GAP, DEDUP, ASSEMBLY = (
+    STAGES.index(stage) for stage in ("fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly")
+)
+
+
+class Turned:
+    """What the results are at each value of the parameter at `path`.
+
+    `k`: results that count. `unscored` is the largest number of candidates that the reranker was asked for and had never scored.
+    """
+
+    def __init__(
+        self, evidence: Evidence, config: PipelineConfig, path: str, k: int, switched_off: Collection[int] = ()
+    ) -> None:
+        self.table = encode_one(evidence)
+        self.config = config
+        self.path = path
+        self.k = k
+        self.count = 0
+        self.unscored = 0
+        self._off = tuple(sorted(switched_off))
+        self._kept: dict[Any, tuple[tuple[str, ...], int]] = {}
+
+    def stages(self, value: Any) -> list[StageArrays]:
+        """Every stage's arrays at a value."""
+        self.count += 1
+        return run(self.table, changed(self.config, self.path, value), self._off)
+
+    def results(self, value: Any) -> tuple[str, ...]:
+        """The first k results at a value."""
+        return self._outcome(value)[0]
+
+    def depth(self, value: Any) -> int:
+        """How far down the order after adjust these results depend on: the rank there of the last of them.
+
+        With fewer than k (and fewer than the limit), everything that survived the score gap was looked at.
+        """
+        return self._outcome(value)[1]
+
+    def _outcome(self, value: Any) -> tuple[tuple[str, ...], int]:
+        if value not in self._kept:
+            stages = self.stages(value)
+            order = stages[ASSEMBLY].after.order(0)
+            limit = changed(self.config, self.path, value).assembly.limit
+            wanted = self.k if limit is None else min(self.k, limit)
+            order = order[: self.k]
+            ranks = stages[ADJUST].after.rank[0, order]
+            depth = int(ranks.max()) if len(order) >= wanted else int(stages[GAP].after.alive[0].sum())
+            ids = self.table.ids[0]
+            self.unscored = max(self.unscored, sum(len(need["memory_ids"]) for need in stages[RERANK].needs(0)))
+            self._kept[value] = tuple(ids[int(c)] for c in order), depth
+        return self._kept[value]
+
+
+Results = tuple[str, ...]
+Replayed = Callable[[Any], Results]
+
+BESIDE = (1.0, 10.0, 100.0, 1000.0)
+"""How far beside an event its two sides are replayed, in tolerances: lines that cross at a small angle need more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of values with the same results; `first` and `last` were replayed."""
+
+    first: Any
+    last: Any
+    results: Results
+
+
+@dataclass(frozen=True)
+class Closing:
+    """How neighbours are closed in on: to `least` apart (1 for whole numbers), events `beside` which a change is expected."""
+
+    results: Replayed
+    least: float
+    whole: bool
+    beside: float
+    events: Sequence[float] = ()
+
+    def segments(self, samples: Sequence[Any]) -> tuple[list[Segment], int]:
+        """The segments over ascending samples, and how many changes were not where an event is."""
+        found: list[Segment] = []
+        searched = 0
+        for value in samples:
+            right = Segment(value, value, self.results(value))
+            if found and found[-1].results != right.results:
+                pair = self._at_an_event(found[-1], right)
+                between = pair or list(self._bisected(found[-1].last, right.first))
+                searched += pair is None and bool(between)
+                for inner in between:
+                    _append(found, Segment(inner, inner, self.results(inner)))
+            _append(found, right)
+        return found, searched
+
+    def _at_an_event(self, left: Segment, right: Segment) -> list[Any] | None:
+        """Two values beside an event that have the results of either side; None when there is no such event."""
+        if self._close(left.last, right.first):
+            return []
+        low, high = bisect_left(self.events, left.last), bisect_right(self.events, right.first)
+        for event in self.events[low:high]:
+            for far in BESIDE:
+                pair = [max(left.last, event - far * self.beside), min(right.first, event + far * self.beside)]
+                if [self.results(value) for value in pair] == [left.results, right.results]:
+                    return pair
+        return None
+
+    def _bisected(self, low: Any, high: Any) -> Iterator[Any]:
+        """Values between, ascending, that close in on each change met on the way."""
+        if self._close(low, high) or self.results(low) == self.results(high):
+            return
+        middle = (low + high) // 2 if self.whole else (low + high) / 2
+        if middle in (low, high):
+            return
+        yield from self._bisected(low, middle)
+        yield middle
+        yield from self._bisected(middle, high)
+
+    def _close(self, low: Any, high: Any) -> bool:
+        return bool(high - low <= self.least)
+
+
+def _append(found: list[Segment], segment: Segment) -> None:
+    if found and found[-1].results == segment.results:
+        found[-1] = Segment(found[-1].first, segment.last, segment.results)
+    else:
+        found.append(segment)

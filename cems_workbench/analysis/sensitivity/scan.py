@@ -1,0 +1,273 @@
+"""Sensitivity: how the first k results change over the whole range of one parameter.
+
+    solved        numbers whose every possible breakpoint is known: scores are straight lines in them (`sensitivity_lines`), or
+                  they are compared with numbers that they do not change (`sensitivity_levels`). Between neighbouring
+                  breakpoints the results are the same.
+    every value   switches, choices, and whole numbers of a short range: each value is replayed
+    bracketed     the rest: a grid is replayed, and each change found is bisected. A change that is undone again between two
+                  neighbours of the grid is missed.
+
+Whatever the method, both sides of a breakpoint were replayed and give the results that it says.
+
+What a reader of a sweep does with it: leave order aside, step into a segment, and see a labelled set along the same range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal
+
+from cems_workbench.analysis.sensitivity.exact import LEVELS, budget_samples, idle, similarity_samples, solved
+from cems_workbench.analysis.sensitivity.replays import Closing, Results, Segment, Turned
+from cems_workbench.analysis.weight_map import grid
+from cems_workbench.analysis.why.disturbance import NDCG_DEPTH, LabelledSet
+from cems_workbench.analysis.why.rescue import slider, span
+from cems_workbench.analysis.why.trial import changed
+from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
+from cems_workbench.pipeline import Evidence
+from cems_workbench.progress import Progress, silent
+
+Method = Literal["solved", "every value", "bracketed"]
+EVERY = 400
+"""Whole numbers up to so many are all replayed."""
+GRID = 65
+MOST_EVENTS = 2000
+TOLERANCE = 1e-6
+"""A bracketed breakpoint is this precise, in slider ranges."""
+BESIDE = 1e-9
+"""A solved breakpoint is shown between replays this far on either side, in slider ranges; further where scores are too close."""
+ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Breakpoint:
+    """Two neighbouring values with different results: `below` gives `before`, `above` gives `after`."""
+
+    below: float
+    above: float
+    before: Results
+    after: Results
+
+    @property
+    def value(self) -> float:
+        """The middle of the two."""
+        return (self.below + self.above) / 2
+
+    @property
+    def entered(self) -> list[str]:
+        """Who comes in as the value rises, by rank."""
+        return [key for key in self.after if key not in self.before]
+
+    @property
+    def left(self) -> list[str]:
+        """Who goes out as the value rises, by rank."""
+        return [key for key in self.before if key not in self.after]
+
+    @property
+    def moved(self) -> list[str]:
+        """Who stays with another rank, by the rank above."""
+        before = {key: rank for rank, key in enumerate(self.before)}
+        return [key for rank, key in enumerate(self.after) if before.get(key, rank) != rank]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The segments of a range, ascending (of a switch or a choice: one for each value); `off` is what null gives, where allowed.
+
+    `unscored`: somewhere in the range so many candidates would have to be scored first, and the results may then differ.
+    """
+
+    spec: FieldSpec
+    k: int
+    now: Any
+    segments: tuple[Segment, ...]
+    off: Segment | None
+    method: Method
+    tolerance: float
+    replays: int
+    unscored: int
+
+    @property
+    def numeric(self) -> bool:
+        """Is it a range of numbers?"""
+        return is_number(self.spec)
+
+    @property
+    def breakpoints(self) -> list[Breakpoint]:
+        """Between neighbouring segments of a range; none for switches and choices."""
+        if not self.numeric:
+            return []
+        pairs = pairwise(self.segments)
+        return [Breakpoint(one.last, two.first, one.results, two.results) for one, two in pairs]
+
+    @property
+    def present(self) -> Segment:
+        """The segment with the present value."""
+        if self.off is not None and self.now is None:
+            return self.off
+        return next(one for one in self.segments if one.first == self.now or (self.numeric and one.last >= self.now))
+
+
+def is_number(spec: FieldSpec) -> bool:
+    """Is the parameter a number?"""
+    return spec.type in (int, float) and not spec.choices
+
+
+def sweep(evidence: Evidence, config: PipelineConfig, path: str, k: int, switched_off: Collection[int] = ()) -> Sweep:
+    """How the first k results change over the parameter's range: the slider's, grown to the present value.
+
+    Args:
+        path: a parameter that replay alone acts on; of a depth only values up to the present one are looked at.
+        k: results that count, in their order.
+        switched_off: query variants left out, as in `replay`.
+    """
+    spec = field_spec(path)
+    turned = Turned(evidence, config, path, k, switched_off)
+    now = config.get(path)
+    off = Segment(None, None, turned.results(None)) if is_number(spec) and spec.optional else None
+    if not is_number(spec):
+        values = list(spec.choices) if spec.choices else [False, True]
+        every = tuple(Segment(value, value, turned.results(value)) for value in values)
+        return Sweep(spec, k, now, every, off, "every value", 0.0, turned.count, turned.unscored)
+    low, high = slider(spec, config)
+    low, high = (int(low), int(high)) if spec.type is int else (float(low), float(high))
+    own = [] if now is None or not low <= now <= high else [spec.type(now)]
+    segments, method, tolerance = _swept(turned, spec, low, high, own)
+    return Sweep(spec, k, now, tuple(segments), off, method, tolerance, turned.count, turned.unscored)
+
+
+def _swept(
+    turned: Turned, spec: FieldSpec, low: Any, high: Any, own: Sequence[Any]
+) -> tuple[list[Segment], Method, float]:
+    length = span(spec)
+    if spec.type is int:
+        closing = Closing(turned.results, 1, True, 0)
+        if high - low <= EVERY:
+            return closing.segments(range(low, high + 1))[0], "every value", 0.0
+        if spec.path == "assembly.max_tokens":
+            return closing.segments(sorted({*budget_samples(turned, low, high), *own}))[0], "solved", 0.0
+        return closing.segments(sorted({*_grid(low, high, True), *own}))[0], "bracketed", 1.0
+    if spec.path == "dedup.similarity":
+        samples = sorted({*similarity_samples(turned, low, high), *own})
+        return Closing(turned.results, BESIDE * length / 2, False, BESIDE * length).segments(samples)[0], "solved", 0.0
+    events, complete = _events(turned, spec, low, high)
+    least = (BESIDE if complete else TOLERANCE) * length
+    samples = sorted(
+        {low, high, *own, *_middles(events, BESIDE * length)} | (set() if complete else {*_grid(low, high)})
+    )
+    closing = Closing(turned.results, least, False, BESIDE * length / 2, events)
+    segments, searched = closing.segments(samples)
+    if complete and not searched:
+        return segments, "solved", 0.0
+    return segments, "bracketed", TOLERANCE * length
+
+
+def _events(turned: Turned, spec: FieldSpec, low: float, high: float) -> tuple[list[float], bool]:
+    """The values at which results may change, and whether these are all; the order is looked into as deep as results need."""
+    if spec.path in LEVELS:
+        inside = {float(value) for value in LEVELS[spec.path](turned, low) if low < value < high}
+        return sorted(inside | {low, high}), True
+    if idle(turned, low):
+        return [low, high], True
+    depth = max(turned.depth(low), turned.depth(high), 1)
+    for _ in range(ROUNDS):
+        found = solved(turned, low, high, depth)
+        if found is None or len(found[0]) > MOST_EVENTS:
+            break
+        events, complete = found
+        needed = max(turned.depth(value) for value in [low, high, *_middles(events, BESIDE * span(spec))])
+        if needed <= depth:
+            return events, complete
+        depth = needed
+    return [], False
+
+
+def _middles(events: Sequence[float], least: float) -> list[float]:
+    """A value in each gap between neighbouring events that is wide enough to have one."""
+    return [(one + two) / 2 for one, two in pairwise(events) if two - one > least]
+
+
+def _grid(low: Any, high: Any, whole: bool = False) -> list[Any]:
+    values = [low + (high - low) * i / (GRID - 1) for i in range(GRID)]
+    return [round(value) for value in values] if whole else [*values[:-1], high]
+
+
+HIT_DEPTH = 5
+POINTS = 25
+FINER = (1, 2, 10, 20, 100, 1000, 10_000)
+"""Parts of a slider's step that a value inside a segment may be rounded to, the coarsest first."""
+
+
+def by_members(found: Sweep) -> Sweep:
+    """The sweep in which only who is in the first k counts: neighbours with the same members are one segment."""
+    merged: list[Segment] = []
+    for one in found.segments:
+        if found.numeric and merged and set(merged[-1].results) == set(one.results):
+            merged[-1] = Segment(merged[-1].first, one.last, merged[-1].results)
+        else:
+            merged.append(one)
+    return replace(found, segments=tuple(merged))
+
+
+def inside(found: Sweep, segment: Segment) -> Any:
+    """The value to apply: the middle of the segment, as round as it can be while it is inside; a choice is itself."""
+    if not found.numeric or segment.first == segment.last:
+        return segment.first
+    if found.spec.type is int:
+        return (segment.first + segment.last) // 2
+    middle = (segment.first + segment.last) / 2
+    for finer in FINER:
+        step = (found.spec.step or 0.01) / finer
+        value = round(round(middle / step) * step, 10)
+        if segment.first <= value <= segment.last:
+            return value
+    return middle
+
+
+def neighbours(found: Sweep) -> tuple[Segment | None, Segment | None]:
+    """The segments below and above the present one."""
+    at = found.segments.index(found.present) if found.present in found.segments else None
+    if at is None:
+        return None, None
+    below = found.segments[at - 1] if at > 0 else None
+    return below, found.segments[at + 1] if at + 1 < len(found.segments) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A labelled set along a range: at each value the share of queries with a hit in the first `HIT_DEPTH`, and mean nDCG@10."""
+
+    values: tuple[Any, ...]
+    hit: tuple[float, ...]
+    ndcg: tuple[float, ...]
+    queries: int
+
+
+def labelled_curve(
+    labelled: LabelledSet, config: PipelineConfig, found: Sweep, points: int = POINTS, progress: Progress = silent
+) -> Curve:
+    """Replay every labelled query at about `points` values of the sweep's range, the present one among them."""
+    values = grid(found.spec, config, points) if found.numeric else [one.first for one in found.segments]
+    measured: list[tuple[float, float]] = []
+    for i, value in enumerate(values):
+        progress("replaying the judged queries", i, len(values))
+        measured.append(labelled.means(changed(config, found.spec.path, value), HIT_DEPTH))
+    hit, ndcg = zip(*measured, strict=True)
+    return Curve(tuple(values), hit, ndcg, len(labelled.qids))
+
+
+def shown_memories(found: Sweep, first: Sequence[str], most: int) -> list[str]:
+    """The memories that a chart of ranks draws: those asked for `first`, then those with the best ranks over most of the range."""
+    length = {one: float(one.last - one.first) if found.numeric else 1.0 for one in found.segments}
+    weight: dict[str, float] = {}
+    for one in found.segments:
+        for rank, key in enumerate(one.results):
+            weight[key] = weight.get(key, 0.0) + (found.k - rank) * (length[one] + 1e-12)
+    ranked = sorted(weight, key=lambda key: (-weight[key], key))
+    asked = [key for key in first if key in weight]
+    return list(dict.fromkeys([*asked, *found.present.results, *ranked]))[: max(most, len(found.present.results))]
+
+
+__all__ = ["HIT_DEPTH", "NDCG_DEPTH", "Curve", "by_members", "inside", "labelled_curve", "neighbours", "shown_memories"]

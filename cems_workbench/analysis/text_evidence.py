@@ -1,0 +1,229 @@
+"""Which words of a query met which memory, and what each of them is worth in the memory's BM25 score.
+
+    BM25(memory) = sum over the query's terms t, as often as the query has them, of part(t)
+    part(t) = idf(t) * tf / (tf + k1 * (1 - b + b * length / mean length)),  idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))
+
+The parts are read from the index, so that they add up to the score in the list; tf is counted in the text, df and N are the index's.
+
+Source: Robertson and Zaragoza 2009; the variant of Lucene, as bm25s computes it (store/lexical_index.py).
+
+BM25 of a text that the lexical index does not hold, by the statistics of the index as it is.
+
+    score = sum over the query's terms t, as often as the query has them, of idf(t) * tf / (tf + k1 * (1 - b + b * length / mean length))
+
+The index keeps no lengths, only finished scores. The mean length is read off one of them: with tf, idf and length known, it is
+the only unknown in the formula; total length is a whole number, which takes the float32's rounding out again.
+
+Source: Lucene's variant as bm25s computes it (store/terms.py); Robertson and Zaragoza 2009.
+
+How much of a memory a model read: where its chunk stands in the whole text, and where its room for tokens ended.
+
+A chunk is a stretch of the content; `seed_overlap` puts a ". " back at its end, which the content may not have there. A model cuts a
+text after its last token; the cut is named here as the end of the last whole word before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from math import log
+from statistics import median
+
+import numpy as np
+
+from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.protocol import QueryEmbedder
+from cems_workbench.records import Memory, indexed_text
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.tokenizer import chunks, normalised, terms_of, tokenize
+
+
+@dataclass(frozen=True, slots=True)
+class TermEvidence:
+    """One search term of the query: `words` are the query's words it comes from, `asked` how often it is in the query.
+
+    tf: times in the memory; df: memories that have it; `part`: its summand of the memory's BM25, all askings together.
+    """
+
+    term: str
+    words: tuple[str, ...]
+    asked: int
+    tf: int
+    df: int
+    idf: float
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalEvidence:
+    """All terms of one query variant against one memory; `documents` is the N of the idf."""
+
+    documents: int
+    terms: tuple[TermEvidence, ...]
+    stop_words: tuple[str, ...]
+
+    @property
+    def score(self) -> float:
+        """The memory's BM25 for this variant, 0 without a term in common."""
+        return sum(found.part for found in self.terms)
+
+    @property
+    def matched(self) -> tuple[TermEvidence, ...]:
+        """The terms that the memory has, the largest part first."""
+        return tuple(sorted((found for found in self.terms if found.part > 0), key=lambda found: -found.part))
+
+    @property
+    def unmatched(self) -> tuple[TermEvidence, ...]:
+        """The terms that the memory lacks, in the order of the query."""
+        return tuple(found for found in self.terms if found.part <= 0)
+
+    def share(self, found: TermEvidence) -> float:
+        """The term's share of the score, 0..1."""
+        return found.part / self.score if self.score > 0 else 0.0
+
+
+def lexical_evidence(index: LexicalIndex, query: str, memory: Memory) -> LexicalEvidence:
+    """What each term of `query` gives `memory` in the index as it is."""
+    words: dict[str, list[str]] = {}
+    stop_words: list[str] = []
+    asked: dict[str, int] = {}
+    for chunk in chunks(query):
+        terms = terms_of(chunk)
+        if not terms:
+            stop_words.append(chunk)
+        for term in terms:
+            words.setdefault(term, []).append(chunk)
+            asked[term] = asked.get(term, 0) + 1
+    parts = index.parts(memory.id, list(words))
+    inside = tokenize(indexed_text(memory))
+    found = [
+        TermEvidence(
+            term, tuple(dict.fromkeys(words[term])), asked[term], inside.count(term), df := index.document_frequency(term),
+            idf(df, index.document_count), asked[term] * parts.get(term, 0.0),
+        )
+        for term in words
+    ]  # fmt: skip
+    return LexicalEvidence(index.document_count, tuple(found), tuple(dict.fromkeys(stop_words)))
+
+
+def idf(df: int, documents: int) -> float:
+    """ln(1 + (N - df + 0.5) / (df + 0.5)): how rare a term is among N memories."""
+    return log(1 + (documents - df + 0.5) / (df + 0.5))
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A stretch text[start:end] that gives these search terms."""
+
+    start: int
+    end: int
+    terms: tuple[str, ...]
+
+
+def matches(text: str, terms: Collection[str]) -> list[Match]:
+    """Where `text` has one of `terms`, in order, without overlaps: the words and identifiers that give them.
+
+    A text that NFKC changes is cut at its spaces instead, so that positions are those of the text as it stands.
+    """
+    wanted = set(terms)
+    pieces: Sequence[str] = chunks(text) if normalised(text) == text else text.split()
+    found, at = [], 0
+    for piece in pieces:
+        start = text.index(piece, at)
+        at = start + len(piece)
+        met = tuple(dict.fromkeys(term for term in tokenize(piece) if term in wanted))
+        if met:
+            found.append(Match(start, at, met))
+    return found
+
+
+K1, B = 1.5, 0.75
+"""As store/terms.py indexes."""
+READ = 64
+"""Scores of one memory that the mean length is read off; their median counts."""
+
+
+def mean_length(index: LexicalIndex, memories: Iterable[Memory]) -> float | None:
+    """Mean number of terms of an indexed memory, read off the longest of `memories` that has a term; None when none has."""
+    for memory in sorted(memories, key=lambda memory: -len(memory.content)):
+        terms = tokenize(indexed_text(memory))
+        counts = Counter(terms)
+        parts = index.parts(memory.id, list(counts)[:READ])
+        found = [
+            mean for term, part in parts.items() if (mean := _mean(index, term, counts[term], part, len(terms))) > 0
+        ]
+        if found:
+            return round(median(found) * index.document_count) / index.document_count
+    return None
+
+
+def _mean(index: LexicalIndex, term: str, tf: int, part: float, length: int) -> float:
+    """The formula above, solved for the mean length; 0 where rounding leaves nothing to divide by."""
+    relative = (tf * (idf(index.document_frequency(term), index.document_count) / part - 1) / K1 - (1 - B)) / B
+    return length / relative if relative > 0 else 0.0
+
+
+def score(index: LexicalIndex, query: str, text: str, mean: float) -> float:
+    """What `text` would score for `query` in the index, 0 without a term in common; float32, as the index adds up.
+
+    A term that no indexed memory has counts as if this text alone had it.
+    """
+    inside = tokenize(text)
+    counts = Counter(inside)
+    room = K1 * (1 - B + B * len(inside) / mean)
+    total = np.float32(0)
+    for term in sorted(tokenize(query)):
+        tf = counts[term]
+        if tf:
+            rare = idf(max(1, index.document_frequency(term)), index.document_count)
+            total += np.float32(rare * tf / (tf + room))
+    return float(total)
+
+
+_WORDS = re.compile(r"\S+")
+_JOINT = ". "
+"""What `seed_overlap` splits at, and joins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many tokens a model reads of a text, and how it counts them."""
+
+    tokens: int
+    count: Callable[[str], int]
+
+
+def embedder_room(embedder: QueryEmbedder) -> Room | None:
+    """What the embedder, and late interaction over it, reads of one text; None for one on a server, which does not say."""
+    if not isinstance(embedder, SentenceTransformerEmbedder):
+        return None
+    special = 2  # [CLS] and [SEP] take their room
+    return Room(int(embedder.model.max_seq_length) - special, lambda text: len(embedder.wordpieces([text])[0]))
+
+
+def chunk_place(content: str, chunk: str) -> tuple[int, int] | None:
+    """(start, end) of the chunk in the content; None when it is not from this content."""
+    for joint in ("", _JOINT[0], _JOINT):
+        if chunk.endswith(joint):
+            text = chunk[: len(chunk) - len(joint)]
+            start = content.find(text)
+            if start >= 0:
+                return start, start + len(text)
+    return None
+
+
+def read_until(text: str, room: Room) -> int | None:
+    """The end of the last whole word that fits the room; None when all of the text does."""
+    if room.count(text) <= room.tokens:
+        return None
+    ends = [word.end() for word in _WORDS.finditer(text)]
+    fits, past = 0, len(ends)
+    while past - fits > 1:  # the first `fits` words fit, the first `past` do not
+        middle = (fits + past) // 2
+        if room.count(text[: ends[middle - 1]]) <= room.tokens:
+            fits = middle
+        else:
+            past = middle
+    return ends[fits - 1] if fits else 0

@@ -1,0 +1,23 @@
+"""Why is it missing? The path of one memory, the stage that lost it, and the smallest changes that bring it back."""
+
+from cems_workbench.analysis.why.disturbance import LabelledSet
+from cems_workbench.analysis.why.path import ListPlace, MemoryPath, Step, cause, memory_path
+from cems_workbench.analysis.why.regather import gathered
+from cems_workbench.analysis.why.report import Why, explain, require_known
+from cems_workbench.analysis.why.rescue import Breakpoint, Change, Rescue
+
+__all__ = [
+    "Breakpoint",
+    "Change",
+    "LabelledSet",
+    "ListPlace",
+    "MemoryPath",
+    "Rescue",
+    "Step",
+    "Why",
+    "cause",
+    "explain",
+    "gathered",
+    "memory_path",
+    "require_known",
+]

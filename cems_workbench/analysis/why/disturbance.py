@@ -1,0 +1,150 @@
+"""How much a change disturbs the results of this query, apart from the memory it is meant for.
+
+    tau   Kendall's tau of two top-k lists: 1 - 2·K / pairs over the union of both; a pair in opposite orders costs 1, a pair
+          of which only one list knows the order 1/2, a pair that neither knows together 1 (Fagin et al. 2003, p = 1/2)
+    rbo   rank-biased overlap, extrapolated, p = 0.9: a change at the top weighs more (Webber et al. 2010, eq. 32)
+
+The memory is taken out of both lists. Where it comes in, the one result that has to make room for it costs nothing; every
+further result that is gone does.
+
+What a change does to every labelled query: replayed as one batch, compared query by query.
+
+    hit@k    any relevant memory (grade 2 or 3; grade 1 where there is none) in the first k
+    nDCG@10  sum of (2^grade - 1) / log2(1 + rank), divided by the best there could be (Burges et al. 2005)
+
+Queries without a relevant memory count for neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+import numpy as np
+
+from cems_workbench.analysis.why.trial import ASSEMBLY
+from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.grades import helpful
+from cems_workbench.pipeline.encode import encode
+from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.table import Bools, Floats, Ints
+
+P = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """tau and rbo are 1 when the other results stay as they are; `gone` of them, beyond the one that makes room, are not there."""
+
+    tau: float
+    rbo: float
+    gone: int = 0
+
+
+def disturbance(before: Sequence[str], after: Sequence[str], memory_id: str) -> Disturbance:
+    """What happened to the results other than `memory_id`."""
+    old, new = ([key for key in results if key != memory_id] for results in (before, after))
+    if memory_id in after and memory_id not in before and len(old) > len(new):
+        old = old[:-1]
+    return Disturbance(kendall(old, new), rbo(old, new), len(set(old) - set(new)))
+
+
+def kendall(old: Sequence[str], new: Sequence[str]) -> float:
+    """Kendall's tau of two top-k lists, 1 to -1; 1 for lists of fewer than two."""
+    first, second = ({key: rank for rank, key in enumerate(results)} for results in (old, new))
+    pairs = list(combinations(sorted(first.keys() | second.keys()), 2))
+    return 1 - 2 * sum(_cost(a, b, first, second) for a, b in pairs) / len(pairs) if pairs else 1.0
+
+
+def _cost(a: str, b: str, first: dict[str, int], second: dict[str, int]) -> float:
+    """0 for one order, 1 for two, 1/2 where a list knows neither; a list ranks what it holds before what it lacks."""
+    orders = []
+    for ranks in (first, second):
+        if a not in ranks and b not in ranks:
+            return 0.5
+        orders.append(ranks.get(a, len(ranks)) < ranks.get(b, len(ranks)))
+    return float(orders[0] != orders[1])
+
+
+def rbo(old: Sequence[str], new: Sequence[str], p: float = P) -> float:
+    """Rank-biased overlap, 0 to 1; 1 for empty lists. What the shorter list has no rank for, it does not share."""
+    depth = max(len(old), len(new))
+    if not depth:
+        return 1.0
+    total, agreement = 0.0, 0.0
+    for d in range(1, depth + 1):
+        agreement = len(set(old[:d]) & set(new[:d])) / d
+        total += agreement * p**d
+    return min(1.0, (1 - p) / p * total + agreement * p**depth)
+
+
+NDCG_DEPTH = 10
+SAME = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledEffect:
+    """Queries that gain and lose a hit, that get a better and a worse nDCG@10, and its mean before and after."""
+
+    queries: int
+    gained: tuple[str, ...]
+    lost: tuple[str, ...]
+    better: int
+    worse: int
+    before: float
+    after: float
+
+    @property
+    def net_lost(self) -> int:
+        """Hits lost less hits gained."""
+        return len(self.lost) - len(self.gained)
+
+
+class LabelledSet:
+    """The evidence of labelled queries, kept; `grades` are judgments by qid and memory id."""
+
+    def __init__(self, evidences: Mapping[str, Evidence], grades: Mapping[str, Mapping[str, int]]) -> None:
+        self.qids = sorted(qid for qid in evidences if helpful(grades.get(qid, {})))
+        self.table = encode([evidences[qid] for qid in self.qids])
+        self._gain = np.zeros(self.table.shape)
+        self._helps = np.zeros(self.table.shape, dtype=bool)
+        self._ideal = np.array([_ideal(list(grades[qid].values())) for qid in self.qids])
+        for q, qid in enumerate(self.qids):
+            helping = helpful(grades[qid])
+            for c, memory_id in enumerate(self.table.ids[q]):
+                self._gain[q, c] = 2.0 ** max(0, grades[qid].get(memory_id, 0)) - 1
+                self._helps[q, c] = memory_id in helping
+        self._measured = lru_cache(maxsize=8)(self._measure)
+
+    def effect(self, before: PipelineConfig, after: PipelineConfig, k: int) -> LabelledEffect:
+        """What the change from one config to the other does; hits are counted at k."""
+        (old_hit, old), (new_hit, new) = self._measured(before, k), self._measured(after, k)
+        return LabelledEffect(
+            queries=len(self.qids),
+            gained=tuple(self.qids[q] for q in np.flatnonzero(new_hit & ~old_hit)),
+            lost=tuple(self.qids[q] for q in np.flatnonzero(old_hit & ~new_hit)),
+            better=int((new > old + SAME).sum()),
+            worse=int((new < old - SAME).sum()),
+            before=float(old.mean()) if len(old) else 0.0,
+            after=float(new.mean()) if len(new) else 0.0,
+        )
+
+    def means(self, config: PipelineConfig, k: int) -> tuple[float, float]:
+        """(hit@k, nDCG@10): the share of queries with a hit in the first k, and the mean; zeros without queries."""
+        hit, gained = self._measure(config, k)
+        return (float(hit.mean()), float(gained.mean())) if self.qids else (0.0, 0.0)
+
+    def _measure(self, config: PipelineConfig, k: int) -> tuple[Bools, Floats]:
+        rank: Ints = run(self.table, config)[ASSEMBLY].after.rank
+        hit: Bools = np.any(self._helps & (rank > 0) & (rank <= k), axis=1)
+        shown = (rank > 0) & (rank <= NDCG_DEPTH)
+        gained: Floats = np.where(shown, self._gain / np.log2(1 + np.maximum(rank, 1)), 0.0).sum(axis=1)
+        return hit, gained / self._ideal
+
+
+def _ideal(grades: Sequence[int]) -> float:
+    best = sorted((max(0, grade) for grade in grades), reverse=True)[:NDCG_DEPTH]
+    return float(sum((2.0**grade - 1) / np.log2(1 + rank) for rank, grade in enumerate(best, 1)))

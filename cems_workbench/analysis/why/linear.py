@@ -1,0 +1,170 @@
+"""Breakpoints of a fusion weight, solved instead of searched.
+
+Every candidate's raw fused score is a straight line in a list weight, a variant weight, a top-rank bonus or the boost.
+With minmax the final numerator of candidate c,
+
+    g_c(w) = factors_c · [(1 - blend)·(raw_c(w) - lowest(w)) + blend·best_c·(highest(w) - lowest(w))],
+
+is a straight line wherever the same candidates are lowest and highest, so all weights at which the memory and a rival change
+places are roots of straight lines. Between two roots the order is fixed. The lines are read off two replays, so the formula
+of a stage stays in its stage; what comes after adjust (budget, diversity) is not solved, so every answer is verified by replay.
+
+Source: RRF is linear in the list weights (Cormack et al. 2009); PIPELINE.md, "fusion" and "adjust".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cems_workbench.analysis.why.trial import Trials, changed
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline import STAGES
+from cems_workbench.pipeline.table import Floats
+
+LINEAR = frozenset(
+    {
+        *(f"lists.{source}.weight" for source in ("vector", "lexical", "recency", "access", "relations")),
+        *(f"variants.{kind}_weight" for kind in ("original", "expansion", "decomposed", "hyde")),
+        "fusion.top_rank_bonus.rank1",
+        "fusion.top_rank_bonus.rank2_3",
+        "fusion.multi_query_boost",
+    }
+)
+FUSION, ADJUST = STAGES.index("fusion"), STAGES.index("adjust")
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """(C) per living candidate: raw = intercept + slope·w, best list score, product of the factors; `target` is the memory."""
+
+    intercept: Floats
+    slope: Floats
+    best: Floats
+    factor: Floats
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An interval of weights without a change of places; `rank` is the memory's in it."""
+
+    low: float
+    high: float
+    rank: int
+
+
+def solvable(config: PipelineConfig, path: str) -> bool:
+    """Is the order after fusion a matter of straight lines, which nothing but factors changes before assembly?"""
+    return (
+        path in LINEAR
+        and config.fusion.method == "rrf"
+        and config.rerank.backend == "none"
+        and not config.dedup.enabled
+        and (not path.endswith("multi_query_boost") or config.fusion.normalize in ("none", "minmax"))
+    )
+
+
+def cells(trials: Trials, config: PipelineConfig, path: str, low: float, high: float) -> list[Cell]:
+    """The cells of the range low..high in ascending order; empty when the memory is not in fusion."""
+    lines = _lines(trials, config, path)
+    if lines is None or high <= low:
+        return []
+    bounds = {low, high}
+    pieces = _pieces(lines, low, high) if config.fusion.normalize == "minmax" else [(low, high, None, None)]
+    for start, end, lowest, highest in pieces:
+        bounds |= {start, end, *_roots(lines, config, start, end, lowest, highest)}
+    edges = np.array(sorted(bounds))
+    middles = (edges[:-1] + edges[1:]) / 2
+    ranks = [_rank(lines, config, float(middle)) for middle in middles]
+    return _joined([Cell(float(a), float(b), rank) for a, b, rank in zip(edges[:-1], edges[1:], ranks, strict=True)])
+
+
+def _joined(found: list[Cell]) -> list[Cell]:
+    joined: list[Cell] = []
+    for cell in found:
+        if joined and joined[-1].rank == cell.rank:
+            joined[-1] = Cell(joined[-1].low, cell.high, cell.rank)
+        else:
+            joined.append(cell)
+    return joined
+
+
+def _lines(trials: Trials, config: PipelineConfig, path: str) -> Lines | None:
+    at = (0.0, 1.0)
+    first, second = (trials.stages(changed(config, path, value)) for value in at)
+    columns = first[FUSION].columns
+    alive = np.flatnonzero(first[FUSION].after.alive[0])
+    target = np.flatnonzero(alive == trials.column)
+    if not len(target) or not np.array_equal(alive, np.flatnonzero(second[FUSION].after.alive[0])):
+        return None
+    raw = [np.array([stage[FUSION].columns["raw"](0, int(c)) for c in alive]) for stage in (first, second)]
+    best = np.array([columns["best_list_score"](0, int(c)) for c in alive])
+    factors = first[ADJUST].columns["factors"]
+    factor = np.array([math.prod(factors(0, int(c)).values()) for c in alive])
+    return Lines(raw[0], raw[1] - raw[0], best, factor, int(target[0]))
+
+
+def _pieces(lines: Lines, low: float, high: float) -> list[tuple[float, float, int | None, int | None]]:
+    """(start, end, lowest, highest): where the same candidates have the lowest and the highest raw score."""
+    pieces: list[tuple[float, float, int | None, int | None]] = []
+    start = low
+    while start < high:
+        value = lines.intercept + lines.slope * start
+        top = int(np.lexsort((-lines.slope, -np.round(value, 15)))[0])
+        bottom = int(np.lexsort((lines.slope, np.round(value, 15)))[0])
+        end = min(high, _meets(lines, top, start, 1), _meets(lines, bottom, start, -1))
+        pieces.append((start, end, bottom, top))
+        start = end
+    return pieces
+
+
+def _meets(lines: Lines, leader: int, start: float, sign: int) -> float:
+    """The first weight past `start` at which another line overtakes the leader's."""
+    steeper = sign * (lines.slope - lines.slope[leader])
+    behind = sign * (lines.intercept[leader] - lines.intercept)
+    at = np.divide(behind, steeper, out=np.full(len(steeper), np.inf), where=steeper > 1e-15)
+    later = at[at > start + 1e-12]
+    return float(later.min()) if len(later) else np.inf
+
+
+def _roots(
+    lines: Lines, config: PipelineConfig, start: float, end: float, lowest: int | None, highest: int | None
+) -> list[float]:
+    """Where the memory's numerator meets a rival's, or the clamp, within start..end."""
+    at = np.array([start, end])
+    values, top = _numerators(lines, config, at, lowest, highest)
+    rivals = values - values[lines.target]
+    if config.adjust.clamp:
+        rivals = np.vstack([rivals, top - values[lines.target]])
+    first, last = rivals[:, 0], rivals[:, 1]
+    crossing = (first * last) < 0
+    share = first[crossing] / (first[crossing] - last[crossing])
+    return [float(root) for root in start + share * (end - start)]
+
+
+def _numerators(
+    lines: Lines, config: PipelineConfig, at: Floats, lowest: int | None, highest: int | None
+) -> tuple[Floats, Floats]:
+    """(C, W) numerators at W weights, and (W) what a score of 1 is in them."""
+    raw = lines.intercept[:, None] + lines.slope[:, None] * at
+    blend = config.fusion.score_blend
+    if lowest is None or highest is None:
+        return lines.factor[:, None] * ((1 - blend) * raw + blend * lines.best[:, None]), np.ones(len(at))
+    spread = raw[highest] - raw[lowest]
+    inside = (1 - blend) * (raw - raw[lowest]) + blend * lines.best[:, None] * spread
+    return lines.factor[:, None] * inside, spread
+
+
+def _rank(lines: Lines, config: PipelineConfig, weight: float) -> int:
+    raw = lines.intercept + lines.slope * weight
+    ends = (int(raw.argmin()), int(raw.argmax())) if config.fusion.normalize == "minmax" else (None, None)
+    if config.fusion.normalize == "minmax" and raw.min() == raw.max():  # all equal: each normalises to 1
+        lines, ends = replace(lines, intercept=np.ones(len(raw)), slope=np.zeros(len(raw))), (None, None)
+    values, top = _numerators(lines, config, np.array([weight]), *ends)
+    score = np.minimum(values[:, 0], top[0]) if config.adjust.clamp else values[:, 0]
+    own = score[lines.target]
+    before = (score > own) | ((score == own) & (np.arange(len(score)) < lines.target))
+    return 1 + int(before.sum())

@@ -1,0 +1,156 @@
+"""What gathering would have to do otherwise: deeper lists, another route or filter, an expansion term that the memory holds.
+
+Each is really gathered, without asking a language model or the judge, and replayed; only what then stands in the top k is a
+rescue. Terms are rare ones of the memory itself that the query lacks: what the query would have had to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cems_workbench.analysis.why.disturbance import disturbance
+from cems_workbench.analysis.why.path import ListPlace
+from cems_workbench.analysis.why.rescue import Change, Rescue, distance, single_rescues
+from cems_workbench.analysis.why.trial import Trials
+from cems_workbench.config import PipelineConfig, field_spec, with_values
+from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import score_missing
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import indexed_text
+from cems_workbench.store.search.tokenizer import chunks, terms_of
+
+RAREST, TERMS = 16, 4
+"""So many of the memory's rarest words are compared with the query, and so many of them tried."""
+
+CHOICES: tuple[tuple[str, Any], ...] = (
+    ("query.mode", "hybrid"),
+    ("query.mode", "vector"),
+    ("query.scope", "both"),
+    ("query.detectors.matching", "word"),
+    ("query.detectors.enabled", False),
+    ("query.conversational.enabled", False),
+    ("query.typo_correction.enabled", True),
+    ("lists.pool.mode", "all"),
+    ("expansion.backend", "feedback"),
+    ("expansion.backend", "dictionary"),
+)
+"""Values of gather parameters that need no model beyond the embedder."""
+
+PROMISING = 2
+KEPT = 5
+
+QUIETLY = {"query.typo_correction.auto_learn": False, "query.typo_correction.validate": False}
+"""A trial teaches the store nothing."""
+
+
+Missed = tuple[Rescue, Evidence]
+"""A gather change that does not rescue, and what it gathered."""
+
+
+def gather_rescues(
+    trials: Trials, config: PipelineConfig, request: Request, resources: Resources, places: Sequence[ListPlace] = (),
+    progress: Progress = silent,
+) -> tuple[list[Rescue], list[Missed]]:  # fmt: skip
+    """The gather changes that rescue, and those tried that do not, nearest first."""
+    rescues: list[Rescue] = []
+    missed: list[Missed] = []
+    tries = list(_tries(trials, config, request, resources, places))
+    for i, attempt in enumerate(tries):
+        progress("gathering anew", i, len(tries))
+        evidence = gathered(attempt, config, request, resources)
+        inner = trials.on(evidence)
+        measured = _measured(attempt, trials, inner, config)
+        if inner.succeeds(attempt.config(config)):
+            rescues.append(measured)
+        else:
+            missed.append((measured, evidence))
+    progress("gathering anew", len(tries), len(tries))
+    missed.sort(key=lambda one: (one[0].rank is None, one[0].place is None, one[0].place or 0))
+    return rescues, missed
+
+
+def with_a_parameter(
+    missed: Sequence[Missed], trials: Trials, config: PipelineConfig, progress: Progress = silent
+) -> list[Rescue]:
+    """At most `KEPT` rescues by one of the `PROMISING` nearest gather changes and one parameter replayed on what it gathers.
+
+    A breakpoint holds on that evidence.
+    """
+    rescues = []
+    for rescue, evidence in missed[:PROMISING]:
+        after = rescue.config(config)
+        inner = trials.on(evidence)
+        if inner.column is None:
+            continue
+        for one in single_rescues(inner, after, progress)[0]:
+            both = replace(rescue, changes=(*rescue.changes, *one.changes), needs=one.needs)
+            rescues.append(_measured(both, trials, inner, config))
+    return sorted(rescues, key=lambda rescue: (rescue.distance, str(rescue.values)))[:KEPT]
+
+
+def _tries(
+    trials: Trials, config: PipelineConfig, request: Request, resources: Resources, places: Sequence[ListPlace]
+) -> Iterator[Rescue]:
+    """Depths only where they are what is missing; choices that differ from the present; terms."""
+    still = disturbance((), (), trials.memory_id)
+    for source in ("vector", "lexical"):
+        ranks = [place.rank for place in places if place.list.startswith(source) and not place.returned and place.rank]
+        depth = config.get(f"lists.{source}.depth")
+        if ranks and depth is not None and min(ranks) > depth:
+            yield Rescue((_change(config, f"lists.{source}.depth", min(ranks)),), None, still, gathers=True)
+    if request.project_only:
+        yield Rescue((), None, still, gathers=True, everywhere=True)
+    for path, value in CHOICES:
+        if config.get(path) != value and path in gather_parameters(config):
+            yield Rescue((_change(config, path, value),), None, still, gathers=True)
+    backend = config.expansion.backend
+    if backend in ("none", "manual"):
+        switch = (_change(config, "expansion.backend", "manual"),) if backend == "none" else ()
+        for term in own_terms(trials, resources):
+            yield Rescue(switch, None, still, gathers=True, terms=(term,))
+
+
+def _change(config: PipelineConfig, path: str, value: Any) -> Change:
+    was = config.get(path)
+    return Change(path, was, value, distance(field_spec(path), was, value))
+
+
+def own_terms(trials: Trials, resources: Resources) -> list[str]:
+    """Of the memory's rarest words, as it writes them, those nearest in meaning to the query: `TERMS` of `RAREST`.
+
+    A word that nothing else has finds the memory and little else; near to the query it is one that somebody could have
+    typed. The query's own words are left out, and numbers. Ties fall by the order in the memory.
+    """
+    memory = resources.store.memory(trials.memory_id)
+    if memory is None:
+        return []
+    searched = trials.evidence.searched
+    known = {term for chunk in chunks(searched) for term in terms_of(chunk)}
+    frequency: dict[str, int] = {}
+    for chunk in chunks(indexed_text(memory)):
+        terms = terms_of(chunk)
+        if len(terms) == 1 and terms[0] not in known and chunk.isalpha() and len(chunk) > 2:
+            frequency.setdefault(chunk.lower(), resources.indexes.lexical.document_frequency(terms[0]))
+    rarest = sorted(frequency, key=lambda word: frequency[word])[:RAREST]
+    query = resources.embedder.encode_query(searched)
+    near = {word: float(resources.embedder.encode_query(word) @ query) for word in rarest}
+    return sorted(rarest, key=lambda word: -round(near[word], 6))[:TERMS]
+
+
+def gathered(rescue: Rescue, config: PipelineConfig, request: Request, resources: Resources) -> Evidence:
+    """The evidence that a rescue asks for, as of the same moment, with the scores its reranker needs."""
+    after = rescue.config(config)
+    evidence = gather_lists(rescue.request(request), with_values(after, QUIETLY), resources)
+    return score_missing(evidence, after, resources)
+
+
+def _measured(rescue: Rescue, trials: Trials, inner: Trials, config: PipelineConfig) -> Rescue:
+    """The rescue with what it comes to on the evidence of `inner`, against the results as they are."""
+    outcome = inner.outcome(rescue.config(config))
+    moved = disturbance(trials.outcome(config).results, outcome.results, trials.memory_id)
+    return replace(rescue, rank=outcome.rank, place=outcome.stood, disturbance=moved)

@@ -1,0 +1,236 @@
+"""The whole answer to "why is it missing?": path, cause, rescues in order, and what came nearest when nothing rescues.
+
+Where each list would have ranked the memory, were it as deep as the store: exact cosine, and BM25 over the query's terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from rapidfuzz import process
+
+from cems_workbench.analysis.why.disturbance import LabelledSet
+from cems_workbench.analysis.why.path import ListPlace, MemoryPath, cause, memory_path, ordinal
+from cems_workbench.analysis.why.regather import Missed, gather_rescues, with_a_parameter
+from cems_workbench.analysis.why.rescue import (
+    Found,
+    Rescue,
+    attempts,
+    ordered,
+    pair_rescues,
+    rescue_of,
+    single_rescues,
+    with_labels,
+)
+from cems_workbench.analysis.why.trial import Trials
+from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.evidence import Evidence, Source
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
+from cems_workbench.store import Filter
+from cems_workbench.store.search.vector_index import EXACT_ROWS
+
+Place = tuple[int | None, float | None]
+Find = Callable[[str, str, Filter, Resources], Place]
+
+
+def list_places(
+    memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
+) -> list[ListPlace]:
+    """The memory's place in the vector and the lexical list of each variant; also of those that were not searched."""
+    where = Filter(request.project, request.project_only, config.query.scope)
+    memory = resources.store.memory(memory_id)
+    if memory is not None:
+        barred = _barred(where, memory.project, memory.scope)
+        if barred:
+            return [ListPlace("every list", None, None, None, False, barred)]
+    returned = {(ranked.source, ranked.variant): {hit.memory_id for hit in ranked.hits} for ranked in evidence.lists}
+    depths = list_depths(config)
+    finders: tuple[tuple[Source, Find], ...] = (("vector", _by_cosine), ("lexical", _by_terms))
+    places = []
+    for i, variant in enumerate(evidence.variants):
+        for source, find in finders:
+            rank, score = find(memory_id, variant.text, where, resources)
+            inside = memory_id in returned.get((source, i), set())
+            searched = (source, i) in returned
+            words = _words(source, rank, score, depths[source], searched, inside)
+            places.append(ListPlace(f"{source}:{i}", rank, score, depths[source], inside, words))
+    return places
+
+
+def _barred(where: Filter, project: str | None, scope: str) -> str | None:
+    if where.required_project not in (None, project):
+        return f"it belongs to {project or 'no project'}, and only {where.required_project} is searched"
+    if where.required_scope not in (None, scope):
+        return f"its scope is {scope}, and only {where.required_scope} memories are searched"
+    return None
+
+
+def _by_cosine(memory_id: str, text: str, where: Filter, resources: Resources) -> Place:
+    """The exact cosine; the rank too where the index is small enough to be searched exactly."""
+    vector = resources.embedder.encode_query(text)
+    own = resources.cosines(vector, [memory_id])
+    if not own:
+        return None, None
+    vectors = resources.indexes.vectors
+    if len(vectors) > EXACT_ROWS:
+        return None, own[0][1]
+    return _placed(memory_id, vectors.search(vector, len(vectors), where))
+
+
+def _by_terms(memory_id: str, text: str, where: Filter, resources: Resources) -> Place:
+    lexical = resources.indexes.lexical
+    rank, score = _placed(memory_id, lexical.search(text, lexical.document_count, where))
+    return rank, score or 0.0
+
+
+def _placed(memory_id: str, hits: Sequence[tuple[str, float]]) -> Place:
+    for rank, (key, score) in enumerate(hits, 1):
+        if key == memory_id:
+            return rank, float(score)
+    return None, None
+
+
+def _words(
+    source: Source, rank: int | None, score: float | None, depth: int | None, searched: bool, returned: bool
+) -> str:
+    if source == "lexical" and not score:
+        return "it shares no term with the query"
+    if score is None:
+        return "it has no embedding"
+    measure = f"cosine {score:.3f}" if source == "vector" else f"BM25 {score:.2f}"
+    place = (
+        f"it would be {ordinal(rank)} ({measure})" if rank is not None else f"its {measure} is not among the nearest"
+    )
+    if returned:
+        return f"{ordinal(rank)} ({measure})" if rank is not None else measure
+    if not searched:
+        return f"{place}, but this list was not searched"
+    return place + (f", past the depth of {depth}" if depth is not None and (rank is None or rank > depth) else "")
+
+
+NO_LIMIT_K = 10
+"""k where the results have no limit."""
+
+
+@dataclass(frozen=True)
+class Why:
+    """`nearest` is the change that brings the memory highest when nothing rescues it; `replays` were made for the search."""
+
+    query: str
+    path: MemoryPath
+    cause: str
+    rescues: tuple[Rescue, ...]
+    nearest: Rescue | None
+    verdict: str
+    replays: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        return {
+            "query": self.query,
+            "memory_id": self.path.memory_id,
+            "k": self.path.k,
+            "status": self.path.status,
+            "rank": self.path.rank,
+            "lost_at": self.path.lost_at,
+            "cause": self.cause,
+            "path": [asdict(step) for step in self.path.steps],
+            "places": [asdict(place) for place in self.path.places],
+            "rescues": [rescue.to_json() for rescue in self.rescues],
+            "nearest": self.nearest.to_json() if self.nearest else None,
+            "verdict": self.verdict,
+            "replays": self.replays,
+        }
+
+
+def explain(
+    memory_id: str,
+    evidence: Evidence,
+    config: PipelineConfig,
+    *,
+    k: int | None = None,
+    request: Request | None = None,
+    resources: Resources | None = None,
+    labelled: LabelledSet | None = None,
+    switched_off: Collection[int] = (),
+    progress: Progress = silent,
+) -> Why:
+    """Why `memory_id` is not among the first k results, and what would bring it there.
+
+    Args:
+        k: results that count; None is the config's own limit.
+        request, resources: what was asked and where; with them lists are searched in full and gather changes are tried.
+        labelled: kept evidence of labelled queries, to order rescues by what they cost there.
+        switched_off: query variants left out, as in `replay`.
+
+    A `Cancelled` from `progress` passes through.
+    """
+    k = k or config.assembly.limit or NO_LIMIT_K
+    open_store = None if request is None or resources is None else (replace(request, as_of=evidence.as_of), resources)
+    places = list_places(memory_id, evidence, config, *open_store) if open_store else []
+    trace = replay(evidence, config, switched_off=switched_off)
+    path = memory_path(trace, memory_id, k, places)
+    trials = Trials(evidence, memory_id, k, switched_off)
+    rescues: list[Rescue] = []
+    nearest: Rescue | None = None
+    if path.status != "in the top k":
+        rescues, active = single_rescues(trials, config, progress) if trials.column is not None else ([], [])
+        missed: list[Missed] = []
+        near: list[Rescue] = []
+        if not rescues and open_store:
+            rescues, missed = gather_rescues(trials, config, *open_store, path.places, progress)
+            near = [rescue for rescue, _ in missed]
+        if not rescues and trials.column is not None:
+            tried = attempts(trials, config, active)
+            rescues = pair_rescues(trials, config, tried, progress)
+            near += [
+                rescue_of(trials, config, [Found(best.spec, best.value, best.distance, None)]) for best in tried[:1]
+            ]
+        if not rescues:
+            rescues = with_a_parameter(missed, trials, config, progress)
+        rescues = with_labels(rescues, labelled, config, k, progress) if labelled else ordered(rescues)
+        if not rescues:
+            nearest = _nearest(near, trials.outcome(config).stood)
+    verdict = _verdict(path, rescues, nearest, open_store is not None)
+    return Why(evidence.query, path, cause(path, trace), tuple(rescues), nearest, verdict, trials.count)
+
+
+def _nearest(missed: Sequence[Rescue], now: int | None) -> Rescue | None:
+    """The attempt that puts the memory highest, in the results first; None when none puts it higher than it is."""
+    nearer = [one for one in missed if one.place is not None and (now is None or one.place < now)]
+    return min(nearer, key=lambda one: (one.rank is None, one.place, one.distance), default=None)
+
+
+def _verdict(path: MemoryPath, rescues: list[Rescue], nearest: Rescue | None, with_store: bool) -> str:
+    if path.status == "in the top k":
+        return "It needs no rescue."
+    if rescues:
+        first = rescues[0]
+        kind = "pair" if first.parts > 1 else "gather change" if first.gathers else "single parameter"
+        several = "s" if len(rescues) != 1 else ""
+        alone = "" if kind == "single parameter" else " No single parameter does."
+        return f"{len(rescues)} {kind}{several} would bring it in.{alone}"
+    unseen = "" if with_store else " Without the store no gather change could be tried."
+    if nearest is None:
+        return f"Nothing that was tried brings it any nearer.{unseen}"
+    left_out = "" if nearest.rank is not None else ", still left out of the results"
+    return (
+        f"Nothing that was tried brings it into the top {path.k}; what comes nearest puts it "
+        f"{ordinal(nearest.place or 0)}{left_out}.{unseen}"
+    )
+
+
+def require_known(memory_id: str, known: Iterable[str]) -> None:
+    """Raise InputError naming the nearest ids when there is no such memory."""
+    ids = list(known)
+    if memory_id in ids:
+        return
+    close = [match[0] for match in process.extract(memory_id, sorted(ids), limit=3, score_cutoff=50)]
+    hint = f"; the nearest are {', '.join(close)}" if close else ""
+    raise InputError(f"{memory_id}: no such memory{hint}")

@@ -1,0 +1,82 @@
+"""`app`: open the workbench in the browser."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cems_workbench import garbage
+from cems_workbench.cli.options import StoreOption
+from cems_workbench.errors import InputError
+
+PAGE = Path(__file__).resolve().parents[2] / "app.py"
+PRELOADED = (
+    "cems_workbench.config",
+    "cems_workbench.pipeline",
+    "cems_workbench.ui.inspect.gathering",
+    "cems_workbench.ui.inspect.controls",
+    "cems_workbench.ui.inspect.views.all",
+    "duckdb",
+    "plotly.graph_objects",
+)
+"""What the first page imports, in the page's own order; loaded while the browser still fetches the page's scripts."""
+
+
+def app_command(
+    store: StoreOption = None,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port of the app.")] = 8501,
+    headless: Annotated[bool, typer.Option("--headless", help="Do not open a browser window.")] = False,
+) -> None:
+    """Open the app. It listens on localhost; stop it with Ctrl-C."""
+    if not PAGE.is_file():
+        raise InputError(f"{PAGE} is not there; run the app from a checkout of the project")
+    if store is not None:
+        os.environ["CEMS_WORKBENCH_STORE"] = str(store.resolve())
+    exit_code = [0]
+    atexit.register(_leave, exit_code)  # first in, last out: after whatever the server and the models clean up
+    garbage.pause()  # importing makes none worth the search; `_preload` goes on with it
+    from streamlit.runtime.pages_manager import PagesManager
+    from streamlit.web import cli
+
+    # A folder called pages/ switches Streamlit's older way of paging on until app.py has run once, so that a link straight
+    # to a page, opened first, would miss the app's frame.
+    PagesManager.uses_pages_directory = False
+    threading.Thread(target=_preload, args=(port,), name="preload", daemon=True).start()
+    os.chdir(PAGE.parent)  # where .streamlit/config.toml is
+    sys.argv = ["streamlit", "run", str(PAGE), "--server.port", str(port)]
+    if headless:
+        sys.argv += ["--server.headless", "true"]
+    try:
+        cli.main()
+    except SystemExit as end:
+        exit_code.append(end.code if isinstance(end.code, int) else int(end.code is not None))
+
+
+def _leave(exit_code: list[int]) -> None:
+    """End the process here: taking the interpreter down with threads in it makes native modules print pages of leaks."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code[-1])
+
+
+def _preload(port: int) -> None:
+    """Import once the server listens: before that the imports would only delay it."""
+    try:
+        for _ in range(1000):
+            with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+                break
+            time.sleep(0.02)
+        for name in PRELOADED:
+            importlib.import_module(name)
+    finally:
+        garbage.settle()

@@ -1,0 +1,133 @@
+"""`compare`: configs against the first of them on one evidence file, with no store and no model."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cems_workbench.cli.evaluate import (
+    CHECK_FAILED,
+    ConfigsOption,
+    GradeOption,
+    JudgesOption,
+    MetricsOption,
+    PresetsOption,
+    chosen_configs,
+    chosen_measures,
+    remarks,
+)
+from cems_workbench.cli.gather import SeedOption
+from cems_workbench.cli.options import JsonOption, SetOption, print_json, print_table
+from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from cems_workbench.evaluation.comparison import Comparison
+
+
+def compare_command(
+    evidence: Annotated[Path, typer.Argument(help="An evidence file.")],
+    config: ConfigsOption = None,
+    preset: PresetsOption = None,
+    changes: SetOption = None,
+    metrics: MetricsOption = None,
+    grade: GradeOption = 1,
+    judges: JudgesOption = None,
+    no_loss: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--assert-no-loss", metavar="[TYPE:]MEASURE", help="Exit with 1 when a config has less; repeatable."
+        ),
+    ] = None,
+    tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="A loss up to this much is none.")] = 0.0,
+    shown: Annotated[int, typer.Option("--queries", min=0, help="Changed queries to list, by the first measure.")] = 10,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare configs with the first of them, query by query. Nothing is gathered and no model is asked."""
+    from cems_workbench.evaluation.assertions import check_no_loss, parse_scoped_measure
+    from cems_workbench.evaluation.batch import LabelledBatch
+    from cems_workbench.evaluation.comparison import compare
+    from cems_workbench.evaluation.evaluate import evaluate
+    from cems_workbench.evaluation.evidence_file import read_evidence_file
+
+    guarded = [parse_scoped_measure(text, grade) for text in no_loss or ()]
+    measures = chosen_measures(metrics, grade, [measure for measure, _ in guarded])
+    configs = chosen_configs(config, preset, changes)
+    if len(configs) < 2:
+        raise InputError("compare needs two configs at least: --config A --config B (files, or presets by name)")
+    if judges not in (None, "human", "model"):
+        raise InputError(f"--judges {judges}: expected human or model")
+    read = read_evidence_file(evidence)
+    batch = LabelledBatch.of(read, judges)
+    if not batch.queries:
+        raise InputError(f"{evidence}: no query has both evidence and a judgment")
+    comparison = compare([evaluate(batch, one, measures, seed=seed) for one in configs], seed=seed)
+    outcomes = [outcome for measure, kind in guarded for outcome in check_no_loss(comparison, measure, kind, tolerance)]
+    if as_json:
+        checks = [{"holds": outcome.holds, "line": outcome.line} for outcome in outcomes]
+        print_json(comparison.to_json() | {"assertions": checks})
+    else:
+        _print(comparison, shown, read.header.config.name)
+        for outcome in outcomes:
+            typer.echo(outcome.line)
+    if not all(outcome.holds for outcome in outcomes):
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _print_means(comparison: Comparison, gathered_with: str) -> None:
+    """A column a config: its means, what the evidence cost, and what its reranker reads."""
+    from cems_workbench.evaluation.evaluate import number
+
+    every = comparison.evaluations
+    rows: list[list[object]] = [
+        [str(measure), *(number(one.summaries[m].mean) for one in every)] for m, measure in enumerate(every[0].measures)
+    ]
+    rows += [
+        ["ms/query", *(_whole(one.cost.get("ms_per_query")) for one in every)],
+        ["LLM calls", *(_whole(one.cost["llm_calls"]) for one in every)],
+        ["pairs reranked", *(_whole(one.cost["reranked"]) for one in every)],
+    ]
+    print_table(["mean", *(one.config.name for one in every)], rows, f"{len(every[0].qids)} queries")
+    said = f"as recorded when the evidence was gathered, with {gathered_with}"
+    typer.echo(f"ms/query and LLM calls: {said}; pairs reranked: what each config's reranker reads")
+
+
+def _signed(value: float) -> str | None:
+    return None if math.isnan(value) else f"{value:+.4f}"
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
+    base = comparison.evaluations[0]
+    _print_means(comparison, gathered_with)
+    columns = [
+        "measure", base.config.name, "value", "diff", "95 % of diff", "p (Holm)", "effect", "won/lost/same",
+    ]  # fmt: skip
+    for one, evaluation in zip(comparison.compared, comparison.evaluations[1:], strict=True):
+        rows = [
+            [
+                str(found.measure), found.baseline, found.value, f"{found.difference:+.4f}",
+                f"{found.low:+.3f} to {found.high:+.3f}", f"{found.p_holm:.4f}", f"{found.effect:.2f}",
+                f"{len(found.wins)}/{len(found.losses)}/{found.ties}",
+            ]
+            for found in one.differences
+        ]  # fmt: skip
+        title = f"{one.name} against {base.config.name}: {len(base.qids)} queries, overlap of results {one.overlap:.3f}"
+        print_table(columns, rows, title)
+        kinds = list(one.differences[0].by_type)
+        if len(kinds) > 1:
+            by_type = [[kind, *(_signed(found.by_type[kind]) for found in one.differences)] for kind in kinds]
+            print_table(["difference by type", *(str(found.measure) for found in one.differences)], by_type)
+        first = one.differences[0]
+        for word, qids in (("better", first.wins), ("worse", first.losses)):
+            if qids and shown:
+                more = f" and {len(qids) - shown} more" if len(qids) > shown else ""
+                typer.echo(f"{word} by {first.measure}: {', '.join(qids[:shown])}{more}")
+        for line in remarks(evaluation):
+            typer.echo(line)

@@ -1,0 +1,99 @@
+"""`dataset`: memories, queries and judgments of the store in a form that other tools, and `import`, read."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cems_workbench.cli.judgments import SetNameOption, chosen_labels, opened_store
+from cems_workbench.cli.options import JsonOption, StoreOption, print_json, progress_bar
+from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from cems_workbench.formats import DataSet, Exported
+    from cems_workbench.store import Store
+
+SHOWN = 50
+
+
+def dataset_command(
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            help="Form: beir (a folder), locomo, longmemeval, beam, memories-jsonl, memories-csv, relations-jsonl, queries-jsonl.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The file to write, or the new folder.")],
+    query_set: SetNameOption = None,
+    project: Annotated[
+        str | None, typer.Option("--project", help="Only the memories of this project, and what is about them.")
+    ] = None,
+    judge: Annotated[str | None, typer.Option("--judge", help="Only the labels of this judge.")] = None,
+    kind: Annotated[str, typer.Option("--kind", help="Of the labels: human, model or all.")] = "human",
+    rule: Annotated[
+        str | None,
+        typer.Option("--rule", help="One grade per pair: majority, strictest or decided; raw labels otherwise."),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write memories, queries and judgments together. Judgments alone: `judgments`; a config: `export`.
+
+    What the form cannot hold is named on stderr; then the exit code is 1.
+    """
+    from cems_workbench.formats import DATASETS, write_dataset
+
+    with opened_store(store) as opened, progress_bar(as_json) as progress:
+        dataset = _chosen(opened, query_set, project, (judge, kind, rule))
+        done = write_dataset(to, dataset, out, progress)
+    kinds = DATASETS[to].kinds
+    others = () if len(kinds) == 1 else [name for name in ("relations", "queries", "judgments") if name not in kinds]
+    left = {name: len(rows) for name in others if (rows := list(getattr(dataset, name)))}
+    if as_json:
+        print_json({**dataclasses.asdict(done), "no_place_for": left, "out": str(out)})
+    else:
+        _tell(done, left, to, out)
+    if done.left_out or done.not_kept:
+        raise typer.Exit(1)
+
+
+def _chosen(
+    store: Store, query_set: str | None, project: str | None, labels: tuple[str | None, str, str | None]
+) -> DataSet:
+    """What is asked for; the memories pass through, the rest is in memory. Raises InputError for an unknown project."""
+    from cems_workbench.formats import DataSet
+
+    queries = store.queries(query_set)
+    counts = dict(store.projects())
+    if project is not None and project not in counts:
+        known = ", ".join(sorted(name for name in counts if name is not None)[:10])
+        raise InputError(f"--project: no memory of project {project!r}; there are {known or 'none'}")
+    relations = store.relations()
+    judgments = chosen_labels(store, {query.qid for query in queries}, *labels)
+    if project is not None:
+        queries = [query for query in queries if query.project in (None, project)]
+        about = {memory.id for memory in store.each_memory(project)}
+        asked = {query.qid for query in queries}
+        judgments = [label for label in judgments if label.memory_id in about and label.qid in asked]
+        relations = [one for one in relations if one.source_id in about and one.target_id in about]
+    total = store.count() if project is None else counts[project]
+    return DataSet(store.each_memory(project), total, relations, queries, judgments)
+
+
+def _tell(done: Exported, left: dict[str, int], to: str, out: Path) -> None:
+    typer.echo(", ".join(f"{count} {kind}" for kind, count in done.rows.items()) + f" written to {out} as {to}")
+    for kind, count in left.items():
+        other = "judgments --to judgments-jsonl" if kind == "judgments" else f"dataset --to {kind}-jsonl"
+        typer.echo(f"note: {to} has no place for the {count} {kind}; `{other}` writes them")
+    for note in done.notes:
+        typer.echo(f"note: {note}")
+    for line in done.not_kept:
+        typer.echo(f"not kept: {line}", err=True)
+    for line in done.left_out[:SHOWN]:
+        typer.echo(f"left out: {line}", err=True)
+    if len(done.left_out) > SHOWN:
+        typer.echo(f"left out: {len(done.left_out) - SHOWN} more; --json lists them all", err=True)

@@ -1,0 +1,256 @@
+"""`evaluate`: measures of configs on an evidence file, with no store and no model, or on a query set of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cems_workbench.cli.gather import LimitOption, ProjectOnlyOption, SeedOption, labelled_queries
+from cems_workbench.cli.options import (
+    JsonOption,
+    SetOption,
+    StoreOption,
+    chosen_config,
+    print_json,
+    print_table,
+    progress_bar,
+    settings_for,
+)
+from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.evaluation.batch import LabelledBatch
+    from cems_workbench.evaluation.evaluate import Evaluation
+    from cems_workbench.evaluation.honest import HonestView
+    from cems_workbench.evaluation.metrics import Measure
+
+CHECK_FAILED = 1
+ConfigsOption = Annotated[
+    list[Path] | None, typer.Option("--config", help="A config file, or a preset by name; repeatable.")
+]
+PresetsOption = Annotated[list[str] | None, typer.Option("--preset", help="A shipped preset; repeatable.")]
+MetricsOption = Annotated[
+    str | None, typer.Option("--metrics", help='Measures, such as "hit@5 recall@5 nDCG@10" (default: a full report).')
+]
+GradeOption = Annotated[int, typer.Option("--grade", help="The lowest grade that counts as relevant.")]
+JudgesOption = Annotated[
+    str | None, typer.Option("--judges", help="Judgments of this kind alone: human or model (default: human first).")
+]
+
+
+def evaluate_command(
+    evidence: Annotated[
+        str, typer.Argument(metavar="EVIDENCE|QUERY_SET", help="An evidence file, or a query set to gather first.")
+    ],
+    config: ConfigsOption = None,
+    preset: PresetsOption = None,
+    changes: SetOption = None,
+    metrics: MetricsOption = None,
+    grade: GradeOption = 1,
+    judges: JudgesOption = None,
+    run_out: Annotated[Path | None, typer.Option("--run-out", help="Write the results as a TREC run.")] = None,
+    asserted: Annotated[
+        list[str] | None,
+        typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Exit with 1 unless it holds; repeatable."),
+    ] = None,
+    ablate: Annotated[
+        str | None, typer.Option("--ablate", help="Also the parts of: stages (of the config), cems or ace (documents).")
+    ] = None,
+    honest: Annotated[
+        bool,
+        typer.Option("--honest", help="Also score the run by cosine threshold, model judge and people side by side."),
+    ] = False,
+    project_only: ProjectOnlyOption = False,
+    limit: LimitOption = None,
+    seed: SeedOption = 0,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure configs on labelled queries. An evidence file needs no store and no model."""
+    from cems_workbench.evaluation.ablation import ablations
+    from cems_workbench.evaluation.assertions import check, parse_assertion
+    from cems_workbench.evaluation.evaluate import evaluate
+
+    assertions = [parse_assertion(text, grade) for text in asserted or ()]
+    measures = chosen_measures(metrics, grade, [one.measure for one in assertions])
+    source = _Source(evidence, judges, project_only, limit, seed, store, as_json)
+    configs = chosen_configs(config, preset, changes) or [source.default(changes)]
+    if ablate:
+        configs = [variant for one in configs for variant in ablations(ablate, one)]
+    if run_out is not None and len(configs) > 1:
+        raise InputError(f"--run-out holds one run, and there are {len(configs)} configs")
+    evaluations, batches = [], []
+    for one in configs:
+        batches.append(source.batch(one))
+        evaluations.append(evaluate(batches[-1], one, measures, seed=seed))
+    _refuse_nothing(evaluations[0], evidence)
+    if run_out is not None:
+        _write_run(run_out, batches[0], evaluations[0])
+    outcomes = [check(one, evaluation) for evaluation in evaluations for one in assertions]
+    views = _honest(batches, evaluations) if honest else []
+    if as_json:
+        values = {
+            "evaluations": [evaluation.to_json() for evaluation in evaluations],
+            "assertions": [{"holds": outcome.holds, "line": outcome.line} for outcome in outcomes],
+        }
+        print_json(values | ({"honest": [view.to_json() for view in views]} if honest else {}))
+    else:
+        for evaluation in evaluations:
+            print_evaluation(evaluation)
+        for view in views:
+            for table in view.tables():
+                print_table(table.columns, table.rows, table.title)
+            for line in view.warnings:
+                typer.echo(f"warning: {line}")
+        for outcome in outcomes:
+            typer.echo(outcome.line)
+    if not all(outcome.holds for outcome in outcomes):
+        raise typer.Exit(CHECK_FAILED)
+
+
+class _Source:
+    """Where the evidence is from: a file that serves every config, or a store in which each config gathers its own."""
+
+    def __init__(
+        self, name: str, judges: str | None, project_only: bool, limit: int | None, seed: int, store: Path | None,
+        quiet: bool,
+    ) -> None:  # fmt: skip
+        from cems_workbench.evaluation.evidence_file import is_evidence_file, read_evidence_file
+
+        if judges not in (None, "human", "model"):
+            raise InputError(f"--judges {judges}: expected human or model")
+        self._name, self._judges, self._store, self._quiet = name, judges, store, quiet
+        self._drawn, self._project_only = (limit, seed), project_only
+        self._read = read_evidence_file(Path(name)) if is_evidence_file(Path(name)) else None
+        self._whole: LabelledBatch | None = None
+        if self._read is not None and (project_only or limit is not None):
+            raise InputError("--project-only and --limit are for gathering; the evidence file is gathered already")
+
+    def default(self, changes: Sequence[str] | None) -> PipelineConfig:
+        """The config that a file was gathered with; the first preset for a query set."""
+        from cems_workbench.config import parse_assignment, with_values
+
+        if self._read is None:
+            return chosen_config(None, None, changes)
+        return with_values(self._read.header.config, dict(parse_assignment(text) for text in changes or ()), "--set")
+
+    def batch(self, config: PipelineConfig) -> LabelledBatch:
+        """The labelled batch to replay a config on."""
+        from cems_workbench.evaluation.batch import LabelledBatch
+
+        if self._read is None:
+            return self._gathered(config)
+        if self._whole is None:
+            self._whole = LabelledBatch.of(self._read, self._judges)
+        return self._whole
+
+    def _gathered(self, config: PipelineConfig) -> LabelledBatch:
+        from cems_workbench.evaluation.batch import LabelledBatch
+        from cems_workbench.evaluation.grades import agreed_grades
+        from cems_workbench.runs.gathering import drawn, gather_for_once
+        from cems_workbench.runs.opening import open_resources
+
+        with progress_bar(self._quiet) as progress:
+            resources = open_resources(settings_for(self._store), create=False)
+            try:
+                queries, judgments = labelled_queries(self._name, resources, True)
+                queries = drawn(queries, *self._drawn)
+                found = gather_for_once(queries, config, resources, project_only=self._project_only, progress=progress)
+            finally:
+                resources.close()
+        return LabelledBatch(queries, found, agreed_grades(judgments, self._judges))
+
+
+def chosen_configs(
+    files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None
+) -> list[PipelineConfig]:
+    """The configs that were named, each with the changes, and each with a name of its own."""
+    found = [chosen_config(None, path, changes) for path in files or ()]
+    found += [chosen_config(name, None, changes) for name in presets or ()]
+    named: list[PipelineConfig] = []
+    for one in found:
+        taken = {other.name for other in named}
+        name, copy = one.name, 2
+        while name in taken:
+            name, copy = f"{one.name} ({copy})", copy + 1
+        named.append(one.model_copy(update={"name": name}))
+    return named
+
+
+def chosen_measures(text: str | None, grade: int, further: Sequence[Measure] = ()) -> tuple[Measure, ...]:
+    """The measures that were named, or those of a full report, and whatever else is needed."""
+    from cems_workbench.evaluation.metrics import parse_measures, standard_measures
+
+    wanted = parse_measures(text, grade) if text else standard_measures(grade)
+    return tuple(dict.fromkeys([*wanted, *further]))
+
+
+def print_evaluation(evaluation: Evaluation) -> None:
+    """The table of a config, its types, and what should be known of the numbers."""
+    from cems_workbench.evaluation.evaluate import number
+
+    rows = [
+        [str(one.measure), number(one.mean), f"{one.low:.3f} to {one.high:.3f}", f"{one.worst:.3f} to {one.best:.3f}"]
+        for one in evaluation.summaries
+    ]
+    columns = ["measure", "mean", "95 % interval", "unjudged: worst to best"]
+    print_table(columns, rows, f"{evaluation.config.name}: {len(evaluation.qids)} queries")
+    by_type = evaluation.by_type()
+    if len(by_type) > 1:
+        names = [str(measure) for measure in evaluation.measures]
+        print_table(
+            ["type", "queries", *names],
+            [[kind, row["queries"], *(row[name] for name in names)] for kind, row in by_type.items()],
+        )
+    typer.echo(cost_line(evaluation))
+    for line in remarks(evaluation):
+        typer.echo(line)
+
+
+def cost_line(evaluation: Evaluation) -> str:
+    """What gathering cost, as it was recorded, and what the config's reranker reads."""
+    pace = evaluation.cost.get("ms_per_query")
+    said = f"{evaluation.cost['llm_calls']:.0f} LLM calls, {evaluation.cost['reranked']:.0f} pairs reranked"
+    return said if pace is None else f"{pace:.0f} ms/query when it was gathered, {said}"
+
+
+def remarks(evaluation: Evaluation) -> list[str]:
+    """What was left out, and what the config asks for that the evidence does not hold."""
+    found = []
+    if evaluation.without_relevant:
+        found.append(
+            f"{len(evaluation.without_relevant)} queries have no relevant judgment and are left out "
+            "(trec_eval would average a 0 for each)"
+        )
+    if evaluation.not_judged:
+        found.append(f"{len(evaluation.not_judged)} queries have no judgment and are left out")
+    if evaluation.not_gathered:
+        found.append(f"{len(evaluation.not_gathered)} queries were not gathered and are left out")
+    found += [f"warning: {count} queries lack {what}" for what, count in evaluation.rankings.needs.items()]
+    return found + [
+        f"warning: the reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()
+    ]
+
+
+def _refuse_nothing(evaluation: Evaluation, name: str) -> None:
+    if not evaluation.qids:
+        raise InputError(f"{name}: no query has both evidence and a judgment")
+
+
+def _honest(batches: Sequence[LabelledBatch], evaluations: Sequence[Evaluation]) -> list[HonestView]:
+    from cems_workbench.evaluation.honest import honest_view
+
+    return [honest_view(batch, evaluation) for batch, evaluation in zip(batches, evaluations, strict=True)]
+
+
+def _write_run(path: Path, batch: LabelledBatch, evaluation: Evaluation) -> None:
+    from cems_workbench.evaluation.report import trec_run
+
+    try:
+        path.write_text(trec_run(batch, evaluation), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be written: {error}") from None

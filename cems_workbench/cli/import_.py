@@ -1,0 +1,118 @@
+"""`import`: memories, relations, queries and judgments into the store; bad rows are listed, good rows kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cems_workbench.cli.options import JsonOption, StoreOption, print_json, print_table, progress_bar, settings_for
+from cems_workbench.errors import InputError
+from cems_workbench.records import DEFAULT_SCALE, GradeScale
+
+MOST_GRADES = 11
+SHOWN_ERRORS = 50
+KINDS = ("memories", "relations", "queries", "judgments")
+
+
+def import_command(
+    path: Annotated[Path, typer.Argument(help="A file, or a directory whose known files are imported.")],
+    format: Annotated[str, typer.Option("--format", help="Input format; auto looks at the file.")] = "auto",
+    query_set: Annotated[
+        str | None, typer.Option("--set", help="Query set to put queries into (default: named after the input).")
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option("--scale", metavar="LOW..HIGH", help="Grades of that query set, such as 0..4 or -2..3."),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import memories, relations, queries or judgments. Exit code 2 when rows were left out, or nothing could embed."""
+    from cems_workbench import formats
+    from cems_workbench.errors import ModelError
+    from cems_workbench.runs.opening import open_resources
+
+    grades = _scale(scale)
+    if query_set is not None:
+        _check_set_name(query_set)
+    elif path.is_dir():
+        query_set = path.resolve().name or None  # a folder's files make one set together
+    when = datetime.now(UTC)
+    with progress_bar(as_json) as progress:
+        inputs = formats.read_path(path, format)
+        resources = open_resources(settings_for(store))
+        try:
+            reports = [resources.store.add(parsed, progress, query_set, grades, when) for parsed in inputs]
+            refreshed, problem = None, ""
+            try:
+                refreshed = resources.refresh(progress)
+            except ModelError as failure:  # what was imported is in the store all the same
+                problem = f"not embedded yet, the next search goes on with it: {failure}"
+            total = resources.store.count()
+        finally:
+            resources.close()
+    left_out = [error for report in reports for error in report.errors]
+    if as_json:
+        print_json(
+            {
+                "inputs": [_plain(report) for report in reports],
+                "errors": [dataclasses.asdict(error) for error in left_out],
+                "memories_in_store": total,
+                "embedded": refreshed.embedded if refreshed else 0,
+                "problem": problem or None,
+            }
+        )
+    else:
+        rows = [
+            [report.source, kind, counts.added, counts.updated, counts.unchanged]
+            for report in reports
+            for kind in KINDS
+            if (counts := getattr(report, kind)).total
+        ]
+        print_table(["input", "rows", "added", "updated", "unchanged"], rows)
+        for one in {one.name: one for report in reports for one in report.query_sets}.values():
+            typer.echo(f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}")
+        for note in dict.fromkeys(f"{Path(report.source).name}: {note}" for report in reports for note in report.notes):
+            typer.echo(f"note: {note}")
+        for error in left_out[:SHOWN_ERRORS]:
+            typer.echo(f"left out: {error}", err=True)
+        if len(left_out) > SHOWN_ERRORS:
+            typer.echo(f"left out: {len(left_out) - SHOWN_ERRORS} more rows; --json lists them all", err=True)
+        typer.echo(f"{total} memories in the store" + (f", {refreshed.embedded} embedded now" if refreshed else ""))
+    if problem:
+        typer.echo(f"error: {problem}", err=True)
+    if left_out or problem:
+        raise typer.Exit(2)
+
+
+def _plain(report: Any) -> dict[str, Any]:
+    counts = {kind: dataclasses.asdict(getattr(report, kind)) for kind in KINDS}
+    sets = [
+        {"name": one.name, "version": one.version, "size": one.size, "digest": one.digest} for one in report.query_sets
+    ]
+    return {"source": report.source, "format": report.format, **counts, "notes": list(report.notes), "query_sets": sets}
+
+
+def _scale(text: str | None) -> GradeScale | None:
+    """The scale of `LOW..HIGH`, with the default's meanings where it has the grade; raises InputError."""
+    if text is None:
+        return None
+    low, _, high = text.partition("..")
+    try:
+        grades = range(int(low), int(high) + 1)
+    except ValueError:
+        raise InputError(f"--scale: {text!r} is not LOW..HIGH, such as 0..4") from None
+    if not 2 <= len(grades) <= MOST_GRADES:
+        raise InputError(f"--scale: {text} has {len(grades)} grades; 2 to {MOST_GRADES} are possible")
+    meanings = dict(DEFAULT_SCALE.grades)
+    return GradeScale(tuple((grade, meanings.get(grade, f"Grade {grade}")) for grade in grades))
+
+
+def _check_set_name(name: str) -> None:
+    from cems_workbench.store.query_sets import check_name
+
+    check_name(name)

@@ -1,0 +1,49 @@
+"""`sample`: a query set out of a log of queries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cems_workbench.cli.options import StoreOption, print_table, progress_bar, settings_for
+from cems_workbench.errors import InputError
+
+SHOWN_ERRORS = 20
+
+
+def sample_command(
+    log: Annotated[Path, typer.Argument(help="Log of queries: JSONL or CSV with time, query and results.")],
+    query_set: Annotated[str, typer.Option("--set", help="Query set to put the sampled queries into.")],
+    by: Annotated[str, typer.Option("--by", help="frequent, random, or worst (by the judge).")] = "frequent",
+    size: Annotated[int, typer.Option("--size", min=1, help="How many queries.")] = 100,
+    seed: Annotated[int, typer.Option("--seed", help="Of the random draw.")] = 0,
+    store: StoreOption = None,
+) -> None:
+    """Sample queries of a log into a query set. Exit code 2 when rows of the log were left out."""
+    from cems_workbench.evaluation import log_sampling
+    from cems_workbench.formats import query_log
+    from cems_workbench.runs.opening import open_resources
+
+    if by not in log_sampling.WAYS:
+        raise InputError(f"--by: {by!r} is not one of {', '.join(log_sampling.WAYS)}")
+    with progress_bar() as progress:
+        entries, errors = query_log.read(log, progress)
+        if not entries:
+            raise InputError(f"{log} has no query that can be read" + (f"; {errors[0]}" if errors else ""))
+        resources = open_resources(settings_for(store))
+        try:
+            chosen, scores = log_sampling.sampled(entries, by, size, seed, resources, progress)
+            made = resources.store.sets.put(query_set, [one.query for one in chosen], log.name)
+        finally:
+            resources.close()
+    rows = [[one.query.qid, one.query.query, one.times, scores.get(one.query.qid)] for one in chosen]
+    print_table(["qid", "query", "times", "judge"], rows)
+    typer.echo(f"query set {made.name}, version {made.version}: {made.size} queries")
+    for error in errors[:SHOWN_ERRORS]:
+        typer.echo(f"left out: {error}", err=True)
+    if len(errors) > SHOWN_ERRORS:
+        typer.echo(f"left out: {len(errors) - SHOWN_ERRORS} more rows", err=True)
+    if errors:
+        raise typer.Exit(2)

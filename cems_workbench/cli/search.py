@@ -1,0 +1,73 @@
+"""`search`: gather the evidence of a query and replay it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cems_workbench.cli.options import (
+    AsOfOption,
+    ConfigOption,
+    ExpandOption,
+    JsonOption,
+    OffOption,
+    OnlyProjectOption,
+    PresetOption,
+    ProjectOption,
+    SetOption,
+    StoreOption,
+    asked,
+    chosen_config,
+    progress_bar,
+    require_variants,
+    settings_for,
+)
+from cems_workbench.errors import InputError, StoreError
+
+
+def search_command(
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    changes: SetOption = None,
+    project: ProjectOption = None,
+    only_project: OnlyProjectOption = False,
+    as_of: AsOfOption = None,
+    expand: ExpandOption = None,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="Also write the evidence bundle to this file.")
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Write the bundle without its texts; it replays with the same numbers.")
+    ] = False,
+    off: OffOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the pipeline for one query and show what every stage did."""
+    chosen = chosen_config(preset, config, changes)
+    request, chosen = asked(query, project, only_project, as_of, expand, chosen)
+    from cems_workbench.cli.tracing import print_trace
+    from cems_workbench.pipeline import replay, write_bundle
+    from cems_workbench.pipeline.gather import gather
+    from cems_workbench.runs.opening import open_resources
+
+    if redact and bundle is None:
+        raise InputError("--redact needs a --bundle to write")
+    with progress_bar(as_json) as progress:
+        resources = open_resources(settings_for(store), create=False)
+        try:
+            if not resources.store.count():
+                raise StoreError(f"the store {resources.store.path} is empty; import something first")
+            evidence = gather(request, chosen, resources, progress)
+        finally:
+            resources.close()
+    left_out = require_variants(off, evidence)
+    if bundle is not None:
+        from cems_workbench.pipeline.redact import redacted
+
+        write_bundle(redacted(evidence) if redact else evidence, bundle)
+    print_trace(replay(evidence, chosen, switched_off=left_out, clock=time.perf_counter), as_json)

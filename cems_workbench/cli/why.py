@@ -1,0 +1,217 @@
+"""`why`: the stage that lost a memory, and the smallest changes that bring it back.
+
+How an answer of `why` is printed: the cause, the path, the rescues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cems_workbench.analysis.why import Rescue, Why
+from cems_workbench.cli.options import (
+    AsOfOption,
+    ConfigOption,
+    ExpandOption,
+    JsonOption,
+    OffOption,
+    OnlyProjectOption,
+    PresetOption,
+    ProjectOption,
+    SetOption,
+    StoreOption,
+    asked,
+    chosen_config,
+    print_json,
+    print_table,
+    progress_bar,
+    require_variants,
+    settings_for,
+)
+from cems_workbench.errors import InputError, StoreError
+
+if TYPE_CHECKING:
+    from cems_workbench.analysis.why import LabelledSet
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.pipeline import Evidence
+    from cems_workbench.pipeline.gather import Request
+    from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.progress import Progress
+
+
+def why_command(
+    query: Annotated[str, typer.Argument(help="What was looked for.")],
+    memory_id: Annotated[str, typer.Argument(metavar="MEMORY_ID", help="The memory that is missing.")],
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    changes: SetOption = None,
+    k: Annotated[
+        int | None,
+        typer.Option("--k", min=1, help="It should be among the first K results (default: the result limit)."),
+    ] = None,
+    project: ProjectOption = None,
+    only_project: OnlyProjectOption = False,
+    as_of: AsOfOption = None,
+    expand: ExpandOption = None,
+    off: OffOption = None,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            "--evidence", help="The query's evidence bundle, instead of the store: parameters only, no gathering."
+        ),
+    ] = None,
+    labelled: Annotated[
+        bool, typer.Option("--labelled", help="Order the changes by what they do to the store's judged queries.")
+    ] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a memory is not among the results, and which change would bring it there. Nothing is changed."""
+    chosen = chosen_config(preset, config, changes)
+    request, chosen = asked(query, project, only_project, as_of, expand, chosen)
+    from cems_workbench.analysis.why import explain, require_known
+    from cems_workbench.pipeline import read_bundle
+    from cems_workbench.runs.opening import open_resources
+
+    if evidence is not None:
+        if labelled:
+            raise InputError("--labelled needs the store; leave --evidence out")
+        bundle = _of(query, read_bundle(evidence), evidence)
+        require_known(memory_id, bundle.memories)
+        with progress_bar(as_json) as progress:
+            left_out = require_variants(off, bundle)
+            found = explain(memory_id, bundle, chosen, k=k, switched_off=left_out, progress=progress)
+    else:
+        with progress_bar(as_json) as progress:
+            resources = open_resources(settings_for(store), create=False)
+            try:
+                if not resources.store.count():
+                    raise StoreError(f"the store {resources.store.path} is empty; import something first")
+                require_known(memory_id, resources.store.memories())
+                gathered, judged, left_out = _gathered(request, chosen, resources, off, labelled, progress)
+                found = explain(
+                    memory_id, gathered, chosen, k=k, request=request, resources=resources, labelled=judged,
+                    switched_off=left_out, progress=progress,
+                )  # fmt: skip
+            finally:
+                resources.close()
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print_why(found)
+
+
+def _of(query: str, bundle: Evidence, path: Path) -> Evidence:
+    if query.strip() != bundle.query:
+        raise InputError(f"{path} holds the evidence of another query: {bundle.query}")
+    return bundle
+
+
+def _gathered(
+    request: Request,
+    config: PipelineConfig,
+    resources: Resources,
+    off: Sequence[int] | None,
+    labelled: bool,
+    progress: Progress,
+) -> tuple[Evidence, LabelledSet | None, tuple[int, ...]]:
+    """The query's evidence, that of the judged queries when they are to be measured, and the variants left out. No judge is asked."""
+    from cems_workbench.analysis.why import LabelledSet
+    from cems_workbench.evaluation.grades import agreed_grades
+    from cems_workbench.pipeline.gather import Request, gather_lists
+    from cems_workbench.pipeline.scoring import score_missing
+
+    lists = gather_lists(request, config, resources)
+    left_out = require_variants(off, lists)
+    own = score_missing(lists, config, resources, switched_off=left_out)
+    if not labelled:
+        return own, None, left_out
+    grades = agreed_grades(resources.store.judgments(kind="human"))
+    queries = [query for query in resources.store.queries() if query.qid in grades]
+    evidences = {}
+    for i, query in enumerate(queries):
+        progress("gathering the judged queries", i, len(queries))
+        found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+        evidences[query.qid] = score_missing(found, config, resources)
+    progress("gathering the judged queries", len(queries), len(queries))
+    return own, LabelledSet(evidences, grades), left_out
+
+
+SHOWN = 12
+
+
+def print_why(found: Why) -> None:
+    """Print the cause in a sentence, the memory's path and the rescues, best first."""
+    path = found.path
+    typer.echo(found.cause)
+    typer.echo()
+    if path.steps:
+        rows = [
+            [step.stage, step.rank_in, step.rank, step.score, ("lost here: " if step.stage == path.lost_at else "") + step.words]
+            for step in path.steps
+        ]  # fmt: skip
+        print_table(["stage", "rank in", "rank", "score", "what happened"], rows)
+        typer.echo()
+    if path.places:
+        print_table(["list", "rank", "score", "whole store"], [[p.list, p.rank, p.score, p.words] for p in path.places])
+        typer.echo()
+    typer.echo(found.verdict)
+    shown = list(found.rescues[:SHOWN]) or ([found.nearest] if found.nearest else [])
+    if shown:
+        labelled = any(rescue.labelled for rescue in shown)
+        columns = ["change", "rank", "breakpoint", "tau", "RBO", "gone", "distance", *(["judged"] if labelled else [])]
+        print_table(columns, [_row(rescue, labelled) for rescue in shown])
+        typer.echo(
+            "tau, RBO: how far the other results stay as they are, 1 = exactly; gone: how many of them no longer come; "
+            "distance in slider ranges."
+        )
+        if labelled:
+            typer.echo("judged: judged queries that gain and lose a hit among the first results.")
+    if len(found.rescues) > SHOWN:
+        typer.echo(f"and {len(found.rescues) - SHOWN} more; --json lists them all")
+    if any(rescue.needs for rescue in shown):
+        typer.echo("* some candidates were never scored by the reranker under this change; its word is still out")
+
+
+def _row(rescue: Rescue, labelled: bool) -> list[Any]:
+    moved = rescue.disturbance
+    return [
+        what(rescue) + ("*" if rescue.needs else ""),
+        rescue.rank,
+        ", ".join(_point(change.breakpoint.succeeds) for change in rescue.changes if change.breakpoint) or None,
+        f"{moved.tau:.2f}",
+        f"{moved.rbo:.2f}",
+        moved.gone,
+        f"{rescue.distance:.2f}",
+        *([_judged(rescue)] if labelled else []),
+    ]
+
+
+def what(rescue: Rescue) -> str:
+    """ "fusion.k 60 → 83": the changes in a line; what needs a gather says so."""
+    parts = [f"{change.path} {_value(change.was)} → {_value(change.now)}" for change in rescue.changes]
+    parts += [f"search for “{term}” too" for term in rescue.terms]
+    parts += ["search every project"] if rescue.everywhere else []
+    return " and ".join(parts) + (" (gathers)" if rescue.gathers else "")
+
+
+def _judged(rescue: Rescue) -> str | None:
+    effect = rescue.labelled
+    if effect is None:
+        return None
+    return f"+{len(effect.gained)} −{len(effect.lost)}"
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _point(value: float) -> str:
+    return f"{value:.6g}"

@@ -1,0 +1,1 @@
+"""The written forms of a config."""

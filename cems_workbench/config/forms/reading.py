@@ -1,0 +1,147 @@
+"""A config out of a file of any form that `export_config` writes, with its differences from the one at hand.
+
+YAML, JSON, TOML and Python state a whole config: what they leave out takes the default, an unknown key or a value out of range
+is an error. A `.env` states a part, laid over a base: the config at hand, or else the preset of its system.
+
+Reading what can be read of a config that another version of the workbench wrote.
+
+A key that is not known, and a value that is not allowed, is left out and named; its parameter has the default. Files are read by
+`yaml_io`, which refuses them instead: there a mistyped key is somebody's mistake.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.config.export_names import TARGET_PRESETS, Target
+from cems_workbench.config.forms.env_form import read_env, targets_of
+from cems_workbench.config.forms.python_form import parse_python
+from cems_workbench.config.forms.toml_form import parse_toml
+from cems_workbench.config.forms.writing import Form
+from cems_workbench.config.forms.yaml_form import difference, parse_config, with_values
+from cems_workbench.config.model import PipelineConfig, field_specs
+from cems_workbench.config.presets import preset
+from cems_workbench.errors import InputError
+
+SUFFIXES: dict[str, Form] = {
+    ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml", ".env": "env", ".py": "python",
+}  # fmt: skip
+_VARIABLE = re.compile(r"^\s*(export\s+)?(CEMS|RERANKER)_[A-Z0-9_]+\s*=", re.MULTILINE)
+_TOML = re.compile(r"^\s*(\[\[?[a-z_.]+\]\]?\s*(#.*)?$|[a-z_]+\s*=\s*\S)", re.MULTILINE)
+_PYTHON = re.compile(r"\bconfig_from\(")
+_YAML = re.compile(r"^\s*[a-z_]+:(\s|$)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A config that was read, what it changes of the one at hand (path, old, new), and what the form could not say."""
+
+    config: PipelineConfig
+    form: Form
+    changes: list[tuple[str, Any, Any]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def load_config(path: Path) -> PipelineConfig:
+    """Read a config file of any form. Raises InputError with one line naming file, key and allowed values."""
+    return load_import(path).config
+
+
+def load_import(path: Path, present: PipelineConfig | None = None) -> Imported:
+    """Read a config file of any form, told by its suffix or else by its text. Raises InputError."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such config file") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    return import_config(text, present, source=str(path))
+
+
+def import_config(text: str, present: PipelineConfig | None = None, source: str = "config") -> Imported:
+    """Read a config from text of any form; `source` is its file name, where it has one. Raises InputError.
+
+    `present` is what the result is compared with and what a `.env` is laid over; without one, a `.env` of CEMS is laid over
+    preset `cems_head`, one of the memory agent over `memory_agent`, and nothing is compared.
+    """
+    form = form_of(text, source)
+    warnings: list[str] = []
+    if form == "toml":
+        config = parse_toml(text, source)
+    elif form == "python":
+        config = parse_python(text, source)
+    elif form in ("env", "reranker-env"):
+        base = present or _base(text)
+        reading = read_env(text, base, source)
+        config, warnings = reading.config, reading.warnings
+    else:
+        config = parse_config(text, source)
+    return Imported(config, form, difference(present, config) if present else [], warnings)
+
+
+def form_of(text: str, source: str = "") -> Form:
+    """The form of a config text: by the suffix of its file name, or by how it reads; YAML when nothing else fits."""
+    name = Path(source).name.lower()
+    form = SUFFIXES.get(Path(name).suffix)
+    if name.startswith(".env"):
+        form = "env"
+    if form is None:
+        form = _sniffed(text)
+    if form == "env" and targets_of(text) == {"reranker-env"}:
+        return "reranker-env"
+    return form
+
+
+def _sniffed(text: str) -> Form:
+    if text.lstrip().startswith("{"):
+        return "json"
+    if _PYTHON.search(text):
+        return "python"
+    if _YAML.search(text):
+        return "yaml"
+    if _VARIABLE.search(text):
+        return "env"
+    return "toml" if _TOML.search(text) else "yaml"
+
+
+def _base(text: str) -> PipelineConfig:
+    target: Target = "env" if "env" in targets_of(text) else "reranker-env"
+    return preset(TARGET_PRESETS[target]).config.model_copy(update={"name": "imported"})
+
+
+NAMES = ("version", "name")
+
+
+def salvaged(values: Mapping[str, Any]) -> tuple[PipelineConfig, tuple[str, ...]]:
+    """The config of nested plain values (`nested`), and the paths that had to be left out."""
+    known = {spec.path for spec in field_specs()} | set(NAMES)
+    sections = {path.rsplit(".", depth)[0] for path in known for depth in range(1, path.count(".") + 1)}
+    leaves = dict(_leaves(values, "", known, sections))
+    left_out = [path for path in leaves if path not in known]
+    stated = {path: value for path, value in leaves.items() if path in known}
+    config = PipelineConfig()
+    try:
+        return with_values(config, stated), tuple(left_out)
+    except InputError:
+        for path, value in stated.items():
+            try:
+                config = with_values(config, {path: value})
+            except InputError:
+                left_out.append(path)
+    return config, tuple(left_out)
+
+
+def _leaves(values: Mapping[str, Any], prefix: str, known: set[str], sections: set[str]) -> Iterator[tuple[str, Any]]:
+    """(path, value) of every parameter, and of every key that is none."""
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        if path not in known and path in sections and isinstance(value, Mapping):
+            yield from _leaves(value, f"{path}.", known, sections)
+        else:
+            yield path, value

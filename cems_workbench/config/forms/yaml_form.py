@@ -1,0 +1,220 @@
+"""Configs as YAML: lossless both ways, and errors that name the key, the range and the nearest known key.
+
+Text as comment lines that no line break, however exotic, can leave: YAML, TOML, .env and Python all begin one with #.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from cems_workbench.config.fields import Section, bounds_text, specs
+from cems_workbench.config.model import PipelineConfig, attribute_name, field_spec, field_specs
+from cems_workbench.config.sections.ranking import Band
+from cems_workbench.errors import InputError, nearest
+
+
+def commented(text: str) -> str:
+    """Every line of `text` behind `# `, unprintable characters as spaces (YAML refuses them even here)."""
+    lines = ("".join(c if c.isprintable() else " " for c in line) for line in text.splitlines())
+    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+BANDS = "rerank.bands"
+TIERS: list[str | int] = ["adjust", "time_decay", "tiers"]
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe loader that refuses duplicate keys instead of silently keeping the last."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str):
+            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not text", key_node.start_mark)
+        if key in seen:
+            raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", key_node.start_mark)
+        seen.add(key)
+    return yaml.SafeLoader.construct_mapping(loader, node, deep)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+# YAML 1.1 reads "1e-3" as text; numbers written by other tools use it.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Safe dumper that quotes what is not printable; PyYAML would fold a U+0085 in a name into a space."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if value.isprintable() else '"')
+
+
+_Dumper.add_representer(str, _text)
+
+
+def parse_config(text: str, source: str = "config") -> PipelineConfig:
+    """Read a config from YAML (or JSON) text; `source` stands in front of every error."""
+    try:
+        values = _parsed(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise InputError(f"{source}:{where} not readable as YAML: {problem}") from None
+    except RecursionError:
+        raise InputError(f"{source}: nested too deeply") from None
+    except ValueError as error:  # what looks like a date or a number but is none: 2020-13-45, 0x_, 5000 digits
+        raise InputError(f"{source}: not readable: {str(error).split(';')[0]}") from None
+    if values is None:
+        raise InputError(f"{source}: the file is empty; a config needs at least `version: 1`")
+    return config_from(values, source)
+
+
+def _parsed(text: str) -> Any:
+    """YAML, or JSON, which YAML 1.1 reads but for some characters and escapes (an emoji as two of them)."""
+    if text.lstrip().startswith("{"):
+        with contextlib.suppress(json.JSONDecodeError):  # then it is YAML in flow style
+            return json.loads(text, object_pairs_hook=_unique)
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        raise ValueError(f"duplicate key {max(keys, key=keys.count)!r}")
+    return dict(pairs)
+
+
+def config_from(values: Any, source: str = "config") -> PipelineConfig:
+    """Validate a nested mapping into a config. Missing keys take the default; unknown keys are an InputError."""
+    if not isinstance(values, Mapping):
+        raise InputError(f"{source}: expected a mapping of sections, found {type(values).__name__}")
+    _refuse_unknown(PipelineConfig, values, "", source)
+    try:
+        return PipelineConfig.model_validate(values)
+    except ValidationError as error:
+        problems = [_explain(detail) for detail in error.errors()]
+        more = f" (and {len(problems) - 1} more: {'; '.join(problems[1:4])})" if len(problems) > 1 else ""
+        raise InputError(f"{source}: {problems[0]}{more}") from None
+
+
+def dump_config(config: PipelineConfig, header: str = "") -> str:
+    """The config as YAML with every key stated, in order; `parse_config` of it gives an equal config."""
+    body = yaml.dump(
+        nested(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+    )
+    return commented(header) + body
+
+
+def nested(config: PipelineConfig) -> dict[str, Any]:
+    """The config as nested plain values (dict, list, str, number, bool, None)."""
+    return config.model_dump(mode="python")
+
+
+def with_values(config: PipelineConfig, changes: Mapping[str, Any], source: str = "config") -> PipelineConfig:
+    """A copy with values at dotted paths replaced, validated as a whole. Raises InputError as `config_from` does."""
+    values = nested(config)
+    for path, value in changes.items():
+        *parents, leaf = path.split(".")
+        target: Any = values
+        for depth, parent in enumerate(parents):
+            target = target.get(parent) if isinstance(target, dict) else None
+            if not isinstance(target, dict):
+                raise InputError(_unknown_key(".".join(parents[: depth + 1]), source, whole=path))
+        target[leaf] = value
+    return config_from(values, source)
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """Split `fusion.k=30` into its path and its YAML value. Raises InputError when there is no `=`."""
+    path, separator, value = text.partition("=")
+    if not separator or not path.strip():
+        raise InputError(f"--set {text}: expected KEY=VALUE, such as fusion.k=30")
+    try:
+        return path.strip(), yaml.load(value, Loader=_Loader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise InputError(f"--set {text:.80}: the value is not readable as YAML") from None
+
+
+def difference(old: PipelineConfig, new: PipelineConfig) -> list[tuple[str, Any, Any]]:
+    """The parameters in which two configs differ, as (path, old value, new value), in the order of PIPELINE.md."""
+    pairs = ((spec.path, old.get(spec.path), new.get(spec.path)) for spec in field_specs())
+    return [(path, was, now) for path, was, now in pairs if was != now]
+
+
+def _refuse_unknown(model: type[Section], values: Mapping[str, Any], prefix: str, source: str) -> None:
+    for key, value in values.items():
+        info = model.model_fields.get(attribute_name(str(key)))
+        path = f"{prefix}{key}"
+        if info is None or (info.alias is not None and info.alias != key):
+            raise InputError(_unknown_key(path, source))
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            if not isinstance(value, Mapping):
+                raise InputError(f"{source}: {path}: expected a mapping of its keys, found {_shown(value)}")
+            _refuse_unknown(info.annotation, value, f"{path}.", source)
+        elif path == BANDS and isinstance(value, (list, tuple)):
+            for i, band in enumerate(value):
+                if isinstance(band, Mapping):
+                    _refuse_unknown(Band, band, f"{path}.{i}.", source)
+
+
+def _unknown_key(path: str, source: str, whole: str | None = None) -> str:
+    leaves = [spec.path for spec in field_specs()]
+    sections = {leaf.rsplit(".", depth)[0] for leaf in leaves for depth in range(1, leaf.count(".") + 1)}
+    known = [*leaves, *sorted(sections), "version", "name"]
+    parent, _, leaf = path.rpartition(".")
+    if parent.startswith(f"{BANDS}."):
+        known += [f"{parent}.{spec.path}" for spec in specs(Band)]
+    siblings = {name.rpartition(".")[2]: name for name in known if name.rpartition(".")[0] == parent}
+    close = nearest(leaf, siblings)
+    match = siblings[close] if close else nearest(whole or path, known)
+    hint = f"; the nearest known key is {match}" if match else f"; known here: {', '.join(sorted(siblings))}"
+    return f"{source}: {whole or path}: unknown key{hint}"
+
+
+def _explain(detail: ErrorDetails) -> str:
+    location = [part for part in detail["loc"] if isinstance(part, (str, int))]
+    if location[:3] == TIERS:
+        location = location[:3]  # pydantic counts the pairs; the file has a mapping
+    path = ".".join(str(part) for part in location)
+    found = _shown(detail.get("input"))
+    allowed = _allowed(location, detail)
+    if allowed:
+        return f"{path}: {found} is not allowed; allowed: {allowed}"
+    return f"{path}: {found}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+
+
+def _allowed(location: list[str | int], detail: ErrorDetails) -> str | None:
+    if location == ["version"]:
+        return "1"
+    if location[:2] == ["rerank", "bands"] and len(location) == 4:
+        return next((spec.range_text for spec in specs(Band) if spec.path == location[3]), None)
+    if location == TIERS:
+        return "a mapping of category to days, each more than 0, at most 36500"
+    with contextlib.suppress(KeyError):
+        return field_spec(".".join(str(part) for part in location)).range_text
+    context = detail.get("ctx", {})
+    if "expected" in context:
+        return str(context["expected"])
+    low = context.get("ge", context.get("gt"))
+    if low is not None or "le" in context:
+        return bounds_text(low, context.get("le"), "gt" in context)
+    return None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,180 @@
+"""Config sections that come after the ranking: adjustments, gap, dedup, assembly and the judge."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cems_workbench.config.export_names import cems
+from cems_workbench.config.fields import JudgeBands, Section, Tiers, param
+
+
+class TimeDecay(Section):
+    """Old memories lose score."""
+
+    mode: Literal["none", "hyperbolic", "exponential"] = param(
+        "hyperbolic", "Time decay", "hyperbolic 1/(1+age/h): half at h; exponential 0.5^(age/h)."
+    )
+    half_life_days: float = param(
+        60, "Half-life", "Age at which the factor is one half.", gt=0, le=36500, step=1, soft=(1, 365), unit="days"
+    )
+    clock: Literal["last_accessed", "created_at"] = param(
+        "last_accessed", "Decay clock", "Which date the age is counted from."
+    )
+    whole_days: bool = param(True, "Whole days", "Floor the age to whole days, as CEMS does.")
+    tiers: Tiers = param(
+        (), "Half-life per category", "Half-life in days for a category; the others use the half-life above."
+    )
+
+
+class ProjectFactors(Section):
+    """Factors by the query's project."""
+
+    enabled: bool = param(
+        True, "Project factors", "Prefer memories of the query's project.", exports=cems("ENABLE_PROJECT_PENALTY")
+    )
+    same: float = param(
+        1.3,
+        "Same project",
+        "Factor for a memory of the query's project.",
+        ge=0,
+        le=10,
+        step=0.05,
+        soft=(0.5, 2),
+        exports=cems("PROJECT_BOOST_FACTOR"),
+    )
+    different: float = param(
+        0.8,
+        "Other project",
+        "Factor for a memory of another project.",
+        ge=0,
+        le=10,
+        step=0.05,
+        soft=(0, 1.5),
+        exports=cems("PROJECT_PENALTY_FACTOR"),
+    )
+    untagged: float = param(
+        0.9, "No project", "Factor for a memory without project.", ge=0, le=10, step=0.05, soft=(0, 1.5)
+    )
+    match: Literal["exact", "prefix"] = param(
+        "exact", "Project match", "prefix: as CEMS, which also boosts org/repo2 for org/repo."
+    )
+
+
+class Feedback(Section):
+    """Factor from shown-and-useful against shown-and-noise counts."""
+
+    enabled: bool = param(False, "Feedback factor", "Use relevant and noise counts.")
+    base: float = param(
+        0.85, "Feedback base", "Factor when every signal was noise.", ge=0, le=10, step=0.01, soft=(0, 1.5)
+    )
+    span: float = param(
+        0.30,
+        "Feedback span",
+        "Added in proportion to the share of relevant signals.",
+        ge=0,
+        le=10,
+        step=0.01,
+        soft=(0, 1),
+    )
+    min_signals: int = param(
+        3, "Signals needed", "Fewer signals leave the score alone.", ge=1, le=10_000, step=1, soft=(1, 20)
+    )
+
+
+class AdjustConfig(Section):
+    """Factors multiplied onto the score."""
+
+    priority: bool = param(True, "Priority factor", "Multiply by the memory's priority (1.0–2.0).")
+    time_decay: TimeDecay = TimeDecay()
+    pinned_factor: float = param(
+        1.1, "Pinned factor", "Factor for a pinned memory.", ge=0, le=10, step=0.05, soft=(0.5, 2)
+    )
+    project: ProjectFactors = ProjectFactors()
+    feedback: Feedback = Feedback()
+    clamp: bool = param(True, "Clamp to 0–1", "Clamp the adjusted score; scores above 1 become ties.")
+
+
+class GapConfig(Section):
+    """Drop what is far below the top."""
+
+    ratio: float = param(
+        0.0,
+        "Gap ratio",
+        "Drop below ratio × top score; 0 is off.",
+        ge=0,
+        le=1,
+        step=0.01,
+        exports=cems("SCORE_GAP_RATIO"),
+    )
+    keep: int = param(2, "Always keep", "This many are kept whatever the gap.", ge=0, le=10_000, step=1, soft=(0, 20))
+
+
+class DedupConfig(Section):
+    """Drop near-duplicates of better ranked memories."""
+
+    enabled: bool = param(False, "Deduplicate", "Drop a memory whose embedding is too close to a kept one.")
+    similarity: float = param(
+        0.90,
+        "Duplicate from",
+        "Cosine from which two memories count as duplicates.",
+        ge=-1,
+        le=1,
+        step=0.01,
+        soft=(0.5, 1),
+    )
+
+
+class AssemblyConfig(Section):
+    """The results and the context text within a token budget."""
+
+    limit: int | None = param(10, "Result limit", "Most results.", ge=1, le=10_000, step=1, soft=(1, 50))
+    max_tokens: int | None = param(
+        2000, "Token budget", "Most tokens of context.", ge=0, le=10_000_000, step=50, soft=(100, 8000), unit="tokens"
+    )
+    strategy: Literal["auto", "greedy", "mmr"] = param(
+        "auto",
+        "Assembly",
+        "greedy: by score; mmr: diverse, first one memory per session; auto: mmr for aggregation queries.",
+    )
+    mmr_lambda: float = param(0.6, "MMR λ", "Share of the score against diversity.", ge=0, le=1, step=0.01)
+    mmr_similarity: Literal["jaccard"] = param("jaccard", "MMR similarity", "Overlap of the sets of words.")
+    token_counter: Literal["chars4"] = param("chars4", "Token counter", "chars4: ceil(characters / 4), at least 1.")
+
+
+class JudgeConfig(Section):
+    """Relevance judgment beside the results; never changes the ranking."""
+
+    backend: Literal["auto", "none", "cross_encoder", "llama_server", "late_interaction"] = param(
+        "auto", "Judge", "Model that judges the results.", kind="gather"
+    )
+    model: str | None = param(
+        None, "Judge model", "Model id or path; null is the backend's default.", kind="gather", null="the default"
+    )
+    threshold: float | None = param(
+        None,
+        "Judge threshold",
+        "Relevant above this raw score. Null is the judge's own: -10 for ms-marco models, as ACE reads them, and what was "
+        "fitted to the others.",
+        ge=-1000,
+        le=1000,
+        step=0.5,
+        soft=(-15, 15),
+        null="the judge's own",
+    )
+    bands: JudgeBands | None = param(
+        None,
+        "Judge bands",
+        "Lower ends of highly relevant, relevant and weak; null is the judge's own.",
+        null="the judge's own",
+    )
+    max_chars: int = param(
+        500,
+        "Judge text",
+        "Characters of a memory the judge reads.",
+        kind="gather",
+        ge=1,
+        le=100_000,
+        step=50,
+        soft=(100, 4000),
+        unit="characters",
+    )

@@ -1,0 +1,265 @@
+"""Config sections that rank the candidates: threshold, fusion, filter and reranking."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
+
+from cems_workbench.config.export_names import agent, cems, planned
+from cems_workbench.config.fields import AsList, Section, Sources, as_tuple, param
+
+
+class Adaptive(Section):
+    """The thresholds tried, from max down to min (memory agent)."""
+
+    max: float = param(0.75, "Adaptive max", "First threshold tried.", ge=0, le=1, step=0.01)
+    min: float = param(0.35, "Adaptive min", "Last threshold tried; always tried.", ge=0, le=1, step=0.01)
+    step: float = param(
+        0.05, "Adaptive step", "Distance between thresholds.", ge=0.001, le=1, step=0.01, soft=(0.01, 0.5)
+    )
+    target_ratio: float = param(
+        0.8,
+        "Target ratio",
+        "Stop at the first threshold with int(limit × ratio) distinct memories.",
+        ge=0,
+        le=10,
+        step=0.05,
+        soft=(0, 2),
+    )
+
+
+class ThresholdConfig(Section):
+    """Similarity threshold on the lists, before fusion."""
+
+    mode: Literal["none", "fixed", "adaptive"] = param(
+        "none", "Threshold", "none, one fixed cut, or the first of falling cuts that finds enough."
+    )
+    fixed: float = param(
+        0.6, "Fixed threshold", "Hits with a list score below this are cut; 0.0 means 0.0.", ge=0, le=1, step=0.01
+    )
+    adaptive: Adaptive = Adaptive()
+    applies_to: Sources = param(("vector", "lexical"), "Applies to", "Lists that are cut; the others pass whole.")
+
+
+class TopRankBonus(Section):
+    """Bonus for standing at the top of a list (QMD)."""
+
+    rank1: float = param(
+        0.05,
+        "Bonus rank 1",
+        "Added for rank 1; not weighted.",
+        ge=0,
+        le=10,
+        step=0.005,
+        soft=(0, 0.2),
+        exports=cems("RRF_TOP_RANK_BONUS_R1"),
+    )
+    rank2_3: float = param(
+        0.02,
+        "Bonus ranks 2–3",
+        "Added for ranks 2 and 3; not weighted.",
+        ge=0,
+        le=10,
+        step=0.005,
+        soft=(0, 0.2),
+        exports=cems("RRF_TOP_RANK_BONUS_R23"),
+    )
+    mode: Literal["per_list", "best_rank"] = param(
+        "per_list", "Bonus mode", "per_list: in every list (CEMS); best_rank: once, by the best rank (QMD)."
+    )
+
+
+class FusionConfig(Section):
+    """How the lists become one score."""
+
+    method: Literal["rrf", "score_sum", "score_max"] = param(
+        "rrf",
+        "Fusion method",
+        "rrf: Σ weight/(k+rank); score_sum: Σ weight·score; score_max: the largest weight·score.",
+    )
+    k: int = param(
+        60, "RRF k", "Larger k flattens the difference between ranks.", ge=0, le=10_000, step=1, soft=(1, 200)
+    )
+    top_rank_bonus: TopRankBonus = TopRankBonus()
+    multi_query_boost: float = param(
+        0.0, "Multi-list boost", "Score × (1 + boost × (lists containing it − 1)).", ge=0, le=10, step=0.01, soft=(0, 1)
+    )
+    importance_bonus_ranks: int = param(
+        0,
+        "Importance bonus",
+        "High importance adds 1/(k+1) − 1/(k+1+ranks); 0 is off.",
+        ge=0,
+        le=10_000,
+        step=1,
+        soft=(0, 50),
+        unit="ranks",
+    )
+    normalize: Literal["minmax", "none"] = param(
+        "minmax", "Normalise fused", "minmax over the candidates (all equal → 1.0), or leave the fused score as it is."
+    )
+    score_blend: float = param(
+        0.5, "Score blend", "Share of the best vector/lexical list score in the fused score.", ge=0, le=1, step=0.01
+    )
+    single_list: Literal["fuse", "bypass"] = param(
+        "fuse", "Single list", "bypass: with one non-empty list, keep its scores and order (ACE)."
+    )
+
+
+class FilterConfig(Section):
+    """Relevance filter on the fused score."""
+
+    min_score: float | None = param(
+        0.005,
+        "Minimum score",
+        "Candidates below this are dropped; null is off.",
+        ge=-100,
+        le=100,
+        step=0.005,
+        soft=(0, 1),
+        exports=cems("RELEVANCE_THRESHOLD", low=0, high=1, null=0),
+    )
+    percentile: float = param(
+        0, "Percentile", "Then those below this percentile of what is left; 0 is off.", ge=0, le=100, step=1
+    )
+
+
+class Band(Section):
+    """Share of the retrieval score up to a rank before reranking; `max_rank` null is the rest."""
+
+    max_rank: int | None = param(None, "Up to rank", "Last rank before reranking that this band covers.", ge=1)
+    retrieval: float = param(
+        0.5, "Retrieval share", "Share of the retrieval score; the reranker has the rest.", ge=0, le=1, step=0.01
+    )
+
+
+Bands = Annotated[tuple[Band, ...], BeforeValidator(as_tuple), AsList]
+RerankBackend = Literal["none", "late_interaction", "cross_encoder", "ollama", "llama_server", "llm"]
+
+
+class RerankConfig(Section):
+    """Second opinion of a model on the first candidates."""
+
+    backend: RerankBackend = param(
+        "none",
+        "Reranker",
+        "Model that scores query and memory together.",
+        kind="gather",
+        exports=planned("RERANKER_BACKEND", codec="cems_backend") + agent("ENABLED", codec="llama_server"),
+    )
+    model: str | None = param(
+        None,
+        "Reranker model",
+        "Model id or path; null is the backend's default.",
+        kind="gather",
+        null="the default",
+        exports=planned("RERANKER_MODEL") + agent("MODEL"),
+    )
+    instruction: str = param(
+        "Given a query, retrieve relevant facts that answer the query",
+        "Instruction",
+        "Task given to an instructed reranker.",
+        kind="gather",
+        exports=agent("INSTRUCTION"),
+    )
+    query: str | None = param(
+        None,
+        "Rerank query",
+        "Score against another query than the one searched; null is the query.",
+        kind="gather",
+        null="the query",
+    )
+    oversample_factor: float = param(
+        1.0,
+        "Oversample",
+        "List depth is at least this × result limit (memory agent: 3.0).",
+        kind="gather",
+        ge=0,
+        le=100,
+        step=0.5,
+        soft=(1, 10),
+        exports=agent("OVERSAMPLE"),
+    )
+    skip_if_few: bool = param(
+        False, "Skip if few", "Nothing to rerank when there are no more candidates than the result limit."
+    )
+    max_concurrent: int = param(
+        10,
+        "Concurrent requests",
+        "Requests in flight to a model server.",
+        kind="gather",
+        ge=1,
+        le=256,
+        step=1,
+        soft=(1, 32),
+        exports=agent("MAX_CONCURRENT"),
+    )
+    timeout_s: float = param(
+        30,
+        "Timeout",
+        "Per request to a model server.",
+        kind="gather",
+        gt=0,
+        le=3600,
+        step=1,
+        soft=(1, 120),
+        unit="s",
+        exports=agent("TIMEOUT"),
+    )
+    input_limit: int | None = param(
+        40,
+        "Rerank depth",
+        "Candidates that are reranked.",
+        kind="growth",
+        ge=1,
+        le=10_000,
+        step=1,
+        soft=(1, 150),
+        exports=planned("RERANK_INPUT_LIMIT"),
+    )
+    tail: Literal["drop", "below"] = param(
+        "drop", "Tail", "What lies past the rerank depth: dropped, or kept below the reranked."
+    )
+    chunk_chars: int = param(
+        300,
+        "Chunk size",
+        "Characters of a memory that are sent.",
+        kind="gather",
+        ge=1,
+        le=100_000,
+        step=10,
+        soft=(50, 2000),
+        unit="characters",
+        exports=planned("RERANK_CHUNK_SIZE"),
+    )
+    chunk_selection: Literal["seed_overlap", "term_overlap", "head"] = param(
+        "seed_overlap",
+        "Chunk choice",
+        "seed_overlap: as the CEMS plan (substring counts); term_overlap: stemmed words; head: the beginning.",
+        kind="gather",
+    )
+    raw_scale: Literal["divide_by_10", "sigmoid", "minmax", "identity"] = param(
+        "divide_by_10", "Raw → unit", "How the model's score becomes 0–1; a logit needs sigmoid."
+    )
+    combine: Literal["position_bands", "replace"] = param(
+        "position_bands",
+        "Combine",
+        "position_bands: blend with the retrieval score by rank; replace: the reranker alone.",
+    )
+    bands: Bands = param(
+        (Band(max_rank=3, retrieval=0.75), Band(max_rank=10, retrieval=0.60), Band(max_rank=None, retrieval=0.40)),
+        "Bands",
+        "Share of retrieval by the rank before reranking.",
+        exports=planned("RERANK_TOP3_RETRIEVAL_WEIGHT", codec="band", place=0)
+        + planned("RERANK_TOP10_RETRIEVAL_WEIGHT", codec="band", place=1)
+        + planned("RERANK_REST_RETRIEVAL_WEIGHT", codec="band", place=2),
+    )
+    retrieval_score: Literal["rrf", "inverse_rank", "normalized_rrf", "fused"] = param(
+        "rrf",
+        "Retrieval score",
+        "rrf 1/(k+r) inverts the bands; inverse_rank 1/r makes rank 1 unbeatable; normalized_rrf (k+1)/(k+r); fused.",
+    )
+    on_error: Literal["neutral", "drop"] = param(
+        "neutral", "On error", "A failed score becomes neutral, or the candidate is dropped. Both are flagged."
+    )
+    neutral_unit: float = param(0.5, "Neutral score", "Unit score of a failed candidate.", ge=0, le=1, step=0.01)

@@ -1,0 +1,1 @@
+"""Labelling: queues, agreement, people against the judge."""

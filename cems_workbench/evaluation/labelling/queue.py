@@ -1,0 +1,306 @@
+"""A labelling queue that several reviewers work off at once: which card is next for whom, and how far each is.
+
+A pair is done when `overlap` people have graded it. A reviewer gets the first pair of their order that they have not graded or skipped,
+whose query they did not call unclear, and for which graders and the reviewers who look at it now are fewer than `overlap`. The order is
+the queue's; of a shuffled queue everybody has an order of their own, and a decisive queue is put in order anew for each card: a relevant
+memory that was found makes the rest of its query worth less (`evaluation.decisive`).
+
+Decisive first: the pairs whose label could change which of two configs is better on nDCG@k.
+
+The difference of two configs on a query, with gain g of memory m and discount d(r) = 1 / log2(1 + r) up to rank k and 0 beyond, is
+
+    DCG_A - DCG_B = sum over m of g(m) * (d(rank of m under A) - d(rank of m under B))
+
+so a memory that both rank alike cannot decide, whatever its grade, and a query that both rank alike needs no label at all. A label is
+worth |d_A - d_B| times the chance that the memory is relevant, over the gain already known to be there (which nDCG divides by). The
+labels that are known narrow that: a pair judged needs none, and its gain makes the rest of its query worth less.
+
+Source: Carterette, Allan and Sitaraman, "Minimal Test Collections for Retrieval Evaluation" (SIGIR 2006), there for average precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.labelling.pooling import STRATEGIES, Pair, PooledPair, Ranked, Strategy, pool, shuffled
+from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.store import LabelEvent, QueueRecord, Store
+from cems_workbench.store.memory_rows import text_sha
+
+CUT = 10
+
+
+def discount(rank: int | None, k: int = CUT) -> float:
+    """1 / log2(1 + rank) within the first k, else 0; None is not ranked."""
+    return float(1 / np.log2(1 + rank)) if rank is not None and rank <= k else 0.0
+
+
+def swing(one: PooledPair, first: str, second: str, k: int = CUT) -> float:
+    """What a relevant label adds to the DCG of config `first` less that of `second`; 0: it cannot decide."""
+    return discount(one.ranks.get(first), k) - discount(one.ranks.get(second), k)
+
+
+def by_rank(one: PooledPair) -> float:
+    """The chance of being relevant where no model says it: falling with the best rank."""
+    return 1 / (1 + one.best_rank)
+
+
+def decisive_first(
+    pairs: Sequence[PooledPair],
+    first: str,
+    second: str,
+    grades: Mapping[Pair, int] | None = None,
+    chances: Mapping[Pair, float] | None = None,
+    k: int = CUT,
+) -> list[PooledPair]:
+    """The pairs without a grade that could decide between two configs, the most decisive first, ties by query and memory.
+
+    `grades` are the labels known, `chances` the chance, 0 to 1, that a pair is relevant (a calibrated judge's, say); by rank where
+    there is none. Pairs that cannot decide are left out.
+    """
+    known = grades or {}
+    undecided = [one for one in pairs if one.pair not in known and swing(one, first, second, k) != 0]
+    undecided.sort(key=lambda one: one.pair)
+    order = by_worth(undecided, stakes(undecided, first, second, chances, k), gains(known))
+    return [undecided[at] for at in order]
+
+
+def stakes(
+    pairs: Sequence[PooledPair], first: str, second: str, chances: Mapping[Pair, float] | None = None, k: int = CUT
+) -> NDArray[np.float64]:
+    """What a label of each pair is worth while its query has no gain yet: |swing| times the chance that it is relevant."""
+
+    def stake(one: PooledPair) -> float:
+        chance = (chances or {}).get(one.pair)
+        return abs(swing(one, first, second, k)) * (by_rank(one) if chance is None else chance)
+
+    return np.array([stake(one) for one in pairs], np.float64)
+
+
+def gains(grades: Mapping[Pair, int]) -> dict[str, float]:
+    """The gain that is known to be there, by qid: the sum of its grades."""
+    gained: dict[str, float] = {}
+    for (qid, _), grade in grades.items():
+        gained[qid] = gained.get(qid, 0.0) + max(grade, 0)
+    return gained
+
+
+def by_worth(pairs: Sequence[PooledPair], stake: NDArray[np.float64], gained: Mapping[str, float]) -> list[int]:
+    """The places of the pairs, most worth first, ties in their order; cheap enough to be asked after every label."""
+    over = np.array([1 + gained.get(one.qid, 0.0) for one in pairs], np.float64)
+    return [int(at) for at in np.argsort(-stake / over, kind="stable")]
+
+
+PACE_LABELS = 20
+PAUSE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a reviewer sees, blind: no rank, no score, no config, nobody's grade."""
+
+    queue: str
+    query: Query
+    memory: Memory
+
+    def shown(self) -> dict[str, Any]:
+        """What is kept with the label: the words of the query and which text of the memory was read."""
+        return {
+            "queue": self.queue,
+            "query": self.query.query,
+            "text_sha": text_sha(self.memory.content),
+            "blind": True,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a reviewer is. `seconds_per_label` is the median over the latest labels, pauses left out; None at first.
+
+    `left` are the pairs this reviewer could still be dealt, `done_by_all` those with enough graders, `total` all of the queue.
+    """
+
+    graded: int
+    skipped: int
+    unclear: int
+    left: int
+    done_by_all: int
+    total: int
+    seconds_per_label: float | None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest would take at that pace."""
+        return None if self.seconds_per_label is None else self.seconds_per_label * self.left
+
+
+def make_queue(
+    name: str,
+    pairs: Sequence[PooledPair],
+    strategy: Strategy,
+    overlap: int = 1,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    rankings: Mapping[str, Ranked] | None = None,
+) -> QueueRecord:
+    """A queue of pairs in their order; `settings` (JSON values) says how it came about, `rankings` what each config returned.
+
+    Raises InputError without pairs.
+    """
+    if strategy not in STRATEGIES:
+        raise InputError(f"strategy: {strategy!r} is not one of {', '.join(STRATEGIES)}")
+    if not pairs:
+        raise InputError(f"queue {name}: there is no pair to judge")
+    how = {**(settings or {}), "strategy": strategy, "seed": seed}
+    kept = {
+        config: {qid: tuple(results) for qid, results in ranked.items()} for config, ranked in (rankings or {}).items()
+    }
+    return QueueRecord(name, datetime.now(UTC), overlap, how, tuple(one.pair for one in pairs), kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What people had said of a queue's pairs, and what was skipped or called unclear, at one moment."""
+
+    labels: tuple[Judgment, ...]
+    marks: tuple[LabelEvent, ...]
+
+
+class LabelQueue:
+    """A kept queue at work. The store is asked anew at each call, so that all sessions see the same labels."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        """Raises InputError when the store has no queue of that name."""
+        self._store = store
+        known = {queue.name: queue for queue in store.labels.queues()}
+        if name not in known:
+            raise InputError(f"no labelling queue {name!r} in the store; there are {', '.join(known) or 'none yet'}")
+        self.record = known[name]
+        self._pairs = store.labels.queue_pairs(name)
+        self._queries = {query.qid: query for query in store.queries()}
+        self._shuffled: dict[str, Sequence[Pair]] = {}
+        self._decisive = self._decisive_order()
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs in the order they were kept in."""
+        return self._pairs
+
+    def standing(self) -> Standing:
+        """What was said until now."""
+        return Standing(tuple(self._store.labels.queue_labels(self.record.name)), tuple(self._store.labels.marks()))
+
+    def next_card(self, reviewer: str) -> Card | None:
+        """The next card for a reviewer, held for them until they ask again; None when nothing is left for them now."""
+        return self.deal(reviewer)[0]
+
+    def deal(self, reviewer: str) -> tuple[Card | None, Standing]:
+        """The next card as in `next_card`, and what it was chosen by."""
+        chosen_by: list[Standing] = []
+
+        def choose(looking: dict[str, Pair]) -> Pair | None:
+            # Read while nobody's claim can move: a label is committed before its reviewer moves on, so that a pair which
+            # nobody looks at any more is seen with its label.
+            chosen_by.append(self.standing())
+            graders, open_pairs = self._open(reviewer, chosen_by[-1])
+            busy: dict[Pair, set[str]] = {}
+            for who, pair in looking.items():
+                busy.setdefault(pair, set()).add(who)
+            # One who has graded a pair may still look at it, and counts once.
+            free = (
+                pair
+                for pair in open_pairs
+                if len(graders.get(pair, set()) | busy.get(pair, set())) < self.record.overlap
+            )
+            return next(free, None)
+
+        pair = self._store.labels.claims.claim(reviewer, choose)
+        return None if pair is None else self.card(pair), chosen_by[-1]
+
+    def card(self, pair: Pair) -> Card | None:
+        """The card of a pair; None when its query or memory is gone."""
+        query, memory = self._queries.get(pair[0]), self._store.memory(pair[1])
+        return None if query is None or memory is None else Card(self.record.name, query, memory)
+
+    def progress(self, reviewer: str, standing: Standing | None = None) -> Progress:
+        """How far a reviewer is, and the queue as a whole, now or at a moment."""
+        now = standing or self.standing()
+        graders, open_pairs = self._open(reviewer, now)
+        there = set(self._pairs)
+        own = [label for label in now.labels if label.judge == reviewer]
+        mine = [mark for mark in now.marks if mark.judge == reviewer]
+        return Progress(
+            graded=len(own),
+            skipped=len({(mark.qid, mark.memory_id) for mark in mine if mark.action == "skip"} & there),
+            unclear=len({mark.qid for mark in mine if mark.action == "unclear"} & {qid for qid, _ in there}),
+            left=sum(len(graders.get(pair, ())) < self.record.overlap for pair in open_pairs),
+            done_by_all=sum(len(graders.get(pair, ())) >= self.record.overlap for pair in self._pairs),
+            total=len(self._pairs),
+            seconds_per_label=pace(own),
+        )
+
+    def _open(self, reviewer: str, now: Standing) -> tuple[dict[Pair, set[str]], list[Pair]]:
+        """Who graded each pair, and the pairs this reviewer has neither graded nor put aside, in their order."""
+        graders: dict[Pair, set[str]] = {}
+        for label in now.labels:
+            graders.setdefault((label.qid, label.memory_id), set()).add(label.judge)
+        aside = {(mark.qid, mark.memory_id) for mark in now.marks if mark.judge == reviewer}
+        order = self._order(reviewer, now.labels)
+        return graders, [
+            pair for pair in order if reviewer not in graders.get(pair, ()) and not {pair, (pair[0], "")} & aside
+        ]
+
+    def _order(self, reviewer: str, labels: Sequence[Judgment]) -> Sequence[Pair]:
+        if self._decisive is not None:
+            return self._decisive(labels)
+        if self.record.settings.get("strategy") != "shuffled":
+            return self._pairs
+        if reviewer not in self._shuffled:
+            pairs = [PooledPair(qid, memory_id, {}) for qid, memory_id in self._pairs]
+            drawn = shuffled(pairs, f"{self.record.settings.get('seed', 0)}/{reviewer}")
+            self._shuffled[reviewer] = [one.pair for one in drawn]
+        return self._shuffled[reviewer]
+
+    def _decisive_order(self) -> Callable[[Sequence[Judgment]], Sequence[Pair]] | None:
+        """The order under some labels of a queue that is decisive first; None for another, and where its rankings were not kept."""
+        compared = list(self.record.settings.get("configs", ()))[:2]
+        rankings = self._store.labels.queue_rankings(self.record.name)
+        if (
+            self.record.settings.get("strategy") != "decisive"
+            or len(compared) < 2
+            or not rankings.keys() >= {*compared}
+        ):
+            return None
+        there = set(self._pairs)
+        pooled = {
+            one.pair: one
+            for one in pool(rankings, max(len(row) for each in rankings.values() for row in each.values()))
+        }
+        pairs = [pooled.get(pair, PooledPair(*pair, {})) for pair in sorted(there)]
+        stake = stakes(pairs, compared[0], compared[1])
+        elsewhere = [one for one in self._store.judgments(kind="human") if (one.qid, one.memory_id) not in there]
+
+        def order(labels: Sequence[Judgment]) -> Sequence[Pair]:
+            agreed = agreed_grades([*elsewhere, *labels], "human")
+            known = {(qid, key): grade for qid, row in agreed.items() for key, grade in row.items()}
+            return [pairs[at].pair for at in by_worth(pairs, stake, gains(known))]
+
+        return order
+
+
+def pace(labels: Sequence[Judgment]) -> float | None:
+    """The median of seconds between a reviewer's latest labels, pauses left out; None for fewer than two."""
+    times = sorted(label.judged_at for label in labels if label.judged_at is not None)[-PACE_LABELS - 1 :]
+    gaps = [(after - before) / timedelta(seconds=1) for before, after in pairwise(times)]
+    working = [gap for gap in gaps if gap <= PAUSE_SECONDS]
+    return median(working) if working else None

@@ -1,0 +1,174 @@
+"""How sure a mean over queries is: bootstrap confidence intervals, and bounds for what nobody judged.
+
+The bootstrap draws as many queries as there are, with replacement, `RESAMPLES` times with a fixed seed, and takes the percentiles of
+the means (Efron & Tibshirani 1993; Sakai, Evaluating evaluation metrics based on the bootstrap, 2006).
+
+Point values count an unjudged result as not relevant, as trec_eval does. The bounds let each unjudged result within the measure's
+cut-off be either not relevant or of the highest grade that the judgments have. For a number m of them relevant, a measure is
+highest with the first m and lowest with the last m, so trying every m gives the exact worst and best case. The lowest lies below the
+point value only for measures that ask for all relevant (recall, AP, nDCG): what turns out relevant further down is then missed.
+
+Is the difference between two configs more than chance? A paired randomisation test over queries, corrected for many tests.
+
+    p = share of sign patterns s in {-1, +1}^Q with |mean(s * d)| >= |mean(d)|,    d the differences per query
+
+Two-sided. With at most `EXACT` queries that differ at all every pattern is tried; else `DRAWS` patterns are drawn with a seed and the
+observed one is counted among them, so that p is never 0. Holm's step-down correction keeps the chance of one false finding in a
+whole table at the level of one test. The effect size is Cohen's d of paired values: mean(d) / sd(d).
+
+Source: Fisher 1935; Smucker, Allan & Carterette, A comparison of statistical significance tests for IR evaluation, 2007; Holm 1979.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from cems_workbench.evaluation.metrics.measure import Measure
+from cems_workbench.evaluation.metrics.rankings import NO_GRADE, GradedRankings
+from cems_workbench.pipeline.table import Bools, Floats, Ints
+
+RESAMPLES = 1000
+LEVEL = 0.95
+
+
+def means(values: Floats) -> Floats:
+    """(M) mean of each column of (Q, M) values over the queries where it is defined; NaN where it nowhere is."""
+    defined = ~np.isnan(values)
+    count = defined.sum(axis=0)
+    total = np.where(defined, values, 0.0).sum(axis=0)
+    found: Floats = np.divide(total, count, out=np.full(values.shape[1], np.nan), where=count > 0)
+    return found
+
+
+def bootstrap(values: Floats, seed: int = 0, resamples: int = RESAMPLES, level: float = LEVEL) -> Floats:
+    """(2, M) lower and upper end of the confidence interval of each column's mean; NaN where there is no mean."""
+    defined = ~np.isnan(values)
+    if not len(values):
+        return np.full((2, values.shape[1]), np.nan)
+    drawn = _draws(len(values), resamples, seed)
+    total, count = drawn @ np.where(defined, values, 0.0), drawn @ defined.astype(float)
+    sampled = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    out = np.full((2, values.shape[1]), np.nan)
+    for m in np.flatnonzero(defined.any(axis=0)):
+        out[:, m] = np.nanpercentile(sampled[:, m], [50 * (1 - level), 50 * (1 + level)])
+    return out
+
+
+@lru_cache(maxsize=4)
+def _draws(queries: int, resamples: int, seed: int) -> Floats:
+    """(resamples, queries) how often each query was drawn."""
+    chosen = np.random.default_rng(seed).integers(0, queries, size=(resamples, queries))
+    chosen += np.arange(resamples)[:, None] * queries
+    counted = np.bincount(chosen.ravel(), minlength=resamples * queries)
+    return counted.reshape(resamples, queries).astype(float)
+
+
+def bounds(rankings: GradedRankings, measures: Sequence[Measure]) -> Floats:
+    """(2, M) mean of each measure over the queries in the worst and in the best case of what is not judged."""
+    highest = int(rankings.ideal.max(initial=1))
+    low = np.stack([measure.values(rankings) for measure in measures], axis=1)
+    high = low.copy()
+    graded = [m for m, measure in enumerate(measures) if measure.family != "Judged"]
+    for k in {measures[m].k for m in graded}:
+        alike = [m for m in graded if measures[m].k == k]
+        for grade in {max(highest, measures[m].grade) for m in alike}:
+            same = [m for m in alike if max(highest, measures[m].grade) == grade]
+            _widen(low, high, rankings, measures, same, k, grade)
+    return np.stack([means(low), means(high)])
+
+
+def _widen(
+    low: Floats, high: Floats, rankings: GradedRankings, measures: Sequence[Measure], columns: Sequence[int],
+    k: int | None, grade: int,
+) -> None:  # fmt: skip
+    """Take the values of every number of unjudged results turned relevant into `low` and `high` (Q, M), columns of one cut-off."""
+    unjudged = rankings.filled & ~rankings.judged
+    if k is not None:
+        unjudged[:, k:] = False
+    concerned = np.flatnonzero(unjudged.any(axis=1))
+    if not len(concerned):
+        return
+    grades, judged, filled, ideal = rankings.grade, rankings.judged, rankings.filled, rankings.ideal
+    part = GradedRankings(grades[concerned], judged[concerned], filled[concerned], ideal[concerned])
+    loose = unjudged[concerned]
+    place, count = np.cumsum(loose, axis=1), loose.sum(axis=1, keepdims=True)
+    for turned in range(1, int(count.max()) + 1):
+        for chosen in (loose & (place <= turned), loose & (place > count - turned)):
+            turned_relevant = _with(part, chosen, np.minimum(count, turned), grade)
+            for m in columns:
+                value = measures[m].values(turned_relevant)
+                value[np.isnan(low[concerned, m])] = np.nan  # nothing was relevant: the query is in no mean
+                low[concerned, m] = np.minimum(low[concerned, m], value)
+                high[concerned, m] = np.maximum(high[concerned, m], value)
+
+
+def _with(rankings: GradedRankings, chosen: Bools, count: Ints, grade: int) -> GradedRankings:
+    """The rankings with the chosen results judged, `count` (Q, 1) of each query, all of them `grade`; no grade is higher."""
+    at = np.arange(rankings.ideal.shape[1] + int(count.max()))[None, :] - count
+    known = np.take_along_axis(rankings.ideal, at.clip(0, max(rankings.ideal.shape[1] - 1, 0)), axis=1)
+    ideal = np.where(at < 0, grade, np.where(at < rankings.ideal.shape[1], known, NO_GRADE))
+    return GradedRankings(np.where(chosen, grade, rankings.grade), rankings.judged | chosen, rankings.filled, ideal)
+
+
+DRAWS = 10_000
+EXACT = 13
+AT_A_TIME = 500
+SAME = 1e-12
+
+
+def randomisation_test(differences: Floats, seed: int = 0, draws: int = DRAWS) -> Floats:
+    """(M) two-sided p of each column of (Q, M) differences; queries whose difference is NaN are left out of that column."""
+    d = np.where(np.isnan(differences), 0.0, differences)
+    observed = np.abs(d.sum(axis=0))
+    p = np.ones(d.shape[1])
+    moved = np.abs(d) > SAME
+    few = moved.sum(axis=0) <= EXACT
+    for m in np.flatnonzero(few & moved.any(axis=0)):
+        p[m] = _exact(d[moved[:, m], m])
+    many = np.flatnonzero(~few)
+    if len(many):
+        rows = moved[:, many].any(axis=1)
+        p[many] = _drawn(d[np.ix_(rows, many)], observed[many], seed, draws)
+    return p
+
+
+def _exact(d: Floats) -> float:
+    patterns = (np.arange(2 ** len(d))[:, None] >> np.arange(len(d))) & 1
+    sums = np.abs((2 * patterns - 1) @ d)
+    return float((sums >= abs(d.sum()) - SAME).mean())
+
+
+def _drawn(d: Floats, observed: Floats, seed: int, draws: int) -> Floats:
+    rng = np.random.default_rng(seed)
+    total, least = d.sum(axis=0), observed - SAME
+    reached = np.ones(d.shape[1])
+    for start in range(0, draws, AT_A_TIME):
+        count = min(AT_A_TIME, draws - start)
+        bits = np.unpackbits(rng.integers(0, 256, size=(count, -(-len(d) // 8)), dtype=np.uint8), axis=1)[:, : len(d)]
+        sums = 2 * (bits.astype(np.float64) @ d) - total  # sum of +d where the bit is set, -d elsewhere
+        reached += (np.abs(sums) >= least).sum(axis=0)
+    found: Floats = reached / (draws + 1)
+    return found
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's adjusted p of each test, in the order given."""
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(len(p))
+    worst = 0.0
+    for place, i in enumerate(order):
+        worst = max(worst, min(1.0, (len(p) - place) * p[int(i)]))
+        adjusted[i] = worst
+    return [float(value) for value in adjusted]
+
+
+def effect_size(differences: Floats) -> float:
+    """Cohen's d of paired differences (Q), NaN left out; 0 where nothing differs, inf where all differ alike."""
+    d = differences[~np.isnan(differences)]
+    if len(d) < 2 or not d.any():
+        return 0.0
+    spread = float(d.std(ddof=1))
+    return float(d.mean()) / spread if spread > SAME else float(np.copysign(np.inf, d.mean()))

@@ -1,0 +1,1 @@
+"""Work with progress, cancel and resume, which pages, command line and servers call."""

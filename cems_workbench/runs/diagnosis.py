@@ -1,0 +1,334 @@
+"""One thing that `doctor` looked at, and the small questions its checks share.
+
+Which models score pairs, the reranker, the cross-encoder and the judge: found or not, and what takes their place.
+
+What is there and what will be used: the account that `doctor` gives.
+
+Nothing here loads a model, and nothing waits long: the servers are asked side by side while the rest is looked at.
+
+What is not there is a warning where the config or a setting of the user's own asks for it; where nobody did, the finding
+just says so. Only what the workbench cannot do without fails.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cems_workbench.config import DEFAULT, PipelineConfig, preset, preset_names
+from cems_workbench.errors import ModelError, StoreError, StoreLockedError
+from cems_workbench.models.http import server_name
+from cems_workbench.models.minilm_judge import MODEL_ID, available
+from cems_workbench.models.resolve import locate, resolve
+from cems_workbench.models.servers import Answers, ask_all
+from cems_workbench.runs.opening import embedder
+from cems_workbench.settings import Settings
+
+Status = Literal["ok", "warning", "failed"]
+OTHER_EMBEDDER = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: what it is, how it stands, what will happen, and how to better it."""
+
+    name: str
+    status: Status
+    finding: str
+    advice: str = ""
+
+
+def is_set(settings: Settings, name: str) -> bool:
+    """Did somebody set this setting to something of their own?"""
+    return bool(getattr(settings, name) != Settings.model_fields[name].default)
+
+
+def among(model: str, had: Sequence[str]) -> bool:
+    """Ollama calls a model without a tag NAME:latest."""
+    return model in had or f"{model}:latest" in had
+
+
+LATE_INTERACTION = "late interaction on the embedder"
+NO_TOKENS = "the embedder on Ollama gives no token vectors, which it needs"
+BETTER = "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights, or let the model hub be reached once"
+OTHER_RERANKER = "set rerank.backend to late_interaction, which needs no server"
+
+
+def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    """What this config reranks with, and what happens when it cannot be had."""
+    backend, model = config.rerank.backend, config.rerank.model
+    if backend == "none":
+        return Check("reranker", "ok", f"{config.name} reranks with nothing")
+    if backend == "late_interaction" and settings.ollama_embedder is not None:
+        return Check("reranker", "warning", f"{config.name} reranks with late interaction: {NO_TOKENS}", OTHER_EMBEDDER)
+    if backend == "late_interaction":
+        return Check("reranker", "ok", f"{config.name} reranks with {LATE_INTERACTION}; no server is needed")
+    if backend == "cross_encoder":
+        asked = model or settings.cross_encoder
+        if found := _found(asked):
+            return Check("reranker", "ok", f"{config.name} reranks with the cross-encoder {found}")
+        instead = _instead(settings, asked) or "nothing: its candidates are flagged"
+        finding = f"{config.name} reranks with {instead}, in place of the cross-encoder {asked}"
+        return Check("reranker", "warning", finding, BETTER)
+    missing = _missing(settings, config, servers)
+    if not missing:
+        return Check(
+            "reranker", "ok", f"{config.name} reranks with {model or settings.llm_model or backend} ({backend})"
+        )
+    then = "are left out" if config.rerank.on_error == "drop" else f"count {config.rerank.neutral_unit:g}, flagged"
+    return Check(
+        "reranker", "warning", f"{config.name} reranks with {backend}: {missing}; candidates {then}", OTHER_RERANKER
+    )
+
+
+def _missing(settings: Settings, config: PipelineConfig, servers: Answers) -> str | None:
+    """Why the server that this config reranks with cannot score; None when it can."""
+    backend, asked = config.rerank.backend, config.rerank.model
+    if backend == "llama_server":
+        return str(servers.llama_server) if isinstance(servers.llama_server, ModelError) else None
+    model = asked or settings.llm_model if backend == "llm" else asked
+    if not model:
+        return "no model is set"
+    had = servers.llm if backend == "llm" and settings.llm_url else servers.ollama
+    if isinstance(had, ModelError):
+        return str(had)
+    return None if had is None or among(model, had) else f"the server has no {model}"
+
+
+def cross_encoder_check(settings: Settings, config: PipelineConfig) -> Check:
+    """The cross-encoder of the settings: found or not, what takes its place, and how to get it."""
+    asked = settings.cross_encoder
+    if found := _found(asked):
+        return Check("cross-encoder", "ok", found)
+    needed = is_set(settings, "cross_encoder") or "cross_encoder" in (config.rerank.backend, config.judge.backend)
+    instead = _instead(settings, asked) or "nothing"
+    finding = f"{asked}: no such folder, not in the local cache, no model hub; {instead} takes its place"
+    return Check("cross-encoder", "warning" if needed else "ok", finding, BETTER)
+
+
+def judge_check(settings: Settings, config: PipelineConfig) -> Check:
+    """Which model judges the results; `auto` is spelt out."""
+    backend = config.judge.backend
+    if backend not in ("auto", "cross_encoder"):
+        named = {"none": "off", "late_interaction": LATE_INTERACTION}
+        return Check("judge", "ok", named.get(backend, f"the model of {backend}, below"))
+    asked = config.judge.model or settings.cross_encoder
+    means = "auto means " if backend == "auto" else ""
+    if found := _found(asked):
+        return Check("judge", "ok", f"{means}the cross-encoder {found}")
+    instead = _instead(settings, asked)
+    status: Status = "ok" if backend == "auto" and instead else "warning"
+    finding = f"{means}{instead or 'nothing, and no result is judged'}, in place of the cross-encoder {asked}"
+    return Check("judge", status, finding, BETTER)
+
+
+def _found(asked: str) -> str | None:
+    """The cross-encoder in words, when its weights are here or can be fetched; nothing is loaded to see whether they work."""
+    if asked == MODEL_ID and available():
+        return f"{MODEL_ID} (packaged with the workbench)"
+    found = locate(asked)
+    return found.line if found else None
+
+
+def _instead(settings: Settings, asked: str) -> str | None:
+    """What takes the place of a cross-encoder that is not there; None when nothing can."""
+    if available():
+        return f"the packaged {MODEL_ID}"
+    if settings.ollama_embedder is not None:
+        return None
+    also = "" if asked == MODEL_ID else f" ({MODEL_ID} is not in this checkout)"
+    return f"{LATE_INTERACTION}{also}"
+
+
+PACKAGES = ("streamlit", "duckdb", "chromadb", "sentence-transformers", "torch", "bm25s")
+SHOWN_MODELS = 8
+WITHOUT_LLM = (
+    "without one, intent is read from the query's words, and expansion is feedback from its first lexical hits"
+)
+
+
+def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[Check]:
+    """Every check, in the order a reader wants them; what `config` asks for is needed (default: the default preset)."""
+    config = config or preset(DEFAULT).config
+    answers = ask_all(
+        settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, settings.chroma_url
+    )
+    packages = _packages()
+    cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
+    store = _store(settings, answers)
+    servers = answers()
+    return [
+        packages,
+        _embedder(settings, servers),
+        reranker_check(settings, config, servers),
+        cross_encoder,
+        judge,
+        _llama_server(settings, config, servers),
+        _ollama(settings, config, servers),
+        _llm(settings, config, servers),
+        *_chroma(settings, servers),
+        *store,
+    ]
+
+
+def _packages() -> Check:
+    found, missing = [], []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        return Check("packages", "failed", f"missing: {', '.join(missing)}", "run make setup")
+    return Check("packages", "ok", f"Python {platform.python_version()}, {', '.join(found)}")
+
+
+def _embedder(settings: Settings, servers: Answers) -> Check:
+    model = settings.ollama_embedder
+    if model is not None:
+        return _ollama_embedder(settings, model, servers)
+    resolved = resolve(settings.embedder)
+    advice = "set CEMS_WORKBENCH_EMBEDDER to a folder with the weights" if resolved.fallback else ""
+    return Check("embedder", "warning" if resolved.fallback else "ok", resolved.line, advice)
+
+
+def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:
+    """Nothing can take the place of an embedder on a server: its vectors would not fit those of the store."""
+    if not model:
+        return Check("embedder", "failed", "CEMS_WORKBENCH_EMBEDDER names no model after ollama:", OTHER_EMBEDDER)
+    had = servers.ollama
+    if isinstance(had, ModelError):
+        return Check("embedder", "failed", f"{model} on Ollama: {had}", f"ollama serve, or {OTHER_EMBEDDER}")
+    if not among(model, had):
+        finding = f"{model} on Ollama: not there, the server has {_some(had)}"
+        return Check("embedder", "failed", finding, f"ollama pull {model}")
+    where = server_name(settings.ollama_url)
+    return Check("embedder", "ok", f"{model} on Ollama at {where}; late interaction needs an embedder loaded here")
+
+
+def _llama_server(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    said = servers.llama_server
+    if not isinstance(said, ModelError):
+        return Check("llama.cpp server", "ok", said)
+    needed = is_set(settings, "llama_server_url") or "llama_server" in (config.rerank.backend, config.judge.backend)
+    return _absent(
+        "llama.cpp server", needed, str(said), _presets("llama_server"),
+        "llama-server -m MODEL.gguf, and CEMS_WORKBENCH_LLAMA_SERVER_URL where it is elsewhere",
+    )  # fmt: skip
+
+
+def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    """Is Ollama there, which models it has, and are those among them that the config, the LLM or a preset asks for?"""
+    had = servers.ollama
+    asked = {preset(name).config.rerank.model: f"preset {name}" for name in reversed(_presets("ollama"))}
+    needed = {config.rerank.model} if config.rerank.backend == "ollama" else set()
+    if not settings.llm_url and settings.llm_model:
+        asked[settings.llm_model] = "CEMS_WORKBENCH_LLM_MODEL"
+        needed.add(settings.llm_model)
+    if config.rerank.backend == "ollama":
+        asked[config.rerank.model] = config.name
+    if isinstance(had, ModelError):
+        return _absent(
+            "Ollama", bool(needed) or is_set(settings, "ollama_url"), str(had), _presets("ollama"),
+            "ollama serve, and CEMS_WORKBENCH_OLLAMA_URL where it is elsewhere",
+        )  # fmt: skip
+    lacking = [model for model in asked if model and not among(model, had)]
+    lines = [f"Ollama at {server_name(settings.ollama_url)} has {_some(had)}"]
+    lines += [f"{model} ({asked[model]}) is {'not ' * (model in lacking)}among them" for model in asked if model]
+    status: Status = "warning" if needed & set(lacking) else "ok"
+    return Check("Ollama", status, "; ".join(lines), "; ".join(f"ollama pull {model}" for model in lacking))
+
+
+def _llm(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
+    """The language model of the query side: configured, reachable, and what takes its place when it is not."""
+    model = settings.llm_model
+    if not model:
+        half = " for CEMS_WORKBENCH_LLM_URL" if settings.llm_url else ""
+        asks = settings.llm_url or config.expansion.backend == "llm" or (config.rerank.backend == "llm")
+        return Check(
+            "LLM", "warning" if asks else "ok", f"no chat model is configured{half}; {WITHOUT_LLM}",
+            "set CEMS_WORKBENCH_LLM_MODEL to a model of Ollama, or of the server at CEMS_WORKBENCH_LLM_URL",
+        )  # fmt: skip
+    had = servers.llm if settings.llm_url else servers.ollama
+    place = f"{model} at {_place(settings.llm_url)}" if settings.llm_url else f"{model} on Ollama"
+    if isinstance(had, ModelError):
+        advice = "check CEMS_WORKBENCH_LLM_URL and CEMS_WORKBENCH_LLM_KEY" if settings.llm_url else "ollama serve"
+        return Check("LLM", "warning", f"{place}: {had}; {WITHOUT_LLM}", advice)
+    if had is None:
+        return Check("LLM", "ok", f"{place}: the server answers, and does not list its models")
+    if among(model, had):
+        return Check("LLM", "ok", f"{place}: there")
+    advice = "set CEMS_WORKBENCH_LLM_MODEL to a model it has" if settings.llm_url else f"ollama pull {model}"
+    return Check("LLM", "warning", f"{place}: not there, the server has {_some(had)}; {WITHOUT_LLM}", advice)
+
+
+def _chroma(settings: Settings, servers: Answers) -> list[Check]:
+    if not settings.chroma_url:
+        return []
+    if servers.chroma is None:
+        return [Check("Chroma server", "ok", f"answers at {_place(settings.chroma_url)}")]
+    advice = "start it, or unset CEMS_WORKBENCH_CHROMA_URL to run Chroma embedded"
+    return [Check("Chroma server", "failed", str(servers.chroma), advice)]
+
+
+def _store(settings: Settings, answers: Callable[[], Answers]) -> list[Check]:
+    from cems_workbench.store import Store
+
+    where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
+    try:
+        store = Store.open(settings.store, create=False, chroma_url=settings.chroma_url)
+    except StoreLockedError as error:
+        return [Check("store", "warning", str(error), "close the app, or name another --store")]
+    except StoreError as error:
+        return [Check("store", "failed", str(error), "python -m cems_workbench import sample_data")]
+    with store:
+        count = store.count()
+        content = f"{where}: {count} memories, {len(store.queries())} queries, {len(store.judgments())} judgments"
+        checks = [Check("store", "ok" if count else "warning", content, "" if count else "import something")]
+        for state in store.index_state(_embedder_id(settings, answers)):
+            note = state.note or f"content version {state.version}"
+            status: Status = "ok" if state.fresh else "warning"
+            advice = "" if state.fresh else "it is rebuilt at the next search"
+            checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
+    return checks
+
+
+def _embedder_id(settings: Settings, answers: Callable[[], Answers]) -> str | None:
+    """Under which id the vectors are kept; None, which stands for every known one, when a server does not say it."""
+    if settings.ollama_embedder is not None and isinstance(answers().ollama, ModelError):
+        return None
+    try:
+        return embedder(settings).model_id
+    except ModelError:
+        return None
+
+
+def _absent(name: str, needed: bool, said: str, presets: Sequence[str], command: str) -> Check:
+    """A server that gave no answer: a warning when it is needed, else news of what it would be for."""
+    use = f"; only {_and(presets)} would ask it" if not needed and presets else ""
+    return Check(name, "warning" if needed else "ok", f"{said}{use}", f"{'' if needed else 'to have it: '}{command}")
+
+
+def _presets(backend: str) -> list[str]:
+    """The shipped presets that rerank with this backend."""
+    return [name for name in preset_names() if preset(name).config.rerank.backend == backend]
+
+
+def _some(had: Sequence[str]) -> str:
+    more = f" and {len(had) - SHOWN_MODELS} more" if len(had) > SHOWN_MODELS else ""
+    return f"{len(had)} models: {', '.join(had[:SHOWN_MODELS])}{more}" if had else "no models"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
+def _place(url: str) -> str:
+    """Host and port of a URL without what stands before an @, also of one that is none."""
+    try:
+        return server_name(url)
+    except ModelError as error:
+        return str(error)

@@ -1,0 +1,133 @@
+"""Making a labelling queue: what chosen configs return for the queries of a set, pooled, without what is judged, in an order.
+
+The evidence of a config is read from the store's shelf, and gathered there first where it is not; ranking is replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.honest import judge_name
+from cems_workbench.evaluation.labelling.pooling import (
+    Pair,
+    PooledPair,
+    Ranked,
+    Strategy,
+    pool,
+    shuffled,
+    top_first,
+    uncertain_first,
+    without_judged,
+)
+from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.judge import scale_of
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Judgment
+from cems_workbench.runs.gathering import Wanted, gather_for, read_for
+from cems_workbench.store import QueueRecord
+
+Evidences = Mapping[str, Mapping[str, Evidence]]
+"""Evidence by config and qid."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlan:
+    """What goes into a queue: the first `depth` results of configs (by name) for the wanted queries, and in which order.
+
+    `overlap` is how many people grade each pair; `leave_out_judged` leaves out what a person judged already.
+    """
+
+    name: str
+    wanted: Wanted
+    configs: Mapping[str, PipelineConfig]
+    depth: int = 10
+    strategy: Strategy = "top"
+    overlap: int = 1
+    leave_out_judged: bool = True
+    seed: int = 0
+
+
+def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent) -> QueueRecord:
+    """The queue of a plan, which the caller keeps. Raises InputError where there is nothing to judge, and as gathering does."""
+    if not plan.configs:
+        raise InputError("a queue needs a config whose results are judged")
+    if plan.strategy == "decisive" and len(plan.configs) < 2:
+        raise InputError("decisive first needs two configs: what could decide between them")
+    evidences = {
+        name: _evidence(name, config, plan.wanted, resources, progress) for name, config in plan.configs.items()
+    }
+    rankings: dict[str, Ranked] = {
+        name: {qid: _first(one, plan.configs[name], plan.depth) for qid, one in found.items()}
+        for name, found in evidences.items()
+    }
+    judgments = resources.store.judgments()
+    pairs = pool(rankings, plan.depth)
+    if plan.leave_out_judged:
+        pairs = without_judged(pairs, judgments)
+        if not pairs:
+            raise InputError("people have judged every result of these configs within this depth")
+    settings = {
+        "query_set": plan.wanted.query_set, "configs": list(plan.configs), "depth": plan.depth,
+        "project_only": plan.wanted.project_only,
+    }  # fmt: skip
+    ordered = _ordered(pairs, plan, evidences, judgments)
+    return make_queue(plan.name, ordered, plan.strategy, plan.overlap, plan.seed, settings, rankings)
+
+
+def _first(evidence: Evidence, config: PipelineConfig, depth: int) -> tuple[str, ...]:
+    return tuple(row["memory_id"] for row in replay(evidence, config).results[:depth])
+
+
+def _ordered(
+    pairs: Sequence[PooledPair], plan: QueuePlan, evidences: Evidences, judgments: Sequence[Judgment]
+) -> list[PooledPair]:
+    if plan.strategy == "decisive":
+        first, second = list(plan.configs)[:2]
+        agreed = agreed_grades(judgments, "human")
+        return decisive_first(
+            pairs, first, second, {(qid, key): grade for qid, row in agreed.items() for key, grade in row.items()}
+        )
+    if plan.strategy == "uncertain":
+        return _uncertain(pairs, evidences, plan.configs)
+    return shuffled(pairs, plan.seed) if plan.strategy == "shuffled" else top_first(pairs)
+
+
+def _uncertain(
+    pairs: Sequence[PooledPair], evidences: Evidences, configs: Mapping[str, PipelineConfig]
+) -> list[PooledPair]:
+    """By the judges' scores in the evidence; each is read from its own threshold, so that several can be mixed."""
+    doubts: dict[Pair, float] = {}
+    for name, found in evidences.items():
+        for qid, one in found.items():
+            judge = judge_name(one, configs[name])
+            if judge is None:
+                continue
+            threshold = scale_of(one.notes, judge, configs[name].judge).threshold
+            doubts |= {
+                (qid, key): score.raw - threshold
+                for key, score in one.judge_scores[judge].items()
+                if score.good and score.raw is not None
+            }
+    if not doubts:
+        raise InputError("uncertain first needs a judge: choose configs whose judge is not off")
+    return uncertain_first(pairs, doubts, 0.0)
+
+
+def _evidence(
+    name: str, config: PipelineConfig, wanted: Wanted, resources: Resources, progress: Progress
+) -> Mapping[str, Evidence]:
+    read = read_for(config, wanted, resources)
+    if read is None:
+        gather_for(
+            config, wanted, resources.store.judgments(), resources, lambda _, done, total: progress(name, done, total)
+        )
+        read = read_for(config, wanted, resources)
+    if read is None:
+        raise InputError(f"{name}: its evidence could not be gathered")
+    return read.evidences

@@ -1,0 +1,214 @@
+"""The two derived indexes of a store: opening, refreshing, and saying whether they are up to date.
+
+Each carries the content version it was built from. The lexical one keeps it in its manifest; the vectors of an
+embedder keep it in the store's meta table, with the id of the Chroma collection it was said of, so that a collection
+which was lost and made anew is not taken for the old one.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.models.protocol import Embedder
+from cems_workbench.progress import Progress
+from cems_workbench.store import memory_rows, schema
+from cems_workbench.store.database import Database
+from cems_workbench.store.filter import Filter
+from cems_workbench.store.reports import IndexState, RefreshReport
+from cems_workbench.store.search import lexical_refresh
+from cems_workbench.store.search import vector_index as chroma
+from cems_workbench.store.search import vector_refresh as embedded_rows
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.lexical_refresh import Document
+from cems_workbench.store.search.vector_index import VectorIndex
+from cems_workbench.store.search.vector_refresh import refresh_vectors
+
+if TYPE_CHECKING:
+    from chromadb.api import ClientAPI
+    from chromadb.api.models.Collection import Collection
+
+_KEY = "vectors:"
+
+
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """Both indexes, open, with their states at that moment."""
+
+    vectors: VectorIndex
+    lexical: LexicalIndex
+    states: tuple[IndexState, ...] = ()
+
+
+class DerivedIndexes:
+    """Vectors and lexical index of one store."""
+
+    def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: Set[str]) -> None:
+        self._chroma_home = path / "chroma"
+        self._lexical_home = path / "lexical"
+        self._database = database
+        self._store_id = store_id
+        self._url = chroma_url
+        self._hidden = hidden
+        self._client: ClientAPI | None = None
+        self._refreshing = threading.Lock()
+        self._opened: dict[str, Indexes] = {}
+
+    def close(self) -> None:
+        """Release Chroma's files."""
+        if self._client is not None:
+            client: Any = self._client  # `close` is missing from the declared interface.
+            client.close()
+            self._client = None
+
+    def open(self, embedder: Embedder) -> Indexes:
+        """Both indexes as the last refresh left them, opened once; empty ones where nothing was built yet."""
+        opened = self._opened
+        found = opened.get(embedder.model_id)
+        if found is None:
+            # Kept in the dict seen above: a refresh that ended meanwhile has put another in its place.
+            found = opened[embedder.model_id] = self._open(embedder)
+        return replace(found, states=tuple(self.states(embedder.model_id)))
+
+    def _open(self, embedder: Embedder) -> Indexes:
+        manifest = lexical_refresh.read_manifest(self._lexical_home)
+        usable = manifest is not None and manifest.usable
+        lexical = LexicalIndex(self._lexical_home / manifest.directory if manifest and usable else None, self._hidden)
+        collection = chroma.find_collection(self._chroma(), self._collection_name(embedder.model_id))
+        key = "" if collection is None else str(collection.id)
+        vectors = VectorIndex(collection, lambda where: self._passing(key, where), self._hidden)
+        return Indexes(vectors, lexical)
+
+    def refresh(self, embedder: Embedder, progress: Progress) -> RefreshReport:
+        """Bring both to the content as it is now; durable in steps. Raises what `progress` raises."""
+        with self._refreshing:
+            return self._bring_up_to_date(embedder, progress)
+
+    def rebuild(self, embedder: Embedder, progress: Progress) -> RefreshReport:
+        """Drop both and build them anew. Raises what `progress` raises; `refresh` goes on from there."""
+        with self._refreshing:
+            self._opened = {}
+            lexical_refresh.discard(self._lexical_home)
+            self._discard_vectors(embedder)
+            return self._bring_up_to_date(embedder, progress)
+
+    def _bring_up_to_date(self, embedder: Embedder, progress: Progress) -> RefreshReport:
+        started = time.perf_counter()
+        version = self._content_version()
+        try:
+            rebuilt = self._refresh_lexical(version, progress)
+            embedded, relabelled, removed, notes = self._refresh_vectors(embedder, version, progress)
+        finally:
+            self._opened = {}
+        return RefreshReport(
+            version, embedded, relabelled, removed, rebuilt, time.perf_counter() - started, tuple(notes)
+        )
+
+    def _discard_vectors(self, embedder: Embedder) -> None:
+        """Forget the embedder's vectors, then drop them: a crash in between leaves a collection that is cleaned later."""
+        name = self._collection_name(embedder.model_id)
+        with self._database.transaction() as cursor:
+            recorded = schema.read_meta(cursor, _KEY + embedder.model_id)
+            if recorded is not None:
+                embedded_rows.forget_all(cursor, json.loads(recorded)["collection"])
+                schema.delete_meta(cursor, _KEY + embedder.model_id)
+        chroma.drop_collection(self._chroma(), name)
+
+    def states(self, embedder_id: str | None) -> list[IndexState]:
+        """States read from the store alone: Chroma is neither loaded nor asked."""
+        with self._database.reading() as cursor:
+            version = int(schema.read_meta(cursor, "content_version") or 0)
+            recorded = {
+                key.removeprefix(_KEY): json.loads(value)
+                for key, value in cursor.execute(
+                    "SELECT key, value FROM workbench_meta WHERE starts_with(key, ?) ORDER BY key", [_KEY]
+                ).fetchall()
+            }
+            wanted = list(recorded) if embedder_id is None else [embedder_id]
+            vectors = [
+                _vector_state(
+                    name,
+                    recorded.get(name),
+                    version,
+                    embedded_rows.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
+                )
+                for name in wanted
+            ]
+        return [_lexical_state(lexical_refresh.read_manifest(self._lexical_home), version), *vectors]
+
+    def _refresh_lexical(self, version: int, progress: Progress) -> bool:
+        manifest = lexical_refresh.read_manifest(self._lexical_home)
+        if manifest is not None and manifest.usable and manifest.content_version == version:
+            return False
+        with self._database.reading() as cursor:
+            version = int(schema.read_meta(cursor, "content_version") or 0)
+            total = memory_rows.count(cursor)
+            documents = (Document(*row) for row in memory_rows.documents(cursor))
+            lexical_refresh.build(self._lexical_home, documents, total, version, progress)
+        return True
+
+    def _refresh_vectors(self, embedder: Embedder, version: int, progress: Progress) -> tuple[int, int, int, list[str]]:
+        with self._database.reading() as cursor:
+            recorded = schema.read_meta(cursor, _KEY + embedder.model_id)
+        known: dict[str, Any] = json.loads(recorded) if recorded else {}
+        collection, notes = self._collection(embedder, known.get("collection"))
+        if str(collection.id) != known.get("collection"):
+            known = {"collection": str(collection.id), "version": None}
+            self._record(embedder, known)
+        done = refresh_vectors(self._database, collection, embedder, progress)
+        self._record(embedder, {**known, "version": version})
+        return *done, notes
+
+    def _collection(self, embedder: Embedder, known_id: str | None) -> tuple[Collection, list[str]]:
+        """The embedder's collection, made when missing; a note when one that was built is gone."""
+        client, name = self._chroma(), self._collection_name(embedder.model_id)
+        found = chroma.find_collection(client, name)
+        notes = []
+        if known_id is not None and (found is None or str(found.id) != known_id):
+            notes.append(f"the vectors of {embedder.model_id} were lost; all memories are embedded again")
+        return found or chroma.create_collection(client, name, embedder.model_id), notes
+
+    def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:
+        with self._database.transaction() as cursor:
+            schema.write_meta(cursor, _KEY + embedder.model_id, json.dumps(value))
+
+    def _passing(self, collection: str, where: Filter) -> frozenset[str]:
+        with self._database.reading() as cursor:
+            return embedded_rows.passing(cursor, collection, where)
+
+    def _content_version(self) -> int:
+        with self._database.reading() as cursor:
+            return int(schema.read_meta(cursor, "content_version") or 0)
+
+    def _collection_name(self, embedder_id: str) -> str:
+        return chroma.collection_name(self._store_id, embedder_id)
+
+    def _chroma(self) -> ClientAPI:
+        if self._client is None:
+            self._client = chroma.connect(self._chroma_home, self._url)
+        return self._client
+
+
+def _vector_state(name: str, recorded: dict[str, Any] | None, version: int, rows: int) -> IndexState:
+    built = recorded["version"] if recorded else None
+    note = "" if built == version else "never built" if recorded is None else _behind(built, version)
+    return IndexState(f"vectors {name}", built, version, built == version, rows, note)
+
+
+def _lexical_state(manifest: lexical_refresh.Manifest | None, version: int) -> IndexState:
+    if manifest is None:
+        return IndexState("lexical", None, version, False, 0, "never built")
+    if not manifest.usable:
+        return IndexState("lexical", manifest.content_version, version, False, 0, "built by another tokenizer version")
+    fresh = manifest.content_version == version
+    note = "" if fresh else _behind(manifest.content_version, version)
+    return IndexState("lexical", manifest.content_version, version, fresh, manifest.rows, note)
+
+
+def _behind(built: int | None, version: int) -> str:
+    return "half built; refresh to go on" if built is None else f"{version - built} changes behind; refresh to catch up"

@@ -1,0 +1,176 @@
+"""BM25 over the terms of tokenizer.py: bm25s' Lucene scoring (k1 1.5, b 0.75), read memory-mapped.
+
+bm25s computes every term's score in every document when it builds (Lù, "BM25S", 2024), so a search only adds up
+the posting lists of the query's terms. The sum and the cut are done here instead of by bm25s' `retrieve` because its
+ties fall in no order; documents are stored by id, so here equal scores stand by id. idf counts the whole store,
+whatever the filter.
+
+Top k of an array of scores, in the one order every search here promises.
+
+Keeping deleted memories out of indexes that have not been refreshed since the deletion.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.errors import StoreError
+from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.search.tokenizer import tokenize
+
+
+def top_k(scores: NDArray[np.float32], k: int, above: float = -np.inf) -> NDArray[np.intp]:
+    """Positions of the k highest scores greater than `above`, best first, equal scores by position; at most k.
+
+    Rows are kept in the order of their ids, so ties by position are ties by id. Takes time linear in len(scores).
+    """
+    if k <= 0:
+        return np.empty(0, np.intp)
+    cut = np.partition(scores, len(scores) - k)[len(scores) - k] if len(scores) > k else above
+    # All that tie with the k-th stay in until the stable sort has put the lower positions first.
+    candidates = np.flatnonzero(scores >= cut if cut > above else scores > above)
+    order = np.argsort(-scores[candidates], kind="stable")[:k]
+    return candidates[order]
+
+
+Hits = list[tuple[str, float]]
+
+
+def visible_hits(search: Callable[[int], Hits], k: int, hidden: Set[str]) -> Hits:
+    """The first k hits of `search(depth)` that are not hidden; searches a second time only when some were."""
+    hits = search(k)
+    if hidden.isdisjoint(memory_id for memory_id, _ in hits):
+        return hits
+    hits = search(k + len(hidden))
+    return [hit for hit in hits if hit[0] not in hidden][:k]
+
+
+KEPT_MASKS = 16
+IDS, FILTERS, LABELS, WORDS = "ids.json", "filters.npy", "labels.json", "words.json"
+
+
+class LexicalIndex:
+    """The lexical index of one content version; it stays usable after a newer one replaced it."""
+
+    def __init__(self, directory: Path | None, hidden: Set[str] = frozenset()) -> None:
+        """Open the index in `directory` (None: an index of nothing); `hidden` ids are never returned.
+
+        Raises StoreError when files are missing or damaged.
+        """
+        self._hidden = hidden
+        self._directory = directory
+        self._masks: dict[Filter, NDArray[np.bool_] | None] = {ANY: None}
+        self._ids: list[str] = []
+        self._terms: dict[str, int] = {}
+        if directory is not None:
+            self._open(directory)
+
+    def _open(self, directory: Path) -> None:
+        try:
+            self._ids = json.loads((directory / IDS).read_text("utf-8"))
+            self._labels = json.loads((directory / LABELS).read_text("utf-8"))
+            self._filters = np.load(directory / FILTERS)
+            if not (directory / "params.index.json").exists():  # Documents without a single term have no scores.
+                return
+            import bm25s
+
+            scores = bm25s.BM25.load(directory, mmap=True)
+        except (OSError, ValueError, KeyError) as error:
+            raise StoreError(f"lexical index {directory} is damaged ({error}); refresh the indexes") from error
+        self._terms = scores.vocab_dict
+        self._terms.pop("", None)
+        # Views of the maps as plain arrays: numpy.memmap costs microseconds on every slice.
+        self._scores = np.asarray(scores.scores["data"])
+        self._documents = np.asarray(scores.scores["indices"])
+        self._starts = np.asarray(scores.scores["indptr"])
+
+    @property
+    def document_count(self) -> int:
+        """Number of indexed memories."""
+        return len(self._ids)
+
+    @cached_property
+    def vocabulary(self) -> Mapping[str, int]:
+        """Search terms (stems and identifiers) → the number of memories that contain them."""
+        if not self._terms:
+            return {}
+        frequencies = np.diff(self._starts).tolist()
+        return {term: frequencies[number] for term, number in self._terms.items()}
+
+    @cached_property
+    def words(self) -> Mapping[str, int]:
+        """Words as written (lower-cased, unstemmed) → the number of memories that contain them; for typo correction."""
+        if self._directory is None:
+            return {}
+        words: dict[str, int] = json.loads((self._directory / WORDS).read_text("utf-8"))
+        return words
+
+    def document_frequency(self, term: str) -> int:
+        """Number of memories that contain a search term (as tokenize gives it)."""
+        number = self._terms.get(term)
+        return 0 if number is None else int(self._starts[number + 1] - self._starts[number])
+
+    def search(self, query: str, k: int, where: Filter = ANY) -> Hits:
+        """(memory id, BM25 score > 0) of the k best for the terms of `query`, best first, ties by id."""
+        # Float addition depends on the order; sorted terms make "a b" and "b a" the same query to the last bit.
+        numbers = [self._terms[term] for term in sorted(tokenize(query)) if term in self._terms]
+        if not numbers or k <= 0:
+            return []
+        scores = np.zeros(len(self._ids), np.float32)
+        for number in numbers:
+            postings = slice(self._starts[number], self._starts[number + 1])
+            np.add.at(scores, self._documents[postings], self._scores[postings])
+        mask = self._mask(where)
+        if mask is not None:
+            scores *= mask
+        return visible_hits(lambda depth: self._best(scores, depth), k, self._hidden)
+
+    def parts(self, memory_id: str, terms: Sequence[str]) -> dict[str, float]:
+        """What each of these terms gives the memory: the summands of its BM25. Terms it does not have are absent."""
+        place = bisect_left(self._ids, memory_id)
+        if place == len(self._ids) or self._ids[place] != memory_id:
+            return {}
+        found = {}
+        for term in terms:
+            number = self._terms.get(term)
+            if number is not None:
+                postings = slice(self._starts[number], self._starts[number + 1])
+                here = np.flatnonzero(self._documents[postings] == place)
+                if len(here):
+                    found[term] = float(self._scores[postings][here[0]])
+        return found
+
+    def _best(self, scores: NDArray[np.float32], k: int) -> Hits:
+        best = top_k(scores, k, above=0.0)
+        ids = self._ids
+        return list(zip([ids[position] for position in best.tolist()], scores[best].tolist(), strict=True))
+
+    def _mask(self, where: Filter) -> NDArray[np.bool_] | None:
+        """Which documents pass, shape (documents,); None when all do. Computed once per filter."""
+        if where.trivial:
+            return None
+        if where not in self._masks:
+            if len(self._masks) >= KEPT_MASKS:
+                self._masks.clear()
+            self._masks[where] = self._compute_mask(where)
+        return self._masks[where]
+
+    def _compute_mask(self, where: Filter) -> NDArray[np.bool_]:
+        mask = np.ones(len(self._ids), bool)
+        wanted: list[tuple[int, str, Any]] = [
+            (0, "projects", where.required_project),
+            (1, "scopes", where.required_scope),
+        ]
+        for column, labels, value in wanted:
+            if value is not None:
+                known = self._labels[labels]
+                mask &= self._filters[:, column] == (known.index(value) if value in known else -1)
+        return mask

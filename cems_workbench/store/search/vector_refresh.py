@@ -1,0 +1,228 @@
+"""Bringing the vectors of one embedder up to the store's content, in steps that last.
+
+Each step writes to Chroma first and to the `embedded` table after it, so a crash in between repeats the step and
+never skips one. A cancelled refresh keeps what it has written; the next one goes on from there. Writing in a thread
+beside the encoder was tried and is slower: the encoder's own threads wait for each other at every layer.
+
+The `embedded` table: what the vector index of one collection holds, and what it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cems_workbench.errors import StoreError
+from cems_workbench.models.protocol import Embedder, Float32
+from cems_workbench.progress import Progress
+from cems_workbench.records import Memory, indexed_text
+from cems_workbench.store import memory_rows
+from cems_workbench.store.database import Database
+from cems_workbench.store.filter import Filter
+from cems_workbench.store.memory_rows import text_sha
+
+if TYPE_CHECKING:
+    import duckdb
+    from chromadb.api.models.Collection import Collection
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Ids whose text must be embedded (longest first), whose project or scope changed, and which must leave."""
+
+    embed: list[str]
+    relabel: list[str]
+    remove: list[str]
+
+
+def pending(cursor: duckdb.DuckDBPyConnection, collection: str) -> Pending:
+    """Compare the live memories with what `collection` (its Chroma id) holds.
+
+    The longest texts come first: a step then has texts of like length, which pads least in the encoder.
+    """
+    held = "SELECT * FROM embedded WHERE collection = ?"
+    live = "SELECT * FROM memories WHERE deleted_at IS NULL"
+    embed = cursor.execute(
+        f"SELECT m.id FROM ({live}) AS m LEFT JOIN ({held}) AS e ON e.memory_id = m.id "
+        "WHERE e.text_sha IS DISTINCT FROM m.text_sha "
+        "ORDER BY length(m.content) + coalesce(length(m.title), 0) DESC, m.id",
+        [collection],
+    ).fetchall()
+    relabel = cursor.execute(
+        f"SELECT m.id FROM ({live}) AS m JOIN ({held}) AS e ON e.memory_id = m.id AND e.text_sha = m.text_sha "
+        "WHERE e.project IS DISTINCT FROM m.project OR e.scope <> m.scope ORDER BY m.id",
+        [collection],
+    ).fetchall()
+    remove = cursor.execute(
+        f"SELECT e.memory_id FROM ({held}) AS e LEFT JOIN ({live}) AS m ON e.memory_id = m.id "
+        "WHERE m.id IS NULL ORDER BY e.memory_id",
+        [collection],
+    ).fetchall()
+    return Pending([row[0] for row in embed], [row[0] for row in relabel], [row[0] for row in remove])
+
+
+def held_ids(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[str]:
+    """The ids `collection` is said to hold."""
+    rows = cursor.execute("SELECT memory_id FROM embedded WHERE collection = ?", [collection]).fetchall()
+    return {row[0] for row in rows}
+
+
+def passing(cursor: duckdb.DuckDBPyConnection, collection: str, where: Filter) -> frozenset[str]:
+    """The ids in `collection` that pass a filter, by the labels they were embedded with."""
+    condition, parameters = where.sql()
+    rows = cursor.execute(
+        f"SELECT memory_id FROM embedded WHERE collection = ? AND {condition}", [collection, *parameters]
+    ).fetchall()
+    return frozenset(row[0] for row in rows)
+
+
+def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
+    """How many vectors `collection` is said to hold."""
+    return int(cursor.execute("SELECT count(*) FROM embedded WHERE collection = ?", [collection]).fetchall()[0][0])
+
+
+def record(cursor: duckdb.DuckDBPyConnection, collection: str, memories: Sequence[Memory]) -> None:
+    """Note that the vectors and labels of these memories are in Chroma."""
+    import pyarrow as pa
+
+    table = pa.table(
+        {
+            "memory_id": [memory.id for memory in memories],
+            "text_sha": [text_sha(indexed_text(memory)) for memory in memories],
+            "project": pa.array([memory.project for memory in memories], pa.string()),
+            "scope": [memory.scope for memory in memories],
+        }
+    )
+    cursor.register("staged_embedded", table)
+    try:
+        cursor.execute(
+            "INSERT OR REPLACE INTO embedded SELECT ?, memory_id, text_sha, project, scope FROM staged_embedded",
+            [collection],
+        )
+    finally:
+        cursor.unregister("staged_embedded")
+
+
+def forget(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str]) -> None:
+    """Note that these vectors are gone from Chroma."""
+    cursor.execute(
+        "DELETE FROM embedded WHERE collection = ? AND memory_id IN (SELECT unnest(?))", [collection, list(ids)]
+    )
+
+
+def forget_all(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
+    """Note that a collection is gone as a whole."""
+    cursor.execute("DELETE FROM embedded WHERE collection = ?", [collection])
+
+
+STEP_TEXTS = 512
+STEP_CHARS = 8_000_000
+
+
+def refresh_vectors(
+    database: Database, collection: Collection, embedder: Embedder, progress: Progress
+) -> tuple[int, int, int]:
+    """Embed, relabel and remove what is pending; returns how many of each.
+
+    Raises what `progress` raises (Cancelled) and StoreError when the embedder returns something unusable.
+    """
+    key = str(collection.id)
+    _reconcile(database, collection)
+    with database.reading() as cursor:
+        waiting = pending(cursor, key)
+    for ids in _slices(waiting.remove, STEP_TEXTS):
+        collection.delete(ids=list(ids))
+        with database.transaction() as cursor:
+            forget(cursor, key, ids)
+    for ids in _slices(waiting.relabel, STEP_TEXTS):
+        memories = _read(database, ids)
+        collection.update(ids=[memory.id for memory in memories], metadatas=[_labels(memory) for memory in memories])
+        with database.transaction() as cursor:
+            record(cursor, key, memories)
+    _embed(database, collection, embedder, waiting.embed, progress)
+    return len(waiting.embed), len(waiting.relabel), len(waiting.remove)
+
+
+def _embed(
+    database: Database, collection: Collection, embedder: Embedder, ids: Sequence[str], progress: Progress
+) -> None:
+    done = 0
+    for memories in (part for step in _slices(ids, STEP_TEXTS) for part in _by_size(_read(database, step))):
+        progress("embedding memories", done, len(ids))
+        texts = [indexed_text(memory) for memory in memories]
+        vectors = embedder.encode(texts, _shifted(progress, done, len(ids)))
+        _write(database, collection, memories, _checked(vectors, len(texts), embedder))
+        done += len(memories)
+    if ids:
+        progress("embedding memories", done, len(ids))
+
+
+def _shifted(progress: Progress, done: int, total: int) -> Progress:
+    """The embedder's progress within a step as progress of the whole."""
+
+    def within(_: str, count: int, __: int) -> None:
+        progress("embedding memories", done + count, total)
+
+    return within
+
+
+def _write(database: Database, collection: Collection, memories: Sequence[Memory], vectors: Float32) -> None:
+    collection.upsert(
+        ids=[memory.id for memory in memories],
+        embeddings=vectors,
+        metadatas=[_labels(memory) for memory in memories],
+    )
+    with database.transaction() as cursor:
+        record(cursor, str(collection.id), memories)
+
+
+def _labels(memory: Memory) -> dict[str, str | None]:
+    """What filters need; an untagged memory's project is null, which removes an earlier one."""
+    return {"project": memory.project, "scope": memory.scope}
+
+
+def _checked(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
+    if vectors.shape != (rows, embedder.dimension):
+        raise StoreError(f"{embedder.model_id} returned shape {vectors.shape} for {rows} texts")
+    if not np.isfinite(vectors).all():
+        raise StoreError(f"{embedder.model_id} returned vectors with values that are not finite")
+    return np.ascontiguousarray(vectors, np.float32)
+
+
+def _reconcile(database: Database, collection: Collection) -> None:
+    """When the two counts disagree (a crash, a restored backup), believe Chroma about which ids it holds."""
+    key = str(collection.id)
+    with database.reading() as cursor:
+        if count(cursor, key) == collection.count():
+            return
+        said = held_ids(cursor, key)
+    held = set(collection.get(include=[])["ids"])
+    for ids in _slices(sorted(held - said), STEP_TEXTS):
+        collection.delete(ids=list(ids))
+    with database.transaction() as cursor:
+        forget(cursor, key, sorted(said - held))
+
+
+def _read(database: Database, ids: Sequence[str]) -> list[Memory]:
+    with database.reading() as cursor:
+        return list(memory_rows.read(cursor, ids).values())
+
+
+def _by_size(memories: Sequence[Memory]) -> Iterator[Sequence[Memory]]:
+    """Split a step whose texts are huge, so that progress and cancelling stay responsive."""
+    start = chars = 0
+    for position, memory in enumerate(memories):
+        chars += len(memory.content)
+        if chars >= STEP_CHARS:
+            yield memories[start : position + 1]
+            start, chars = position + 1, 0
+    if start < len(memories):
+        yield memories[start:]
+
+
+def _slices(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for start in range(0, len(ids), size):
+        yield ids[start : start + size]

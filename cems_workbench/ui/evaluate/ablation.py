@@ -1,0 +1,133 @@
+"""Ablation: what each part of a config is worth, and the documented tables of CEMS and ACE, on the judged queries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.ablation import ablations
+from cems_workbench.evaluation.comparison import compare
+from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
+from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.ui.evaluate.compare import ROW, pick_measure, verdict
+from cems_workbench.ui.evaluate.state import Measured
+from cems_workbench.ui.inspect.gathering import progress_in
+from cems_workbench.ui.kit.escape import plain, tick
+from cems_workbench.ui.kit.theme import LIST_COLOURS
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+TABLES = {
+    "Each stage off": ("stages", "The config, and the config without each of its parts that is on, one at a time."),
+    "CEMS phases 0–6": ("cems", "The plan’s phases, each with all before it; the last is the config itself."),
+    "ACE A–D": ("ace", "The four rows of ACE’s A/B test, as the presets ace_a to ace_d."),
+}
+ZERO, GRID = "rgba(128,128,128,0.6)", "rgba(128,128,128,0.16)"
+BETTER, WORSE = LIST_COLOURS[4], LIST_COLOURS[3]
+
+
+def draw(measured: Sequence[Measured]) -> None:
+    """Choose a config and a table; the table is computed when it is chosen, from evidence that is there."""
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    names = {one.name: one for one in measured}
+    name = left.selectbox("Config", list(names), key="ev:ablate:config", persist_state="session")
+    table = right.segmented_control(
+        "Table", list(TABLES), default="Each stage off", required=True, key="ev:ablate:table"
+    )
+    kind, about = TABLES[table or "Each stage off"]
+    one = names[name]
+    made = _evaluations(one, kind)
+    measure = pick_measure(one.evaluation.measures)
+    st.caption(about)
+    st.plotly_chart(figure(made, measure), key="ev:ablate:figure", config={"displayModeBar": False},
+                    alt="Difference of each row from the first, of the chosen measure.")  # fmt: skip
+    st.dataframe(
+        _rows(made, measure), hide_index=True, key="ev:ablate:rows", row_height=ROW, height=ROW * (len(made) + 1) + 4,
+        placeholder="–", column_config=_columns(measure),
+    )  # fmt: skip
+    lacking = sorted({(row.config.name, what) for row in made for what in row.rankings.needs})
+    if lacking:
+        lines = "; ".join(f"{plain(name)}: {plain(what)}" for name, what in lacking[:6])
+        st.caption(
+            f":orange[⚠] The evidence was gathered for {plain(one.name)}. Not in it: {lines}. These rows show what is there."
+        )
+
+
+def _evaluations(one: Measured, kind: str) -> list[Evaluation]:
+    key = (id(one.evaluation), kind)
+    kept: tuple[object, list[Evaluation]] | None = st.session_state.get("ev:ablation")
+    if kept is None or kept[0] != key:
+        place = st.empty()
+        progress = progress_in(place)
+        configs: Sequence[PipelineConfig] = ablations(kind, one.evaluation.config)
+        made = []
+        for i, config in enumerate(configs):
+            progress("ablation", i, len(configs))
+            made.append(evaluate(one.batch, config, one.evaluation.measures, with_bounds=False))
+        place.empty()
+        kept = (key, made)
+        st.session_state["ev:ablation"] = kept
+    return kept[1]
+
+
+def _rows(made: Sequence[Evaluation], measure: Measure) -> list[dict[str, Any]]:
+    base = made[0]
+    found = {one.name: next(d for d in one.differences if d.measure == measure) for one in compare(made).compared}
+    rows: list[dict[str, Any]] = [{"row": base.config.name, "value": number(base.mean(measure))}]
+    for one in made[1:]:
+        difference = found[one.config.name]
+        rows.append(
+            {
+                "row": _short(one, made[0]), "value": number(difference.value), "difference": number(difference.difference),
+                "p (Holm)": difference.p_holm, "wins": len(difference.wins), "losses": len(difference.losses),
+                "verdict": verdict(difference),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def _short(one: Evaluation, base: Evaluation) -> str:
+    """The row without the name that every row of the table would begin with."""
+    return one.config.name.removeprefix(base.config.name).strip() or one.config.name
+
+
+def _columns(measure: Measure) -> dict[str, Any]:
+    value = st.column_config.NumberColumn
+    return {
+        "row": st.column_config.TextColumn("row", width=260),
+        "value": value(str(measure), format="%.3f", width=84),
+        "difference": value("difference", format="%+.3f", width=84, help="Against the first row"),
+        "p (Holm)": value("p (Holm)", format="%.4f", width=76, help="Paired randomisation test against the first row (Holm)"),
+        "wins": value("wins", width=56), "losses": value("losses", width=60),
+    }  # fmt: skip
+
+
+def figure(made: Sequence[Evaluation], measure: Measure) -> Figure:
+    """A bar a row: how far it is from the first."""
+    import plotly.graph_objects as go
+
+    base = made[0].mean(measure)
+    rest = list(made[1:])
+    values = [one.mean(measure) - base for one in rest]
+    bars = go.Figure()
+    bars.add_bar(
+        x=values, y=list(range(len(rest))), orientation="h", marker={"color": [BETTER if value > 0 else WORSE for value in values]},
+        text=[f"{'▲' if value > 1e-9 else '▼' if value < -1e-9 else '='} {value:+.3f}" for value in values], textposition="outside",
+        cliponaxis=False, hovertext=[f"{tick(one.config.name, 60)}<br>{one.mean(measure):.4f}" for one in rest],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )  # fmt: skip
+    reach = max([abs(value) for value in values] or [0.0]) * 1.35 or 0.05
+    bars.update_layout(
+        height=58 + 27 * max(len(rest), 2), margin={"l": 8, "r": 24, "t": 6, "b": 44}, bargap=0.35, showlegend=False,
+        xaxis={"range": [-reach, reach], "fixedrange": True, "zerolinecolor": ZERO, "gridcolor": GRID,
+               "title": {"text": f"change of {tick(str(measure))} from {tick(made[0].config.name)}", "font": {"size": 12}}},
+        yaxis={
+            "autorange": "reversed", "automargin": True, "tickvals": list(range(len(rest))), "fixedrange": True, "showgrid": False,
+            "ticktext": [f"{tick(_short(one, made[0]), 44)}  " for one in rest], "zeroline": False,
+        },
+    )  # fmt: skip
+    return bars

@@ -1,0 +1,182 @@
+"""The head of the Evaluate page: which queries, which configs, whose judgments, and what is brought in from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from cems_workbench.config import PipelineConfig, import_config
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.metrics import FAMILIES, STANDARD, Measure, parse_measures
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.gathering import Wanted
+from cems_workbench.store.reports import QuerySet
+from cems_workbench.ui.evaluate import files as evaluate_file
+from cems_workbench.ui.evaluate import log as evaluate_log
+from cems_workbench.ui.evaluate.state import JUDGES, NOW, Choice, config_options
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.kit.escape import plain
+
+MEASURES = STANDARD.split()
+SHOWN = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
+CHEAP = "recollection"
+"""A preset that asks no model for its ranking, so that a first comparison is there soon."""
+
+
+def choose(resources: Resources) -> Choice | None:
+    """The choice, None while there is nothing to measure; what is wrong with it is said in place."""
+    if "ev:next_set" in st.session_state:  # chosen by what was opened or made in the run before
+        st.session_state["ev:set"] = st.session_state.pop("ev:next_set")
+    if "ev:next_configs" in st.session_state:
+        st.session_state["ev:configs"] = st.session_state.pop("ev:next_configs")
+    sets = {one.name: one for one in resources.store.query_sets()}
+    file = evaluate_file.opened()
+    judged = {judgment.qid for judgment in resources.store.judgments()}
+    if file is None and not (sets and judged):
+        _nothing(bool(sets))
+        _further(resources)
+        return None
+    configs = _configs(resources)
+    name, kind, grade, within = _ground(sets, file)
+    measures = _measures(grade)
+    _further(resources)
+    if not configs:
+        st.info("Choose a config above; two or more are compared with the first.")
+        return None
+    if measures is None:
+        return None
+    if name == evaluate_file.OPENED and file is not None:
+        return _on_file(file, configs, kind, measures)
+    queries = tuple(query for query in resources.store.queries(name) if query.qid in judged)
+    if not queries:
+        st.info("No query of this set is judged yet. Label some, or import judgments.", icon=":material/rule:")
+        st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
+        return None
+    return Choice(Wanted(name, queries, within), configs, kind, measures)
+
+
+def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
+    options = config_options(resources)
+    names = st.multiselect(
+        "Configs", list(options), default=_first(), key="ev:configs", persist_state="session",
+        help="The first is the baseline; the others are compared with it. “As set in Inspect” is what the sliders say now.",
+    )  # fmt: skip
+    return tuple((one, options[one]) for one in names)
+
+
+def _ground(sets: Mapping[str, QuerySet], file: evaluate_file.Opened | None) -> tuple[str, str | None, int, bool]:
+    """Name of the query set (or that of the opened file), kind of judge, lowest relevant grade, and whether within projects."""
+
+    def shown(one: str) -> str:
+        if file is not None and one == evaluate_file.OPENED:
+            return f"file {file.name}"
+        return f"{one} · {sets[one].size} queries · version {sets[one].version}"
+
+    options = ([evaluate_file.OPENED] if file else []) + sorted(sets)
+    boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
+    if st.session_state.get("ev:set") not in options:
+        st.session_state["ev:set"] = options[0]
+    name = boxes[0].selectbox(
+        "Query set", options, key="ev:set", persist_state="session", format_func=shown,
+        help="A named set of queries; each import with changes makes a new version.",
+    )  # fmt: skip
+    on_file = name == evaluate_file.OPENED
+    kind = boxes[1].selectbox(
+        "Judgments", list(JUDGES), key="ev:judges", persist_state="session",
+        help="Whose grades count. “People, else models” takes a model’s grade only where no person gave one.",
+    )  # fmt: skip
+    grade = boxes[2].number_input(
+        "Relevant from grade", 1, 3, 1, key="ev:grade", persist_state="session",
+        help="The lowest grade that counts as relevant in hit, recall, P, MRR and AP. nDCG uses the grades themselves.",
+    )  # fmt: skip
+    within = boxes[3].toggle(
+        "Within the project", key="ev:project_only", persist_state="session", disabled=on_file,
+        help="Search each query’s own project only, where it has one. An evidence file is as it was gathered.",
+    )  # fmt: skip
+    return name, JUDGES[kind], int(grade), bool(within) and not on_file
+
+
+def _on_file(
+    file: evaluate_file.Opened, configs: tuple[tuple[str, PipelineConfig], ...], kind: str | None, measures: tuple[Measure, ...]
+) -> Choice | None:  # fmt: skip
+    """What the opened file is, and the way back; None when it cannot be read."""
+    try:
+        found = evaluate_file.read(file)
+    except InputError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        st.button("Close the file", key="ev:file_close", on_click=evaluate_file.close)
+        return None
+    header = found.header
+    about = f"{len(found.evidences)} of {len(found.queries)} queries, gathered {header.created_at[:10]} for {plain(header.config.name)}"
+    why = f" Read-only: {plain(file.reason)}." if file.reason else ""
+    left, right = st.columns([5, 1], vertical_alignment="center")
+    left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}")
+    right.button("Close the file", key="ev:file_close", on_click=evaluate_file.close, width="stretch")
+    return Choice(Wanted(file.name, found.queries, header.project_only), configs, kind, measures, file)
+
+
+def _further(resources: Resources) -> None:
+    """What brings configs and queries in from outside."""
+    with st.container(horizontal=True, key="ev:further"):
+        _config_file()
+        evaluate_file.draw(resources)
+        evaluate_log.draw(resources)
+
+
+def _config_file() -> None:
+    popover = st.popover("Config file", icon=":material/upload_file:", key="ev:config", on_change="rerun",
+        help="Compare a config of a file: any form of the export")  # fmt: skip
+    if not popover.open:
+        return
+    with popover, st.container(width=360):
+        upload = st.file_uploader("Config", ["yaml", "yml", "json", "toml", "env", "py"], key="ev:config_file",
+            help="An .env is laid over the config that is set in Inspect, and changes what it names.")  # fmt: skip
+        if upload and st.button("Compare it", key="ev:config_add", type="primary"):
+            _bring_in(upload.name, upload.getvalue())
+        for line in st.session_state.get("ev:config_warnings", ()):
+            st.warning(plain(line))
+
+
+def _bring_in(file: str, content: bytes) -> None:
+    """The config of a file among the chosen ones, under the file's name."""
+    try:
+        result = import_config(content.decode("utf-8-sig"), state.config(), source=file)
+    except UnicodeDecodeError:
+        st.error(plain(f"{file}: not UTF-8 text"))
+        return
+    except InputError as error:
+        st.error(plain(str(error)))
+        return
+    name = f"{file} (file)"
+    st.session_state["ev:imported"] = {**st.session_state.get("ev:imported", {}), name: result.config}
+    st.session_state["ev:config_warnings"] = list(result.warnings)
+    chosen = st.session_state.get("ev:configs", [])
+    st.session_state["ev:next_configs"] = [*chosen, *([] if name in chosen else [name])]
+    st.rerun()
+
+
+def _first() -> list[str]:
+    """The preset and what was made of it; while nothing was changed, another preset."""
+    name = st.session_state["preset"]
+    return [name, NOW] if state.changed() else [name, CHEAP] if name != CHEAP else [name, "cems"]
+
+
+def _measures(grade: int) -> tuple[Measure, ...] | None:
+    names = st.multiselect(
+        "Measures", MEASURES, default=list(SHOWN), key="ev:measures", accept_new_options=True, persist_state="session",
+        help="Type others, such as hit@3 or nDCG@5. " + " ".join(f"{one.name}: {one.what}." for one in FAMILIES.values()),
+    )  # fmt: skip
+    try:
+        return parse_measures(" ".join(names), grade)
+    except InputError as error:
+        st.error(plain(str(error)))
+        return None
+
+
+def _nothing(has_queries: bool) -> None:
+    what = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
+    st.html(
+        f'<div class="wb-empty"><h3>Measure configs on judged queries</h3><p>{what} Import queries and judgments on the '
+        "<b>Memories</b> page (BEIR, LoCoMo, TREC, Quepid, JSONL, CSV), or label the results of some queries.</p></div>"
+    )

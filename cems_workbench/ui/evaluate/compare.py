@@ -1,0 +1,242 @@
+"""Compare: every config's measures with their intervals, and how far each differs from the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from cems_workbench.evaluation.comparison import Comparison, Difference, compare
+from cems_workbench.evaluation.evaluate import Summary, number
+from cems_workbench.evaluation.metrics import FAMILIES, Measure
+from cems_workbench.evaluation.report import LEVEL
+from cems_workbench.ui.evaluate.state import Measured
+from cems_workbench.ui.kit.escape import plain, tick
+from cems_workbench.ui.kit.theme import LIST_COLOURS
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+ROW = 30
+BASELINE, OTHER = "#7B848D", LIST_COLOURS[0]
+BESIDE: dict[str, Callable[[Summary], tuple[float, float]]] = {
+    "Unjudged": lambda summary: (summary.worst, summary.best),
+    "95 %": lambda summary: (summary.low, summary.high),
+}
+"""What stands in brackets beside a mean."""
+
+
+def compared(measured: Sequence[Measured]) -> Comparison:
+    """The comparison with the first, kept for the session as long as the evaluations are the same."""
+    key = tuple(id(one.evaluation) for one in measured)
+    kept: tuple[object, Comparison] | None = st.session_state.get("ev:comparison")
+    if kept is None or kept[0] != key:
+        kept = (key, compare([one.evaluation for one in measured]))
+        st.session_state["ev:comparison"] = kept
+    return kept[1]
+
+
+def draw(measured: Sequence[Measured]) -> None:
+    """The table of means, the chart of one measure, and the differences."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(
+            "Beside the mean", width="content",
+            help="Unjudged: what the mean could be if every result that nobody judged were irrelevant, or relevant. 95 %: the "
+            "confidence interval, by a bootstrap over queries.",
+        )  # fmt: skip
+        beside = st.segmented_control(
+            "Beside the mean", list(BESIDE), default="Unjudged", key="ev:beside", label_visibility="collapsed",
+            persist_state="session",
+        )  # fmt: skip
+    st.dataframe(
+        [_means(one, BESIDE.get(beside or "")) for one in measured], hide_index=True, key="ev:means", row_height=ROW,
+        placeholder="–", column_config=_mean_columns(measured[0].evaluation.measures, wide=beside is not None),
+    )  # fmt: skip
+    for line in remarks(measured):
+        st.caption(line)
+    _lacking(measured)
+    measure = pick_measure(measured[0].evaluation.measures)
+    st.plotly_chart(
+        figure(measured, measure), key="ev:figure", config={"displayModeBar": False},
+        alt="Mean of the chosen measure per config with its 95 % confidence interval.",
+    )  # fmt: skip
+    count = next(one.queries for one in measured[0].evaluation.summaries if one.measure == measure)
+    st.caption(
+        f"{measure}, mean over {count} queries. Dot and thick line: mean and 95 % confidence interval. "
+        "Thin line: what it could be if every unjudged result were irrelevant, or relevant.",
+        help="The interval is a bootstrap over queries (seeded): draw as many queries with replacement, take the mean, repeat.",
+    )
+    if len(measured) > 1:
+        differences(compared(measured), measured)
+    else:
+        st.info("Add a second config above to compare it with this one.", icon=":material/compare_arrows:")
+
+
+def pick_measure(measures: Sequence[Measure]) -> Measure:
+    """The measure that chart and lists show."""
+    by_name = {str(measure): measure for measure in measures}
+    if st.session_state.get("ev:measure") not in by_name:
+        st.session_state["ev:measure"] = "nDCG@10" if "nDCG@10" in by_name else next(iter(by_name))
+    name = st.segmented_control("Measure", list(by_name), key="ev:measure", required=True, label_visibility="collapsed")
+    return by_name[name or next(iter(by_name))]
+
+
+def remarks(measured: Sequence[Measured]) -> list[str]:
+    """What was left out, and which rerankers failed; each once."""
+    base = measured[0].evaluation
+    lines = []
+    if base.without_relevant:
+        lines.append(
+            f"{len(base.without_relevant)} queries have nothing relevant and say nothing of a ranking: left out."
+        )
+    for one in measured:
+        if one.evaluation.not_gathered:
+            lines.append(
+                f"{plain(one.name)}: {len(one.evaluation.not_gathered)} queries could not be gathered: left out."
+            )
+        for why, count in one.evaluation.failed.items():
+            lines.append(f":orange[⚠] {plain(one.name)}: its reranker failed in {count} queries: {plain(why)}.")
+    return lines
+
+
+def _lacking(measured: Sequence[Measured]) -> None:
+    """What configs ask for that their evidence was not gathered with: one line, and the list on request."""
+    rows = [
+        {"config": one.name, "the evidence lacks": what, "queries": count}
+        for one in measured
+        for what, count in one.evaluation.rankings.needs.items()
+    ]
+    if not rows:
+        return
+    names = list(dict.fromkeys(str(row["config"]) for row in rows))
+    which = plain(", ".join(names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    with st.expander(f":orange[⚠] The evidence lacks what {which} asked for; they are measured on what is there"):
+        st.dataframe(
+            rows, hide_index=True, key="ev:lacking", row_height=ROW, height=ROW * (min(len(rows), 10) + 1) + 4,
+            column_config={"the evidence lacks": st.column_config.TextColumn("the evidence lacks", width="large")},
+        )  # fmt: skip
+
+
+def _means(one: Measured, beside: Callable[[Summary], tuple[float, float]] | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"config": one.name}
+    for summary in one.evaluation.summaries:
+        row[str(summary.measure)] = number(summary.mean) if beside is None else _with(summary.mean, *beside(summary))
+    cost = one.evaluation.cost
+    row |= {"ms a query": cost.get("ms_per_query"), "LLM calls": int(cost["llm_calls"])}
+    return row | {"reranked": round(cost["reranked"] / max(1, len(one.evaluation.qids)))}
+
+
+def _with(mean: float, low: float, high: float) -> str | None:
+    if number(mean) is None:
+        return None
+    return f"{mean:.3f}" if low == high else f"{mean:.3f} ({low:.3f}–{high:.3f})"
+
+
+def _mean_columns(measures: Sequence[Measure], *, wide: bool) -> dict[str, Any]:
+    column = st.column_config.NumberColumn
+    columns: dict[str, Any] = {
+        str(measure): st.column_config.TextColumn(str(measure), width=132, help=FAMILIES[measure.family].what)
+        if wide
+        else column(str(measure), format="%.3f", width=78, help=FAMILIES[measure.family].what)
+        for measure in measures
+    }
+    columns["config"] = st.column_config.TextColumn("config", width=150, pinned=True)
+    columns["ms a query"] = column(
+        "ms a query", format="%.0f", width=78,
+        help="What gathering a query took on average when it was gathered: search, expansion, reranker and judge.",
+    )  # fmt: skip
+    columns["LLM calls"] = column("LLM calls", width=70, help="Calls of a language model for all queries together")
+    columns["reranked"] = column(
+        "reranked", width=70, help="Pairs of query and memory that the reranker reads for a query"
+    )
+    return columns
+
+
+def figure(measured: Sequence[Measured], measure: Measure) -> Figure:
+    """A row a config: mean, interval, and the bounds that unjudged results leave."""
+    import plotly.graph_objects as go
+
+    rows = [next(s for s in one.evaluation.summaries if s.measure == measure) for one in measured]
+    made = go.Figure()
+    for y, (one, row) in enumerate(zip(measured, rows, strict=True)):
+        colour = OTHER if y else BASELINE
+        made.add_scatter(
+            x=[row.worst, row.best], y=[y, y], mode="lines", line={"color": colour, "width": 1}, hoverinfo="skip"
+        )
+        made.add_scatter(
+            x=[row.low, row.high],
+            y=[y, y],
+            mode="lines",
+            line={"color": colour, "width": 5},
+            opacity=0.45,
+            hoverinfo="skip",
+        )
+        made.add_scatter(
+            x=[row.mean], y=[y], mode="markers+text", text=[f"  {row.mean:.3f}"], textposition="top center",
+            marker={"color": colour, "size": 11, "symbol": "circle" if y else "diamond"},
+            hovertext=[f"{tick(one.name)}<br>mean {row.mean:.4f}<br>95 % {row.low:.4f} to {row.high:.4f}<br>"
+                       f"unjudged {row.worst:.4f} to {row.best:.4f}"],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )  # fmt: skip
+    names = [f"{tick(one.name)}{'' if y else ' (baseline)'}  " for y, one in enumerate(measured)]
+    made.update_layout(
+        height=60 + 46 * len(measured), margin={"l": 8, "r": 16, "t": 12, "b": 30}, showlegend=False,
+        xaxis={"range": [-0.02, 1.02], "fixedrange": True, "zeroline": False, "gridcolor": "rgba(128,128,128,0.16)"},
+        yaxis={
+            "range": [len(measured) - 0.5, -0.7], "automargin": True, "tickvals": list(range(len(measured))), "ticktext": names,
+            "fixedrange": True, "showgrid": False, "zeroline": False,
+        },
+    )  # fmt: skip
+    return made
+
+
+def verdict(found: Difference) -> str:
+    """In a word what a difference says, with its sign."""
+    if not found.wins and not found.losses:
+        return "= same"
+    if found.p_holm >= LEVEL:
+        return "not certain"
+    if found.measure.family == "Judged":  # it says how much is known, not how good it is
+        return "▲ more" if found.difference > 0 else "▼ fewer"
+    return "▲ better" if found.difference > 0 else "▼ worse"
+
+
+def differences(comparison: Comparison, measured: Sequence[Measured]) -> None:
+    """Every config and measure against the baseline."""
+    rows = []
+    for one in comparison.compared:
+        for found in one.differences:
+            rows.append(
+                {
+                    "config": one.name, "measure": str(found.measure), "baseline": number(found.baseline),
+                    "value": number(found.value), "difference": number(found.difference),
+                    "95 % interval": f"{found.low:+.3f} to {found.high:+.3f}", "p (Holm)": found.p_holm,
+                    "effect": number(found.effect), "verdict": verdict(found), "wins": len(found.wins),
+                    "losses": len(found.losses), "ties": found.ties, "overlap": number(one.overlap),
+                }
+            )  # fmt: skip
+    st.markdown(f"###### Against the baseline, {plain(measured[0].name)}")
+    number_column, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    st.dataframe(
+        rows, hide_index=True, key="ev:differences", row_height=ROW, placeholder="–", height=ROW * (min(len(rows), 14) + 1) + 4,
+        column_config={
+            "config": text("config", width=140, pinned=True), "measure": text("measure", width=80),
+            "baseline": number_column("baseline", format="%.3f", width=70), "value": number_column("value", format="%.3f", width=60),
+            "difference": number_column("difference", format="%+.3f", width=78, help="Value less baseline, mean over queries"),
+            "95 % interval": text("95 % interval", width=130, help="Of the difference, by a paired bootstrap over queries"),
+            "p (Holm)": number_column(
+                "p (Holm)", format="%.4f", width=72,
+                help="Two-sided paired randomisation test: how often chance alone would give so large a difference; corrected for "
+                "the number of rows of this table (Holm).",
+            ),
+            "effect": number_column(
+                "effect", format="%+.2f", width=62,
+                help="Effect size: Cohen’s d, the mean difference in their standard deviations. About 0.2 is small, 0.8 large.",
+            ),
+            "verdict": text("verdict", width=92, help="better or worse where the corrected p is below 0.05"),
+            "wins": number_column("wins", width=52), "losses": number_column("losses", width=58),
+            "ties": number_column("ties", width=50),
+            "overlap": number_column("overlap", format="%.2f", width=66, help="Rank-biased overlap with the baseline; 1: the same"),
+        },
+    )  # fmt: skip

@@ -1,0 +1,151 @@
+"""Experiments: a comparison kept with its config, note and values; reopened, measured again, and taken away as a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.config import dump_config
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.comparison import Comparison
+from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.store.reports import Experiment
+from cems_workbench.ui.evaluate.compare import ROW, compared
+from cems_workbench.ui.evaluate.state import Choice, Measured
+from cems_workbench.ui.kit.escape import csv_bytes, plain
+
+
+def draw(measured: Sequence[Measured], choice: Choice, resources: Resources) -> None:
+    """Keep or download the present comparison; below it what was kept."""
+    comparison = compared(measured)
+    _keep(comparison, measured, choice, resources)
+    _downloads(comparison, measured, choice)
+    st.markdown("###### Kept")
+    kept = resources.store.experiments()
+    if not kept:
+        st.caption("Nothing is kept yet. Keep a comparison to find its config, its values and your note again.")
+        return
+    event = st.dataframe(
+        [_row(one) for one in kept], hide_index=True, key="ev:kept_table", row_height=ROW, placeholder="–", on_select="rerun",
+        selection_mode="single-row", height=ROW * (min(len(kept), 8) + 1) + 4,
+        column_config={"nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Of the config that was kept"),
+                       "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Of the config that was kept"),
+                       "note": st.column_config.TextColumn("note", width="large"),
+                       "evidence": st.column_config.TextColumn("evidence", help="Begin of the hash of the evidence it was measured on")},
+    )  # fmt: skip
+    picked = event["selection"]["rows"]
+    if picked:
+        _reopened(kept[picked[0]])
+
+
+def _keep(comparison: Comparison, measured: Sequence[Measured], choice: Choice, resources: Resources) -> None:
+    with st.form("ev:keep", border=False):
+        name_box, note_box, button_box = st.columns([2, 4, 1], vertical_alignment="bottom")
+        name = name_box.text_input("Keep as", value=measured[-1].name, max_chars=120)
+        note = note_box.text_input("Note", max_chars=500, placeholder="what was tried, and why")
+        pressed = button_box.form_submit_button("Keep", icon=":material/bookmark_add:", width="stretch")
+    if not pressed:
+        return
+    if not name.strip():
+        st.error("Give it a name.")
+        return
+    card = experiment_card(comparison, choice.wanted.query_set, _hash(measured))
+    config = measured[-1].evaluation.config.model_copy(update={"name": name.strip()})
+    try:
+        number = resources.store.save_experiment(name.strip(), dump_config(config), note.strip(), card)
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return
+    st.success(f"Kept as experiment {number}. Its config can be chosen above.", icon=":material/bookmark:")
+
+
+def _hash(measured: Sequence[Measured]) -> str:
+    return str(measured[-1].content_hash)
+
+
+def _downloads(comparison: Comparison, measured: Sequence[Measured], choice: Choice) -> None:
+    box = st.container(horizontal=True)
+    name = "".join(c if c.isalnum() else "-" for c in choice.wanted.query_set)[:40] or "queries"
+    box.download_button(
+        "Report (Markdown)", lambda: markdown_report(comparison, choice.wanted.query_set, _hash(measured)),
+        f"{name}.md", "text/markdown", key="ev:md", on_click="ignore",
+    )  # fmt: skip
+    box.download_button(
+        "Per query (CSV)",
+        lambda: csv_bytes(*per_query_rows(comparison)),
+        f"{name}.csv",
+        "text/csv",
+        key="ev:csv",
+        on_click="ignore",
+    )
+    box.download_button(
+        "Everything (JSON)", lambda: _json(experiment_card(comparison, choice.wanted.query_set, _hash(measured))),
+        f"{name}.json", "application/json", key="ev:json", on_click="ignore",
+    )  # fmt: skip
+    box.download_button(
+        "Run (TREC)", lambda: _run(measured[-1]), f"{name}.run", "text/plain", key="ev:run", on_click="ignore",
+        help=f"The results of {plain(measured[-1].name)}, as trec_eval and ir-measures read them.",
+    )  # fmt: skip
+
+
+def _json(card: dict[str, Any]) -> str:
+    return json.dumps(card, ensure_ascii=False, indent=1)
+
+
+def _run(one: Measured) -> str:
+    try:
+        return trec_run(one.batch, one.evaluation)
+    except ValueError as error:
+        return f"# {error}\n"
+
+
+def _row(one: Experiment) -> dict[str, Any]:
+    card = one.evidence
+    return {
+        "kept": one.id, "name": one.name, "when": one.created_at.strftime("%Y-%m-%d %H:%M"), "query set": card.get("query_set"),
+        "nDCG@10": _mean(card, "nDCG@10"), "hit@5": _mean(card, "hit@5"), "baseline": card.get("baseline"),
+        "evidence": str(card.get("content_hash") or "")[:12], "note": one.note,
+    }  # fmt: skip
+
+
+def _mean(card: dict[str, Any], measure: str) -> float | None:
+    configs = card.get("configs")
+    if not isinstance(configs, list) or not configs:
+        return None
+    mean: float | None = configs[-1].get("measures", {}).get(measure, {}).get("mean")
+    return mean
+
+
+def _reopened(one: Experiment) -> None:
+    """What it measured then, and its config."""
+    rows = [
+        {"config": config["config"], **{name: found["mean"] for name, found in config["measures"].items()}}
+        for config in one.evidence.get("configs", ())
+    ]
+    st.markdown(f"**{plain(one.name)}**" + (f"  \n:small[{plain(one.note)}]" if one.note else ""))
+    if rows:
+        numbers = {name: st.column_config.NumberColumn(name, format="%.3f") for name in rows[0] if name != "config"}
+        st.dataframe(rows, hide_index=True, key="ev:reopened", row_height=ROW, placeholder="–", column_config=numbers)
+    option = f"{one.name} (kept {one.id})"
+    left, right = st.columns(2)
+    if option not in st.session_state.get("ev:configs", ()):
+        left.button("Measure it again", key="ev:again", icon=":material/replay:", on_click=_choose, args=(option,),
+                    help="Adds its config to those above.")  # fmt: skip
+    else:
+        left.caption("Its config is among those above.")
+    right.download_button(
+        "Config (YAML)",
+        one.config_yaml,
+        f"experiment-{one.id}.yaml",
+        "text/yaml",
+        key="ev:kept_yaml",
+        on_click="ignore",
+    )
+
+
+def _choose(option: str) -> None:
+    st.session_state["ev:configs"] = [*st.session_state.get("ev:configs", []), option]

@@ -1,0 +1,123 @@
+"""A query set out of a log of what was really asked: the most frequent queries, some at random, or the worst by the judge."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.evaluation.log_sampling import LoggedQuery, Way, distinct, sampled
+from cems_workbench.formats import query_log
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import RowError
+from cems_workbench.ui.inspect.gathering import progress_in
+from cems_workbench.ui.kit.escape import plain
+
+ROW = 30
+WAYS: dict[str, Way] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
+SUFFIXES = ["jsonl", "json", "csv", "tsv"]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of a log: the set, its queries, the judge's scores by qid, and the rows that were left out."""
+
+    line: str
+    chosen: tuple[LoggedQuery, ...]
+    scores: dict[str, float]
+    errors: tuple[RowError, ...]
+
+
+def draw(resources: Resources) -> None:
+    """A popover: the log, how to choose from it, and the name of the set."""
+    popover = st.popover("Queries of a log", icon=":material/history:", key="ev:log", on_change="rerun",
+        help="Make a query set of queries that were really asked")  # fmt: skip
+    if not popover.open:
+        return
+    with popover, st.container(width=520):
+        upload = st.file_uploader("Log of queries", SUFFIXES, key="ev:log_file",
+            help="JSON lines or CSV with query, and where there are any time, project and results (memory ids, best first).")  # fmt: skip
+        way = st.segmented_control("Choose", list(WAYS), default="Most frequent", required=True, key="ev:log_way",
+            help="At random: a query has the chance its frequency gives it. Worst by the judge: those whose best result the "
+            "model judge scores lowest; one that returned nothing is the worst of all.")  # fmt: skip
+        left, right = st.columns(2)
+        size = left.number_input("How many", 1, 10_000, 100, key="ev:log_size")
+        seed = right.number_input("Seed", 0, 2**31 - 1, 0, key="ev:log_seed", disabled=way != "At random",
+            help="The same seed draws the same queries again")  # fmt: skip
+        name = st.text_input("Query set", key="ev:log_name", max_chars=120, placeholder="bad queries of May")
+        place = st.empty()
+        pressed = st.button(
+            "Make the query set", key="ev:log_make", type="primary", disabled=not (upload and name.strip())
+        )
+        if pressed and upload:
+            with place.container():
+                _make(upload, WAYS[way or "Most frequent"], int(size), int(seed), name.strip(), resources)
+        _outcome()
+
+
+def _make(upload: UploadedFile, way: Way, size: int, seed: int, name: str, resources: Resources) -> None:
+    st.session_state.pop("ev:log_made", None)
+    progress = progress_in(st.empty())
+    errors: list[RowError] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="cems-log-") as folder:
+            path = Path(folder) / f"log{Path(upload.name).suffix.lower()}"
+            path.write_bytes(upload.getvalue())
+            try:
+                entries, errors = query_log.read(path, progress)
+            except InputError as error:
+                raise InputError(str(error).replace(str(path), upload.name)) from None
+        if not entries:
+            raise InputError(f"{upload.name} has no query that can be read")
+        chosen, scores = sampled(entries, way, size, seed, resources, progress)
+        if not chosen:
+            raise InputError(f"{upload.name}: the judge could score no query; are its results memories of this store?")
+        made = resources.store.sets.put(name, [one.query for one in chosen], upload.name)
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        if errors:
+            _rejected(errors)
+        return
+    line = f"Query set {made.name}, version {made.version}: {made.size} of {len(distinct(entries))} queries"
+    st.session_state["ev:log_made"] = Made(line, tuple(chosen), scores, tuple(errors))
+    st.session_state["ev:next_set"] = made.name
+    st.rerun()
+
+
+def _outcome() -> None:
+    """The set that was made, and the rows that were left out, each with its reason."""
+    made: Made | None = st.session_state.get("ev:log_made")
+    if made is None:
+        return
+    st.success(plain(made.line), icon=":material/check:")
+    rows = [_row(one, made.scores) for one in made.chosen]
+    st.dataframe(rows, hide_index=True, key="ev:log_rows", row_height=ROW, height=ROW * (min(len(rows), 6) + 1) + 4, placeholder="–",
+        column_config={"query": st.column_config.TextColumn("query", width="large"),
+                       "asked": st.column_config.NumberColumn("asked", help="How often it is in the log"),
+                       "judge": st.column_config.NumberColumn("judge", format="%.2f", help="The judge’s raw score of its best result")},
+    )  # fmt: skip
+    st.page_link("pages/label.py", label="Judge their results on the Label page", icon=":material/rule:")
+    if made.errors:
+        _rejected(list(made.errors))
+
+
+def _row(one: LoggedQuery, scores: dict[str, float]) -> dict[str, Any]:
+    row: dict[str, Any] = {"query": one.query.query, "asked": one.times}
+    if scores:
+        score = scores.get(one.query.qid, float("nan"))
+        row |= {"judge": score if abs(score) < float("inf") else None}
+    return row
+
+
+def _rejected(errors: list[RowError]) -> None:
+    st.caption(f":orange[⚠] {len(errors)} rows of the log were left out:")
+    rows = [{"row": error.row, "field": error.field, "reason": error.reason} for error in errors]
+    st.dataframe(rows, hide_index=True, key="ev:log_errors", row_height=ROW, height=ROW * (min(len(rows), 6) + 1) + 4, placeholder="–",
+        column_config={"row": st.column_config.NumberColumn("row", width=60),
+                       "reason": st.column_config.TextColumn("reason", width="large")},
+    )  # fmt: skip

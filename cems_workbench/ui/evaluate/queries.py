@@ -1,0 +1,148 @@
+"""By type and by query: where a config wins and where it loses, and the way from there into Inspect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from cems_workbench.evaluation.comparison import SAME
+from cems_workbench.evaluation.evaluate import NO_TYPE, number
+from cems_workbench.records import Query
+from cems_workbench.ui.evaluate.compare import ROW, pick_measure
+from cems_workbench.ui.evaluate.state import Choice, Measured
+from cems_workbench.ui.inspect import baseline, state
+from cems_workbench.ui.kit.escape import plain
+
+OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
+
+
+def draw_types(measured: Sequence[Measured]) -> None:
+    """A type a row, a config a column; a fall against the baseline is marked."""
+    measure = pick_measure(measured[0].evaluation.measures)
+    base = measured[0].evaluation.by_type()
+    rows = []
+    for kind, first in base.items():
+        row: dict[str, Any] = {"type": kind, "queries": first["queries"], "falls": ""}
+        row[measured[0].name] = first[str(measure)]
+        worst = ""
+        for one in measured[1:]:
+            value = one.evaluation.by_type()[kind][str(measure)]
+            row[one.name] = value
+            if value is not None and first[str(measure)] is not None and value < first[str(measure)] - SAME:
+                worst = f"{worst}, {one.name}" if worst else one.name
+        row["falls"] = f"▼ {worst}" if worst else ""
+        rows.append(row)
+    columns: dict[str, Any] = {
+        one.name: st.column_config.NumberColumn(one.name, format="%.3f", width=120) for one in measured
+    }
+    columns["type"] = st.column_config.TextColumn(
+        "type", width=150, pinned=True, help="The kind of question, as the query set says"
+    )
+    columns["falls"] = st.column_config.TextColumn(
+        "falls", width=220, help="Configs that are below the baseline for this type"
+    )
+    st.dataframe(rows, hide_index=True, key="ev:types", row_height=ROW, placeholder="–", column_config=columns)
+    st.caption(f"Mean {measure} of each type. A gain in all can hide the loss of one: “falls” names it.")
+
+
+def draw_queries(measured: Sequence[Measured], choice: Choice) -> None:
+    """Every query with its values, the largest change first; a chosen one opens in Inspect under both configs."""
+    measure = pick_measure(measured[0].evaluation.measures)
+    boxes = st.columns(3)
+    other = _other(measured, boxes[0])
+    base = measured[0]
+    column = base.evaluation.measures.index(measure)
+    before = base.evaluation.values[:, column]
+    after = (other or base).evaluation.values[:, column]
+    change = after - before
+    outcome = np.select([np.isnan(change), change > SAME, change < -SAME], [3, 0, 1], default=2)
+    types = sorted({kind or NO_TYPE for kind in base.evaluation.types})
+    wanted = boxes[1].multiselect("Types", types, key="ev:filter_types", placeholder="all", persist_state="session")
+    shown = boxes[2].multiselect(
+        "Outcomes",
+        OUTCOMES,
+        key="ev:filter_outcomes",
+        placeholder="all",
+        disabled=other is None,
+        persist_state="session",
+    )
+    order = (
+        np.argsort(-np.abs(np.nan_to_num(change)), kind="stable")
+        if other
+        else np.argsort(np.nan_to_num(before), kind="stable")
+    )
+    queries = base.batch.queries
+    places = [
+        int(q) for q in order
+        if (not wanted or (queries[q].type or NO_TYPE) in wanted) and (not shown or OUTCOMES[outcome[q]] in shown)
+    ]  # fmt: skip
+    rows = []
+    for q in places:
+        beside = None if other is None else (other.name, float(after[q]), OUTCOMES[outcome[q]])
+        rows.append(_row(queries[q], base.name, float(before[q]), beside))
+    counts = " · ".join(f"{OUTCOMES[i]} {int((outcome == i).sum())}" for i in range(4) if other)
+    st.caption(counts or f"{len(rows)} queries, the worst first")
+    if not rows:
+        st.caption("No query is left under these filters.")
+        return
+    event = st.dataframe(
+        rows, hide_index=True, key="ev:queries", row_height=ROW, height=ROW * (min(len(rows), 14) + 1) + 4, placeholder="–",
+        on_select="rerun", selection_mode="single-row", column_config=_columns(base, other),
+    )  # fmt: skip
+    picked = event["selection"]["rows"]
+    if picked:
+        _open(queries[places[picked[0]]], base, other)
+    which = f"{plain((other or base).name)} on the sliders" + (
+        f" and {plain(base.name)} pinned beside it" if other else ""
+    )
+    st.caption(f"A click on the box before a row opens its query in Inspect, with {which}.{_elsewhere(choice)}")
+
+
+def _other(measured: Sequence[Measured], place: DeltaGenerator) -> Measured | None:
+    if len(measured) < 2:
+        place.caption("Add a second config above to see wins and losses.")
+        return None
+    names = {one.name: one for one in measured[1:]}
+    name = place.selectbox("Compared with the baseline", list(names), key="ev:other", persist_state="session")
+    return names[name]
+
+
+def _row(query: Query, base: str, before: float, other: tuple[str, float, str] | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"qid": query.qid, "type": query.type, "query": query.query, base: number(before)}
+    if other is not None:
+        name, after, outcome = other
+        row |= {name: number(after), "difference": number(after - before), "outcome": outcome}
+    return row
+
+
+def _columns(base: Measured, other: Measured | None) -> dict[str, Any]:
+    value, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    columns: dict[str, Any] = {
+        "qid": text("qid", width=64), "type": text("type", width=104), "query": text("query", width=250),
+        base.name: value(base.name, format="%.3f", width=88, help="The baseline"),
+    }  # fmt: skip
+    if other is not None:
+        columns[other.name] = value(other.name, format="%.3f", width=88)
+        columns["difference"] = value("difference", format="%+.3f", width=76)
+        columns["outcome"] = text("outcome", width=90)
+    return columns
+
+
+def _elsewhere(choice: Choice) -> str:
+    read_only = choice.opened is not None and choice.opened.reason is not None
+    return " Inspect searches the open store, not the one that this evidence is of." if read_only else ""
+
+
+def _open(query: Query, base: Measured, other: Measured | None) -> None:
+    """Into Inspect: the other config on the sliders, the baseline pinned."""
+    st.session_state["query"] = query.query
+    st.session_state["project"] = query.project
+    st.session_state["as_of"] = query.as_of.date() if query.as_of else None
+    state.take((other or base).evaluation.config)
+    if other is not None:
+        st.session_state[baseline.PINNED] = baseline.Pinned(base.name, base.evaluation.config)
+    st.switch_page("pages/inspect.py")

@@ -1,0 +1,210 @@
+"""A pinned baseline: a config that everything is compared with until it is unpinned.
+
+Its replay runs over the evidence at hand and is kept as long as evidence, baseline and switched-off variants are the same, so
+that a moved slider costs nothing more than reading its ranks. Nothing pinned costs nothing.
+
+Rank deltas against the baseline in signs and words; the sign, never a colour, says which way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+import streamlit as st
+
+from cems_workbench.analysis.ranks import Against, RankDelta, loss
+from cems_workbench.config import PipelineConfig, difference, preset, preset_names
+from cems_workbench.pipeline import Evidence, Trace, replay
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.controls import shown
+from cems_workbench.ui.kit.escape import excerpt, plain
+
+PINNED, REPLAYED = "baseline", "baseline_replayed"
+ROW = 30
+NAMED = 2
+"""Parameters that the line above the ranking names; a tooltip has all."""
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A config and what it is called."""
+
+    name: str
+    config: PipelineConfig
+
+
+def pinned() -> Pinned | None:
+    """The baseline; None when nothing is pinned."""
+    value: Pinned | None = st.session_state.get(PINNED)
+    return value
+
+
+def pin_present() -> None:
+    """Make the config as it is now the baseline."""
+    changed = len(state.changed())
+    name = st.session_state["preset"] + (f" with {changed} changed" if changed else "")
+    st.session_state[PINNED] = Pinned(name, state.config())
+
+
+def pin_preset(name: str) -> None:
+    """Make a preset the baseline."""
+    st.session_state[PINNED] = Pinned(name, preset(name).config)
+
+
+def unpin() -> None:
+    """Compare with nothing."""
+    st.session_state.pop(PINNED, None)
+    st.session_state.pop(REPLAYED, None)
+
+
+def against(trace: Trace, request: Request) -> Against | None:
+    """The trace beside the baseline's on the same evidence; None when nothing is pinned."""
+    base = pinned()
+    if base is None:
+        return None
+    return Against(base.name, trace, _replayed(trace.evidence, base.config, state.switched_off(request)))
+
+
+def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int]) -> Trace:
+    kept: tuple[Evidence, PipelineConfig, frozenset[int], Trace] | None = st.session_state.get(REPLAYED)
+    if kept is not None and kept[0] is evidence and kept[1:3] == (config, off):
+        return kept[3]
+    trace = replay(evidence, config, switched_off=off)
+    st.session_state[REPLAYED] = (evidence, config, off, trace)
+    return trace
+
+
+def against_html(beside: Against) -> str:
+    """One line above the ranking: with what it is compared, and whether that is all it should be."""
+    count = len(difference(beside.before.config, beside.now.config))
+    differ = f"{count or 'no'} parameter{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"
+    lines = [f"▲ ▼ against the baseline <b>{escape(beside.name)}</b>: {differ}"]
+    missing = missing_line(beside.before)
+    if missing:
+        every = ", ".join(_parameters(beside.before)) or missing
+        lines.append(f'<span title="{escape(every)}">⚠ {escape(missing)}</span>')
+    return f'<div class="wb-against">{"".join(f"<div>{line}</div>" for line in lines)}</div>'
+
+
+def missing_line(baseline: Trace) -> str:
+    """What the baseline asks for beyond the evidence at hand, in one line; empty when it is all there."""
+    asks = _parameters(baseline)
+    scores = sum(len(need["memory_ids"]) for need in baseline.needs if "memory_ids" in need)
+    parts = [", ".join(asks[:NAMED]) + (f" and {len(asks) - NAMED} more" if len(asks) > NAMED else "")] if asks else []
+    if scores:
+        models = sorted({str(need["model"]) for need in baseline.needs if "memory_ids" in need})
+        parts.append(f"{scores} scores by {', '.join(models)}")
+    return f"Not gathered for the baseline: {'; '.join(parts)}. Its ranks are of what is there." if parts else ""
+
+
+def _parameters(baseline: Trace) -> list[str]:
+    """The parameters it would gather otherwise, those of the lists first: they decide who is a candidate."""
+    asks = [need["parameter"] for need in baseline.needs if "parameter" in need]
+    return sorted(asks, key=lambda path: not path.startswith("lists."))
+
+
+def draw_baseline() -> None:
+    """A popover: pin the present config or a preset; while pinned, how the two configs differ, and the way back."""
+    base = pinned()
+    box = st.popover(
+        "Baseline pinned" if base else "Baseline", icon=":material/keep:", key=f"baseline:{base is not None}", on_change="rerun",
+        help="Pin a config: every rank then shows how it differs from that config’s.",
+    )  # fmt: skip
+    if not box.open:
+        return
+    with box:
+        if base is None:
+            _offer()
+        else:
+            _compared(base)
+
+
+def _offer() -> None:
+    st.button(
+        "Pin as baseline", key="pin", icon=":material/keep:", on_click=pin_present, type="primary", width="stretch",
+        help="The config as it is now. Then move a slider: every rank shows how many places it won or lost.",
+    )  # fmt: skip
+    st.selectbox(
+        "Or a preset", preset_names(), index=None, key="pin_preset", placeholder="choose one",
+        on_change=_pin_chosen,
+    )  # fmt: skip
+
+
+def _pin_chosen() -> None:
+    if st.session_state["pin_preset"] is not None:
+        pin_preset(st.session_state["pin_preset"])
+
+
+def _compared(base: Pinned) -> None:
+    differing = difference(base.config, state.config())
+    st.markdown(f"Baseline **{plain(base.name)}**")
+    if differing:
+        text, height = st.column_config.TextColumn, min(ROW * (len(differing) + 1) + 4, 320)
+        rows = [{"parameter": path, "baseline": shown(was), "now": shown(now)} for path, was, now in differing]
+        st.dataframe(
+            rows, hide_index=True, key="baseline_diff", width=520, row_height=ROW, height=height,
+            column_config={name: text(name, width=wide) for name, wide in (("parameter", 220), ("baseline", 130), ("now", 130))},
+        )  # fmt: skip
+    else:
+        st.caption("The config is the baseline’s. Move a slider, and ranks show how they differ.")
+    buttons = st.container(horizontal=True)
+    buttons.button("Unpin", key="unpin", icon=":material/keep_off:", on_click=unpin)
+    buttons.button(
+        "Pin the present config", key="pin", icon=":material/keep:", on_click=pin_present, disabled=not differing,
+        help="What is set now becomes the baseline.",
+    )  # fmt: skip
+    buttons.button(
+        "Back to the baseline", key="to_baseline", icon=":material/undo:", on_click=state.take, args=(base.config,),
+        disabled=not differing, help="Set every parameter to the baseline’s value.",
+    )  # fmt: skip
+
+
+COLUMN = "vs. baseline"
+HELP = (
+    "Places won ▲ or lost ▼ against the pinned baseline, at this place of the pipeline. =: the same rank. new: the baseline does "
+    "not rank it. gone: only the baseline ranks it, and where. —: neither does."
+)
+
+
+def sign(delta: RankDelta) -> str:
+    """The delta in a cell."""
+    if delta.move in ("up", "down"):
+        return f"{'▲' if delta.places > 0 else '▼'} {abs(delta.places)}"
+    if delta.move == "gone":
+        return f"gone, was {delta.before}"
+    return {"same": "=", "new": "new"}.get(delta.move, "—")
+
+
+def words(delta: RankDelta, name: str) -> str:
+    """The delta in a tooltip; `name` is the baseline's."""
+    if delta.move == "up":
+        return f"Up from rank {delta.before} in the baseline {name}"
+    if delta.move == "down":
+        return f"Down from rank {delta.before} in the baseline {name}"
+    if delta.move == "gone":
+        return f"Rank {delta.before} in the baseline {name}, none now"
+    return {"same": f"The same rank as in the baseline {name}", "new": f"Not ranked by the baseline {name}"}.get(
+        delta.move, "Ranked by neither"
+    )
+
+
+def gone_html(against: Against) -> str:
+    """Who left the results, with the baseline's rank, where each was lost now and why; empty when nobody did."""
+    gone = against.gone()
+    if not gone:
+        return ""
+    rows = "".join(_gone(against, memory_id) for memory_id in gone)
+    count = f"{len(gone)} result{'s' if len(gone) != 1 else ''}"
+    return f'<div class="wb-gone"><h6>Left the top k: {count} of the baseline {escape(against.name)}</h6>{rows}</div>'
+
+
+def _gone(against: Against, memory_id: str) -> str:
+    lost = loss(against.now, memory_id)
+    where = "no list has it" if lost is None else f"lost at {lost.stage}: {lost.reason}"
+    text = excerpt(against.now.evidence.memories[memory_id].content, 240)
+    return (
+        f'<div><b title="Its rank in the baseline">✕ was {against.delta(memory_id).before}</b><code>{escape(memory_id)}</code>'
+        f"<span>{escape(where)}</span><p>{escape(text)}</p></div>"
+    )

@@ -1,0 +1,278 @@
+"""Controls made from the config's own field metadata: a slider, a switch or a choice per parameter, grouped by stage.
+
+The parameters that differ from the preset: what they were, what they are, and a reset for each.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.state import draw_buttons
+
+GROUPS = {
+    "query": "Query",
+    "expansion": "Expansion",
+    "lists": "Lists",
+    "variants": "Variant weights",
+    "threshold": "Threshold",
+    "fusion": "Fusion",
+    "filter": "Filter",
+    "rerank": "Rerank",
+    "adjust": "Adjust",
+    "gap": "Score gap",
+    "dedup": "Dedup",
+    "assembly": "Assembly",
+    "judge": "Judge",
+}
+OPEN_FIRST = "fusion"
+
+Change = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Control:
+    """What drawing one parameter needs: its metadata, its value, its widget's key and texts, and how to report."""
+
+    spec: FieldSpec
+    value: Any
+    key: str
+    label: str
+    help: str
+    change: Change
+
+    def commit(self, key: str, read: Callable[[Any], Any]) -> None:
+        """Report the value of the widget `key`; Streamlit calls this before the page runs again."""
+        self.change({self.spec.path: read(st.session_state[key])})
+
+    def on_change(self, read: Callable[[Any], Any] = lambda value: value, key: str | None = None) -> dict[str, Any]:
+        """The keyword arguments that make a widget report itself."""
+        widget = key or self.key
+        return {"key": widget, "on_change": self.commit, "args": (widget, read)}
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The part of the allowed range a slider covers, widened to hold the present value."""
+        low, high = self.spec.soft or (self.spec.low, self.spec.high)
+        if low is None or high is None:
+            raise TypeError(f"{self.spec.path} declares no range for a slider")
+        inside = [low, high] if self.value is None else [low, high, self.value]
+        return min(inside), max(inside)
+
+
+def draw_controls(config: PipelineConfig, base: PipelineConfig, generation: int, change: Change) -> None:
+    """One expander per stage with its controls. A closed expander draws nothing, which keeps reruns quick.
+
+    `base` is the preset: a control whose value differs from it is marked. `change` receives {path: value}.
+    """
+    for section, title in GROUPS.items():
+        specs = [spec for spec in field_specs() if spec.section == section]
+        if not specs:
+            continue
+        # Label and icon never change: they are part of the expander's identity, and a new one starts closed.
+        group = st.expander(title, expanded=section == OPEN_FIRST, key=f"group:{section}", on_change="rerun")
+        if group.open:
+            with group:
+                for spec in specs:
+                    draw_control(spec, config.get(spec.path), base.get(spec.path), f"{generation}:{spec.path}", change)
+
+
+def draw_control(spec: FieldSpec, value: Any, preset_value: Any, key: str, change: Change) -> None:
+    """Draw the control of one parameter; a new value is reported through `change` before the page runs again."""
+    differs = value != preset_value
+    label = spec.label + (f" ({spec.unit})" if spec.unit else "") + (" ●" if differs else "")
+    lines = [spec.help, KIND_HELP[spec.kind], f"`{spec.path}`", f"Preset: {preset_value}" if differs else ""]
+    control = Control(spec, value, key, label, "\n\n".join(line for line in lines if line), change)
+    _drawer(spec)(control)
+
+
+def _drawer(spec: FieldSpec) -> Callable[[Control], None]:
+    if spec.type is bool:
+        return _switch
+    if spec.choices:
+        return _choice
+    if spec.path == "rerank.bands":
+        return _bands
+    if spec.path == "adjust.time_decay.tiers":
+        return _tiers
+    if typing.get_origin(spec.type) is tuple:
+        return _numbers if typing.get_args(spec.type)[0] is float else _several
+    if spec.type in (int, float):
+        return _optional_number if spec.optional else _number
+    return _text
+
+
+def _switch(control: Control) -> None:
+    st.toggle(control.label, control.value, help=control.help, **control.on_change())
+
+
+def _text(control: Control) -> None:
+    optional = control.spec.optional
+    st.text_input(
+        control.label,
+        control.value or "",
+        help=control.help,
+        placeholder=control.spec.null if optional else None,
+        **control.on_change(lambda text: text.strip() or (None if optional else "")),
+    )
+
+
+def _choice(control: Control) -> None:
+    options = control.spec.choices
+    if len(options) == 1 and control.value == options[0]:
+        return
+    shown = options if control.value in options else (*options, control.value)
+    st.selectbox(control.label, shown, shown.index(control.value), help=control.help, **control.on_change())
+
+
+def _several(control: Control) -> None:
+    options = typing.get_args(typing.get_args(control.spec.type)[0])
+    st.multiselect(control.label, options, list(control.value), help=control.help, **control.on_change(tuple))
+
+
+def _numbers(control: Control) -> None:
+    """Numbers in one line; what is no number goes to the config as it is, which refuses it by name."""
+    optional = control.spec.optional
+    text = " ".join(f"{value:g}" for value in control.value or ())
+    st.text_input(
+        control.label, text, help=control.help, placeholder=control.spec.null if optional else None,
+        **control.on_change(lambda typed: None if optional and not typed.strip() else _read_numbers(typed)),
+    )  # fmt: skip
+
+
+def _read_numbers(text: str) -> list[Any]:
+    parts = text.replace(",", " ").split()
+    try:
+        return [float(part) for part in parts]
+    except ValueError:
+        return parts
+
+
+def _number(control: Control) -> None:
+    _slider(control, control.label, control.value, help=control.help)
+
+
+def _optional_number(control: Control) -> None:
+    """A switch for null, and the slider when it is on."""
+    low, high = control.range
+    default = control.spec.default if control.spec.default is not None else control.spec.type(max(low, min(0, high)))
+    st.toggle(
+        control.label,
+        control.value is not None,
+        help=f"{control.help}\n\nOff is null: {control.spec.null}.",
+        **control.on_change(lambda on: default if on else None, f"{control.key}:on"),
+    )
+    if control.value is not None:
+        _slider(control, control.label, control.value, label_visibility="collapsed")
+
+
+def _slider(control: Control, label: str, value: float, **arguments: Any) -> None:
+    low, high = control.range
+    if control.spec.type is int:
+        step = int(control.spec.step or 1)
+        st.slider(label, int(low), int(high), int(value), step, **control.on_change(), **arguments)
+    else:
+        width = float(control.spec.step or 0.01)
+        st.slider(
+            label, float(low), float(high), float(value), width, format=_format(width),
+            **control.on_change(lambda picked: round(picked, 10)), **arguments,
+        )  # fmt: skip
+
+
+def _format(step: float) -> str:
+    digits = max(1, len(f"{step:g}".partition(".")[2]))
+    return f"%.{digits}f"
+
+
+def _bands(control: Control) -> None:
+    """One slider per band: the share of retrieval; the reranker has the rest."""
+    st.caption(control.label, help=control.help)
+    bands = [{"max_rank": band.max_rank, "retrieval": band.retrieval} for band in control.value]
+    first = 1
+    for i, band in enumerate(bands):
+        last = band["max_rank"]
+        covers = f"Retrieval share, ranks {first}–{last}" if last else f"Retrieval share, ranks {first} and on"
+
+        def replaced(share: float, at: int = i) -> list[dict[str, Any]]:
+            return [{**other, "retrieval": round(share, 10)} if at == j else other for j, other in enumerate(bands)]
+
+        st.slider(covers, 0.0, 1.0, float(band["retrieval"]), 0.01, **control.on_change(replaced, f"{control.key}:{i}"))
+        first = (last or first) + 1
+
+
+def _tiers(control: Control) -> None:
+    """An editable table of category and days."""
+    import pandas as pd
+
+    st.caption(control.label, help=control.help)
+    names, days = [name for name, _ in control.value], [value for _, value in control.value]
+    frame = pd.DataFrame({"category": pd.Series(names, dtype="object"), "days": pd.Series(days, dtype="float64")})
+    edited = st.data_editor(
+        frame, key=control.key, num_rows="dynamic", hide_index=True,
+        column_config={
+            "category": st.column_config.TextColumn("Category"),
+            "days": st.column_config.NumberColumn("Days", help="Half-life in days", min_value=0.1, max_value=36500.0),
+        },
+    )  # fmt: skip
+    rows = {str(name): float(days) for name, days in edited.dropna().to_numpy().tolist()}
+    if tuple(rows.items()) != tuple(control.value):
+        control.change({control.spec.path: rows})
+        st.rerun()
+
+
+SHOWN = 12
+
+
+def draw_changed() -> None:
+    """Reset everything, undo and redo, then a reset per changed parameter. The first are always there, so that nothing moves."""
+    changed = state.changed()
+    count = (
+        f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset" if changed else "As in the preset"
+    )
+    st.button(
+        count, key="reset", on_click=state.reset, disabled=not changed, icon=":material/restart_alt:", width="stretch",
+        help="Back to the preset’s values." if changed else None,
+    )  # fmt: skip
+    draw_buttons(state.history(), state.undo, state.redo)
+    with st.container(gap="xsmall"):
+        for path, was, now in changed[:SHOWN]:
+            spec = field_spec(path)
+            instant = "" if spec.kind == "replay" else " · gathers"
+            st.button(
+                f"{spec.label}: {shown(was)} → {shown(now)}{instant}",
+                key=f"reset:{path}",
+                on_click=state.reset_one,
+                args=(path,),
+                type="tertiary",
+                icon=":material/restart_alt:",
+                help=f"`{path}`: back to {shown(was)}. {KIND_HELP[spec.kind]}",
+            )
+        if len(changed) > SHOWN:
+            st.caption(f"and {len(changed) - SHOWN} more")
+
+
+def shown(value: Any) -> str:
+    """A value of the config in a few characters."""
+    if value is None:
+        return "off"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, tuple):
+        return " ".join(_part(item) for item in value) or "none"
+    text = str(value)
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _part(item: Any) -> str:
+    if isinstance(item, tuple):
+        return f"{item[0]} {item[1]:g}"
+    retrieval = getattr(item, "retrieval", None)
+    return str(item) if retrieval is None else f"{retrieval:g}"

@@ -1,0 +1,65 @@
+"""The expansion dictionary of the store: a table to edit, saved as it is edited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import streamlit as st
+
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.variants import read_dictionary, write_dictionary
+from cems_workbench.ui.inspect import state
+
+
+def draw_dictionary(resources: Resources) -> None:
+    """A popover with the entries; a change is saved and the query is gathered again."""
+    popover = st.popover(
+        "Expansion dictionary", icon=":material/menu_book:", key="dictionary", on_change="rerun",
+        help="Words of the query that are replaced by others, each as a further variant.",
+    )  # fmt: skip
+    if not popover.open:
+        return
+    with popover:
+        path = resources.dictionary_path
+        try:
+            entries = read_dictionary(path)
+        except InputError as error:
+            st.error(str(error))
+            return
+        st.caption(
+            "A word that is found in the query is replaced, and the text is searched too. Type into the empty row, then save."
+        )
+        edited = st.data_editor(
+            [{"word": word, "replacement": text} for word, text in sorted(entries.items())]
+            or [{"word": "", "replacement": ""}],
+            key="dictionary_table",
+            num_rows="dynamic",
+            hide_index=True,
+            width=620,
+            column_config={
+                "word": st.column_config.TextColumn("Word of the query", width=150),
+                "replacement": st.column_config.TextColumn("Replaced by", width="large"),
+            },
+        )
+        wanted = entries_of(edited)
+        st.button(
+            "Save",
+            key="dictionary_save",
+            disabled=wanted == entries,
+            on_click=_save,
+            args=(resources, wanted),
+            type="primary",
+        )
+
+
+def entries_of(rows: Sequence[Mapping[str, str | None]]) -> dict[str, str]:
+    """The complete rows as word -> replacement; of equal words the last counts."""
+    pairs = (((row.get("word") or "").strip(), (row.get("replacement") or "").strip()) for row in rows)
+    return {word: text for word, text in pairs if word and text}
+
+
+def _save(resources: Resources, entries: dict[str, str]) -> None:
+    write_dictionary(resources.dictionary_path, entries)
+    st.session_state.pop("dictionary_table", None)
+    state.forget()

@@ -1,0 +1,149 @@
+"""The judged queries of the store, the failing ones first, under the present config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+import streamlit as st
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.grades import Grades, K, QueryStatus, agreed_grades, query_statuses
+from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import score_missing
+from cems_workbench.pipeline.variants import read_dictionary
+from cems_workbench.records import Query
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.gathering import progress_in
+
+SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
+Choose = Callable[[str, str | None, datetime | None], None]
+Key = tuple[str, int, str]
+
+
+@st.cache_resource(show_spinner=False)
+def _kept() -> dict[Key, dict[str, Evidence]]:
+    """Evidence by qid of whole query sets, by store, content version and gather parameters; the last few."""
+    return {}
+
+
+def draw_picker(resources: Resources, choose: Choose) -> None:
+    """A popover with every judged query and how it fares; choosing a row searches it."""
+    grades = human_grades(resources)
+    queries = [query for query in resources.store.queries() if query.qid in grades]
+    if not queries:
+        return
+    popover = st.popover(
+        f"{len(queries)} judged queries", icon=":material/checklist:", key="picker", on_change="rerun",
+        help="The queries of this store that have human judgments, the failing ones first.",
+    )  # fmt: skip
+    if not popover.open:
+        return
+    with popover:
+        try:
+            evidences = evidence_of(resources, queries, state.config())
+        except WorkbenchError as error:
+            st.error(str(error))
+            return
+        rows = query_statuses(queries, evidences, grades, state.config())
+        counts = {name: sum(row.status == name for row in rows) for name in SIGNS}
+        st.caption(
+            " · ".join(f"{SIGNS[name]} {count}" for name, count in counts.items()),
+            help=f"missed: nothing that helps within the first {K} results. low: something does, but the best judged memory is not "
+            "the first judged one. Under the config as it is set now.",
+        )
+        st.dataframe(
+            [_row(row) for row in rows],
+            hide_index=True,
+            height=420,
+            width=660,
+            row_height=30,
+            placeholder="",
+            key="picker_table",
+            on_select=lambda: _search_selected(rows, choose),
+            selection_mode="single-row",
+            column_config={
+                "": st.column_config.TextColumn(
+                    "status", width=84, help="How the query fares under the config as it is set now"
+                ),
+                "rank": st.column_config.NumberColumn("rank", width=46, help="Best rank of a memory that helps"),
+                "query": st.column_config.TextColumn("query", width=300),
+                "type": st.column_config.TextColumn("type", width=92, help="The kind of question it is"),
+                "project": st.column_config.TextColumn("project", width=92, help="The project it is asked in"),
+            },
+        )
+
+
+def _row(row: QueryStatus) -> dict[str, str | int | None]:
+    query = row.query
+    return {
+        "": SIGNS[row.status],
+        "rank": row.best_rank,
+        "query": query.query,
+        "type": query.type,
+        "project": query.project,
+    }
+
+
+def _search_selected(rows: list[QueryStatus], choose: Choose) -> None:
+    """Search the query of the row that was clicked, and close the popover."""
+    selected = st.session_state["picker_table"]["selection"]["rows"]
+    if selected:
+        query = rows[selected[0]].query
+        choose(query.query, query.project, query.as_of)
+        st.session_state["picker"] = False
+
+
+def evidence_of(resources: Resources, queries: list[Query], config: PipelineConfig) -> list[Evidence]:
+    """The evidence of every query, gathered once per content and gather parameters, with progress.
+
+    Any interaction ends the gathering; what was gathered by then is kept.
+    """
+    kept = _kept().get(evidence_key(resources, queries, config), {})
+    missing = [query for query in queries if query.qid not in kept]
+    if missing:
+        kept = _gathered(resources, queries, missing, config)
+    return [kept[query.qid] for query in queries]
+
+
+def is_gathered(resources: Resources, queries: list[Query], config: PipelineConfig) -> bool:
+    """Is the evidence of every query at hand?"""
+    kept = _kept().get(evidence_key(resources, queries, config), {})
+    return all(query.qid in kept for query in queries)
+
+
+def _gathered(
+    resources: Resources, queries: list[Query], missing: list[Query], config: PipelineConfig
+) -> dict[str, Evidence]:
+    """Every query's evidence, after gathering that of the missing ones."""
+    key = evidence_key(resources, queries, config)
+    while len(_kept()) >= 4 and key not in _kept():
+        _kept().pop(next(iter(_kept())))
+    kept = _kept().setdefault(key, {})
+    place = st.empty()
+    progress = progress_in(place)
+    try:
+        for i, query in enumerate(missing, len(queries) - len(missing)):
+            progress("gathering the query set", i, len(queries))
+            found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+            kept[query.qid] = score_missing(found, config, resources)
+    finally:
+        place.empty()
+    return kept
+
+
+def evidence_key(resources: Resources, queries: list[Query], config: PipelineConfig) -> Key:
+    """What the evidence of a query set depends on: store, content version, gather parameters and dictionary."""
+    wanted = repr(sorted(gather_parameters(config).items()))
+    if config.expansion.backend == "dictionary":
+        wanted += repr(sorted(read_dictionary(resources.dictionary_path).items()))
+    return str(resources.store.path), resources.store.content_version, f"{len(queries)} {wanted}"
+
+
+def human_grades(resources: Resources) -> Grades:
+    """The grades that people agreed on, by qid and memory id."""
+    return agreed_grades(resources.store.judgments(kind="human"))

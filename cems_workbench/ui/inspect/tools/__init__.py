@@ -1,0 +1,1 @@
+"""Why, and what if: the tools, one question each."""

@@ -1,0 +1,128 @@
+"""Effective weights: what each part of the pipeline did to this ranking, beside the weight it nominally has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from cems_workbench.analysis.effective_weights import NO_LIMIT_K, Effect, effective_weights
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.tables import short_id
+from cems_workbench.ui.kit.escape import tick
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+STILL = 1e-9
+ROW = 30
+HELP = (
+    "Each part is switched off alone and the query replayed. Pairs turned: the share of pairs of results that change their order, "
+    "(1 − Kendall’s tau) / 2. A memory that is in one of the two result lists only counts as below all of the other; a pair that "
+    "one list has and the other knows nothing of counts half. Lists that agree each look small alone: what one takes away, the "
+    "other still gives."
+)
+
+
+def draw(look: Look) -> None:
+    """The chart, the sentence, and the numbers."""
+    effects = _kept(look)
+    if not any(row["kept"] for row in look.trace.stage("assembly").rows) or not effects:
+        st.info(
+            "There are no results to weigh: no stage can have moved them. The journey under “What happened” says who lost them."
+        )
+        return
+    k = look.trace.config.assembly.limit or NO_LIMIT_K
+    moving = [effect for effect in effects if effect.turned > STILL]
+    st.markdown(_sentence(effects, moving), help=HELP)
+    if moving:
+        st.plotly_chart(effects_figure(effects), key="effective:chart", config={"displayModeBar": False})
+    _table(effects)
+    st.caption(f"Of the first {k} results, with each part switched off alone.")
+
+
+def _kept(look: Look) -> list[Effect]:
+    off = state.switched_off(look.request)
+    key = (id(look.trace.evidence), look.trace.config, tuple(sorted(look.grades.items())), off)
+    kept: tuple[object, list[Effect]] | None = st.session_state.get("effective:kept")
+    if kept is None or kept[0] != key:
+        kept = (key, effective_weights(look.trace.evidence, look.trace.config, look.grades, off))
+        st.session_state["effective:kept"] = kept
+    return kept[1]
+
+
+def _sentence(effects: Sequence[Effect], moving: Sequence[Effect]) -> str:
+    """What moved most, and what is on and moved nothing."""
+    if not moving:
+        return "No part alone changes these results."
+    most = max(moving, key=lambda effect: effect.turned)
+    idle = [effect.part.name for effect in effects if effect.turned <= STILL]
+    text = f"**{most.part.name}** moved this ranking most: without it {most.turned:.0%} of the pairs turn."
+    if idle:
+        text += f" {len(idle)} of {len(effects)} parts that are on move nothing here."
+    return text
+
+
+def effects_figure(effects: Sequence[Effect]) -> Figure:
+    """A bar per part: the share of pairs that turn without it."""
+    import plotly.graph_objects as go
+
+    names = [tick(effect.part.name) for effect in effects]
+    figure = go.Figure()
+    figure.add_bar(
+        x=[effect.turned for effect in effects], y=names, orientation="h", name="pairs turned without it",
+        marker={"color": ["#0072B2" if effect.part.without else "#7B848D" for effect in effects]},
+        text=[f"{effect.turned:.0%}" if effect.turned > STILL else "" for effect in effects], textposition="outside",
+        cliponaxis=False, hovertemplate="%{y}: %{x:.1%} of pairs turn<extra></extra>", showlegend=False,
+    )  # fmt: skip
+    figure.update_layout(
+        height=70 + 24 * len(effects),
+        margin={"l": 8, "r": 40, "t": 8, "b": 40},
+        xaxis={"title": {"text": "pairs turned without it"}, "tickformat": ".0%", "rangemode": "tozero"},
+        yaxis={"autorange": "reversed", "automargin": True, "tickfont": {"size": 12}},
+        bargap=0.4,
+        hovermode="closest",
+    )
+    return figure
+
+
+def _table(effects: Sequence[Effect]) -> None:
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    progress = st.column_config.ProgressColumn
+    judged = any(effect.rank_now is not None or effect.rank_without is not None for effect in effects)
+    st.dataframe(
+        [_row(effect, judged) for effect in effects], hide_index=True, row_height=ROW, placeholder="",
+        height=ROW * (len(effects) + 1) + 4,
+        column_config={
+            "part": text("part", width=116),
+            "stage": text("stage", width=72, help="The stage it belongs to"),
+            "nominal": progress("nominal", format="percent", min_value=0, max_value=1, width=96, color="#7B848D",
+                                help="A list's weight × its variant's weight, as a share of all lists"),
+            "effective": progress("effective", format="percent", min_value=0, max_value=1, width=96, color="#0072B2",
+                                  help="A list's pairs turned, as a share of all lists"),
+            "tau": number("tau", format="%.3f", width=60, help="Kendall’s tau with and without it: 1 the same, −1 the reverse"),
+            "new": number("new", width=50, help="Results that come in without it"),
+            "moved": number("moved", width=58, help="Results that stay with another rank"),
+            "relevant": text("relevant", width=76, help="Rank of the first memory judged relevant: now → without it"),
+            "without it": text("without it", width=220, help="+ comes in, − goes out"),
+        },
+    )  # fmt: skip
+
+
+def _row(effect: Effect, judged: bool) -> dict[str, Any]:
+    changes = [*(f"+ {short_id(key)}" for key in effect.entered), *(f"− {short_id(key)}" for key in effect.left)]
+    row: dict[str, Any] = {
+        "part": effect.part.name,
+        "stage": effect.part.stage,
+        "nominal": None if effect.nominal is None else round(effect.nominal, 2),
+        "effective": None if effect.share is None else round(effect.share, 2),
+        "tau": effect.tau,
+        "new": len(effect.entered),
+        "moved": effect.moved,
+    }
+    if judged:
+        now, without = (str(rank) if rank else "–" for rank in (effect.rank_now, effect.rank_without))
+        row["relevant"] = now if now == without else f"{now} → {without}"
+    return row | {"without it": ", ".join(changes)}

@@ -1,0 +1,147 @@
+"""Expansion: what each variant of the query gave, the results without it, switches, and a variant of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+
+import streamlit as st
+
+from cems_workbench.analysis.expansion import Toggled, VariantPart, toggled_each, variant_parts
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.tables import short_id
+from cems_workbench.ui.inspect.tools.stylesheet import write_stylesheet
+from cems_workbench.ui.inspect.views.contributions import draw_queries
+from cems_workbench.ui.inspect.views.query import draw_variants
+from cems_workbench.ui.kit.escape import excerpt, plain
+
+TYPED = "expansion:typed"
+MOST = 20
+"""Expansions that the config allows."""
+LISTED = 4
+HELP = (
+    "Each row is one replay with that variant's lists left out (put back, where it is switched off). The results are compared with those "
+    "you see above."
+)
+COLUMNS = {
+    "variant": "Its number, as in the names of its lists",
+    "found": "Candidates that its lists hold",
+    "only it": "Candidates that no other variant found",
+    "share of the results": "Its part of the results' fused scores, before reranking and adjusting; the rest is bonuses and other lists",
+    "leave": "Results that are gone when it is switched",
+    "enter": "Memories that come into the results when it is switched",
+    "tau": "Kendall's tau: 1, the same order; 0, unrelated; −1, reversed",
+    "rbo": "Rank-biased overlap, p 0.9: 1, the same; changes at the top weigh more",
+}
+NUMBERS = ("found", "only it", "tau", "rbo")
+
+
+def draw(look: Look) -> None:
+    """Switches, a row per variant, what each gave each candidate, and a box to type another."""
+    write_stylesheet()
+    trace, off = look.trace, state.switched_off(look.request)
+    draw_variants(trace, look.request)
+    _draw_typing(trace, look.request)
+    if len(trace.evidence.variants) < 2:
+        return
+    st.markdown("###### Without each of them", help=HELP)
+    parts, switched = variant_parts(trace, off), toggled_each(trace, off)
+    st.html(ablation_html(parts, switched))
+    unscored = max((toggled.unscored for toggled in switched), default=0)
+    if unscored:
+        st.caption(
+            f"⚠ Up to {unscored} candidates are not scored by the reranker yet: the rows without them are provisional."
+        )
+    st.html(f'<div class="wb-said">{escape(_summary(parts, switched))}</div>')
+    draw_queries(trace)
+
+
+def ablation_html(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> str:
+    """A row per variant; ids and texts are escaped."""
+    head = "".join(
+        f'<th{" class=wb-n" if name in NUMBERS else ""} title="{escape(about)}">{escape(name)}</th>'
+        for name, about in COLUMNS.items()
+    )
+    body = "".join(_row(part, toggled) for part, toggled in zip(parts, switched, strict=True))
+    return f'<div class="wb-scroll"><table class="wb-grid wb-ablation"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _row(part: VariantPart, toggled: Toggled) -> str:
+    share = max(0.0, min(part.share, 1.0))
+    bar = f'<div class="wb-share"><i style="width:{100 * share:.1f}%"></i></div>{100 * part.share:.1f} %'
+    only = ", ".join(part.alone[:40])
+    return (
+        f'<tr><th title="{escape(part.text)}"><b>{part.index}</b>{"" if part.on else " off"}</th>'
+        f'<td class="wb-n">{part.found}</td><td class="wb-n" title="{escape(only)}">{len(part.alone)}</td>'
+        f'<td class="wb-bar-cell">{bar if part.on else "–"}</td>'
+        f"<td>{_ids('▼', toggled.left)}</td><td>{_ids('▲', toggled.entered)}</td>"
+        f'<td class="wb-n">{toggled.tau:.2f}</td><td class="wb-n">{toggled.rbo:.2f}</td></tr>'
+    )
+
+
+def _ids(sign: str, ids: Sequence[str]) -> str:
+    """The first ids in short, all of them on hover; – for none."""
+    if not ids:
+        return "–"
+    more = f" +{len(ids) - LISTED}" if len(ids) > LISTED else ""
+    shown = " ".join(f"<code>{escape(short_id(memory_id, 12))}</code>" for memory_id in ids[:LISTED])
+    return f'<span title="{escape(", ".join(ids))}">{sign} {shown}{more}</span>'
+
+
+def _summary(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> str:
+    """In one sentence: which expansions could go, and which changes most."""
+    further = [(part, toggled) for part, toggled in zip(parts, switched, strict=True) if part.index and part.on]
+    if not further:
+        return "Every further variant is switched off."
+    idle = [part.index for part, toggled in further if toggled.rbo == 1 and not toggled.left and not toggled.entered]
+    if len(idle) == len(further):
+        return "None of the further variants changes the results by itself."
+    most = min(further, key=lambda pair: pair[1].rbo)[0]
+    text = (
+        f"Variant {most.index} (“{excerpt(most.text, 60)}”) changes the results{' most' if len(further) > 1 else ''}."
+    )
+    return text + (f" Without effect by itself: {', '.join(map(str, idle))}." if idle else "")
+
+
+def _draw_typing(trace: Trace, request: Request) -> None:
+    """A line of one's own, searched beside the others."""
+    with st.form("expansion:form", border=False, clear_on_submit=True):
+        box, button = st.columns([3, 1], vertical_alignment="bottom")
+        box.text_input(
+            "Another variant of the query", key=TYPED, placeholder="Type another way to ask for it",
+            help="It is searched as an expansion typed by hand (Expansion → manual). Expansions that were made otherwise become typed "
+            "ones, so none is lost.",
+        )  # fmt: skip
+        button.form_submit_button("Search it too", width="stretch", on_click=_add, args=(trace, request))
+    said = st.session_state.pop("expansion:said", None)
+    if said:
+        st.caption(said)
+
+
+def _add(trace: Trace, request: Request) -> None:
+    """Search the typed line too: the expansions there are now stay, as lines typed by hand."""
+    line = " ".join(str(st.session_state[TYPED]).split())
+    variants = trace.evidence.variants
+    if not line:
+        return
+    if line.casefold() in {variant.text.casefold() for variant in variants}:
+        st.session_state["expansion:said"] = f"“{plain(excerpt(line, 80))}” is searched already."
+        return
+    section = state.config().expansion
+    there = [variant.text for variant in variants if variant.kind == "expansion"]
+    lines = [*(request.manual if section.backend == "manual" else there), line]
+    if len(lines) > MOST:
+        st.session_state["expansion:said"] = f"{MOST} expansions are searched already, which is the most."
+        return
+    state.change({"expansion.backend": "manual", "expansion.max_expansions": max(section.max_expansions, len(lines))})
+    if st.session_state["config_error"]:
+        return
+    st.session_state["generation"] += 1
+    off = state.switched_off(request)
+    st.session_state["manual"] = "\n".join(lines)
+    if all(variant.kind in ("original", "expansion") for variant in variants):  # the others keep their numbers
+        state.switch_variants(replace(request, manual=tuple(lines)), off)

@@ -1,0 +1,221 @@
+"""Index check: the exact cosine of every embedding against what this query's vector list, and Chroma's graph alone, answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import streamlit as st
+
+from cems_workbench.analysis.index_check import (
+    Answer,
+    ExactRanking,
+    Recall,
+    exact_ranking,
+    largest_difference,
+    recall_at,
+    search_filter,
+)
+from cems_workbench.config import list_depths
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.pipeline.evidence import RankedList
+from cems_workbench.pipeline.gather import EVERYTHING
+from cems_workbench.store.search.vector_index import EXACT_ROWS
+from cems_workbench.ui.inspect.gathering import progress_in
+from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.tables import short_id
+from cems_workbench.ui.inspect.tools.stylesheet import write_stylesheet
+from cems_workbench.ui.kit.escape import excerpt, plain
+
+AT_ONCE = 20_000
+"""Up to so many embeddings are compared as soon as the tool is looked at."""
+NEAR = 10
+SHOWN = 50
+GRAPH = "Chroma's graph"
+COLUMNS = {
+    "answer": "Whose first hits are compared with the exactly nearest",
+    "how": "How that answer was found",
+    "at 10": "Recall at 10: of the 10 exactly nearest memories, how many are among its first 10",
+    "at depth": "Recall at the depth of the list: of the exactly nearest memories, how many are in it",
+    "score off by": "The largest distance of one of its scores from the exact cosine",
+}
+GRAPH_HELP = (
+    "A vector index walks a graph (HNSW) instead of comparing every embedding: fast, and now and then it misses a near memory. "
+    f"Up to {EXACT_ROWS:,} memories the workbench compares them all, so its own list misses none; the graph's answer is what a system "
+    "gets that always asks Chroma."
+)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One answer beside the exact one."""
+
+    name: str
+    how: str
+    near: Recall
+    deep: Recall
+    off: float
+    pooled: bool = False
+
+
+def draw(look: Look) -> None:
+    """The verdict, a row per answer, and who was missed."""
+    write_stylesheet()
+    ranked = _list(look)
+    if ranked is None:
+        st.info("No vector list was searched for this query: there is no index to check.", icon=":material/search_off:")
+        return
+    vectors = look.resources.indexes.vectors
+    where = search_filter(look.request, look.trace.config)
+    depth = list_depths(look.trace.config)["vector"] or EVERYTHING
+    key = (
+        look.request,
+        ranked.variant,
+        depth,
+        where,
+        str(look.resources.store.path),
+        look.resources.store.content_version,
+    )
+    kept = st.session_state.get("index_check_of")
+    if kept is None or kept[0] != key:
+        ids = vectors.ids(where)
+        if not ids:
+            st.info("No memory that this query may find has an embedding.", icon=":material/search_off:")
+            return
+        if len(ids) > AT_ONCE and not st.button(
+            f"Compare all {len(ids):,} embeddings", key="index_check", help="Reads every embedding of the store once.",
+        ):  # fmt: skip
+            return
+        found = _compared(look, ranked, ids, depth)
+        if found is None:
+            return
+        kept = st.session_state["index_check_of"] = (key, found)
+    exact, rows = kept[1]
+    _draw(look, ranked, exact, rows)
+
+
+def _list(look: Look) -> RankedList | None:
+    """The vector list that is checked; the choice where there are several."""
+    lists = [ranked for ranked in look.trace.evidence.lists if ranked.source == "vector"]
+    if len(lists) < 2:
+        return lists[0] if lists else None
+    variants = look.trace.evidence.variants
+    place: int = st.selectbox(
+        "Vector list", range(len(lists)), key=f"index_check:{hash(look.request)}",
+        format_func=lambda i: f"{lists[i].name}  {excerpt(variants[lists[i].variant or 0].text, 80)}",
+        help="Each form of the query was searched on its own.",
+    )  # fmt: skip
+    return lists[place]
+
+
+def _compared(
+    look: Look, ranked: RankedList, ids: Sequence[str], depth: int
+) -> tuple[ExactRanking, list[Compared]] | None:
+    """The exact ranking and every answer beside it; None after a line that says why there is none."""
+    vectors, config = look.resources.indexes.vectors, look.trace.config
+    where = search_filter(look.request, config)
+    area = st.empty()
+    try:
+        query = look.resources.embedder.encode_query(look.trace.evidence.variants[ranked.variant or 0].text)
+        exact = exact_ranking(query, ids, vectors.embeddings, progress_in(area))
+        graph = vectors.approximate(query, depth, where)
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return None
+    finally:
+        area.empty()
+    pooled = config.lists.pool.mode == "recent_access"
+    walked = not pooled and len(ids) > EXACT_ROWS
+    pool = f"exact, of the {config.lists.pool.size:,} last accessed and the lexical hits (Lists → Pool)"
+    how = pool if pooled else GRAPH if walked else "exact: every embedding was compared"
+    rows = [_row(ranked.name, how, exact, [(hit.memory_id, hit.score) for hit in ranked.hits[:depth]], depth, pooled)]
+    if not walked:
+        rows.append(_row("Chroma alone", GRAPH, exact, graph, depth))
+    return exact, rows
+
+
+def _row(name: str, how: str, exact: ExactRanking, answer: Answer, depth: int, pooled: bool = False) -> Compared:
+    off = largest_difference(exact, answer)
+    return Compared(name, how, recall_at(exact, answer, NEAR), recall_at(exact, answer, depth), off, pooled)
+
+
+def _draw(look: Look, ranked: RankedList, exact: ExactRanking, rows: Sequence[Compared]) -> None:
+    st.markdown(f"###### {_verdict(rows[0], len(exact))}", help=GRAPH_HELP)
+    st.html(answers_html(rows))
+    elsewhere = {
+        hit.memory_id: other.name
+        for other in reversed(look.trace.evidence.lists)
+        if other.name != ranked.name and other.source != "recency" and other.source != "access"
+        for hit in other.hits
+    }
+    for row in rows:
+        if row.deep.missed:
+            _draw_missed(look, row, elsewhere)
+        elif row is not rows[0]:
+            either = "" if rows[0].deep.missed else " either"
+            st.caption(f"{plain(row.name)} would have missed nothing{either}.")
+
+
+def _verdict(row: Compared, count: int) -> str:
+    missed, k = len(row.deep.missed), row.deep.k
+    if not missed:
+        return f"Nothing was missed: {row.name} holds the {k:,} exactly nearest of {count:,} memories."
+    first = row.deep.missed[0].rank
+    lost = "The pool left out" if row.pooled else f"{row.name} missed"
+    return f"{lost} {missed:,} of the {k:,} exactly nearest memories; the nearest of them stands at rank {first:,}."
+
+
+def answers_html(rows: Sequence[Compared]) -> str:
+    """A row per answer: its recall at 10 and at the list's depth, and how far its scores are off."""
+    depth = rows[0].deep.k
+    named = {**COLUMNS}
+    head = "".join(
+        f'<th{"" if i < 2 else " class=wb-n"} title="{escape(about)}">{escape(f"at {depth:,}" if name == "at depth" else name)}</th>'
+        for i, (name, about) in enumerate(named.items())
+    )
+    body = "".join(
+        f"<tr><th><b>{escape(row.name)}</b></th><td>{escape(row.how)}</td>{_recall(row.near)}{_recall(row.deep)}"
+        f'<td class="wb-n">{row.off:.1e}</td></tr>'
+        for row in rows
+    )
+    return f'<div class="wb-scroll"><table class="wb-grid wb-recall"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _recall(recall: Recall) -> str:
+    sign = "✓ " if not recall.missed else "✕ "
+    return f'<td class="wb-n" title="{recall.value:.4f}">{sign}{recall.found:,} of {recall.k:,}</td>'
+
+
+def _draw_missed(look: Look, row: Compared, elsewhere: Mapping[str, str]) -> None:
+    """Who was missed, and whether another list found it all the same."""
+    import pandas as pd
+
+    shown = row.deep.missed[:SHOWN]
+    more = f" (the first {SHOWN})" if len(row.deep.missed) > SHOWN else ""
+    st.markdown(f"###### Missed by {plain(row.name)}{more}")
+    memories = look.resources.store.memories([missed.memory_id for missed in shown])
+    frame = pd.DataFrame(
+        [
+            {
+                "exact rank": missed.rank,
+                "memory": short_id(missed.memory_id),
+                "exact cosine": missed.cosine,
+                "found by": elsewhere.get(missed.memory_id, ""),
+                "content": excerpt(memories[missed.memory_id].content) if missed.memory_id in memories else "",
+            }
+            for missed in shown
+        ]
+    )
+    number = st.column_config.NumberColumn
+    st.dataframe(
+        frame, hide_index=True, height=30 * (min(len(frame), 12) + 1) + 4, row_height=30, placeholder="",
+        key=f"index_check:missed:{row.name}",
+        column_config={
+            "exact rank": number("exact rank", width=80, help="Its place when every embedding is compared"),
+            "memory": st.column_config.TextColumn("memory", width=110),
+            "exact cosine": number("exact cosine", format="%.4f", width=94, help="Cosine of query and memory"),
+            "found by": st.column_config.TextColumn("found by", width=90, help="Another list of this query that has it; empty: none"),
+            "content": st.column_config.TextColumn("content", width="large"),
+        },
+    )  # fmt: skip

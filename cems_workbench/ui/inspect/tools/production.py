@@ -1,0 +1,354 @@
+"""Against production: what the real system returned for this query, where this trace departs from it, and what would explain that.
+
+The tables of "Against production": who stands where, which stage is most like it, and whose scores they are.
+
+What would explain production's answer: parameters and presets that bring our results nearer to it, each with a button.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from cems_workbench.analysis.fidelity import (
+    Agreement,
+    Answer,
+    Explanation,
+    Likeness,
+    Production,
+    Replays,
+    ScoreMap,
+    agreement,
+    explanations,
+    likenesses,
+    matched,
+    most_like,
+    overlap_at,
+    placements,
+    results_of,
+    score_maps,
+    together,
+)
+from cems_workbench.config import field_spec
+from cems_workbench.errors import InputError
+from cems_workbench.formats.responses import Response, parse_response
+from cems_workbench.ui.inspect import state, tables
+from cems_workbench.ui.inspect.controls import shown
+from cems_workbench.ui.inspect.gathering import progress_in
+from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.kit.escape import excerpt, plain
+
+ROW = 30
+DEPTHS = (1, 3, 5, 10, 20)
+TAU_HELP = "Kendall's tau: 1 the same order, 0 no relation, −1 reversed."
+RBO_HELP = "Rank-biased overlap, 0 to 1: how alike two rankings are, where the top counts most."
+
+
+def numbers_html(production: Production, ours: list[str], found: Agreement) -> str:
+    """Overlap at each depth, tau and rank-biased overlap."""
+    cells = [
+        (f"top {k}", f"{shared} of {k}", f"Memories that the first {k} of both have in common")
+        for k, shared in overlap_at(production.order, ours, DEPTHS).items()
+    ]
+    cells += [("tau", f"{found.tau:.3f}", TAU_HELP), ("RBO", f"{found.rbo:.3f}", RBO_HELP)]
+    if production.unknown:
+        cells.append(("unknown", str(len(production.unknown)), "Found neither by their id nor by their text"))
+    body = "".join(f'<div title="{title}"><span>{name}</span><b>{value}</b></div>' for name, value, title in cells)
+    columns = min(8, len(cells))
+    return f'<div class="wb-mem-numbers" style="grid-template-columns:repeat({columns}, minmax(0,1fr))">{body}</div>'
+
+
+def draw_placements(look: Look, production: Production) -> None:
+    """A memory a row: its rank there and here, and where our trace dropped it."""
+    import pandas as pd
+
+    frame = pd.DataFrame(_rows(look, production))
+    frame = frame.sort_values("production", kind="stable", na_position="last", ignore_index=True)
+    frame = frame.astype({"production": "Int64", "ours": "Int64"})
+    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+    st.dataframe(
+        tables.marked(frame, look.followed),
+        hide_index=True,
+        height=ROW * (min(len(frame), 14) + 1) + 4,
+        row_height=ROW,
+        placeholder="",
+        column_config={
+            "production": number("production", width=84, help="Rank that production gave it; empty: not returned"),
+            "ours": number("ours", width=52, help="Rank in the results above; empty: not there"),
+            "memory": text("memory", width=110),
+            "lost at": text("lost at", width=110, help="The stage of this trace that dropped it"),
+            "why": text("why", width=280),
+            "content": text("content", width=420),
+        },
+    )
+
+
+def _rows(look: Look, production: Production) -> list[dict[str, str | int | None]]:
+    """The placements, and the rows of the answer that no memory matches."""
+    memories = look.resources.store.memories(production.order)
+    rows: list[dict[str, str | int | None]] = []
+    for one in placements(production, look.trace):
+        memory = memories.get(one.memory_id) or look.trace.evidence.memories[one.memory_id]
+        called = production.by_text.get(one.memory_id)
+        why = one.reason or ("production did not return it" if one.production is None else "")
+        rows.append(
+            {
+                "production": one.production, "ours": one.ours, "memory": one.memory_id, "lost at": one.lost_at or "",
+                "why": f"{why} (found by its text; called {called})".strip() if called else why,
+                "content": excerpt(memory.content),
+            }
+        )  # fmt: skip
+    for rank, answer in production.unknown:
+        rows.append(
+            {
+                "production": rank, "ours": None, "memory": answer.memory_id or "", "lost at": "not in this store",
+                "why": "no memory has this id or this text", "content": excerpt(answer.content or ""),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def draw_stages(look: Look, production: Production) -> None:
+    """Which list's or stage's order is most like production's."""
+    found = likenesses(production.order, look.trace)
+    best = most_like(found)
+    st.markdown("###### Stage by stage", help="The order that each list and each stage puts out, beside production's.")
+    if best is None or not best.shared:
+        st.caption("No list and no stage holds any of production’s memories.")
+        return
+    what = f"the output of the {best.name} stage" if best.stage else f"the list {best.name}"
+    st.caption(f"Production’s order is most like {what}: RBO {best.rbo:.3f}.")
+    st.dataframe(
+        [_likeness(one, one == best, len(production.order)) for one in found],
+        hide_index=True,
+        height=ROW * (len(found) + 1) + 4,
+        row_height=ROW,
+        placeholder="",
+        width=560,
+        column_config={
+            "name": st.column_config.TextColumn(
+                "list or stage", width=150, help="◆ the one that is most like production"
+            ),
+            "holds": st.column_config.TextColumn(
+                "holds", width=84, help="How many of production's memories are in it at all"
+            ),
+            "tau": st.column_config.NumberColumn(
+                "tau", format="%.3f", width=70, help=f"{TAU_HELP} Over the memories that it holds."
+            ),
+            "RBO": st.column_config.ProgressColumn(
+                "RBO", format="%.3f", min_value=0, max_value=1, width=180, color="#0072B2", help=RBO_HELP
+            ),
+        },
+    )
+
+
+def _likeness(one: Likeness, best: bool, count: int) -> dict[str, str | float | None]:
+    return {
+        "name": f"{'◆ ' if best else ''}{one.name}",
+        "holds": f"{one.shared} of {count}",
+        "tau": one.tau,
+        "RBO": one.rbo,
+    }
+
+
+def draw_scores(look: Look, production: Production) -> None:
+    """Whether production's scores are a straight map of one of ours."""
+    if not production.scores:
+        return
+    found = score_maps(production.scores, look.trace)
+    st.markdown(
+        "###### Scores", help="production = slope × our score + offset, fitted over the memories that both have."
+    )
+    if not found:
+        st.caption("Fewer than three memories have a score in both, or all scores are the same: nothing can be said.")
+        return
+    st.caption(_scores_sentence(found[0]), help=about(found[0].name) or None)
+
+
+def _scores_sentence(best: ScoreMap) -> str:
+    sign = "+" if best.intercept >= 0 else "−"
+    line = f"{best.slope:.4g} × {best.name} {sign} {abs(best.intercept):.4g}"
+    if best.exact:
+        same = abs(best.slope - 1) < 1e-6 and abs(best.intercept) < 1e-6
+        shown = f"those of {best.name}" if same else line
+        return f"Production’s scores are {shown}, to their last digit ({best.count} memories)."
+    return (
+        f"No score of ours maps straight onto production’s. Nearest: {line}, R² {best.r2:.3f}, off by up to {best.worst:.3g} "
+        f"({best.count} memories)."
+    )
+
+
+SHOWN = 8
+KEPT = "production:explained"
+
+
+def draw_explanations(look: Look, production: Production, now: Agreement) -> None:
+    """A button that searches, and what was found for exactly this trace."""
+    st.markdown(
+        "###### What would explain it",
+        help="Every preset, and every parameter that replays, alone, at values of its slider; then up to three together.",
+    )
+    off = state.switched_off(look.request)
+    key = (look.trace.evidence, look.trace.config, off, production.order)
+    kept = st.session_state.get(KEPT)
+    if kept is None or kept[0] != key:
+        place = st.empty()
+        if not place.button("Search parameters and presets", key="production:search", icon=":material/search:"):
+            return
+        report = progress_in(place)
+        replays = Replays(production.order, look.trace.evidence, off)
+        found = explanations(replays, look.trace.config, report)
+        single = next((one for one in found if one.preset is None), None)
+        joint = together(replays, look.trace.config, single, report) if single is not None else None
+        place.empty()
+        kept = st.session_state[KEPT] = (key, ([joint] if joint is not None else []) + found, replays.count)
+    _, found, count = kept
+    if not found:
+        st.caption(f"None of {count} settings that were replayed comes nearer to production than the present one.")
+        return
+    st.caption(
+        f"{count} settings replayed; {len(found)} come nearer than RBO {now.rbo:.3f}. The nearest first, "
+        f"with how many of production’s {now.depth} are then in ours."
+    )
+    for i, one in enumerate(found[:SHOWN]):
+        _row(i, one, now)
+
+
+def _row(i: int, one: Explanation, now: Agreement) -> None:
+    words, numbers, button = st.columns([6, 4, 1.6], vertical_alignment="center")
+    words.markdown(what(one))
+    numbers.caption(
+        f"RBO {now.rbo:.3f} → **{one.agreement.rbo:.3f}** · {one.agreement.shared} of {now.depth}",
+        help="This preset also searches otherwise; what was gathered is all that is replayed here."
+        if one.gathers
+        else None,
+    )
+    button.button(
+        "Apply", key=f"production:apply:{i}", on_click=_apply, args=(one,), help="Undo brings back what is set now."
+    )
+
+
+def what(one: Explanation) -> str:
+    """The changes in words, as Markdown."""
+    if one.preset is not None:
+        return f"Preset **{plain(one.preset)}**" + (" (gathers)" if one.gathers else "")
+    parts = [
+        f"**{plain(field_spec(path).label)}** {plain(shown(was))} → {plain(shown(now))}"
+        for path, was, now in one.changes
+    ]
+    return ", ".join(parts)
+
+
+def _apply(one: Explanation) -> None:
+    if one.preset is not None:
+        state.choose_preset(one.preset)
+    else:
+        state.apply({path: value for path, _, value in one.changes})
+
+
+PLACEHOLDER = '{"results": [{"memory_id": "m1", "content": "…", "score": 0.82}, …]}\n\nor an id and its score a line:\nm1, 0.82\nm2, 0.77'
+FORMS_HELP = (
+    "A CEMS search response (JSON), a list of ids, one a line, with or without scores (CSV too), or a TREC run. The order is that of "
+    "the input; a run is ordered by rank. A memory is found by its id, else by its text."
+)
+
+
+def draw(look: Look) -> None:
+    """The input, then how far it agrees, who is where, stage by stage, scores, and what would explain the difference."""
+    response = _response(look)
+    if response is None:
+        st.caption("Paste what the real system answered to this query, or upload it. Nothing is sent anywhere.")
+        return
+    production = _matched(response, look)
+    _left_out(response)
+    if not production.order:
+        st.warning("None of these memories is in this store, by id or by text: is it the store that production has?")
+        draw_placements(look, production)
+        return
+    ours = results_of(look.trace)
+    found = agreement(production.order, ours)
+    st.html(numbers_html(production, ours, found))
+    same = list(production.order) == ours[: len(production.order)]
+    st.markdown(_verdict(production, ours, same))
+    draw_placements(look, production)
+    draw_stages(look, production)
+    draw_scores(look, production)
+    if same:
+        st.caption("The order is production’s: there is nothing to explain.")
+    else:
+        draw_explanations(look, production, found)
+
+
+def _response(look: Look) -> Response | None:
+    """What was pasted or uploaded for this query; None when there is nothing, or nothing that can be read, which is said."""
+    key = f"production:{abs(hash(look.request.query))}"
+    text_box, file_box = st.columns([3, 2])
+    pasted = text_box.text_area(
+        "What production returned", key=f"{key}:text", height=150, placeholder=PLACEHOLDER, help=FORMS_HELP,
+        persist_state="session",
+    )  # fmt: skip
+    upload = file_box.file_uploader(
+        "Or a file", ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"], key=f"{key}:file"
+    )
+    source, text = "pasted", pasted
+    try:
+        if upload is not None:
+            source, text = upload.name, upload.getvalue().decode("utf-8-sig")
+        elif not pasted.strip():
+            return None
+        response = parse_response(text, source)
+    except UnicodeDecodeError:
+        st.error(f"{plain(source)}: not UTF-8 text")
+        return None
+    except InputError as error:
+        st.error(plain(str(error)))
+        return None
+    return _of_query(response, look, key)
+
+
+def _of_query(response: Response, look: Look, key: str) -> Response:
+    """Of a run with several queries, that of this one, or the one that is chosen."""
+    if response.runs is None or len(response.runs) < 2:
+        return response
+    qids = list(response.runs)
+    own = {query.qid for query in look.resources.store.queries() if query.query == look.request.query}
+    at = next((i for i, qid in enumerate(qids) if qid in own), 0)
+    qid = st.selectbox(
+        "Query of the run", qids, at, key=f"{key}:qid", help="The run answers several queries: which is this one?"
+    )
+    return Response(response.form, response.runs[qid], response.errors, response.runs)
+
+
+def _matched(response: Response, look: Look) -> Production:
+    """The response in terms of this store, looked up once."""
+    store = look.resources.store
+    key = (response.returned, str(store.path), store.content_version)
+    kept = st.session_state.get("production:matched")
+    if kept is None or kept[0] != key:
+        answers = [Answer(one.memory_id, one.content, one.score) for one in response.returned]
+        kept = st.session_state["production:matched"] = (key, matched(answers, store.memories))
+    production: Production = kept[1]
+    return production
+
+
+def _left_out(response: Response) -> None:
+    """Rows that could not be used, a line each."""
+    if not response.errors:
+        return
+    count = len(response.errors)
+    with st.expander(f"{count} row{'s' if count != 1 else ''} could not be used in full", icon=":material/warning:"):
+        st.code("\n".join(str(error) for error in response.errors[:200]), language=None)
+
+
+def _verdict(production: Production, ours: list[str], same: bool) -> str:
+    """One sentence on where the two part."""
+    if same:
+        return f"**The first {len(production.order)} are the same, in the same order.**"
+    first = next(
+        (i for i, (theirs, own) in enumerate(zip(production.order, ours, strict=False)) if theirs != own),
+        min(len(production.order), len(ours)),
+    )
+    if first == len(ours):
+        return f"**Ours ends after {first}; so far it is the same.** A result limit or a token budget that is smaller here?"
+    theirs, own = plain(production.order[first]), plain(ours[first])
+    return f"**They part at rank {first + 1}:** production has {theirs}, we have {own}."

@@ -1,0 +1,406 @@
+"""What if this memory were different? A scratch copy is edited and tried in the memory's place; the store stays as it is.
+
+The scratch copy of a memory: a form over what the ranking reads of it, checked by the rules of the import.
+
+The outcome of a what-if as HTML: the headline, lists and stages side by side, and the others that moved. Texts are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.analysis.what_if import Moved, Pair, Standing, WhatIf, what_if
+from cems_workbench.analysis.why import cause, memory_path
+from cems_workbench.analysis.why.path import ordinal
+from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.evaluation.grades import K
+from cems_workbench.formats.fields import FieldError
+from cems_workbench.formats.memories_jsonl import parse_memory
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Memory
+from cems_workbench.ui.inspect import gathering, state
+from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.tables import short_id
+from cems_workbench.ui.inspect.tools import choosing
+from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.memories.edit import DAY_HELP
+
+LABELS = {
+    "content": "Text",
+    "title": "Title",
+    "category": "Category",
+    "project": "Project",
+    "session": "Session",
+    "scope": "Scope",
+    "created_at": "Created",
+    "last_accessed": "Last accessed",
+    "access_count": "Accesses",
+    "priority": "Priority",
+    "importance": "Importance",
+    "pinned": "Pinned",
+    "relevant_count": "Found relevant",
+    "noise_count": "Found noise",
+}
+"""Tags and author stand in no list and no factor, so they are not here."""
+DATES = ("created_at", "last_accessed")
+TEXTS = ("title", "session")
+TRIED = "what_if:tried"
+PROBLEM = "what_if:problem"
+
+
+def tried(memory_id: str) -> Memory | None:
+    """The edit of a memory that was last tried, None when there is none."""
+    edits: dict[str, Memory] = st.session_state.setdefault(TRIED, {})
+    return edits.get(memory_id)
+
+
+def draw_form(resources: Resources, stored: Memory) -> None:
+    """The form, with what was last tried in it; Try and Start again happen before the page is drawn again."""
+    turn = st.session_state.setdefault("what_if:turn", 0)
+    keys = {name: f"what_if:{turn}:{name}:{stored.id}" for name in LABELS}
+    for name, value in _shown(tried(stored.id) or stored).items():
+        st.session_state.setdefault(keys[name], value)
+    with st.form(f"what_if:form:{turn}"):
+        _fields(resources, keys)
+        problem: tuple[str, str] | None = st.session_state.get(PROBLEM)
+        if problem is not None and problem[0] == stored.id:
+            st.error(plain(problem[1]), icon=":material/block:")
+        with st.container(horizontal=True):
+            st.form_submit_button(
+                "Try", type="primary", key="what_if:try", on_click=_try, args=(stored, keys),
+                help="Replays the query with this copy in the memory’s place. The store is not written.",
+            )  # fmt: skip
+            st.form_submit_button(
+                "Start again", key="what_if:again", on_click=_start_again, args=(stored.id,), icon=":material/undo:",
+                help="Back to the memory as it is stored.",
+            )  # fmt: skip
+
+
+def _fields(resources: Resources, keys: Mapping[str, str]) -> None:
+    facets = resources.store.facets()
+    st.text_area(
+        "Text", key=keys["content"], height=150, help="What is embedded and searched, with the title before it."
+    )
+    title, session = st.columns([2, 1])
+    title.text_input("Title", key=keys["title"], help="Stands before the text where the text does not begin with it.")
+    session.text_input(
+        "Session", key=keys["session"], help="Assembly for diversity shows one memory of a session first."
+    )
+    category, project, scope = st.columns(3)
+    with category:
+        _choice(
+            "Category", keys["category"], [name for name, _ in facets.categories], "Time decay can differ by category."
+        )
+    with project:
+        _choice(
+            "Project",
+            keys["project"],
+            [name for name, _ in facets.projects],
+            "Adjust compares it with the query’s project.",
+        )
+    scope.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Query → Scope can leave one of them out.")
+    created, accessed, accesses = st.columns(3)
+    created.text_input("Created", key=keys["created_at"], help=DAY_HELP)
+    accessed.text_input("Last accessed", key=keys["last_accessed"], help=DAY_HELP)
+    accesses.number_input("Accesses", 0, None, key=keys["access_count"], help="Rank in the access list.")
+    priority, importance, relevant, noise = st.columns(4)
+    priority.number_input("Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="A factor of the score in Adjust.")
+    importance.selectbox(
+        "Importance", ["low", "normal", "high"], key=keys["importance"], help="Fusion can give high a bonus."
+    )
+    relevant.number_input(
+        "Found relevant", 0, None, key=keys["relevant_count"], help="Votes for it, for the feedback factor."
+    )
+    noise.number_input(
+        "Found noise", 0, None, key=keys["noise_count"], help="Votes against it, for the feedback factor."
+    )
+    st.toggle("Pinned", key=keys["pinned"], help="Adjust multiplies the score of pinned memories.")
+
+
+def _choice(label: str, key: str, values: list[str | None], help: str) -> None:
+    options = dict.fromkeys(value for value in [*values, st.session_state[key]] if value is not None)
+    st.selectbox(
+        label, list(options), index=None, key=key, accept_new_options=True, placeholder="none", help=f"{help} Type a new one."
+    )  # fmt: skip
+
+
+def _shown(memory: Memory) -> dict[str, Any]:
+    """The values of the form's fields."""
+    values: dict[str, Any] = {name: getattr(memory, name) for name in LABELS}
+    for name in DATES:
+        values[name] = _iso(values[name])
+    for name in TEXTS:
+        values[name] = values[name] or ""
+    return values
+
+
+def edited(memory: Memory, typed: Mapping[str, Any]) -> Memory:
+    """The memory with what was typed; raises InputError with one line that names the field.
+
+    A field that shows what is stored keeps its value exactly: browsers change line ends.
+    """
+    row: dict[str, Any] = {name: getattr(memory, name) for name in memory.__slots__} | {"tags": list(memory.tags)}
+    for name in DATES:
+        row[name] = None if row[name] is None else row[name].isoformat()
+    before = _shown(memory)
+    row |= {name: typed[name] for name in LABELS if _plain_ends(typed[name]) != _plain_ends(before[name])}
+    try:
+        return parse_memory(row)
+    except FieldError as error:
+        raise InputError(f"{LABELS.get(error.field, error.field)} {error.reason}") from error
+
+
+def _plain_ends(value: Any) -> Any:
+    return value.replace("\r\n", "\n").replace("\r", "\n") if isinstance(value, str) else value
+
+
+def _iso(moment: datetime | None) -> str:
+    return "" if moment is None else moment.isoformat().replace("+00:00", "Z")
+
+
+def _try(stored: Memory, keys: Mapping[str, str]) -> None:
+    try:
+        st.session_state[TRIED][stored.id] = edited(stored, {name: st.session_state[key] for name, key in keys.items()})
+    except InputError as error:
+        st.session_state[PROBLEM] = (stored.id, str(error))
+        return
+    st.session_state[PROBLEM] = None
+
+
+def _start_again(memory_id: str) -> None:
+    """Forget what was tried; the fields get new keys, and with them the stored values."""
+    st.session_state[TRIED].pop(memory_id, None)
+    st.session_state[PROBLEM] = None
+    st.session_state["what_if:turn"] += 1
+
+
+MOST = 15
+RANKS = (
+    ("rank", "Rank with the memory as it is stored"),
+    ("score", "Score with the memory as it is stored"),
+    ("new rank", "Rank with the edited copy"),
+    ("new score", "Score with the edited copy"),
+)
+MOVED = ("moved", "Up or down by so many ranks")
+
+STYLESHEET = """
+<style>
+.wb-both {font-size:.84rem; overflow-x:auto;}
+.wb-both table {border-collapse:collapse; width:100%; font-variant-numeric:tabular-nums;}
+.wb-both :is(th, td) {border:0; border-top:1px solid color-mix(in srgb, currentColor 10%, transparent); padding:.24rem .8rem .24rem 0;
+  text-align:left; font-weight:400; vertical-align:top; overflow-wrap:anywhere;}
+.wb-both thead :is(th, td) {border-top:0; opacity:.74; font-size:.76rem; white-space:nowrap; cursor:help; overflow-wrap:normal;}
+.wb-both tbody th {font-weight:600; white-space:nowrap;}
+.wb-both .wb-n {white-space:nowrap; overflow-wrap:normal; text-align:right;}
+.wb-both .wb-n + td:not(.wb-n) {padding-left:.5rem;}
+.wb-both tr.wb-same > * {opacity:.68;}
+.wb-both b {font-weight:650;}
+.wb-both code, .wb-outcome code {background:none; padding:0; color:inherit;}
+.wb-outcome {border-left:3px solid light-dark(#0072B2, #56B4E9); padding:.1rem 0 .1rem .9rem; overflow-wrap:anywhere;}
+.wb-outcome p {margin:0;}
+.wb-outcome .wb-ranks {font-size:1.08rem; font-weight:600; line-height:1.45;}
+.wb-outcome .wb-edit {font-size:.84rem; opacity:.8; padding-top:.25rem;}
+</style>
+"""
+
+
+def outcome_html(found: WhatIf) -> str:
+    """Where it stood and where it would stand, why, and what was changed."""
+    before, after = (("not in the results" if rank is None else ordinal(rank)) for rank in found.rank)
+    trace = found.after
+    k = max(1, len(trace.results))
+    path = memory_path(trace, found.edited.id, k)
+    told = "" if path.status == "in the top k" else f"<p>{escape(cause(path, trace))}</p>"
+    changes = "; ".join(_change(*change) for change in found.changes)
+    return (
+        f'<div class="wb-outcome"><p class="wb-ranks">{escape(found.edited.id)}: {escape(before)} → {escape(after)}</p>'
+        f'{told}<p class="wb-edit">Changed: {escape(changes)}</p></div>'
+    )
+
+
+def _change(name: str, was: Any, now: Any) -> str:
+    label = LABELS.get(name, name)
+    if name == "content":
+        return f"{label} ({len(was):,} → {len(now):,} characters)"
+    return f"{label} {_value(was)} → {_value(now)}"
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if hasattr(value, "date"):
+        return str(value.date().isoformat())
+    return excerpt(str(value), 40)
+
+
+def pairs_html(pairs: Sequence[Pair], name: str, of: str) -> str:
+    """Lists or stages a row, before and after; where nothing is different the row is quiet."""
+    rows = []
+    for pair in pairs:
+        if pair.before is None and pair.after is None:
+            continue
+        words = "" if pair.after is None else pair.after.words
+        rows.append(
+            f'<tr{" class=wb-same" if pair.same else ""}><th title="{escape(about(pair.name))}">{escape(pair.name)}</th>'
+            f"{_cells(pair.before, pair.name)}{_cells(pair.after, pair.name)}<td>{_move(pair)}</td><td>{escape(words)}</td></tr>"
+        )
+    head = f'<th title="{escape(of)}">{escape(name)}</th>{_heads(RANKS)}{_heads((MOVED, ("in words", "What is done with the copy")))}'
+    return f'<div class="wb-both"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def others_html(found: WhatIf, moved: Sequence[Moved]) -> str:
+    """The other results whose rank is another one."""
+    rows = []
+    for one in moved[:MOST]:
+        evidence = (found.after if one.memory_id in found.after.evidence.memories else found.before).evidence
+        rows.append(
+            f'<tr><td class="wb-n">{_number(one.before)}</td><td class="wb-n"><b>{_number(one.after)}</b></td>'
+            f"<td>{_sign(one.before, one.after)}</td>"
+            f'<td title="{escape(one.memory_id)}"><code>{escape(short_id(one.memory_id))}</code></td>'
+            f"<td>{escape(excerpt(evidence.memories[one.memory_id].content, 110))}</td></tr>"
+        )
+    head = _heads((RANKS[0], RANKS[2])) + _heads((MOVED, ("memory", "Id of the memory"), ("text", "How it begins")))
+    return f'<div class="wb-both"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _heads(columns: Sequence[tuple[str, str]]) -> str:
+    """Header cells with their tooltips; numbers stand to the right."""
+    return "".join(
+        f'<td{" class=wb-n" if column in RANKS else ""} title="{escape(column[1])}">{escape(column[0])}</td>'
+        for column in columns
+    )
+
+
+def _cells(standing: Standing | None, name: str) -> str:
+    if standing is None:
+        return '<td class="wb-n" title="It does not get here">–</td><td class="wb-n">–</td>'
+    rank = _number(standing.rank) if standing.kept else "✕"
+    title = "" if standing.kept else ' title="Dropped here"'
+    score = "–" if standing.score is None else _score(standing.score, name)
+    return f'<td class="wb-n"{title}>{rank}</td><td class="wb-n" title="{standing.score!r}">{score}</td>'
+
+
+def _score(score: float, name: str) -> str:
+    """A date in the recency list, a count in the access list, else four digits."""
+    if name == "recency":
+        return datetime.fromtimestamp(score, UTC).date().isoformat()
+    return f"{score:.0f}" if name == "access" else f"{score:.4f}"
+
+
+def _move(pair: Pair) -> str:
+    """Ranks up or down; nothing where the stage has no ranks."""
+    if all(one is None or (one.kept and one.rank is None) for one in (pair.before, pair.after)):
+        return ""
+    before = pair.before.rank if pair.before is not None and pair.before.kept else None
+    after = pair.after.rank if pair.after is not None and pair.after.kept else None
+    if (
+        pair.before is not None
+        and pair.after is not None
+        and pair.before.rank == pair.after.rank
+        and pair.before.kept == pair.after.kept
+    ):
+        return "="
+    return _sign(before, after)
+
+
+def _sign(before: int | None, after: int | None) -> str:
+    if before is None or after is None:
+        return "new" if after is not None else "gone" if before is not None else "="
+    return "=" if before == after else f"▲ {before - after}" if after < before else f"▼ {after - before}"
+
+
+def _number(rank: int | None) -> str:
+    return "–" if rank is None else str(rank)
+
+
+TOOL = "what_if"
+KEPT = 4
+
+
+def draw(look: Look) -> None:
+    """Choose a memory, edit its copy, and see what that alone does."""
+    st.html(STYLESHEET)
+    choosing.search_box(TOOL)
+    choosing.offer_matches(look, TOOL)
+    lost = choosing.missing(look, K)
+    memory_id = choosing.chosen(look, TOOL) or next(iter(lost), None)
+    choosing.offer(look, TOOL, lost, memory_id)
+    if memory_id is None:
+        st.caption("Search for a memory, or follow one above, to try another text, date or priority of it.")
+        return
+    stored = look.resources.store.memory(memory_id)
+    if stored is None:
+        st.info(
+            f"{plain(short_id(memory_id))} is not in the store any more. Choose another memory.",
+            icon=":material/delete:",
+        )
+        return
+    st.markdown(f"###### Scratch copy of {plain(short_id(memory_id))}")
+    draw_form(look.resources, stored)
+    copy = tried(memory_id)
+    if copy is None or copy == stored:
+        st.caption("Change a field and press Try. Nothing is saved.")
+        return
+    found = _outcome(look, copy)
+    if found is not None:
+        _draw_outcome(found)
+
+
+def _outcome(look: Look, copy: Memory) -> WhatIf | None:
+    """The outcome, kept while copy, request, config and evidence are the same; None after an error, which is shown."""
+    off = state.switched_off(look.request)
+    evidence = look.trace.evidence
+    key = (copy, look.request, look.trace.config, off)
+    outcomes: dict[Any, tuple[Evidence, WhatIf]] = st.session_state.setdefault("what_if:outcomes", {})
+    kept = outcomes.get(key)
+    if kept is not None and kept[0] is evidence:
+        return kept[1]
+    place = st.empty()
+    try:
+        found = what_if(
+            copy, evidence, look.trace.config, look.request, look.resources, switched_off=off,
+            progress=gathering.progress_in(place),
+        )  # fmt: skip
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return None
+    finally:
+        place.empty()
+    outcomes.pop(key, None)
+    outcomes[key] = (evidence, found)
+    while len(outcomes) > KEPT:
+        outcomes.pop(next(iter(outcomes)))
+    return found
+
+
+def _draw_outcome(found: WhatIf) -> None:
+    """The headline, lists and stages side by side, who else moved, and what is approximated."""
+    st.html(outcome_html(found))
+    lists = [pair for pair in found.lists() if pair.before is not None or pair.after is not None]
+    if lists:
+        st.markdown("###### In the lists")
+        st.html(pairs_html(lists, "list", "Source and query variant"))
+    else:
+        st.caption("Neither the stored memory nor the copy is in any list.")
+    stages = [pair for pair in found.stages() if pair.before is not None or pair.after is not None]
+    if stages:
+        st.markdown("###### Through the stages")
+        st.html(pairs_html(stages, "stage", "In the order of the pipeline"))
+    moved = found.others()
+    st.markdown("###### Other results that moved")
+    if moved:
+        st.html(others_html(found, moved))
+    more = f"and {len(moved) - MOST} more" if len(moved) > MOST else ""
+    if not moved or more:
+        st.caption(more or "None: every other result stays at its rank.")
+    if found.approximated:
+        st.caption(" ".join(("Approximated.", *found.approximated)))

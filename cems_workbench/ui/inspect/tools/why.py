@@ -1,0 +1,391 @@
+"""Why is it missing? The path of one memory, the stage that lost it, and the changes that bring it back, ready to apply.
+
+An answer of `why` as HTML: the cause, the path, the places in the lists, and a row per rescue. Every text is escaped.
+
+Applying a rescue to the page, and taking it back in one click.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.analysis.why import Change, LabelledSet, ListPlace, MemoryPath, Rescue, Why, explain
+from cems_workbench.analysis.why.path import ordinal
+from cems_workbench.analysis.why.report import NO_LIMIT_K
+from cems_workbench.config import PipelineConfig, field_spec
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.grades import K
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.ui.inspect import gathering, state
+from cems_workbench.ui.inspect.controls import GROUPS, shown
+from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.inspect.labelled import labelled_set, offer_labelled
+from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.tables import short_id
+from cems_workbench.ui.inspect.tools import choosing
+from cems_workbench.ui.kit.escape import excerpt, plain
+
+STYLESHEET = """
+<style>
+.wb-cause {border-left:3px solid light-dark(#0072B2, #56B4E9); padding:.1rem 0 .1rem .9rem; overflow-wrap:anywhere;}
+.wb-cause p {margin:0;}
+.wb-cause .wb-about {font-size:.84rem; opacity:.8; padding-bottom:.25rem;}
+.wb-cause .wb-sentence {font-size:1.08rem; font-weight:600; line-height:1.45;}
+.wb-cause .wb-verdict {padding-top:.25rem; opacity:.86;}
+.wb-cause code, .wb-way code {background:none; padding:0; color:inherit;}
+.wb-way {font-size:.84rem; overflow-x:auto;}
+.wb-way table {border-collapse:collapse; width:100%; font-variant-numeric:tabular-nums;}
+.wb-way :is(th, td) {border:0; border-top:1px solid color-mix(in srgb, currentColor 10%, transparent); padding:.24rem .9rem .24rem 0;
+  text-align:left; font-weight:400; vertical-align:top; overflow-wrap:anywhere;}
+.wb-way thead :is(th, td) {border-top:0; opacity:.74; font-size:.76rem; white-space:nowrap; cursor:help;}
+.wb-way tbody th {font-weight:600; white-space:nowrap;}
+.wb-way .wb-n {white-space:nowrap; overflow-wrap:normal;}
+.wb-way tr.wb-here :is(th, td) {background:color-mix(in srgb, #D55E00 13%, transparent);}
+.wb-way tr.wb-here th::before {content:"✕ ";}
+.wb-way .wb-tag {display:inline-block; font-size:.72rem; font-weight:650; padding:0 .4rem; border-radius:.25rem; white-space:nowrap;
+  border:1px solid color-mix(in srgb, currentColor 34%, transparent);}
+.wb-change {display:grid; grid-template-columns:minmax(0,1fr) 2.6rem 8.8rem 9.4rem; gap:.1rem 1rem; font-size:.86rem; align-items:baseline;
+  font-variant-numeric:tabular-nums; overflow-wrap:anywhere;}
+.wb-change > * {min-width:0;}
+.wb-change [title] {cursor:help;}
+.wb-change small {display:block; font-size:.76rem; opacity:.76;}
+.wb-change b {font-weight:650;}
+.wb-change.wb-head {font-size:.76rem; opacity:.74; padding-left:5.4rem;}
+.wb-change .wb-tag {font-size:.72rem; opacity:.8; white-space:nowrap;}
+@media (max-width:1130px) {.wb-change {grid-template-columns:minmax(0,1fr) 2rem 5.4rem 6.2rem; gap:.1rem .6rem;}}
+</style>
+"""
+
+
+def cause_html(found: Why, content: str) -> str:
+    """The memory, why it is where it is, and whether something would bring it in."""
+    return (
+        f'<div class="wb-cause"><p class="wb-about"><span class="wb-mark">◆</span> <code>{escape(found.path.memory_id)}</code> '
+        f"{escape(excerpt(content))}</p>"
+        f'<p class="wb-sentence">{escape(found.cause)}</p><p class="wb-verdict">{escape(found.verdict)}</p></div>'
+    )
+
+
+def path_html(path: MemoryPath) -> str:
+    """The memory's way through the stages; the one that lost it is marked by a cross, a word and a tint."""
+    rows = []
+    for step in path.steps:
+        lost = step.stage == path.lost_at
+        fate = '<span class="wb-tag">lost here</span>' if lost else "kept" if step.kept else "dropped"
+        rows.append(
+            f'<tr{" class=wb-here" if lost else ""}><th title="{escape(about(step.stage))}">{escape(step.stage)}</th>'
+            f'<td class="wb-n">{_ranks(step.rank_in, step.rank)}</td>'
+            f'<td class="wb-n" title="{escape(_moved(step.score_in, step.score))}">{_score(step.score)}</td>'
+            f'<td class="wb-n">{fate}</td><td>{escape(step.words)}</td></tr>'
+        )
+    head = (
+        '<th title="In the order of the pipeline">stage</th><td title="Rank before and after the stage; – where it has none">rank</td>'
+        '<td title="Score after the stage">score</td><td title="What became of it">fate</td><td title="What the stage did to it">'
+        "what was done</td>"
+    )
+    return f'<div class="wb-way"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def places_html(places: Sequence[ListPlace]) -> str:
+    """Where a search of the whole store ranks the memory in each list."""
+    rows = []
+    for place in places:
+        depth = "all" if place.depth is None else str(place.depth)
+        inside = "✓ yes" if place.returned else "✕ no"
+        rows.append(
+            f'<tr><th title="{escape(about(place.list))}">{escape(place.list)}</th><td class="wb-n">{_rank(place.rank)}</td>'
+            f'<td class="wb-n">{_score(place.score)}</td><td class="wb-n">{depth}</td><td class="wb-n">{inside}</td>'
+            f"<td>{escape(place.words)}</td></tr>"
+        )
+    head = (
+        '<th title="Source and query variant">list</th><td title="Its rank were the list as long as the store">rank</td>'
+        '<td title="Cosine in a vector list, BM25 in a lexical one">score</td><td title="How many hits the list keeps">depth</td>'
+        '<td title="Is it among the hits that the list returned?">returned</td><td>in words</td>'
+    )
+    return f'<div class="wb-way"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def rescue_head() -> str:
+    """The columns of the rescues."""
+    return (
+        '<div class="wb-change wb-head"><span>change</span><span title="Rank of the memory among the results afterwards">rank</span>'
+        '<span title="How far the other results stay as they are. RBO: overlap of the two result lists, the top counting more. '
+        'τ: Kendall’s tau of their orders. 1 = nothing else moves.">others stay</span>'
+        '<span title="Judged queries whose nDCG@10 gets better and worse, and those that gain or lose their only hit within the first '
+        'results">judged queries</span></div>'
+    )
+
+
+def rescue_html(rescue: Rescue) -> str:
+    """One rescue: what is changed, where the memory lands, what else moves."""
+    moved = rescue.disturbance
+    gone = f"{moved.gone} gone" if moved.gone else "none gone"
+    rank = "–" if rescue.rank is None else str(rescue.rank)
+    others = (
+        f'<span title="RBO {moved.rbo:.4f}, Kendall’s tau {moved.tau:.4f}; results that no longer come, beyond the one that makes '
+        f'room: {moved.gone}"><b>{moved.rbo:.2f}</b> <small>τ {moved.tau:.2f}, {gone}</small></span>'
+    )
+    notes = "".join(f"<small>{escape(note)}</small>" for note in _notes(rescue))
+    return (
+        f'<div class="wb-change"><span title="{escape(_explained(rescue))}">{escape(what(rescue))}{notes}</span>'
+        f"<span><b>{rank}</b></span>{others}{_judged(rescue)}</div>"
+    )
+
+
+def what(rescue: Rescue) -> str:
+    """What is changed, in the words of the controls: "Fusion: Score blend 0.3 → 0.55"."""
+    parts = [_change(change) for change in rescue.changes if not (rescue.terms and change.path == "expansion.backend")]
+    parts += [f"search for “{term}” too" for term in rescue.terms]
+    parts += ["search every project"] if rescue.everywhere else []
+    return " and ".join(parts)
+
+
+def _change(change: Change) -> str:
+    spec = field_spec(change.path)
+    return f"{GROUPS.get(spec.section, spec.section)}: {spec.label} {shown(change.was)} → {shown(change.now)}"
+
+
+def _notes(rescue: Rescue) -> list[str]:
+    notes = []
+    for change in rescue.changes:
+        point = change.breakpoint
+        if point is not None and point.succeeds != change.now:
+            side = "from" if point.succeeds > point.fails else "up to"
+            notes.append(f"{side} {point.succeeds:.6g}{' (solved)' if change.solved else ''}")
+    notes += ["searches again"] if rescue.gathers else []
+    notes += [f"{rescue.needs} scores of the reranker are still missing"] if rescue.needs else []
+    return notes
+
+
+def _explained(rescue: Rescue) -> str:
+    lines = []
+    for change in rescue.changes:
+        lines.append(f"{change.path}: {field_spec(change.path).help}")
+        if change.breakpoint is not None:
+            point = change.breakpoint
+            how = "solved from the formula and checked by replay" if change.solved else "found by replays"
+            lines.append(f"At {point.fails:.10g} it is still missing, at {point.succeeds:.10g} it is in; {how}.")
+    lines += ["A further query variant, typed by hand."] if rescue.terms else []
+    return "\n".join([*lines, f"Distance {rescue.distance:.3f} in slider ranges."])
+
+
+def _judged(rescue: Rescue) -> str:
+    effect = rescue.labelled
+    if effect is None:
+        why = "It searches again, so the judged queries were not measured" if rescue.gathers else "Not measured"
+        return f'<span title="{why}">–</span>'
+    hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
+    told = (
+        f"Of {effect.queries} judged queries: nDCG@10 better in {effect.better}, worse in {effect.worse}, mean {effect.before:.4f} → "
+        f"{effect.after:.4f}. Gained a hit: {', '.join(effect.gained[:12]) or 'none'}. Lost it: {', '.join(effect.lost[:12]) or 'none'}."
+    )
+    return f'<span title="{escape(told)}"><b>▲ {effect.better} ▼ {effect.worse}</b> <small>{hits}</small></span>'
+
+
+def _ranks(before: int | None, after: int | None) -> str:
+    return "–" if before is None and after is None else f"{_rank(before)} → {_rank(after)}"
+
+
+def _rank(rank: int | None) -> str:
+    return "–" if rank is None else str(rank)
+
+
+def _score(score: float | None) -> str:
+    return "–" if score is None else f"{score:.4f}"
+
+
+def _moved(before: float | None, after: float | None) -> str:
+    return f"{'–' if before is None else repr(before)} before, {'–' if after is None else repr(after)} after"
+
+
+APPLIED = "why:applied"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What was applied, and the page as it was: config, typed variants and the project filter."""
+
+    words: str
+    before: PipelineConfig
+    after: PipelineConfig
+    manual: str
+    only_project: bool
+
+
+def apply(rescue: Rescue, request: Request, memory_id: str, stood: str) -> None:
+    """Set the page to what the rescue says; a value the config refuses is said beside the controls and changes nothing."""
+    before = state.config()
+    kept = st.session_state.get("manual") or "", bool(st.session_state.get("only_project"))
+    state.apply(rescue.values)
+    if st.session_state["config_error"]:
+        return
+    if rescue.terms:
+        st.session_state["manual"] = "\n".join(rescue.request(request).manual)
+    if rescue.everywhere:
+        st.session_state["only_project"] = False
+    now = "not placed" if rescue.rank is None else ordinal(rescue.rank)
+    words = f"{what(rescue)}. {short_id(memory_id)}: {stood} → {now}"
+    st.session_state[APPLIED] = Applied(words, before, state.config(), *kept)
+
+
+def take_back() -> None:
+    """Put the page back to what it was before the last rescue."""
+    applied: Applied = st.session_state.pop(APPLIED)
+    state.take(applied.before)
+    st.session_state["manual"] = applied.manual
+    st.session_state["only_project"] = applied.only_project
+
+
+def draw_applied() -> None:
+    """What was applied, with a button that takes it back; gone once another parameter has been moved."""
+    applied: Applied | None = st.session_state.get(APPLIED)
+    if applied is None or applied.after != state.config():
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(f":material/check: **Applied** {plain(applied.words)}")
+        st.button(
+            "Take back", key="why:back", icon=":material/undo:", on_click=take_back,
+            help="Every parameter as it was before this change.",
+        )  # fmt: skip
+
+
+TOOL = "why"
+SHOWN = 8
+KEPT = 8
+"""Answers that are kept, so that going back and forth between memories asks nothing again."""
+
+
+def draw(look: Look) -> None:
+    """Choose a memory; then the cause, the path and the rescues."""
+    st.html(STYLESHEET)
+    k = _wanted(look)
+    lost = choosing.missing(look, k)
+    memory_id = choosing.chosen(look, TOOL)
+    _judgments(look, lost, k)
+    choosing.offer(look, TOOL, lost, memory_id)
+    draw_applied()
+    if not look.trace.evidence.memories:
+        st.caption("No list returned a candidate for this query. Choose a memory, to see how far each list is from it.")
+    if memory_id is None:
+        return
+    memory = look.resources.store.memory(memory_id)
+    if memory is None:
+        st.info(
+            f"{plain(short_id(memory_id))} is not in the store any more. Choose another memory.",
+            icon=":material/delete:",
+        )
+        return
+    found = _answer(look, memory_id, k)
+    if found is None:
+        return
+    st.html(cause_html(found, memory.content))
+    _draw_path(found)
+    _draw_rescues(look, found)
+
+
+def _wanted(look: Look) -> int:
+    """How far up the memory should be, beside the search box."""
+    most = look.trace.config.assembly.limit or NO_LIMIT_K
+    st.session_state.setdefault("why:k", min(K, most))
+    first, second = st.columns([1, 3], vertical_alignment="bottom")
+    with second:
+        choosing.search_box(TOOL)
+    choosing.offer_matches(look, TOOL)
+    k: int | None = first.number_input(
+        "Should be in the first", 1, 1000, key="why:k", persist_state="session",
+        help="A memory counts as missing when it is not among so many results from the top. 1: it should be the first.",
+    )  # fmt: skip
+    return k or min(K, most)
+
+
+def _judgments(look: Look, lost: list[str], k: int) -> None:
+    """One line on what is missing of the judged memories, or why there is nothing to list."""
+    relevant = sum(grade > 0 for grade in look.grades.values())
+    where = "first result" if k == 1 else f"first {k} results"
+    if not look.grades:
+        st.caption("This query has no judgments. Search for the memory that should have come, or follow one above.")
+    elif not relevant:
+        st.caption(
+            "No memory was judged relevant for this query: it has no answer in the store. Any memory can be searched for."
+        )
+    elif not lost:
+        nearer = " Ask for fewer results to see why one is not higher." if k > 1 else ""
+        st.caption(f"Every memory judged relevant is within the {where}.{nearer}")
+    else:
+        st.caption(
+            f"{len(lost)} of {relevant} memories judged relevant are not within the {where}:",
+            help="Human grades: 1 related, 2 helps, 3 answers it. ◆ is the memory that is followed.",
+        )
+
+
+def _answer(look: Look, memory_id: str, k: int) -> Why | None:
+    """The explanation, kept while memory, request, config, evidence and labelled queries are the same; None after an error."""
+    labelled = labelled_set(look)
+    off = state.switched_off(look.request)
+    evidence = look.trace.evidence
+    key = (memory_id, k, look.request, look.trace.config, off)
+    answers: dict[Any, tuple[Evidence, LabelledSet | None, Why]] = st.session_state.setdefault("why:answers", {})
+    kept = answers.get(key)
+    if kept is not None and kept[0] is evidence and kept[1] is labelled:
+        return kept[2]
+    place = st.empty()
+    try:
+        found = explain(
+            memory_id, evidence, look.trace.config, k=k, request=replace(look.request, as_of=evidence.as_of),
+            resources=look.resources, labelled=labelled, switched_off=off, progress=gathering.progress_in(place),
+        )  # fmt: skip
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return None
+    finally:
+        place.empty()
+    answers.pop(key, None)
+    answers[key] = (evidence, labelled, found)
+    while len(answers) > KEPT:
+        answers.pop(next(iter(answers)))
+    return found
+
+
+def _draw_path(found: Why) -> None:
+    """The way through the stages, and where each list has the memory."""
+    if found.path.steps:
+        st.markdown("###### Through the stages")
+        st.html(path_html(found.path))
+    if found.path.places:
+        st.markdown("###### In every list, were it as long as the store")
+        st.html(places_html(found.path.places))
+
+
+def _draw_rescues(look: Look, found: Why) -> None:
+    """The changes that bring it in, each with a button; or what comes nearest."""
+    if found.path.status == "in the top k":
+        return
+    rescues = found.rescues[:SHOWN]
+    if not rescues and found.nearest is None:
+        st.info("No single parameter, no pair of them and no other search brings it nearer.", icon=":material/block:")
+        return
+    st.markdown("###### What would bring it in" if rescues else "###### What comes nearest")
+    st.html(rescue_head())
+    stood = "not in the results" if found.path.rank is None else ordinal(found.path.rank)
+    for i, rescue in enumerate(rescues or [found.nearest]):
+        assert rescue is not None
+        with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small"):
+            st.button(
+                "Apply", key=f"why:apply:{i}", on_click=apply, args=(rescue, look.request, found.path.memory_id, stood), width=76,
+                help="Sets the controls to this; one click takes it back.",
+            )  # fmt: skip
+            st.html(rescue_html(rescue))
+    more = len(found.rescues) - len(rescues)
+    st.caption(
+        f"{f'{more} more in `why --json`. ' if more > 0 else ''}Ordered by what they disturb. {found.replays} replays.",
+        help="First what costs no hit on the judged queries, where they were measured; then what moves the other results least; "
+        "then the smallest change. Every change was replayed before it is shown.",
+    )
+    if labelled_set(look) is None and offer_labelled(look, "why:weigh") is not None:
+        st.rerun()  # now that they are measured, the rescues stand in another order

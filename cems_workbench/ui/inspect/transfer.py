@@ -1,0 +1,138 @@
+"""Taking a config away, and bringing one in with its differences shown first."""
+
+from __future__ import annotations
+
+import streamlit as st
+from streamlit.runtime.uploaded_file_manager import UploadedFile
+
+from cems_workbench.config import (
+    FORM_TITLES,
+    FORMS,
+    PipelineConfig,
+    difference,
+    export_config,
+    field_spec,
+    file_name,
+    import_config,
+)
+from cems_workbench.config.evidence_card import CardReference, cited, parse_card, reference
+from cems_workbench.errors import InputError
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.controls import shown
+from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit.escape import plain
+
+CARD = ".card.json"
+ROW = 30
+
+
+def draw_transfer() -> None:
+    """A popover with downloads and the import of a config."""
+    popover = st.popover(
+        "Config", icon=":material/swap_vert:", key="transfer", on_change="rerun", help="Export or import"
+    )
+    if not popover.open:
+        return
+    with popover:
+        st.caption(
+            "Export", help="Every parameter is stated. An .env lists what its target cannot express as comments."
+        )
+        buttons = st.container(horizontal=True)
+        for form in FORMS:
+            text = export_config(state.config(), form)
+            name = file_name(state.config(), form)
+            buttons.download_button(FORM_TITLES[form], text, name, key=form, on_click="ignore")
+        draw_import()
+
+
+def draw_import(place: str = "") -> None:
+    """Upload a config of any form, see what it would change and what it was measured on, and use it. `place` begins the keys."""
+    uploads = st.file_uploader(
+        "Import a config",
+        ["yaml", "yml", "json", "toml", "env", "py"],
+        key=f"{place}config_file",
+        accept_multiple_files=True,
+        help="Any form of the export; its evidence card (NAME.card.json) may come with it. An .env is laid over the config that is "
+        "set, and changes what it names.",
+    )
+    configs = [one for one in uploads if not one.name.endswith(CARD)]
+    cards = [one for one in uploads if one.name.endswith(CARD)]
+    if len(configs) > 1:
+        st.caption("Several configs are here; the last is shown.")
+    if configs:
+        _offer(configs[-1], cards[-1] if cards else None, place)
+    elif cards:
+        st.caption("That is an evidence card. Add the config it belongs to.")
+
+
+def _offer(upload: UploadedFile, card: UploadedFile | None, place: str) -> None:
+    name = upload.name
+    try:
+        text = upload.getvalue().decode("utf-8-sig")
+        result = import_config(text, state.config(), source=name)
+        origin = reference(parse_card(card.getvalue().decode("utf-8-sig"), card.name)) if card else cited(text)
+    except UnicodeDecodeError:
+        st.error(plain(f"{name}: not UTF-8 text"))
+        return
+    except InputError as error:
+        st.error(plain(str(error)))
+        return
+    for warning in result.warnings:
+        st.warning(plain(warning))
+    _evidence_line(origin)
+    if not diff_rows(state.config(), result.config):
+        st.caption("The file has the values that are set.")
+        return
+    diff_table(state.config(), result.config, f"{place}diff")
+    st.button("Use this config", key=f"{place}take", type="primary", on_click=state.take, args=(result.config,))
+
+
+def _evidence_line(origin: CardReference | None) -> None:
+    """Whether the store at hand is what the config was measured on."""
+    if origin is None:
+        st.caption("No evidence card with it: nothing says what it was measured to gain.")
+        return
+    store = handles.resources().store
+    warning = origin.mismatch(store.identity, store.content_version)
+    if warning:
+        st.warning(plain(warning), icon=":material/history:")
+    else:
+        st.caption(f":material/verified: Tuned on this store as it is now ({plain(origin.date)}).")
+
+
+def diff_table(old: PipelineConfig, new: PipelineConfig, key: str) -> None:
+    """The parameters in which two configs differ, with what a change of each costs."""
+    rows = diff_rows(old, new)
+    text = st.column_config.TextColumn
+    st.caption(f"{len(rows)} parameter{'s' if len(rows) != 1 else ''} would change:")
+    st.dataframe(
+        rows,
+        hide_index=True,
+        key=key,
+        row_height=ROW,
+        height=ROW * (min(len(rows), 9) + 1) + 8,
+        width=600,
+        column_config={
+            "parameter": text("parameter", width=230),
+            "now": text("now", width=130, help="The value that is set"),
+            "file": text("then", width=130, help="The value it would have"),
+            "effect": text(
+                "effect",
+                width=80,
+                help="instant: replayed from the evidence at hand. gathers: evidence is fetched again",
+            ),
+        },
+    )
+
+
+def diff_rows(old: PipelineConfig, new: PipelineConfig) -> list[dict[str, str]]:
+    """One row per parameter in which two configs differ."""
+    return [
+        {
+            "parameter": path,
+            "now": shown(was),
+            "file": shown(will),
+            "effect": "instant" if field_spec(path).kind == "replay" else "gathers",
+        }
+        for path, was, will in difference(old, new)
+    ]

@@ -1,0 +1,71 @@
+"""The corrections of typos that the store has learned, and those that were refused: to look at, and to forget."""
+
+from __future__ import annotations
+
+from html import escape
+
+import streamlit as st
+
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.store import LearnedPair
+from cems_workbench.ui.inspect import state
+
+SHOWN = 40
+
+
+def draw_typos(resources: Resources) -> None:
+    """A popover with the pairs, a button to forget each, and one to forget all; the query is searched again then."""
+    popover = st.popover(
+        "Typos", icon=":material/spellcheck:", key="typos", on_change="rerun",
+        help="Corrections that were searched with, which the next such typo takes first.",
+    )  # fmt: skip
+    if not popover.open:
+        return
+    with popover:
+        pairs = resources.store.learned_pairs()
+        if not pairs:
+            st.caption("Nothing is learned yet. A typo that a search corrects stands here afterwards.")
+            return
+        learned = sum(not pair.refused for pair in pairs)
+        st.caption(
+            f"{learned} learned, {len(pairs) - learned} refused. Latest first.",
+            help="Learned: used first, whatever the similarity. Refused: the LLM said no, so it is never used. A forgotten pair "
+            "may be learned again.",
+        )
+        with st.container(height=320 if len(pairs) > 7 else "content", border=False):
+            for pair in pairs[:SHOWN]:
+                _draw_pair(pair, resources)
+        if len(pairs) > SHOWN:
+            st.caption(f"and {len(pairs) - SHOWN} older ones")
+        st.button(
+            "Forget all learned", key="typos_forget_all", icon=":material/delete_sweep:", disabled=not learned,
+            on_click=_forget_all, args=(resources,), help="What was refused stays refused.",
+        )  # fmt: skip
+
+
+def pair_html(pair: LearnedPair) -> str:
+    """typo → correction, and how often it was accepted; escaped."""
+    how = "refused" if pair.refused else f"learned, searched {pair.count} time{'s' if pair.count != 1 else ''}"
+    return (
+        f'<div style="overflow-wrap:anywhere">{escape(pair.typo)} → <b>{escape(pair.correction)}</b></div>'
+        f'<div class="wb-facts" title="Last on {pair.last_at:%Y-%m-%d}"><span>{"✕" if pair.refused else "✓"} {how}</span></div>'
+    )
+
+
+def _draw_pair(pair: LearnedPair, resources: Resources) -> None:
+    text, button = st.columns([4, 2], vertical_alignment="center")
+    text.html(pair_html(pair))
+    button.button(
+        "Forget", key=f"typo:{pair.typo}:{pair.correction}", on_click=_forget, width="stretch",
+        args=(resources, pair.typo, pair.correction),
+    )  # fmt: skip
+
+
+def _forget(resources: Resources, typo: str, correction: str) -> None:
+    resources.store.forget_pair(typo, correction)
+    state.forget()
+
+
+def _forget_all(resources: Resources) -> None:
+    resources.store.forget_learned()
+    state.forget()

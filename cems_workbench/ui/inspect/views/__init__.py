@@ -1,0 +1,1 @@
+"""What happened: the views of the stages."""

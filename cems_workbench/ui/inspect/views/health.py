@@ -1,0 +1,230 @@
+"""Health of the reranker: which model ran, what failed and why, and which side of the blend really decides."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.rerank import (
+    BandWeight,
+    Overtaking,
+    ScoreAccount,
+    account,
+    effective_weights,
+    is_compressed,
+    model_key,
+    overtaking,
+    unit_spread,
+)
+from cems_workbench.ui.inspect import gathering
+
+ROW = 30
+RETRIEVAL, RERANKER = "#0072B2", "#E69F00"
+MEANING = {
+    "scored": "Candidates of the rerank head that have a score of the model",
+    "failed": "Candidates the model gave no score; flagged, never cached",
+    "timeouts": "Of the failed: no answer within the timeout",
+    "not a number": "Of the failed: the answer does not parse as a number",
+    "not finite": "Of the failed: the number is infinite or NaN",
+    "out of range": "Raw scores outside the range that raw → unit expects; they are clamped",
+    "from the cache": "Share of the scores that were known from an earlier run",
+    "p50 / p95": "Median and 95th percentile of the time an answered pair took, retries included; only servers are timed",
+}
+
+
+def draw_health(trace: Trace, request: Request, resources: Resources) -> None:
+    """The panel above the blend: model, counts, doubts, effective weight, and the flagged candidates."""
+    stage = trace.stage("rerank")
+    key = model_key(trace.config.rerank)
+    known = trace.evidence.model_scores.get(key, {})
+    head = [row["memory_id"] for row in stage.rows if row["outcome"] in ("scored", "failed")]
+    counted = account(known[memory_id] for memory_id in head if memory_id in known)
+    st.html(model_html(trace) + numbers_html(stage.fields["health"], counted))
+    st.html(f'<div class="wb-notes">{"".join(_line(text) for text in doubts(trace, counted))}</div>')
+    if trace.config.rerank.combine == "position_bands":
+        weights = effective_weights(stage.rows, trace.config.rerank.bands)
+        body = weights_html(weights, overtaking(stage.rows, trace.config.rerank))
+        if body:  # nothing is, while no candidate is scored: after a cancel, or without an answer from a server
+            st.html(body)
+    else:
+        st.caption("Combine is replace: the reranker alone decides, so there is no weight to compare.")
+    flagged = [row for row in stage.rows if row["outcome"] == "failed"]
+    if flagged:
+        _draw_flagged(flagged, request, resources)
+
+
+def model_html(trace: Trace) -> str:
+    """Which model ran; what it takes the place of, when it is not the one that was asked for."""
+    notes = trace.evidence.notes
+    key = model_key(trace.config.rerank)
+    ran = (
+        "Model that ran"
+        if trace.stage("rerank").fields["health"]["scored"]
+        else "Model that was asked, without a score"
+    )
+    label = notes.get("rerankers", {}).get(key) or notes.get("models", {}).get("reranker") or key
+    lines = notes.get("warnings", {}).get("rerank", ())
+    instead = next((str(line) for line in lines if str(line).endswith(f"{label} takes its place")), None)
+    place = f'<span title="Why another model ran than was asked for">⚠ {escape(instead)}</span>' if instead else ""
+    return (
+        '<div class="wb-facts" style="font-size:.9rem; padding-bottom:.4rem"><span title="The model that gave the scores">'
+        f'{ran} <b>{escape(str(label))}</b></span><span title="Backend and model as set under Rerank">'
+        f"set under Rerank: {escape(key)}</span>{place}</div>"
+    )
+
+
+def numbers_html(health: dict[str, Any], counted: ScoreAccount) -> str:
+    """Eight numbers in a strip, each with what it means as its title."""
+    latency = "not timed" if counted.seconds is None else " / ".join(_seconds(value) for value in counted.seconds)
+    cells = {
+        "scored": f"{health['scored']} of {health['head']}",
+        "failed": f"{counted.failed} · {counted.failed_share:.0%}" if counted.failed else "0",
+        "timeouts": str(counted.causes.get("timeout", 0)),
+        "not a number": str(counted.causes.get("not a number", 0)),
+        "not finite": str(counted.causes.get("not finite", 0)),
+        "out of range": str(health["out_of_range"]),
+        "from the cache": f"{counted.cached_share:.0%}",
+        "p50 / p95": latency,
+    }
+    body = "".join(
+        f'<div title="{escape(MEANING[name])}"><span>{name}</span><b>{escape(value)}</b></div>'
+        for name, value in cells.items()
+    )
+    return f'<div class="wb-mem-numbers">{body}</div>'
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+def doubts(trace: Trace, counted: ScoreAccount) -> list[str]:
+    """One line per thing to know about these scores beyond the numbers."""
+    stage = trace.stage("rerank")
+    health, spread = stage.fields["health"], unit_spread(stage.rows)
+    found = []
+    if counted.causes:
+        found.append("Failed by cause: " + ", ".join(f"{cause} {count}" for cause, count in counted.causes.items()))
+    if counted.outcomes:
+        found.append("How the scores came about: " + ", ".join(f"{k} {n}" for k, n in counted.outcomes.items()))
+    if health["all_equal"]:
+        found.append("⚠ All raw scores are equal: the reranker tells nothing apart.")
+    elif spread == 0:
+        found.append("⚠ All unit scores are equal, though the raw ones are not: raw → unit flattens them.")
+    elif is_compressed(spread):
+        found.append(f"⚠ Compressed: the unit scores span only {spread:.3f} of 0–1.")
+    elif spread is not None:
+        found.append(f"The unit scores span {spread:.3f} of 0–1.")
+    if counted.truncated:
+        found.append(f"⚠ {counted.truncated} texts were longer than the model reads.")
+    return found
+
+
+def _line(text: str) -> str:
+    return f"<div><span>{escape(text)}</span></div>"
+
+
+def weights_html(weights: list[BandWeight], example: Overtaking | None) -> str:
+    """Per band the share that the config names and the share that has an effect, with a warning where they disagree."""
+    if not weights:
+        return ""
+    head = (
+        '<tr><td title="Ranks before reranking that the band covers">ranks</td>'
+        '<td title="Reranked candidates in the band">candidates</td>'
+        '<td title="Share of retrieval and of the reranker, as set under Bands">nominal</td>'
+        '<td title="Share of each side in the spread (standard deviation) of the two terms of the score">effective</td>'
+        '<td title="Left: retrieval, solid. Right: reranker, hatched.">retrieval ▮ ▨ reranker</td></tr>'
+    )
+    body = "".join(_weight_row(weight) for weight in weights)
+    warnings = "".join(_line(text) for text in weight_warnings(weights, example))
+    title = (
+        "A term that is the same for every candidate decides nothing, whatever its weight. Effective: spread of weight × "
+        "retrieval score against spread of (1 − weight) × unit, over the candidates of the band."
+    )
+    return (
+        f'<div class="wb-probe wb-weights"><div title="{title}" style="cursor:help"><b>Effective weight</b> '
+        f'retrieval against reranker</div><table>{head}{body}</table><div class="wb-notes">{warnings}</div></div>'
+    )
+
+
+def _weight_row(weight: BandWeight) -> str:
+    ranks = f"{weight.first}–{weight.last}" if weight.last else f"{weight.first} on"
+    nominal = f"{weight.nominal:.0%} : {1 - weight.nominal:.0%}"
+    share = weight.effective
+    effective = "–" if share is None else f"{'⚠ ' if weight.inverted else ''}{share:.1%} : {1 - share:.1%}"
+    return (
+        f"<tr><th>{ranks}</th><td>{weight.candidates}</td><td>{nominal}</td><td>{effective}</td>"
+        f"<td>{'' if share is None else _bar(share)}</td></tr>"
+    )
+
+
+def _bar(share: float) -> str:
+    hatch = f"repeating-linear-gradient(45deg, {RERANKER} 0 3px, transparent 3px 6px)"
+    return (
+        '<div style="display:flex; height:.75rem; width:100%; min-width:7rem; margin-top:.3rem; border-radius:2px; overflow:hidden">'
+        f'<div style="width:{share:.2%}; background:{RETRIEVAL}"></div>'
+        f'<div style="flex:1; background:{hatch}"></div></div>'
+    )
+
+
+def weight_warnings(weights: list[BandWeight], example: Overtaking | None) -> list[str]:
+    """In plain words: which bands do the opposite of what they say, and a candidate that shows it."""
+    found = []
+    for weight in weights:
+        if weight.inverted and weight.effective is not None:
+            named, does = ("retrieval", "the reranker") if weight.nominal > 0.5 else ("the reranker", "retrieval")
+            said, real = max(weight.nominal, 1 - weight.nominal), min(weight.effective, 1 - weight.effective)
+            ranks = f"Ranks {weight.first}–{weight.last}" if weight.last else f"Ranks from {weight.first} on"
+            found.append(
+                f"⚠ {ranks}: the band gives {named} {said:.0%}, but it decides only {real:.1%} of the order; {does} "
+                "decides the rest. The band's intent is inverted."
+            )
+    if example is not None:
+        found.append(example_line(example))
+    return found
+
+
+def example_line(example: Overtaking) -> str:
+    """The candidate that overtook rank 1, in numbers."""
+    if example.unit < example.first_unit:
+        liked = "although the reranker liked it less"
+    elif example.unit == example.first_unit:
+        liked = "although the reranker liked it no more"
+    else:
+        liked = "by the reranker alone"
+    return (
+        f"⚠ Rank {example.rank} overtook rank 1, {liked} (unit {example.unit:.3f} against {example.first_unit:.3f}): "
+        f"{example.weight:.2f} × {example.retrieval:.4f} + {1 - example.weight:.2f} × {example.unit:.3f} = {example.score:.4f} "
+        f"beats {example.first_weight:.2f} × {example.first_retrieval:.4f} + {1 - example.first_weight:.2f} × "
+        f"{example.first_unit:.3f} = {example.first_score:.4f}, which can be at most {example.first_at_most:.4f}."
+    )
+
+
+def _draw_flagged(flagged: list[dict[str, Any]], request: Request, resources: Resources) -> None:
+    # The button stands left: at the right the toolbar of the table below would cover it.
+    button_box, text_box = st.columns([2, 5], vertical_alignment="center")
+    text_box.caption(
+        f"{len(flagged)} flagged: failed, and given the neutral score or dropped.",
+        help="What becomes of them is set under Rerank → On error. Failures are never kept in the cache.",
+    )
+    button_box.button(
+        "Ask again", icon=":material/refresh:", key="ask_again", width="stretch",
+        on_click=gathering.ask_failed_again, args=(request, resources),
+        help="Drops the failures of this model for this query, and asks it again.",
+    )  # fmt: skip
+    st.dataframe(
+        [{"before": row["rank_in"], "memory": row["memory_id"], "error": row["error"]} for row in flagged],
+        hide_index=True,
+        height=ROW * (min(len(flagged), 5) + 1) + 4,
+        row_height=ROW,
+        key="flagged",
+        column_config={
+            "before": st.column_config.NumberColumn("before", width=58, help="Rank before reranking"),
+            "memory": st.column_config.TextColumn("memory", width=120),
+            "error": st.column_config.TextColumn("error", width="large", help="What the model or its server said"),
+        },
+    )

@@ -1,0 +1,202 @@
+"""The judge beside the ranking: what a second model says of each result, its bands, and the human grades where there are any."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from cems_workbench.analysis.ranks import RESULTS, Against
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.ui.inspect import gathering
+from cems_workbench.ui.inspect.baseline import COLUMN, HELP
+from cems_workbench.ui.inspect.tables import compared, marked, short_id
+from cems_workbench.ui.kit.escape import excerpt, plain, tick
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
+
+ROW = 30
+YES, NO = "#0072B2", "#D55E00"
+LINE = "rgba(128,128,128,0.9)"
+LABEL = 14
+"""Height of a label in pixels; neighbouring limits are named on two lines, what lies beyond the axis above them."""
+REACH = 1.0
+"""A limit further from the scores than this share of their span is named at the edge instead of drawn to scale."""
+
+
+def draw_judge(
+    trace: Trace, request: Request, resources: Resources, followed: str | None, against: Against | None = None
+) -> None:
+    """The judgments of the present results, fetched when this is opened; the ranking stays as it is."""
+    if trace.config.judge.backend == "none":
+        st.info("The judge is off. Choose one in the sidebar under Judge; auto takes the best that is there.")
+        return
+    if not trace.results:
+        st.caption("There are no results to judge.")
+        return
+    judged = gathering.judged_trace(trace, request, resources)
+    stage = judged.stage("judge")
+    frame = judge_table(judged, gathering.grades(request, resources), against)
+    st.caption(
+        _summary(judged, frame),
+        help="A model judges each result against the query, beside the ranking and without changing it. Its logit is any "
+        "number, the higher the more relevant; the scale is the model's own, and so are the threshold above which a result is "
+        "relevant and the bands (highly relevant, relevant, weak, irrelevant), unless they are set under Judge in the sidebar, "
+        "which is instant. Packaged: workbench/minilm-judge ships with the workbench and judges where no other cross-encoder is.",
+    )
+    if stage.warnings:
+        lines = "".join(f"<div><span>⚠ {escape(warning)}</span></div>" for warning in stage.warnings)
+        st.html(f'<div class="wb-notes">{lines}</div>')
+    if frame["logit (raw)"].notna().any():
+        st.plotly_chart(scores_figure(judged), key="judge_scores", config={"displayModeBar": False}, alt=_ALT)
+    _draw_table(frame, followed)
+
+
+_ALT = "Raw score of each result, in the order of the ranking, with the threshold and the limits of the bands."
+
+
+def _summary(trace: Trace, frame: pd.DataFrame) -> str:
+    scored = int(frame["logit (raw)"].notna().sum())
+    relevant = int((frame["relevant"] == "✓ yes").sum())
+    fields = trace.stage("judge").fields
+    label = fields.get("label") or fields["model"] or "nobody"
+    failed = len(frame) - scored
+    rest = f", {failed} not judged" if failed else ""
+    above = f" (above {fields['threshold']:g})" if "threshold" in fields else ""
+    return f"Judged by **{plain(label)}**: {relevant} of {scored} relevant{above}{rest}."
+
+
+def judge_table(trace: Trace, grades: dict[str, int], against: Against | None = None) -> pd.DataFrame:
+    """A result a row: rank, memory, what the judge said, and the human grade; the problem's column only if there is one.
+
+    `against` is the pinned baseline, when there is one: each rank then has its delta.
+    """
+    import pandas as pd
+
+    judgments = trace.stage("judge").by_id
+    rows = []
+    for rank, result in enumerate(trace.results, 1):
+        memory_id = result["memory_id"]
+        said = judgments.get(memory_id, {})
+        relevant = said.get("relevant")
+        rows.append(
+            {
+                "rank": rank,
+                "memory": memory_id,
+                "logit (raw)": said.get("raw"),
+                "sigmoid": said.get("sigmoid"),
+                "band": said.get("band"),
+                "relevant": None if relevant is None else "✓ yes" if relevant else "✕ no",
+                "human grade": grades.get(memory_id),
+                "problem": said.get("error"),
+                "content": excerpt(trace.evidence.memories[memory_id].content),
+            }
+        )
+    frame = pd.DataFrame(rows).astype({"human grade": "Int64", "logit (raw)": "Float64", "sigmoid": "Float64"})
+    frame = compared(frame, against, RESULTS, "rank")
+    return frame if frame["problem"].notna().any() else frame.drop(columns="problem")
+
+
+def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    st.dataframe(
+        marked(frame, followed),
+        hide_index=True,
+        height=ROW * (min(len(frame), 20) + 1) + 4,
+        row_height=ROW,
+        placeholder="",
+        key="judge_table",
+        column_config={
+            "rank": number("rank", width=50, help="Rank in the results; the judge does not change it"),
+            COLUMN: text(COLUMN, width=96, help=HELP),
+            "memory": text("memory", width=92),
+            "logit (raw)": number("logit (raw)", format="%.4f", width=86, help="What the judge said, on its own scale"),
+            "sigmoid": number(
+                "sigmoid", format="%.4f", width=72, help="1 / (1 + e^−raw): means something for a logit only"
+            ),
+            "band": text("band", width=112, help="By three limits: the judge's own, or those under Judge bands"),
+            "relevant": text(
+                "relevant", width=70, help="Raw score above the threshold: the judge's own, or Judge threshold"
+            ),
+            "human grade": number(
+                "human grade", width=92, help="0 not relevant, 1 related, 2 helps, 3 answers it; empty: not graded"
+            ),
+            "problem": text("problem", width=180, help="Why the judge has no score for it"),
+            "content": text("content", width="large"),
+        },
+    )
+
+
+def scores_figure(trace: Trace) -> Figure:
+    """A dot a result in the order of the ranking: filled when relevant, an open diamond when not; limits are lines."""
+    import plotly.graph_objects as go
+
+    judged = [row for row in trace.stage("judge").rows if row["kept"] and row["raw"] is not None]
+    places = {result["memory_id"]: rank for rank, result in enumerate(trace.results, 1)}
+    judged = sorted((row for row in judged if row["memory_id"] in places), key=lambda row: places[row["memory_id"]])
+    figure = go.Figure()
+    for relevant, name, colour, symbol in (
+        (True, "relevant", YES, "circle"),
+        (False, "not relevant", NO, "diamond-open"),
+    ):
+        rows = [row for row in judged if row["relevant"] is relevant]
+        if not rows:
+            continue
+        figure.add_scatter(
+            x=[row["raw"] for row in rows], y=[places[row["memory_id"]] for row in rows], mode="markers", name=name,
+            marker={"color": colour, "symbol": symbol, "size": 10, "line": {"width": 2, "color": colour}},
+            hovertext=[_hover(row, places[row["memory_id"]]) for row in rows],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )  # fmt: skip
+    low, high = _draw_limits(figure, trace, [row["raw"] for row in judged])
+    ranks = [places[row["memory_id"]] for row in judged]
+    figure.update_layout(
+        height=146 + 20 * len(judged), margin={"l": 8, "r": 16, "t": 74, "b": 40}, hovermode="closest",
+        showlegend=True,
+        legend={"orientation": "h", "y": 0.995, "yanchor": "top", "yref": "container", "x": 0, "font": {"size": 12}},
+        xaxis={"title": {"text": "raw score of the judge"}, "range": [low, high], "zeroline": False, "fixedrange": True},
+        yaxis={
+            "autorange": "reversed", "tickvals": ranks, "ticktext": [f"{rank}  " for rank in ranks], "showgrid": True,
+            "gridcolor": "rgba(128,128,128,0.14)", "zeroline": False, "fixedrange": True, "automargin": True,
+        },
+    )  # fmt: skip
+    return figure
+
+
+def _draw_limits(figure: Figure, trace: Trace, scores: list[float]) -> tuple[float, float]:
+    """Draw what is near the scores to scale, name the rest at the edge where it lies; the range of the axis."""
+    fields = trace.stage("judge").fields
+    threshold, bands = fields["threshold"], fields["bands"]
+    names = ("highly relevant", "relevant", "weak")
+    limits = [(threshold, "threshold", True)]
+    limits += [(low, name, False) for low, name in zip(bands, names, strict=True) if low != threshold]
+    least, most = min(scores), max(scores)
+    span = max(most - least, 0.05 * max(abs(least), abs(most)), 1e-6)
+    near = [limit for limit in limits if least - REACH * span <= limit[0] <= most + REACH * span]
+    low = min([least, *(value for value, *_ in near)]) - 0.08 * span
+    high = max([most, *(value for value, *_ in near)]) + 0.08 * span
+    for i, (value, name, solid) in enumerate(sorted(near)):
+        figure.add_vline(x=value, line={"color": LINE, "width": 2 if solid else 1, "dash": "solid" if solid else "dot"})
+        figure.add_annotation(_note(f"{name} > {value:g}", x=value, xanchor="center", yshift=LABEL * (i % 2)))
+    for sign, x, side in (("◀", 0, "left"), ("▶", 1, "right")):
+        beyond = [(value, name) for value, name, _ in limits if (value < low if side == "left" else value > high)]
+        if beyond:
+            text = ", ".join(f"{name} {value:g}" for value, name in beyond)
+            shown = f"{sign} {text}" if side == "left" else f"{text} {sign}"
+            figure.add_annotation(_note(shown, x=x, xanchor=side, xref="paper", yshift=2 * LABEL if near else 0))
+    return low, high
+
+
+def _note(text: str, **place: Any) -> dict[str, Any]:
+    return {
+        "text": text, "yref": "paper", "y": 1.0, "yanchor": "bottom", "showarrow": False, "font": {"size": 11}, **place,
+    }  # fmt: skip
+
+
+def _hover(row: dict[str, Any], rank: int) -> str:
+    return f"{rank}  {tick(short_id(row['memory_id']))}<br>raw {row['raw']:.4f}, {row['band']}"

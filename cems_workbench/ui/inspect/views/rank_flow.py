@@ -1,0 +1,422 @@
+"""The rank flow: how the first memories, the judged and the followed one came through every list and stage; a click follows one.
+
+The rank flow as a bump chart: a column per list and stage, a line per memory, a cross where one was lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
+from cems_workbench.analysis.ranks import Against, lists_in_use
+from cems_workbench.pipeline import Trace
+from cems_workbench.ui.inspect.baseline import sign
+from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.results import GRADES
+from cems_workbench.ui.inspect.tables import short_id
+from cems_workbench.ui.kit.escape import excerpt, plain, tick
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+STEPS = 14
+"""Points of a curve from one column to the next: enough to look smooth, and each can be hovered and clicked."""
+MOST_POINTS = 0.8
+"""Share of the points that is to be drawn to scale."""
+FADE = 0.38
+"""Columns before the one that dropped it, a memory's line ends: on the way there, clear of who took its place."""
+TAIL = 0.4
+"""Height of everything below the ranks drawn to scale, as a share of those."""
+LABEL = 14
+"""Characters of a column's name."""
+LISTS_APART = 0.35
+GRID, RULE = "rgba(128,128,128,0.14)", "rgba(128,128,128,0.55)"
+Stop = tuple[float, float]
+"""Where a column and a height are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How the lines of one judgment look: its name and sign in the legend, colour, symbol of Plotly, width and size."""
+
+    name: str
+    colour: str
+    symbol: str
+    glyph: str
+    width: float
+    size: int
+
+
+NEUTRAL = Kind("not judged", "#7B848D", "circle-open", "○", 1.4, 6)
+STYLES = (
+    ("#0072B2", "circle", "●", 2.8, 10),
+    ("#009E73", "square", "■", 2.6, 9),
+    ("#E69F00", "diamond", "◆", 2.4, 10),
+    ("#D55E00", "triangle-down-open", "▽", 2.0, 9),
+)
+"""From the best grade or band to the worst; the symbols are told apart without any colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Height of a rank: to scale down to `depth`, ever closer together below, as far as `last`."""
+
+    depth: int
+    last: int
+
+    @property
+    def rows(self) -> float:
+        """Height of the whole in ranks drawn to scale."""
+        return self.depth + (self._tail if self.last > self.depth else 0.0)
+
+    def height(self, rank: int) -> float:
+        """Where a rank is drawn, in ranks from the top; rises with the rank."""
+        if rank <= self.depth:
+            return float(rank)
+        return self.depth + self._tail * math.log(rank / self.depth) / math.log(self.last / self.depth)
+
+    @property
+    def _tail(self) -> float:
+        return max(4.0, TAIL * self.depth)
+
+    @property
+    def ticks(self) -> list[int]:
+        """Ranks that are named: 1 and the round ones, and below the scale those with room between them."""
+        step = 1 if self.depth <= 12 else 5
+        named = [1, *range(step, self.depth + 1, step)] if step > 1 else list(range(1, self.depth + 1))
+        for rank in (8, 10, 15, 20, 30, 50, 80, 100, 150, 200, 300, 500, 1000):
+            if self.depth < rank <= self.last and self.height(rank) - self.height(named[-1]) >= 1:
+                named.append(rank)
+        return named
+
+
+def scale_of(flow: RankFlow, top: int) -> Scale:
+    """To scale are the first `top`, every final rank there is room for, and up to twice `top` where most of the lines run."""
+    ranks = sorted(point.rank for line in flow.lines for point in line.points)
+    ranks = sorted(
+        [*ranks, *(line.loss.rank for line in flow.lines if line.loss is not None and line.loss.rank is not None)]
+    )
+    final = max((line.final_rank or 0 for line in flow.lines), default=0)
+    last = ranks[-1] if ranks else 1
+    most = ranks[int(MOST_POINTS * (len(ranks) - 1))] if ranks else 1
+    return Scale(min(max(top, min(final, 60), min(most, 2 * top)), last), last)
+
+
+def flow_figure(
+    flow: RankFlow,
+    top: int,
+    kinds: Mapping[str, Kind],
+    followed: str | None,
+    hover: Callable[[FlowLine], str],
+    label: Callable[[FlowLine], str],
+    margin: int,
+) -> Figure:
+    """The chart; its n-th trace is the n-th of `drawn_order`.
+
+    `kinds` by memory id; who is in none is neutral. `hover` and `label` give escaped texts; `margin`
+    is the room for labels in pixels.
+    """
+    import plotly.graph_objects as go
+
+    scale = scale_of(flow, top)
+    lines = drawn_order(flow, kinds, followed)
+    looks = [(line, kinds.get(line.memory_id, NEUTRAL), line.memory_id == followed) for line in lines]
+    curves = [_curve(line, kind, flow, scale, front, hover(line)) for line, kind, front in looks]
+    threads = [_thread(line, kind, flow, scale, front) for line, kind, front in looks]
+    layout = {**_layout(flow, scale, margin), "annotations": _labels(flow, scale, label)}
+    # At once: added one by one, Plotly would check everything that is there already each time.
+    return go.Figure({"data": [*curves, *threads], "layout": layout})
+
+
+def drawn_order(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None) -> list[FlowLine]:
+    """Lines from the back to the front: not judged, judged, followed."""
+    return sorted(flow.lines, key=lambda line: (line.memory_id == followed, line.memory_id in kinds))
+
+
+def column_places(flow: RankFlow) -> dict[str, float]:
+    """Where each column stands from left to right; the lists, which run side by side, apart from the stages."""
+    places = {name: float(i) for i, name in enumerate(flow.lists)}
+    start = len(flow.lists) + (LISTS_APART if flow.lists else 0.0)
+    return places | {name: start + i for i, name in enumerate(flow.stages)}
+
+
+@dataclass
+class _Pen:
+    """The points of one line as Plotly takes them; a marker of size 0 is a point that can be hovered all the same."""
+
+    x: list[float | None] = field(default_factory=list)
+    y: list[float | None] = field(default_factory=list)
+    symbols: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+
+    def put(self, x: float | None, y: float | None, symbol: str = "circle", size: int = 0) -> None:
+        self.x.append(x)
+        self.y.append(y)
+        self.symbols.append(symbol)
+        self.sizes.append(size)
+
+    def bend(self, start: Stop, end: Stop) -> None:
+        """From column to column along a curve that leaves and arrives level."""
+        for step in range(1, STEPS):
+            share = step / STEPS
+            rise = share * share * (3 - 2 * share)
+            self.put(start[0] + share * (end[0] - start[0]), start[1] + rise * (end[1] - start[1]))
+
+
+def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> tuple[list[Stop], list[Stop]]:
+    """Where the line stands in the lists, and in the stages with the place where it was lost."""
+    places = column_places(flow)
+    stops = [(point.column, (places[point.column], scale.height(point.rank))) for point in line.points]
+    listed = [stop for column, stop in stops if column in flow.lists]
+    staged = [stop for column, stop in stops if column not in flow.lists]
+    if line.loss is not None:
+        staged.append((places[line.loss.stage] - FADE, scale.height(line.loss.rank or 1)))
+    return listed, staged
+
+
+def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool, hover: str) -> dict[str, Any]:
+    """Markers alone in the lists, which run side by side; a line through the stages; a cross where it ends early."""
+    listed, staged = _stops(line, flow, scale)
+    size = kind.size + (3 if followed else 0)
+    pen = _Pen()
+    for stop in listed:
+        pen.put(*stop, kind.symbol, size)
+        pen.put(None, None)
+    for i, stop in enumerate(staged):
+        if i:
+            pen.bend(staged[i - 1], stop)
+        crossed = line.loss is not None and i == len(staged) - 1
+        pen.put(*stop, "x" if crossed else kind.symbol, max(size, 9) if crossed else size)
+    return {
+        "type": "scatter", "x": pen.x, "y": pen.y, "mode": "lines+markers",
+        "hovertext": hover, "hoverinfo": "text", "hoverlabel": {"align": "left"},
+        "opacity": 1.0 if followed or kind is not NEUTRAL else 0.62,
+        "line": {"color": kind.colour, "width": kind.width + (2 if followed else 0)},
+        "marker": {
+            "color": kind.colour, "symbol": pen.symbols, "size": pen.sizes, "opacity": 1.0,
+            "line": {"width": 1.5, "color": kind.colour},
+        },
+        "selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}},
+    }  # fmt: skip
+
+
+def _thread(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool) -> dict[str, Any]:
+    """A dotted line that ties a memory's places in the lists together and leads to the first stage."""
+    listed, staged = _stops(line, flow, scale)
+    stops = [*listed, *staged[:1]]
+    return {
+        "type": "scatter", "x": [x for x, _ in stops], "y": [y for _, y in stops], "mode": "lines", "hoverinfo": "skip",
+        "opacity": 0.9 if followed else 0.4,
+        "line": {"color": kind.colour, "width": 2 if followed else 1, "dash": "dot"},
+    }  # fmt: skip
+
+
+def _labels(flow: RankFlow, scale: Scale, label: Callable[[FlowLine], str]) -> list[dict[str, Any]]:
+    """Who is in the results, beside its last point; below the part to scale only where there is room."""
+    at = max(column_places(flow).values(), default=0.0)
+    free = -1.0
+    labels = []
+    for line in flow.lines:
+        if line.final_rank is None:
+            continue
+        height = scale.height(line.final_rank)
+        if height - free >= 0.95:
+            free = height
+            place = {"x": at, "y": height, "xanchor": "left", "xshift": 11, "showarrow": False, "font": {"size": 11}}
+            labels.append({"text": label(line), **place})
+    return labels
+
+
+def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
+    places = column_places(flow)
+    row = 22 if scale.depth <= 12 else 19 if scale.depth <= 24 else 16
+    height = round(row * (scale.rows + 1))
+    shapes = []
+    if flow.lists:
+        at = len(flow.lists) - 0.5 + LISTS_APART / 2
+        shapes.append(_rule(x0=at, x1=at, y0=0, y1=1, yref="paper"))
+    if scale.last > scale.depth:
+        at = scale.depth + 0.5
+        shapes.append(_rule(x0=0, x1=1, xref="paper", y0=at, y1=at))
+    return {
+        "height": height + 42,
+        "margin": {"l": 8, "r": margin, "t": 34, "b": 8}, "hovermode": "closest", "dragmode": False, "clickmode": "event+select",
+        "shapes": shapes, "showlegend": False,
+        "xaxis": {
+            "tickvals": list(places.values()), "ticktext": [tick(name, LABEL) for name in places], "side": "top",
+            "range": [-0.35, max(places.values(), default=0.0) + 0.15], "fixedrange": True, "showgrid": True,
+            "gridcolor": GRID, "zeroline": False, "tickfont": {"size": 12},
+        },
+        "yaxis": {
+            "tickvals": [scale.height(rank) for rank in scale.ticks], "ticktext": [f"{rank}  " for rank in scale.ticks],
+            "range": [scale.rows + 0.7, 0.3], "fixedrange": True, "showgrid": False, "zeroline": False, "automargin": True,
+            "tickfont": {"size": 12},
+        },
+    }  # fmt: skip
+
+
+def _rule(**place: Any) -> dict[str, Any]:
+    return {"type": "line", "line": {"color": RULE, "width": 1, "dash": "dot"}, "layer": "below", **place}
+
+
+TOPS = (5, 10, 20, 40)
+BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
+LISTED = 6
+"""Lost memories that are named below the chart."""
+ID, PIXELS = 14, 6.6
+"""Characters of an id in a label, and the width of one."""
+
+_HELP = (
+    "From left to right: the lists, which run side by side, then the stages, one after the other. A line that rises won places. "
+    "Drawn is every memory that stands among the first after fusion or a later stage, with the judged and the followed ones. "
+    "Ranks further down are drawn closer together, below the dotted line. A cross is where a memory was lost."
+)
+_ALT = "The rank of each memory in every list and after every stage, best at the top; a cross marks where one was lost."
+
+
+def draw_rank_flow(look: Look, against: Against | None = None) -> None:
+    """The number of memories, the chart, and what became of the judged ones that were lost."""
+    trace = look.trace
+    if not lists_in_use(trace):
+        st.caption("No list that is switched on has a candidate, so there is no rank to draw.")
+        return
+    top = st.segmented_control(
+        "First memories", TOPS, default=10, required=True, key="flow_top", format_func=lambda count: f"Top {count}",
+        label_visibility="collapsed", persist_state="session",
+        help="How far down a memory may stand after fusion or a later stage to be drawn.",
+    ) or 10  # fmt: skip
+    asked = [look.followed] if look.followed is not None else []
+    asked += sorted(look.grades, key=lambda memory_id: (-look.grades[memory_id], memory_id))
+    flow = rank_flow(trace, top, asked)
+    kinds = line_kinds(trace, look.grades)
+    st.caption(_summary(flow, trace, top, look.grades), help=_HELP)
+    st.html(legend_html(flow, kinds))
+    label = partial(_label, names=_names(flow, trace), followed=look.followed, against=against)
+    margin = 24 + round(PIXELS * max((len(label(line)) for line in flow.lines if line.final_rank), default=0))
+    figure = flow_figure(flow, top, kinds, look.followed, partial(hover_text, trace, kinds), label, margin)
+    # A new key after each choice: a point that is still selected could not be selected again.
+    key = f"rank_flow:{look.followed}"
+    order = tuple(line.memory_id for line in drawn_order(flow, kinds, look.followed))
+    st.plotly_chart(
+        figure, key=key, on_select=partial(follow_selected, key, order), selection_mode="points",
+        config={"displayModeBar": False}, alt=_ALT,
+    )  # fmt: skip
+    lost = lost_html(flow, kinds, look.followed)
+    if lost:
+        st.html(lost)
+
+
+def follow_selected(key: str, order: tuple[str, ...]) -> None:
+    """Follow the memory whose line was clicked; `order` holds the memory of each of the chart's first traces."""
+    points = st.session_state[key]["selection"]["points"]
+    if points and points[-1]["curve_number"] < len(order):
+        st.session_state["follow"] = order[points[-1]["curve_number"]]
+
+
+def line_kinds(trace: Trace, grades: Mapping[str, int]) -> dict[str, Kind]:
+    """The look of each judged memory: by human grade when there are any, else by the judge's band; best first."""
+    if grades:
+        ordered = sorted(grades, key=lambda memory_id: -grades[memory_id])
+        return {memory_id: _graded(grades[memory_id]) for memory_id in ordered}
+    bands = {row["memory_id"]: row.get("band") for row in trace.stage("judge").rows}
+    return {
+        memory_id: Kind(f"judge: {name}", *_style(i))
+        for i, name in enumerate(BANDS)
+        for memory_id, band in bands.items()
+        if band == name
+    }
+
+
+def _graded(grade: int) -> Kind:
+    return Kind(f"grade {grade}, {GRADES.get(grade, 'judged')}", *_style(3 - min(max(grade, 0), 3)))
+
+
+def _style(place: int) -> tuple[str, str, str, float, int]:
+    return STYLES[place]
+
+
+def legend_html(flow: RankFlow, kinds: Mapping[str, Kind]) -> str:
+    """The looks that are drawn, the best first, with how many lines have each; and the cross."""
+    drawn = [kinds.get(line.memory_id, NEUTRAL) for line in flow.lines]
+    entries = [
+        f'<span><i style="color:{kind.colour}">{kind.glyph}</i> {escape(kind.name)} ({drawn.count(kind)})</span>'
+        for kind in dict.fromkeys([*kinds.values(), NEUTRAL])
+        if kind in drawn
+    ]
+    lost = sum(line.loss is not None for line in flow.lines)
+    if lost:
+        entries.append(f"<span><i>✕</i> lost there ({lost})</span>")
+    return f'<div class="wb-legend">{"".join(entries)}</div>'
+
+
+def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
+    """The memory, its judgment, its rank and score in every column, and where it was lost and why; escaped for Plotly."""
+    kind = kinds.get(line.memory_id, NEUTRAL)
+    text = excerpt(trace.evidence.memories[line.memory_id].content, 70)
+    lines = [f"<b>{tick(line.memory_id, 40)}</b>  {kind.name}", tick(text, 72)]
+    for point in line.points:
+        score = "" if point.score is None else f", score {point.score:.4f}"
+        lines.append(f"{tick(point.column, 24)}: rank {point.rank}{score}")
+    if line.loss is not None:
+        rank = "" if line.loss.rank is None else f" from rank {line.loss.rank}"
+        lines.append(f"✕ lost at {line.loss.stage}{rank}: {tick(line.loss.reason, 90)}")
+    return "<br>".join(lines)
+
+
+def _names(flow: RankFlow, trace: Trace) -> dict[str, str]:
+    """What each result is called beside its line: its id; the beginning of its text where cut ids are not told apart."""
+    ids = {line.memory_id: tick(line.memory_id, ID) for line in flow.lines if line.final_rank is not None}
+    if len(set(ids.values())) == len(ids):
+        return ids
+    return {memory_id: tick(excerpt(trace.evidence.memories[memory_id].content, ID + 4), ID + 4) for memory_id in ids}
+
+
+def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, against: Against | None) -> str:
+    mark = "◆ " if line.memory_id == followed else ""
+    delta = "" if against is None else f"{sign(against.delta(line.memory_id))}  "
+    return f"{line.final_rank}  {delta}{mark}{names.get(line.memory_id, '')}"
+
+
+def _summary(flow: RankFlow, trace: Trace, top: int, grades: Mapping[str, int]) -> str:
+    """How many are drawn, what is folded away and what is left out, in plain words."""
+    said = f"{len(flow.lines)} of {len(trace.stage('lists').rows)} candidates: the first {top} of any stage"
+    said += ", and every judged one" if grades else ""
+    parts = [said]
+    if flow.folded:
+        parts.append(f"nothing changes in {', '.join(flow.folded)}")
+    if flow.lists_left_out:
+        parts.append(f"{flow.lists_left_out} more lists are not drawn")
+    if flow.lines_left_out:
+        parts.append(f"{flow.lines_left_out} more memories are not drawn")
+    missing = [memory_id for memory_id in flow.unranked if grades.get(memory_id, 0) > 0]
+    if missing:
+        listed = ", ".join(plain(short_id(memory_id)) for memory_id in missing[:3])
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        parts.append(f"judged relevant, but in no list: {listed}{more}")
+    return "; ".join(parts) + ". Click a line to follow that memory."
+
+
+def lost_html(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None) -> str:
+    """Where the followed and the relevant memories were lost, the best judged first; empty when none was."""
+    places = {memory_id: i for i, (memory_id, kind) in enumerate(kinds.items()) if kind.symbol != STYLES[-1][1]}
+    lost = [line for line in flow.lines if line.loss and (line.memory_id in places or line.memory_id == followed)]
+    lost.sort(key=lambda line: (line.memory_id != followed, places.get(line.memory_id, len(places))))
+    rows = "".join(_lost_row(line, kinds.get(line.memory_id, NEUTRAL)) for line in lost[:LISTED])
+    more = f"<div><b></b><span>and {len(lost) - LISTED} more</span></div>" if len(lost) > LISTED else ""
+    return f'<div class="wb-notes">{rows}{more}</div>' if rows else ""
+
+
+def _lost_row(line: FlowLine, kind: Kind) -> str:
+    stage, rank, reason = (line.loss.stage, line.loss.rank, line.loss.reason) if line.loss else ("", None, "")
+    at = "" if rank is None else f" at rank {rank}"
+    return (
+        f'<div><b>✕ {escape(stage)}</b><span><code title="{escape(line.memory_id)}">{escape(short_id(line.memory_id))}</code> '
+        f"{escape(kind.name)}; lost{at}: {escape(reason)}</span></div>"
+    )

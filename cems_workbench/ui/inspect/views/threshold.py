@@ -1,0 +1,148 @@
+"""The threshold on the lists: which cuts were tried, what each found, and what it left of every list."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from cems_workbench.pipeline import Trace
+from cems_workbench.ui.inspect.glossary import about
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
+
+ROW = 30
+CHOSEN, TRIED = "#0072B2", "rgba(128,128,128,0.55)"
+LINE = "#D55E00"
+
+
+def draw_threshold(trace: Trace) -> None:
+    """The cuts that were tried, and every list before and after the cut."""
+    stage = trace.stage("threshold")
+    fields = stage.fields
+    if fields["mode"] == "none":
+        st.info(
+            "No threshold is set: every hit of a list passes. Choose fixed or adaptive in the sidebar under Threshold; adaptive "
+            "lowers the cut until enough memories are found."
+        )
+        return
+    for warning in stage.warnings:
+        st.html(f'<div class="wb-notes"><div><span>⚠ {escape(warning)}</span></div></div>')
+    if fields["mode"] == "adaptive":
+        st.caption(
+            adaptive_line(trace),
+            help="Thresholds fall from max by step to min. The search stops at the first with at least int(limit × target "
+            "ratio) distinct memories over the lists it applies to; when none has that many, the first that had the most.",
+        )
+        st.plotly_chart(tried_figure(trace), key="threshold_tried", config={"displayModeBar": False}, alt=_ALT)
+    else:
+        st.caption(
+            f"One fixed cut at {fields['final']:g}: {fields['unique']} distinct memories reach it.",
+            help="Hits whose normalised list score is below it are cut, before fusion. 0.0 means 0.0.",
+        )
+    _draw_cuts(cuts_table(trace))
+
+
+_ALT = "Distinct memories at each threshold that was tried, the target, and the threshold that was chosen."
+
+
+def adaptive_line(trace: Trace) -> str:
+    """What was chosen after how many tries, in one line of Markdown."""
+    fields = trace.stage("threshold").fields
+    target, tries = fields["target"], len(fields["visited"])
+    wanted = "every memory is wanted: no result limit" if target is None else f"{target} wanted"
+    return f"Chosen: **{fields['final']:g}** with {fields['unique']} distinct memories ({wanted}), after {tries} tried."
+
+
+def tried_figure(trace: Trace) -> Figure:
+    """A bar per threshold visited, in the order of the visits; the chosen one solid and named, the target a dashed line."""
+    import plotly.graph_objects as go
+
+    fields = trace.stage("threshold").fields
+    visited, counts, target = fields["visited"], fields["counts"], fields["target"]
+    chosen = [value == fields["final"] for value in visited]
+    places = list(range(len(visited)))
+    figure = go.Figure()
+    figure.add_bar(
+        x=places, y=counts, cliponaxis=False, textposition="outside", constraintext="none", textangle=0,
+        text=[f"{count} ◆ chosen" if is_it else str(count) for count, is_it in zip(counts, chosen, strict=True)],
+        marker={"color": [CHOSEN if is_it else TRIED for is_it in chosen]},
+        hovertext=[f"threshold {value:g}: {count} distinct memories" for value, count in zip(visited, counts, strict=True)],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )  # fmt: skip
+    top = max([*counts, target or 0, 1])
+    if target is not None:
+        figure.add_hline(y=target, line={"color": LINE, "width": 2, "dash": "dash"})
+        side = "left" if len(visited) > 1 else "right"  # away from the chosen bar, which stands higher and comes last
+        figure.add_annotation(
+            text=f"target {target}", x=0 if side == "left" else 1, xref="paper", xanchor=side, y=target, yanchor="bottom", showarrow=False,
+            font={"size": 12},
+        )  # fmt: skip
+    figure.update_layout(
+        height=260, margin={"l": 8, "r": 12, "t": 12, "b": 44}, bargap=0.35, showlegend=False, hovermode="closest",
+        xaxis={
+            "title": {"text": "threshold, in the order tried"}, "tickvals": places, "fixedrange": True, "showgrid": False,
+            "ticktext": [f"{value:g}" for value in visited], "range": [-0.6, max(len(visited), 6) - 0.4],
+        },
+        yaxis={
+            "range": [0, top * 1.22], "nticks": 5, "fixedrange": True, "automargin": True, "zeroline": False,
+            "gridcolor": "rgba(128,128,128,0.18)", "tickformat": ",d",
+        },
+    )  # fmt: skip
+    return figure
+
+
+def cuts_table(trace: Trace) -> pd.DataFrame:
+    """A list a row: hits before and after the cut, the lowest score kept and the highest that was cut."""
+    import pandas as pd
+
+    found: dict[str, list[tuple[float, bool]]] = {}
+    for row in trace.stage("threshold").rows:
+        for entry in row["lists"]:
+            found.setdefault(entry["list"], []).append((entry["normalized"], entry["kept"]))
+    rows = []
+    for name in [ranked.name for ranked in trace.evidence.lists if ranked.name in found]:
+        kept = [score for score, stays in found[name] if stays]
+        cut = [score for score, stays in found[name] if not stays]
+        applies = name.partition(":")[0] in trace.config.threshold.applies_to
+        rows.append(
+            {
+                "list": name,
+                "cut applies": "✓ yes" if applies else "– passes whole",
+                "hits": len(kept) + len(cut),
+                "kept": len(kept),
+                "cut": len(cut),
+                "lowest kept": min(kept, default=None),
+                "highest cut": max(cut, default=None),
+            }
+        )
+    columns = ["list", "cut applies", "hits", "kept", "cut", "lowest kept", "highest cut"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _draw_cuts(frame: pd.DataFrame) -> None:
+    if frame.empty:
+        st.caption("No list has a hit to cut.")
+        return
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    sources = " ".join(dict.fromkeys(about(name) for name in frame["list"]))
+    st.dataframe(
+        frame,
+        hide_index=True,
+        height=ROW * (min(len(frame), 10) + 1) + 4,
+        row_height=ROW,
+        placeholder="",
+        key="threshold_cuts",
+        column_config={
+            "list": text("list", width=110, help=sources),
+            "cut applies": text("cut applies", width=120, help="Threshold → Applies to; the other lists pass whole"),
+            "hits": number("hits", width=64, help="Hits of the list within its depth"),
+            "kept": number("kept", width=64, help="Hits at or above the threshold"),
+            "cut": number("cut", width=64, help="Hits below the threshold"),
+            "lowest kept": number("lowest kept", format="%.4f", width=96, help="Lowest normalised score that stays"),
+            "highest cut": number("highest cut", format="%.4f", width=96, help="Highest normalised score that was cut"),
+        },
+    )

@@ -1,0 +1,108 @@
+"""The store and the models of this server process, shared by all sessions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import streamlit as st
+
+from cems_workbench import garbage
+from cems_workbench.errors import StoreError
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.opening import embedder, open_resources, servers
+from cems_workbench.settings import Settings
+from cems_workbench.store import Store
+
+PAINT_SECONDS = 2.0
+"""Head start of the first page: importing torch holds the interpreter and would delay what is on its way to the browser."""
+
+
+@dataclass
+class Warmth:
+    """How far the background loading of models and indexes is."""
+
+    state: Literal["cold", "loading", "ready", "failed"] = "cold"
+    problem: str = ""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_handed_over: list[Resources] = []
+_switching = threading.Lock()
+
+
+@st.cache_resource(show_spinner=False)
+def resources() -> Resources:
+    """The open store: the one the settings name, until `switch`. Raises StoreError with a line for the page."""
+    return _handed_over.pop() if _handed_over else open_resources(Settings())
+
+
+@st.cache_resource(show_spinner=False)
+def warmth() -> Warmth:
+    """The loading state, one per process."""
+    return Warmth()
+
+
+def switch(folder: str, *, create: bool) -> Resources:
+    """Close the open store and open the one in `folder`, or create it there; for every session of this process.
+
+    Raises StoreError with a line for the page; the store that was open is open still, then.
+    """
+    if not folder:
+        raise StoreError("type the path of a folder first")
+    try:
+        path = Path(folder).expanduser()
+        there = Store.exists(path)
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL in it, somebody's home that is not there
+        raise StoreError(f"{folder!r} is not the path of a folder: {error}") from error
+    with _switching:
+        present = _present()
+        if there == create:
+            hint = "there is a store already; press Open" if there else "there is no store; Create makes one"
+            raise StoreError(f"{path}: {hint}")
+        if present is not None and present.store.path.resolve() == path.resolve():
+            return present
+        settings = Settings()
+        store = Store.open(path, create=create, chroma_url=settings.chroma_url)
+        # The loaded model goes over to the new store.
+        model = present.embedder if present else embedder(settings)
+        _handed_over.append(Resources(store, model, servers(settings)))
+        resources.clear()
+        warmth.clear()
+        opened = resources()
+        if present is not None:
+            present.close()
+    return opened
+
+
+def _present() -> Resources | None:
+    """The store that is open, None when it could not be opened."""
+    try:
+        return resources()
+    except StoreError:
+        return None
+
+
+def warm_up(opened: Resources) -> None:
+    """Load models and indexes in the background, once; called after the page is drawn so that it paints first."""
+    state = warmth()
+    with state.lock:
+        if state.state != "cold":
+            return
+        state.state = "loading"
+    threading.Thread(target=_load, args=(opened, state), name="warm-up", daemon=True).start()
+
+
+def _load(opened: Resources, state: Warmth) -> None:
+    time.sleep(PAINT_SECONDS)
+    try:
+        opened.embedder.encode_query("warm up")
+        opened.refresh()
+        garbage.settle()
+        state.state = "ready"
+    except Exception as error:
+        # Whatever it was, the next search meets it again in the foreground and shows it there.
+        state.state, state.problem = "failed", str(error)

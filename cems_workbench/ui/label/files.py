@@ -1,0 +1,164 @@
+"""Judgments as files: into the store with a report on every row, and out of it in each form that another tool reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.labelling.adjudication import Chosen, Rule, choose_judgments
+from cems_workbench.formats import FORMATS, FORMS, Written, cems_feedback, write_judgments
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.label.work import working
+from cems_workbench.ui.memories.importing import Outcome, counts_table, error_rows, errors_csv, import_files
+
+ROW, SHOWN = 30, 500
+AUTO, ALL, ANYBODY = "recognise", "all queries", "anybody"
+OUTCOMES, GENERATION, COUNTED = "lb:outcomes", "lb:upload", "lb:counted"
+KINDS = {"People": "human", "Models": "model", "Both": "all"}
+RULES: dict[str, Rule | None] = {
+    "As given": None,
+    "Majority": "majority",
+    "Strictest": "strictest",
+    "Decided": "decided",
+}
+RULE_HELP = (
+    "As given: every judge’s own grade. Else one grade a pair: the majority’s, the lowest, or only what agrees or was decided by name. "
+    "What stays open is left out and listed."
+)
+FEEDBACK = (
+    "Sets how often each memory was relevant (grade 2 and up) and noise (grade 0) over the queries of this selection, which the factor "
+    "“feedback” under Adjust reads. Other memories keep their counts."
+)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What is exported: the judgments, how they are written, and the form's name."""
+
+    chosen: Chosen
+    written: Written
+    form: str
+
+
+def draw(resources: Resources) -> None:
+    """Import above, export below."""
+    st.markdown("###### Import judgments")
+    _import(resources)
+    st.markdown("###### Export judgments")
+    choice = _choose(resources)
+    if choice is not None:
+        _export(choice, resources)
+
+
+def _import(resources: Resources) -> None:
+    files = st.file_uploader(
+        "Files with judgments", accept_multiple_files=True, key=f"lb:files:{st.session_state.get(GENERATION, 0)}",
+        help="Judgments name queries and memories that are in the store; queries may come along. A label that was given here is never "
+        "replaced; what an earlier import said is, with a note.",
+    )  # fmt: skip
+    kind, button, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
+    chosen = kind.selectbox(
+        "Format", [AUTO, *FORMS], key="lb:files:format",
+        help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in FORMS),
+    )  # fmt: skip
+    pressed = button.button("Import", key="lb:files:import", type="primary", disabled=not files, width="stretch")
+    if pressed and files:
+        outcomes: list[Outcome] = []
+        with working("import") as progress:
+            for outcome in import_files(
+                [(file.name, file) for file in files], resources.store, progress, "auto" if chosen == AUTO else chosen
+            ):
+                outcomes.append(outcome)
+                st.session_state[OUTCOMES] = tuple(outcomes)  # an import that is interrupted reports what it finished
+        st.session_state[GENERATION] = st.session_state.get(GENERATION, 0) + 1
+        st.session_state.pop("lb:queue", None)
+        st.rerun()
+    report(st.session_state.get(OUTCOMES, ()))
+
+
+def report(outcomes: tuple[Outcome, ...]) -> None:
+    """What became of every row of the last import: counts, conflicts, and what was left out with the reason."""
+    for outcome in outcomes:
+        if outcome.problem:
+            st.error(plain(outcome.problem), icon=":material/block:")
+    counts = counts_table(outcomes)
+    if counts:
+        st.dataframe(
+            counts,
+            hide_index=True,
+            row_height=ROW,
+            key="lb:files:counts",
+            placeholder="",
+            height=ROW * (len(counts) + 1) + 4,
+        )
+    notes = list(dict.fromkeys(note for one in outcomes if one.report is not None for note in one.report.notes))
+    if notes:
+        st.caption(f"{len(notes)} notes on rows that were replaced, repeated, or differ from other judges")
+        st.code("\n".join(notes), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(notes)))
+    errors = error_rows(outcomes)
+    if not errors:
+        return
+    title, button = st.columns([4, 1], vertical_alignment="bottom")
+    title.caption(f"{len(errors):,} rows left out" + (f", the first {SHOWN} shown" if len(errors) > SHOWN else ""))
+    button.download_button(
+        "Download as CSV", errors_csv(outcomes), "left-out-judgments.csv", "text/csv", key="lb:files:errors", on_click="ignore",
+        icon=":material/download:", width="stretch",
+    )  # fmt: skip
+    rows = [{"file": name, "row": row, "field": field, "reason": why} for name, row, field, why in errors[:SHOWN]]
+    st.dataframe(rows, hide_index=True, row_height=ROW, key="lb:files:left", height=ROW * (min(len(rows), 8) + 1) + 4)
+
+
+def _choose(resources: Resources) -> _Choice | None:
+    """Which judgments, in which form; None after an error, which is shown."""
+    boxes = st.columns(5, vertical_alignment="bottom")
+    sets = [ALL, *sorted(one.name for one in resources.store.query_sets())]
+    query_set = boxes[0].selectbox("Query set", sets, key="lb:out:set")
+    kind = KINDS[boxes[1].selectbox("Judged by", list(KINDS), key="lb:out:kind")]
+    names = sorted({one.judge for one in resources.store.judgments(kind=None if kind == "all" else kind)})
+    judge = boxes[2].selectbox("Judge", [ANYBODY, *names], key="lb:out:judge")
+    rule = RULES[boxes[3].selectbox("Grades", list(RULES), key="lb:out:rule", help=RULE_HELP)]
+    form = boxes[4].selectbox(
+        "Format", list(FORMS), key="lb:out:form",
+        help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in FORMS),
+    )  # fmt: skip
+    queries = {query.qid: query for query in resources.store.queries()}
+    qids = set(queries) if query_set == ALL else {query.qid for query in resources.store.queries(query_set)}
+    try:
+        chosen = choose_judgments(resources.store, qids, None if judge == ANYBODY else judge, kind, rule)
+        return _Choice(chosen, write_judgments(form, chosen.judgments, queries), form)
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        return None
+
+
+def _export(choice: _Choice, resources: Resources) -> None:
+    written, left_out = choice.written, (*choice.chosen.still_open, *choice.written.left_out)
+    said, get, count = st.columns([2.4, 1, 1.2], vertical_alignment="center")
+    said.caption(
+        f"{written.rows:,} of {len(choice.chosen.judgments) + len(choice.chosen.still_open):,} judgments fit"
+        + (f"; {len(left_out):,} are left out, listed below." if left_out else ".")
+    )
+    suffix = FORMATS[choice.form].suffixes[0]
+    get.download_button(
+        "Download", written.text.encode(), f"{choice.form}{suffix}", key="lb:out:get", on_click="ignore", type="primary",
+        icon=":material/download:", width="stretch", disabled=not written.rows,
+    )  # fmt: skip
+    feedback = cems_feedback.feedback_of(choice.chosen.judgments)
+    if count.button(
+        "Count as feedback", key="lb:out:feedback", icon=":material/thumbs_up_down:", width="stretch", help=FEEDBACK,
+        disabled=not feedback,
+    ):  # fmt: skip
+        changed = resources.store.labels.count_feedback(cems_feedback.counts(feedback))
+        st.session_state[COUNTED] = (
+            f"The counts of {changed:,} memories changed; evidence is gathered again where they matter."
+        )
+    if st.session_state.get(COUNTED):
+        st.success(st.session_state.pop(COUNTED), icon=":material/task_alt:")
+    if left_out:
+        lines = [*left_out[:SHOWN], *([f"and {len(left_out) - SHOWN:,} more"] if len(left_out) > SHOWN else [])]
+        st.code("\n".join(lines), language=None, wrap_lines=True, height=min(220, 28 + 21 * len(lines)))
+    with st.expander("Preview"):
+        st.code("\n".join(written.text.splitlines()[:12]) or "(nothing)", language=None)

@@ -1,0 +1,67 @@
+"""Who labels: the name that is signed in where `st.login` is configured, else a name that is asked for once.
+
+Where sign-in is configured nobody labels without it, and no name can be typed: a label's author is then who the provider says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.ui.kit.escape import plain
+
+NAME = "lb:name"
+
+
+def sign_in_configured() -> bool:
+    """Is there an [auth] section in Streamlit's secrets? Then `st.user` says whether somebody is signed in."""
+    return "is_logged_in" in _user()
+
+
+def signed_in() -> str | None:
+    """The address, else the name, of whoever is signed in; None without `st.login`, or before it."""
+    user = _user()
+    if not user.get("is_logged_in"):
+        return None
+    said = user.get("email") or user.get("preferred_username") or user.get("name") or user.get("sub")
+    return str(said).strip() or None if said else None
+
+
+def reviewer() -> str | None:
+    """Who labels; None until it is known."""
+    name = signed_in() if sign_in_configured() else st.session_state.get(NAME)
+    return name.strip() or None if isinstance(name, str) else None
+
+
+def ask() -> None:
+    """Who is signed in, with a way out; the way in; or, where there is no sign-in, a box for a name."""
+    if not sign_in_configured():
+        st.text_input(
+            "Your name", key=NAME, persist_state="session", max_chars=120, placeholder="kept with every label",
+            help="So that each reviewer’s labels stay apart. Where sign-in is configured, the signed-in name is used.",
+        )  # fmt: skip
+        return
+    who = signed_in()
+    if who is not None:
+        box = st.container(horizontal=True, vertical_alignment="center")
+        box.caption(f"Signed in as {plain(who)}")
+        box.button("Sign out", key="lb:sign_out", type="tertiary", on_click=st.logout)
+        return
+    for provider in _providers():
+        words = "Sign in" if provider is None else f"Sign in with {plain(provider)}"
+        st.button(
+            words, key=f"lb:sign_in:{provider or ''}", icon=":material/login:", on_click=st.login, width="stretch",
+            args=() if provider is None else (provider,), help="Labels carry the name you sign in with.",
+        )  # fmt: skip
+
+
+def _user() -> dict[str, Any]:
+    return dict(st.user.to_dict())
+
+
+def _providers() -> list[str | None]:
+    """The named providers of the [auth] section; None alone where it has one without a name."""
+    section: Mapping[str, Any] = st.secrets["auth"]
+    return [name for name, value in section.items() if isinstance(value, Mapping)] or [None]

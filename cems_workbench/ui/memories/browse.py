@@ -1,0 +1,256 @@
+"""The Browse view: search, filters, the table; below it the memory that was picked."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Memory
+from cems_workbench.store import Facets, Selection
+from cems_workbench.store.browsing import Sort
+from cems_workbench.ui.inspect.views.all import ROW
+from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.memories import detail as memories_detail
+from cems_workbench.ui.memories import importing as memories_import_view
+from cems_workbench.ui.memories import state
+from cems_workbench.ui.memories.terms import FIELDS
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+PAGE = 200
+TABLE_ROWS = 12
+NONE = "(none)"
+SORTS: dict[str, tuple[Sort, bool]] = {
+    "Newest first": ("created", True),
+    "Oldest first": ("created", False),
+    "Last accessed": ("accessed", True),
+    "Most accessed": ("accesses", True),
+    "Highest priority": ("priority", True),
+    "Most important": ("importance", True),
+    "Longest": ("length", True),
+    "Shortest": ("length", False),
+    "By id": ("id", False),
+}
+COLUMNS = (
+    "id", "memory", "created", "category", "project", "session", "accessed", "accesses", "priority", "pinned", "importance",
+)  # fmt: skip
+FILTERS = ("text", "categories", "projects", "sessions", "importance", "pinned", "created")
+
+
+def draw(resources: Resources, place: DeltaGenerator) -> None:
+    """Filters, table, and the picked memory; how to begin when the store is empty."""
+    total = resources.store.count()
+    if not total:
+        _empty(resources, place)
+        return
+    selection = filters(resources.store.facets())
+    number = max(1, int(st.session_state.get("mem:page", 1)))
+    page = resources.store.find(selection, PAGE, (number - 1) * PAGE)
+    pages = max(1, math.ceil(page.total / PAGE))
+    if number > pages:  # memories went away meanwhile
+        st.session_state["mem:page"] = number = pages
+        page = resources.store.find(selection, PAGE, (number - 1) * PAGE)
+    _summary(page.total, total, number)
+    if page.memories:
+        _table(page.memories, selection.sort)
+    if pages > 1:
+        st.pagination(pages, key="mem:page")
+    memories_detail.draw(resources, state.get("selected"))
+
+
+def filters(facets: Facets) -> Selection:
+    """The search box and the filters, as a selection. They keep their values when another view or page is shown."""
+    common: dict[str, Any] = {"on_change": _first_page, "persist_state": "session"}
+    search, order = st.columns([4, 1], vertical_alignment="bottom")
+    text = search.text_input(
+        "Search", key="mem:find:text", placeholder="words, exactly as written", icon=":material/search:",
+        help="Finds this very text, in upper or lower case, in id, title, content and tags.", **common,
+    )  # fmt: skip
+    sort = order.selectbox(
+        "Order",
+        list(SORTS),
+        key="mem:find:order",
+        help="How the table is ordered; undated memories come last.",
+        **common,
+    )
+    boxes = st.columns(3, vertical_alignment="bottom") + st.columns(3, vertical_alignment="bottom")
+    categories = _several(
+        boxes[0], "Category", "categories", facets.categories, "Memories of these categories.", common
+    )
+    projects = _several(
+        boxes[1], "Project", "projects", facets.projects, f"Memories of these projects; {NONE} has no project.", common
+    )
+    sessions = _several(
+        boxes[2], "Session", "sessions", facets.sessions,
+        "Memories written in these sessions. The most frequent are offered; any other may be typed.", common,
+    )  # fmt: skip
+    importance = boxes[3].multiselect(
+        "Importance", ["high", "normal", "low"], key="mem:find:importance", placeholder="any",
+        help="Memories of this importance.", **common,
+    )  # fmt: skip
+    pinned = boxes[4].selectbox(
+        "Pinned",
+        ["pinned", "not pinned"],
+        index=None,
+        key="mem:find:pinned",
+        placeholder="any",
+        help="Memories that are pinned, or not.",
+        **common,
+    )
+    days = boxes[5].date_input(
+        "Created", value=[], min_value=date(1970, 1, 1), max_value=date(2100, 12, 31), key="mem:find:created", format="YYYY-MM-DD",
+        help="First and last day of creation (UTC), both included.", **common,
+    )  # fmt: skip
+    span = tuple(days) if isinstance(days, tuple) else (days,)
+    column, descending = SORTS[sort]
+    return Selection(
+        text=text.strip(),
+        categories=categories,
+        projects=projects,
+        sessions=sessions,
+        importance=tuple(importance),
+        pinned=None if pinned is None else pinned == "pinned",
+        created_from=span[0] if span else None,
+        created_to=span[1] if len(span) > 1 else None,
+        sort=column,
+        descending=descending,
+    )
+
+
+def _several(
+    place: DeltaGenerator,
+    label: str,
+    name: str,
+    values: Sequence[tuple[str | None, int]],
+    help: str,
+    common: dict[str, Any],
+) -> tuple[str | None, ...]:
+    options = [NONE if value is None else value for value, _ in values]
+    chosen = place.multiselect(
+        label, options, key=f"mem:find:{name}", placeholder="any", help=help, accept_new_options=True, **common
+    )
+    return tuple(None if value == NONE else value for value in chosen)
+
+
+def _first_page() -> None:
+    st.session_state["mem:page"] = 1
+
+
+def clear_filters() -> None:
+    """Show all memories again."""
+    for name in FILTERS:
+        st.session_state.pop(f"mem:find:{name}", None)
+    cleared: dict[str, Any] = {"text": "", "pinned": None, "created": []}
+    for name in FILTERS:
+        st.session_state[f"mem:find:{name}"] = cleared.get(name, [])
+    _first_page()
+
+
+def _summary(matching: int, total: int, number: int) -> None:
+    """How many memories there are, which of them are shown, and a way back to all."""
+    first, last = (number - 1) * PAGE + 1, min(number * PAGE, matching)
+    found = f"{matching:,} of {total:,} memories match" if matching != total else f"All {total:,} memories"
+    shown = f" · {first:,}–{last:,} shown" if matching > PAGE else ""
+    with st.container(horizontal=True, vertical_alignment="center", key="mem-summary"):
+        st.html(f'<p class="wb-mem-hint">{found}{shown}</p>', width="content")
+        st.button(
+            "Clear filters", key="mem:clear", on_click=clear_filters, disabled=matching == total, type="tertiary",
+            help="Show all memories again.",
+        )  # fmt: skip
+    if not matching:
+        st.html('<div class="wb-empty"><h3>No memory matches</h3><p>Use fewer words, or clear the filters.</p></div>')
+
+
+def table(memories: Sequence[Memory]) -> DataFrame:
+    """The rows of the table; every text is a plain cell."""
+    import pandas as pd
+
+    def day(moment: Any) -> Any:
+        return None if moment is None else moment.date()
+
+    rows = [
+        {
+            "id": memory.id,
+            "memory": excerpt(f"{memory.title}: {memory.content}" if memory.title else memory.content),
+            "category": memory.category,
+            "project": memory.project,
+            "session": memory.session,
+            "created": day(memory.created_at),
+            "accessed": day(memory.last_accessed),
+            "accesses": memory.access_count,
+            "priority": memory.priority,
+            "pinned": "pinned" if memory.pinned else None,
+            "importance": memory.importance,
+            "length": len(memory.content),
+        }
+        for memory in memories
+    ]
+    return pd.DataFrame(rows)
+
+
+def columns(sort: Sort) -> list[str]:
+    """The columns in their order: what the rows are ordered by stands beside the memory, in sight on a narrow screen."""
+    first = ["id", "memory"] if sort == "id" else ["id", "memory", sort]
+    return [*first, *(name for name in COLUMNS if name not in first)]
+
+
+def _table(memories: Sequence[Memory], sort: Sort) -> None:
+    ids = [memory.id for memory in memories]
+    selected = state.get("selected")
+    # Rows are picked by place: a table of other rows must not inherit the place.
+    key = f"mem:table:{state.get('generation')}:{hashlib.sha256(repr(ids).encode()).hexdigest()[:10]}"
+    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+    st.dataframe(
+        table(memories),
+        key=key,
+        on_select=lambda: _picked(key, ids),
+        selection_mode="single-row",
+        selection_default={"selection": {"rows": [ids.index(selected)] if selected in ids else []}},
+        hide_index=True,
+        row_height=ROW,
+        height=ROW * (min(len(ids), TABLE_ROWS) + 1) + 4,
+        placeholder="",
+        column_order=columns(sort),
+        column_config={
+            "id": text("id", width=84, pinned=True, help=FIELDS["id"]),
+            "memory": text("memory", width=350, help=FIELDS["memory"]),
+            "created": st.column_config.DateColumn("created", width=92, format="YYYY-MM-DD", help="Day, UTC."),
+            "category": text("category", width=112, help=FIELDS["category"]),
+            "project": text("project", width=118, help=FIELDS["project"]),
+            "session": text("session", width=92, help=FIELDS["session"]),
+            "accessed": st.column_config.DateColumn(
+                "accessed", width=92, format="YYYY-MM-DD", help="Day of the last access, UTC."
+            ),
+            "accesses": number("accesses", width=78, format="localized", help=FIELDS["accesses"]),
+            "priority": number("priority", width=70, format="%.2f", help=FIELDS["priority"]),
+            "pinned": text("pinned", width=66, help=FIELDS["pinned"]),
+            "importance": text("importance", width=88, help=FIELDS["importance"]),
+            "length": number("length", width=70, format="localized", help=FIELDS["length"]),
+        },
+    )
+
+
+def _picked(key: str, ids: Sequence[str]) -> None:
+    rows = st.session_state[key]["selection"]["rows"]
+    state.select(ids[rows[0]] if rows else None)
+
+
+def _empty(resources: Resources, place: DeltaGenerator) -> None:
+    st.html(
+        '<div class="wb-empty"><h3>This store has no memories yet</h3>'
+        "<p>Import your own from a file, or begin with the sample.</p></div>"
+    )
+    with st.container(horizontal=True):
+        st.button(
+            "Import files", key="mem:go-import", type="primary", help="Choose files with memories, queries or judgments.",
+            on_click=lambda: st.session_state.update({"mem:view": "Import"}),
+        )  # fmt: skip
+        memories_import_view.offer_sample(resources, place, "browse")

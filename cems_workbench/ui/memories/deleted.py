@@ -1,0 +1,67 @@
+"""The Deleted view: what was deleted, and bringing it back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.ui.inspect.views.all import ROW
+from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.memories import state
+from cems_workbench.ui.memories.terms import FIELDS
+
+SHOWN = 1_000
+
+
+def draw(resources: Resources, _: DeltaGenerator) -> None:
+    """A table of the deleted memories; the marked ones can be restored."""
+    deleted, total = resources.store.deleted(SHOWN)
+    if not deleted:
+        st.html(
+            '<div class="wb-empty"><h3>Nothing is deleted</h3>'
+            "<p>A memory that you delete is kept here, hidden from every search, until you restore it.</p></div>"
+        )
+        return
+    key = f"mem:deleted:{state.get('generation')}"
+    ids = [entry.memory.id for entry in deleted]
+    marked = [ids[row] for row in _rows(key) if row < len(ids)]
+    text, button = st.columns([4, 1], vertical_alignment="bottom")
+    shown = f" The latest {SHOWN:,} are shown." if total > len(deleted) else ""
+    text.caption(f"{total:,} deleted. Mark the rows to bring back.{shown}")
+    button.button(
+        f"Restore {len(marked)}" if marked else "Restore", key="mem:restore", on_click=state.restore,
+        args=(resources, *marked), disabled=not marked, icon=":material/undo:", width="stretch",
+        help="Bring the marked memories back as they were.",
+    )  # fmt: skip
+    rows = [
+        {
+            "id": entry.memory.id,
+            "deleted": f"{entry.deleted_at:%Y-%m-%d %H:%M}",
+            "memory": excerpt(
+                f"{entry.memory.title}: {entry.memory.content}" if entry.memory.title else entry.memory.content
+            ),
+            "category": entry.memory.category,
+            "project": entry.memory.project,
+        }
+        for entry in deleted
+    ]
+    st.dataframe(
+        rows, key=key, on_select="rerun", selection_mode="multi-row", hide_index=True, row_height=ROW, placeholder="",
+        height=ROW * (min(len(rows), 14) + 1) + 4,
+        column_config={
+            "id": st.column_config.TextColumn("id", width=84, pinned=True, help=FIELDS["id"]),
+            "deleted": st.column_config.TextColumn("deleted", width=124, help="When it was deleted, UTC"),
+            "memory": st.column_config.TextColumn("memory", width=400, help=FIELDS["memory"]),
+            "category": st.column_config.TextColumn("category", width=96, help=FIELDS["category"]),
+            "project": st.column_config.TextColumn("project", width=90, help=FIELDS["project"]),
+        },
+    )  # fmt: skip
+
+
+def _rows(key: str) -> Sequence[int]:
+    """The marked rows, as the browser last reported them."""
+    kept = st.session_state.get(key)
+    return kept["selection"]["rows"] if kept else ()

@@ -1,0 +1,127 @@
+"""The Store view: which folder is open, opening another one, and the health of the search indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from cems_workbench.errors import ModelError, WorkbenchError
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.store import IndexState, RefreshReport
+from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.memories import state
+from cems_workbench.ui.memories.terms import INDEX_COLUMNS, INDEXES
+
+
+def draw(resources: Resources, place: DeltaGenerator) -> None:
+    """The folder on top, the indexes below."""
+    folder(resources.store.path)
+    st.space("small")
+    indexes(resources, place)
+
+
+def folder(present: Path | None) -> None:
+    """The open folder, and a box to open or create another one; `present` is None when none could be opened."""
+    st.markdown("###### Folder")
+    if present is not None:
+        st.html(f'<p class="wb-mem-hint">Open now: <code>{escape(str(present.resolve()))}</code></p>')
+    box, open_button, create_button = st.columns([6, 1, 1], vertical_alignment="bottom")
+    box.text_input(
+        "Another folder", key="mem:folder", placeholder="/path/to/a/store",
+        help="A folder on the machine that runs this app. The app starts with the one named in CEMS_WORKBENCH_STORE.",
+    )  # fmt: skip
+    open_button.button(
+        "Open", key="mem:folder:open", on_click=_switch, args=(False,), width="stretch",
+        help="Close the present store and work with the one in this folder.",
+    )  # fmt: skip
+    create_button.button(
+        "Create", key="mem:folder:create", on_click=_switch, args=(True,), width="stretch",
+        help="Make an empty store in this folder, which may not exist yet, and work with it.",
+    )  # fmt: skip
+    if st.session_state.get("mem:folder:problem"):
+        st.error(plain(st.session_state["mem:folder:problem"]), icon=":material/block:")
+
+
+def _switch(create: bool) -> None:
+    """Open or create the folder that was typed; after a refusal the store that is open stays open."""
+    typed = st.session_state.get("mem:folder", "").strip()
+    try:
+        opened = handles.switch(typed, create=create)
+    except WorkbenchError as error:
+        st.session_state["mem:folder:problem"] = str(error)
+        return
+    state.forget_store()
+    st.session_state["mem:store"] = str(opened.store.path)
+    st.toast("Store created" if create else "Store opened", icon=":material/folder_open:")
+
+
+def indexes_html(states: Sequence[IndexState]) -> str:
+    """A row per index: what it is, whether it is up to date, how much is in it."""
+    rows = []
+    for index in states:
+        kind, _, model = index.name.partition(" ")
+        name, about = INDEXES.get(kind, (kind, ""))
+        sign = '<span class="wb-mem-ok">✓ up to date</span>' if index.fresh else '<b class="wb-warn">⚠ behind</b>'
+        built = "–" if index.version is None else f"{index.version:,}"
+        rows.append(
+            f'<tr><td title="{escape(about)}"><b>{escape(name)}</b><br><span>{escape(model or "BM25")}</span></td><td>{sign}</td>'
+            f"<td>{index.rows:,}</td><td>{built} of {index.content_version:,}</td><td>{escape(index.note or '–')}</td></tr>"
+        )
+    head = "".join(f'<th title="{escape(about)}">{name}</th>' for name, about in INDEX_COLUMNS.items())
+    return f'<table class="wb-mem-table"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+
+
+def indexes(resources: Resources, place: DeltaGenerator) -> None:
+    """The health of both indexes, bringing them up to date, rebuilding them."""
+    st.markdown(
+        "###### Search indexes",
+        help="They are made from the memories and can be made again at any time. The version counts the changes of the "
+        "store: an index is up to date when it was built from the present one.",
+    )
+    model, problem = _vector_model(resources)
+    states = resources.store.index_state(model)
+    if problem:
+        st.error(plain(problem), icon=":material/block:")
+    st.html(indexes_html(states))
+    st.html(
+        f'<p class="wb-mem-hint" title="{escape(INDEXES["vectors"][1])}">Embedding model: '
+        f"<code>{escape(resources.embedder.line)}</code></p>"
+    )
+    with st.container(horizontal=True, vertical_alignment="center"):
+        refresh = st.button(
+            "Bring up to date", key="mem:refresh", disabled=all(index.fresh for index in states),
+            help="Take in what has changed since.",
+        )  # fmt: skip
+        rebuild = st.button(
+            "Rebuild", key="mem:rebuild", icon=":material/refresh:",
+            help="Drop both indexes and make them anew. Every memory is embedded again.",
+        )  # fmt: skip
+        if state.get("rebuilt"):
+            st.caption(state.get("rebuilt"))
+    if refresh or rebuild:
+        with state.work(place, "rebuild") as progress:
+            # Due until it is done: when it is interrupted, the next run of the page goes on.
+            state.put(due=True, near=None)
+            report = resources.rebuild(progress) if rebuild else resources.refresh(progress)
+        state.put(due=False, rebuilt=_outcome("Rebuilt" if rebuild else "Brought up to date", report))
+        st.rerun()
+
+
+def _vector_model(resources: Resources) -> tuple[str | None, str]:
+    """The id under which the vectors are kept; None, and why, while a server that must say its revision does not."""
+    try:
+        return resources.embedder.model_id, ""
+    except ModelError as error:
+        return None, f"The embedding model cannot be reached: {error}"
+
+
+def _outcome(done: str, report: RefreshReport | None) -> str:
+    if report is None:
+        return "Everything was up to date."
+    notes = "".join(f" {plain(note)}." for note in report.notes)
+    return f"{done} in {report.seconds:.1f} s: {report.embedded:,} memories embedded.{notes}"

@@ -1,0 +1,180 @@
+"""What is better, what must not be lost, and how that is measured: objectives, guards, groups, folds, the sealed share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.metrics import FAMILIES, STANDARD
+from cems_workbench.tuning.folds import GROUPINGS, GroupBy, Split, groups_of, natural_grouping, split
+from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
+from cems_workbench.tuning.space import SearchSpace
+from cems_workbench.tuning.tune import Plan
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.tune.state import Ground, Order, scorer_for
+
+GUARDED = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")
+RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+GROUP_WORDS: dict[GroupBy, str] = {
+    "project": "project or conversation", "session": "session", "type": "type of question", "query": "each query alone",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a config is measured: what is never split, folds, the sealed share, how many configs, the seed."""
+
+    group_by: GroupBy
+    folds: int
+    sealed: float
+    trials: int
+    seed: int
+
+
+def draw_goal(ground: Ground, space: SearchSpace) -> Goal | None:
+    """Objectives and guards; None while one of them cannot be read, which is said in place."""
+    left, right = st.columns(2, vertical_alignment="bottom")
+    wanted = left.multiselect(
+        "Maximise", STANDARD.split(), default=["nDCG@10"], key="tn:objectives", accept_new_options=True,
+        persist_state="session", max_selections=3,
+        help="The first decides. With a second one the search maps the Pareto front: the configs that gain nothing in one "
+        "without losing in another. " + " ".join(f"{one.name}: {one.what}." for one in FAMILIES.values()),
+    )  # fmt: skip
+    types = sorted({kind for kind in ground.batch.types if kind})
+    offered = [*GUARDED, *(f"{kind}:{measure}" for measure in GUARDED[:1] for kind in types)]
+    texts = right.multiselect(
+        "Must not fall below the baseline", offered, key="tn:guards", accept_new_options=True, persist_state="session",
+        format_func=_guard_words, placeholder="no guard",
+        help="A config that loses here is never proposed. For one type of question: `temporal:hit@5`; with a tolerance: "
+        "`temporal:hit@5-0.01`.",
+    )  # fmt: skip
+    fewer = _fewer_reranked(space)
+    if not wanted:
+        st.info("Choose a measure to maximise.")
+        return None
+    try:
+        goal = parse_goal([*wanted, *([RERANKED] if fewer else [])], texts)
+    except InputError as error:
+        st.error(plain(str(error).removeprefix("--guard ").removeprefix("--metric ")))
+        return None
+    unknown = sorted({guard.query_type for guard in goal.guards if guard.query_type and guard.query_type not in types})
+    if unknown:
+        st.warning(f"No query of this set is of type {plain(', '.join(unknown))}: that guard holds nothing back.")
+    return goal
+
+
+def _guard_words(text: str) -> str:
+    try:
+        guard: Guard = parse_guard(text)
+    except InputError:
+        return text
+    less = f", less {guard.tolerance:g}" if guard.tolerance else ""
+    return f"{guard.measure} of {guard.query_type}{less}" if guard.query_type else f"{guard.measure}{less}"
+
+
+def _fewer_reranked(space: SearchSpace) -> bool:
+    """A cost beside the measures, where the space has something to save."""
+    if not any(axis.path == "rerank.input_limit" for axis in space.axes):
+        return False
+    return st.toggle(
+        "Fewer candidates to the reranker", key="tn:fewer", persist_state="session",
+        help="A further objective: each candidate sent to the reranker costs a model call.",
+    )  # fmt: skip
+
+
+def draw_protocol(ground: Ground, goal: Goal) -> tuple[LabelledBatch, Split, Protocol] | None:
+    """The split of the queries; None where they cannot be split so, which is said in place."""
+    seed_before = int(st.session_state.get("tn:seed", 0))
+    batch, _ = scorer_for(ground, goal.measures, seed_before)
+    if not batch.queries:
+        st.info(
+            "None of the judged queries has anything relevant under these measures, so no config can be better than another. "
+            "Label some relevant memories on the Label page."
+        )
+        return None
+    protocol = _protocol(batch)
+    try:
+        parts = split(groups_of(batch, protocol.group_by), protocol.folds, protocol.sealed, protocol.seed)
+    except InputError as error:
+        st.warning(plain(str(error)), icon=":material/call_split:")
+        return None
+    st.caption(split_words(batch, parts, protocol))
+    return batch, parts, protocol
+
+
+def _protocol(batch: LabelledBatch) -> Protocol:
+    counts = {by: len(set(groups_of(batch, by))) for by in GROUPINGS}
+    natural = GROUPINGS.index(natural_grouping(batch))
+    boxes = st.columns([3, 1.5, 1.7, 1.7, 1.5], vertical_alignment="bottom")
+    by = boxes[0].selectbox(
+        "Never split", GROUPINGS, natural, key="tn:group_by", persist_state="session",
+        format_func=lambda one: f"{GROUP_WORDS[one]} · {counts[one]}",
+        help="Queries of one group stay together: on what is searched, on a fold, or sealed. Split, they would leak.",
+    )  # fmt: skip
+    folds = boxes[1].number_input(
+        "Folds", 2, 20, 5, key="tn:folds", persist_state="session",
+        help="The queries are dealt into so many parts; each is scored with what was chosen on the others.",
+    )  # fmt: skip
+    sealed = boxes[2].number_input(
+        "Sealed share", 0.0, 0.8, 0.2, 0.05, key="tn:sealed", persist_state="session", format="%.2f",
+        help="The share of the queries that no search sees. It is scored once, when you open it.",
+    )  # fmt: skip
+    trials = boxes[3].number_input(
+        "Configs", 10, 20_000, 200, 50, key="tn:trials", persist_state="session", help="How many configs are tried at most.",
+    )  # fmt: skip
+    seed = boxes[4].number_input(
+        "Seed", 0, 2**31 - 1, 0, key="tn:seed", persist_state="session", help="The same seed gives the same result.",
+    )  # fmt: skip
+    return Protocol(by, int(folds), float(sealed), int(trials), int(seed))
+
+
+def split_words(batch: LabelledBatch, parts: Split, protocol: Protocol) -> str:
+    """One line: how many queries are searched on, in how many folds, and how many are sealed."""
+    open_, sealed = len(parts.open), len(parts.holdout)
+    folds = f"{open_} queries in {len(parts.folds)} folds"
+    held = (
+        f"{sealed} sealed"
+        if sealed
+        else "none sealed: nothing will say what the proposal is worth on queries not searched on"
+    )
+    few = ""
+    if len(parts.folds) < protocol.folds:
+        few = f" There are groups for {len(parts.folds)} folds only; “Never split” something finer for more."
+    return f"{len(batch.queries)} queries with something relevant: {folds}, {held}.{few}"
+
+
+def ordered(ground: Ground, space: SearchSpace, goal: Goal, measured: tuple[LabelledBatch, Split, Protocol]) -> Order:
+    """The search that is set up."""
+    _, parts, protocol = measured
+    batch, score = scorer_for(ground, goal.measures, protocol.seed)
+    plan = Plan(space, goal, parts, batch.types, protocol.trials, protocol.seed)
+    return Order(ground, plan, batch, score, protocol.group_by)
+
+
+def effort(order: Order) -> str:
+    """How the space is searched, in words."""
+    space, plan = order.plan.space, order.plan
+    if space.is_grid:
+        points = min(space.size, sum(1 for _ in space.grid(plan.trials)))
+        every = "every one" if points == space.size else "spread evenly"
+        return f"Grid: {points:,} of {space.size:,} combinations, {every}; the folds reuse them."
+    folds = len(plan.split.folds)
+    return (
+        f"{len(space.axes)} parameters, {_large(space.size)} combinations: TPE tries {plan.trials:,} configs, the last quarter near the "
+        f"best; then as many for each of the {folds} folds."
+    )
+
+
+def _large(size: int) -> str:
+    return f"{size:,}" if size < 1_000_000 else f"some 10{str(len(str(size)) - 1).translate(RAISED)}"
+
+
+def configs_in_all(order: Order) -> int:
+    """How many configs will be scored at most, those of the folds included."""
+    plan = order.plan
+    if plan.space.is_grid:
+        return min(plan.trials, plan.space.size)
+    return plan.trials * (1 + len(plan.split.folds))

@@ -1,0 +1,124 @@
+"""The history of configs: who kept which, when and why, what it was measured on, and the way back to it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import streamlit as st
+from pydantic import ValidationError
+
+from cems_workbench.config import EvidenceCard, difference, export_config, file_name, parse_config
+from cems_workbench.config.evidence_card import reference
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.store.config_history import ConfigRecord
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.transfer import diff_table, draw_import
+from cems_workbench.ui.kit.escape import plain
+
+ROW = 30
+
+
+def draw(resources: Resources) -> None:
+    """Every kept config, the latest first; a chosen one is restored, renamed or downloaded. Below it, files from elsewhere."""
+    kept = resources.store.history.list()
+    if kept:
+        _table(kept, resources)
+    else:
+        st.html(
+            '<div class="wb-empty"><h3>No config is kept yet</h3><p>Keep a proposal from <b>Take it away</b>: it stands here with '
+            "who, when and why, and can be set on the sliders again at any time.</p></div>"
+        )
+    st.markdown("###### From a file")
+    draw_import("tn:")
+
+
+def _table(kept: list[ConfigRecord], resources: Resources) -> None:
+    event = st.dataframe(
+        [_row(one, resources) for one in kept], hide_index=True, key="tn:history", row_height=ROW, placeholder="–",
+        on_select="rerun", selection_mode="single-row", height=ROW * (min(len(kept), 8) + 1) + 4,
+        column_config={
+            "name": st.column_config.TextColumn("name", width=150), "when": st.column_config.TextColumn("when", width=116),
+            "who": st.column_config.TextColumn("who", width=80), "from": st.column_config.TextColumn("from", width=80),
+            "measured": st.column_config.TextColumn("measured", width=160, help="On the evidence card, the last of its measurements"),
+            "store": st.column_config.TextColumn("store", width=66, help="Whether this store is what it was measured on"),
+            "why": st.column_config.TextColumn("why", width=200),
+        },
+    )  # fmt: skip
+    picked = event["selection"]["rows"]
+    mine = st.session_state.get("tn:kept")
+    chosen = (
+        kept[picked[0]] if picked and picked[0] < len(kept) else next((one for one in kept if one.id == mine), None)
+    )
+    if chosen is None:
+        st.caption("Select a row to restore a config.")
+        return
+    _opened(chosen, resources)
+
+
+def card_of(record: ConfigRecord) -> EvidenceCard | None:
+    """The evidence card it was kept with; None without one, or for one of another version."""
+    if record.card is None:
+        return None
+    try:
+        return EvidenceCard.model_validate_json(json.dumps(dict(record.card)))
+    except ValidationError:
+        return None
+
+
+def _row(one: ConfigRecord, resources: Resources) -> dict[str, Any]:
+    card = card_of(one)
+    last = card.measured[-1] if card is not None and card.measured else None
+    matches = "–"
+    if card is not None:
+        store = resources.store
+        matches = "changed" if reference(card).mismatch(store.identity, store.content_version) else "same"
+    return {
+        "name": one.name, "when": one.saved_at.strftime("%Y-%m-%d %H:%M"), "who": one.author, "from": one.base,
+        "measured": None if last is None else f"{last.metric} {last.baseline:.3f} → {last.tuned:.3f}",
+        "store": matches, "why": one.why,
+    }  # fmt: skip
+
+
+def _opened(one: ConfigRecord, resources: Resources) -> None:
+    """The config beside what is set now, its card, and what can be done with it."""
+    st.markdown(f"**{plain(one.name)}**" + (f"  \n:small[{plain(one.why)}]" if one.why else ""))
+    try:
+        config = parse_config(one.config_yaml, one.name)
+    except WorkbenchError as error:
+        st.error(plain(f"It cannot be read: {error}"))
+        return
+    card = card_of(one)
+    if card is not None:
+        warning = reference(card).mismatch(resources.store.identity, resources.store.content_version)
+        if warning:
+            st.warning(plain(warning), icon=":material/history:")
+    changed = difference(state.config(), config)
+    with st.container(horizontal=True):
+        st.button("Restore to the sliders", key="tn:restore", type="primary", icon=":material/settings_backup_restore:",
+                  on_click=state.take, args=(config,), disabled=not changed)  # fmt: skip
+        st.download_button("YAML", export_config(config, "yaml", card), file_name(config, "yaml"), "text/yaml", key="tn:kept_yaml",
+                           on_click="ignore", icon=":material/download:")  # fmt: skip
+        _reword(one, resources)
+    if changed:
+        diff_table(state.config(), config, "tn:kept_diff")
+    else:
+        st.caption("It is what the sliders of Inspect say.")
+    if card is not None:
+        with st.expander("Its evidence card"):
+            st.code(card.text, language=None, wrap_lines=True)
+
+
+def _reword(one: ConfigRecord, resources: Resources) -> None:
+    box = st.popover("Name and reason", key=f"tn:reword:{one.id}", icon=":material/edit:")
+    with box, st.form(f"tn:reword_form:{one.id}", border=False):
+        name = st.text_input("Name", one.name, max_chars=80)
+        why = st.text_area("Why", one.why, max_chars=2000)
+        if st.form_submit_button("Keep", type="primary"):
+            try:
+                resources.store.history.reword(one.id, name=name.strip(), why=why)
+            except WorkbenchError as error:
+                st.error(plain(str(error)))
+                return
+            st.rerun()

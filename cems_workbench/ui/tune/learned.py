@@ -1,0 +1,219 @@
+"""What the search learned: which parameters matter, and how the objective answers to one or two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import streamlit as st
+
+from cems_workbench.config import field_specs
+from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
+from cems_workbench.tuning.space import Axis
+from cems_workbench.ui.inspect.controls import shown
+from cems_workbench.ui.inspect.gathering import progress_in
+from cems_workbench.ui.kit.escape import plain, tick
+from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.tune.space import label
+from cems_workbench.ui.tune.state import Found
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+KEPT = "tn:learned"
+BLUE, ORANGE, GREY, GRID = LIST_COLOURS[0], LIST_COLOURS[1], "#7B848D", "rgba(128,128,128,0.16)"
+BAND = "rgba(0,114,178,0.2)"
+
+
+def draw(found: Found) -> None:
+    """Importance, the curve of a parameter, and the map of two."""
+    shares = _importance(found)
+    names = {axis.path: label(axis.path, found.order.plan.space.baseline) for axis in found.order.plan.space.axes}
+    measure = str(found.order.plan.goal.objectives[0])
+    st.markdown(f"###### Which parameters matter to {plain(measure)}")
+    if shares is None:
+        st.caption("Too few configs were tried, or all of them reached the same: nothing can be said.")
+    else:
+        st.plotly_chart(importance_figure(shares, names), key="tn:importance", config={"displayModeBar": False},
+                        alt="Share of the variance that each parameter explains alone.")  # fmt: skip
+        st.caption(_importance_words(shares), help=_IMPORTANCE_HELP)
+    ranked = [path for path, _ in shares.shares] if shares is not None else list(names)
+    _curve(found, ranked, names, measure)
+    if len(ranked) > 1:
+        _surface(found, ranked, names, measure)
+
+
+_IMPORTANCE_HELP = (
+    "The share of the variance of the measure over the space that a parameter explains alone (main effect of a functional "
+    "analysis of variance). On a whole grid it is exact; elsewhere a random forest is fitted to the configs tried."
+)
+
+
+def _importance_words(shares: Importance) -> str:
+    how = "exact, over the whole grid" if shares.exact else f"by a random forest over {shares.trials} configs"
+    return f"Share of the variance that each explains alone, {how}. Parameters acting together: {shares.together:.0%}."
+
+
+def _importance(found: Found) -> Importance | None:
+    kept: dict[object, Any] = st.session_state.setdefault(KEPT, {})
+    key = ("importance", id(found.order))
+    if key not in kept:
+        kept.clear()  # of the search before
+        kept[key] = importance(found.order.plan.space, found.tuned.found, seed=found.order.plan.seed)
+    value: Importance | None = kept[key]
+    return value
+
+
+def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
+    """A bar a parameter, the most important first."""
+    import plotly.graph_objects as go
+
+    made = go.Figure()
+    values = [share for _, share in shares.shares]
+    made.add_bar(
+        x=values, y=list(range(len(values))), orientation="h", marker={"color": BLUE}, text=[f"{value:.0%}" for value in values],
+        textposition="outside", cliponaxis=False, hoverinfo="skip",
+    )  # fmt: skip
+    made.update_layout(
+        height=24 + 30 * max(len(values), 2), margin={"l": 8, "r": 40, "t": 4, "b": 4}, bargap=0.42, showlegend=False,
+        xaxis={"range": [0, max(max(values), 0.05) * 1.12], "visible": False, "fixedrange": True},
+        yaxis={
+            "autorange": "reversed", "automargin": True, "fixedrange": True, "showgrid": False, "tickvals": list(range(len(values))),
+            "ticktext": [f"{tick(names.get(path, path), 44)}  " for path, _ in shares.shares],
+        },
+    )  # fmt: skip
+    return made
+
+
+def _curve(found: Found, ranked: list[str], names: dict[str, str], measure: str) -> None:
+    st.markdown("###### How it answers to one parameter")
+    called = _called(names)
+    path = st.selectbox(
+        "Parameter", ranked, key="tn:curve_path", format_func=called, persist_state="session",
+        label_visibility="collapsed",
+    )  # fmt: skip
+    curve = _kept_curve(found, path)
+    st.plotly_chart(curve_figure(curve, found, names[path], measure), key="tn:response", config={"displayModeBar": False},
+                    alt=f"{measure} at values of {path}, the rest as proposed.")  # fmt: skip
+    st.caption(
+        "Everything else as proposed, on the queries searched on; each point is replayed. The band is one standard error of the "
+        "difference to the proposal: values whose band reaches the dotted line are not told from it."
+    )
+
+
+def _called(names: dict[str, str]) -> Callable[[Any], str]:
+    return lambda path: names.get(path, str(path))
+
+
+def _kept_curve(found: Found, path: str) -> Curve:
+    kept: dict[object, Any] = st.session_state.setdefault(KEPT, {})
+    key = (path, id(found.order))
+    if key not in kept:
+        place = st.empty()
+        kept[key] = response_curve(found.tuned, found.order.score, path, progress=progress_in(place))
+        place.empty()
+    value: Curve = kept[key]
+    return value
+
+
+def _surface(found: Found, ranked: list[str], names: dict[str, str], measure: str) -> None:
+    st.markdown("###### How it answers to two")
+    called = _called(names)
+    left, right = st.columns(2)
+    first = left.selectbox("Across", ranked, key="tn:map_x", format_func=called, persist_state="session")
+    others = [path for path in ranked if path != first]
+    if st.session_state.get("tn:map_y") not in others:
+        st.session_state["tn:map_y"] = others[0]
+    second = right.selectbox("Up", others, key="tn:map_y", format_func=called, persist_state="session")
+    kept: dict[object, Any] = st.session_state.setdefault(KEPT, {})
+    key = (first, second, id(found.order))
+    if key not in kept:
+        place = st.empty()
+        kept[key] = response_surface(found.tuned, found.order.score, (first, second), progress=progress_in(place))
+        place.empty()
+    st.plotly_chart(surface_figure(kept[key], names, measure), key="tn:surface", config={"displayModeBar": False},
+                    alt=f"{measure} over {first} and {second}, the rest as proposed.")  # fmt: skip
+    st.caption("Brighter is better; the ring is the proposal. A cell without colour breaks a constraint.")
+
+
+def curve_figure(curve: Curve, found: Found, name: str, measure: str) -> Figure:
+    """Mean per value with the band of the difference, the proposal as a ring, the baseline's value as a line."""
+    import plotly.graph_objects as go
+
+    axis = next(one for one in found.order.plan.space.axes if one.path == curve.path)
+    was = found.order.plan.space.values_of(found.order.plan.space.baseline)[found.order.plan.space.axes.index(axis)]
+    numeric = not axis.choices and None not in curve.values
+    x: list[Any] = list(curve.values) if numeric else [shown(value) for value in curve.values]
+    made = go.Figure()
+    low, high = curve.mean - curve.difference_error, curve.mean + curve.difference_error
+    if numeric:
+        made.add_scatter(x=x, y=high, mode="lines", line={"width": 0}, hoverinfo="skip")
+        made.add_scatter(x=x, y=low, mode="lines", line={"width": 0}, fill="tonexty", fillcolor=BAND, hoverinfo="skip")
+    made.add_scatter(
+        x=x, y=curve.mean, mode="lines+markers" if numeric else "markers", line={"color": BLUE, "width": 2},
+        marker={"size": 6 if numeric else 11, "color": BLUE},
+        error_y=None if numeric else {"array": curve.difference_error, "color": BLUE, "thickness": 1.5},
+        customdata=np.stack([curve.difference, curve.difference_error], axis=1),
+        hovertemplate=f"{tick(name, 60)} %{{x}}<br>{measure} %{{y:.4f}}<br>against the proposal %{{customdata[0]:+.4f}} ± "
+        "%{customdata[1]:.4f}<extra></extra>",
+    )  # fmt: skip
+    made.add_hline(y=float(curve.mean[curve.own]), line={"color": GREY, "width": 1, "dash": "dot"})
+    ring = {"size": 16, "symbol": "circle-open", "color": ORANGE, "line": {"width": 3}}
+    made.add_scatter(x=[x[curve.own]], y=[curve.mean[curve.own]], mode="markers", marker=ring, hoverinfo="skip")
+    if was in curve.values or numeric:
+        at = was if numeric else shown(was)
+        made.add_vline(x=x.index(at) if not numeric else at, line={"color": GREY, "width": 1.5, "dash": "dash"},
+                       annotation_text="baseline", annotation_position="top left", annotation_font_size=12)  # fmt: skip
+    made.update_layout(height=300, margin={"l": 8, "r": 16, "t": 22, "b": 8}, showlegend=False,
+                       xaxis=_titled(tick(name, 60), axis), yaxis={**_titled(measure), "tickformat": ".3f"})  # fmt: skip
+    return made
+
+
+def _titled(text: str, axis: Axis | None = None) -> dict[str, Any]:
+    unit = next((spec.unit for spec in field_specs() if axis is not None and spec.path == axis.path), None)
+    kind = {"type": "category"} if axis is not None and axis.choices else {}
+    return {
+        "title": {"text": f"{text} ({unit})" if unit else text}, "gridcolor": GRID, "zeroline": False, "fixedrange": True,
+        "automargin": True, **kind,
+    }  # fmt: skip
+
+
+def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Figure:
+    """A cell a pair of values, brighter where the measure is higher, and a ring on the proposal."""
+    import plotly.graph_objects as go
+
+    across, up = surface.values
+    made = go.Figure()
+    hover = [
+        [
+            f"{tick(names[surface.paths[0]], 60)} {shown(a)}<br>{tick(names[surface.paths[1]], 60)} {shown(b)}<br>"
+            f"{measure} {surface.mean[i, j]:.4f} ± {surface.error[i, j]:.4f}"
+            for i, a in enumerate(across)
+        ]
+        for j, b in enumerate(up)
+    ]
+    made.add_heatmap(
+        x=list(range(len(across))), y=list(range(len(up))), z=surface.mean.T, colorscale="Cividis", xgap=1, ygap=1,
+        hovertext=hover, hovertemplate="%{hovertext}<extra></extra>",
+        colorbar={"title": {"text": measure, "side": "right"}, "thickness": 12, "tickformat": ".3f", "outlinewidth": 0},
+    )  # fmt: skip
+    at = {"x": [surface.own[0]], "y": [surface.own[1]], "mode": "markers", "hoverinfo": "skip", "showlegend": False}
+    for size, colour, width in ((19, "#000000", 2), (16, "#FFFFFF", 2.5)):
+        made.add_scatter(
+            **at, marker={"symbol": "circle-open", "size": size, "color": colour, "line": {"width": width}}
+        )
+    made.update_layout(
+        height=420, margin={"l": 8, "r": 8, "t": 8, "b": 8}, plot_bgcolor="rgba(0,0,0,0)",
+        xaxis=_places(names[surface.paths[0]], across), yaxis=_places(names[surface.paths[1]], up),
+    )  # fmt: skip
+    return made
+
+
+def _places(name: str, values: tuple[Any, ...]) -> dict[str, Any]:
+    every = max(1, (len(values) + 7) // 8) if len(values) > 8 else 1
+    places = list(range(0, len(values), every))
+    return {
+        "title": {"text": tick(name, 60)}, "tickvals": places, "ticktext": [tick(shown(values[i])) for i in places],
+        "showgrid": False, "zeroline": False, "fixedrange": True, "automargin": True, "range": [-0.5, len(values) - 0.5],
+    }  # fmt: skip

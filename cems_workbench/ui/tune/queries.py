@@ -1,0 +1,134 @@
+"""Wins and losses per query: what the proposal changes against the baseline, each opened in Inspect under both configs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from cems_workbench.evaluation.evaluate import NO_TYPE
+from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
+from cems_workbench.ui.inspect import baseline, state
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.tune.state import Found
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+ROW = 30
+SIGNS = {"won": "▲ won", "lost": "▼ lost", "same": "= same"}
+COLOURS = {"won": LIST_COLOURS[4], "lost": LIST_COLOURS[3]}
+
+
+def draw(found: Found) -> None:
+    """The tally, a bar for each query that changed, by type, and the table."""
+    measure = str(found.order.plan.goal.objectives[0])
+    if not found.better:
+        st.info("The baseline is proposed: no query changes.", icon=":material/drag_handle:")
+        return
+    changes = wins_and_losses(found.tuned, found.order.score, found.order.batch)
+    whole = tally(changes)
+    st.markdown(f"###### {_words(whole)}, {measure} {whole.difference:+.3f}")
+    st.caption("On the queries searched on; the sealed ones stay sealed, and are not listed.")
+    changed = [change for change in changes if change.outcome != "same"]
+    if changed:
+        st.plotly_chart(figure(changed, measure), key="tn:wins", config={"displayModeBar": False},
+                        alt=f"Difference in {measure} of every query that changed, the greatest gain first.")  # fmt: skip
+    _types(changes)
+    _table(found, changes, measure)
+
+
+def _words(one: Tally) -> str:
+    return f"▲ {one.won} won · ▼ {one.lost} lost · = {one.same} same"
+
+
+def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
+    """A bar a query, the greatest gain first."""
+    import plotly.graph_objects as go
+
+    made = go.Figure()
+    made.add_bar(
+        x=list(range(len(changes))), y=[change.difference for change in changes],
+        marker={"color": [COLOURS[change.outcome] for change in changes]},
+        hovertext=[f"{measure} {change.baseline:.3f} → {change.proposal:.3f}" for change in changes],
+        hovertemplate="%{hovertext}<extra></extra>",
+    )  # fmt: skip
+    made.update_layout(
+        height=190, margin={"l": 8, "r": 8, "t": 6, "b": 6}, bargap=0.15 if len(changes) < 120 else 0, showlegend=False,
+        xaxis={"visible": False, "fixedrange": True, "range": [-1, max(len(changes), 12)]},
+        yaxis={"title": {"text": f"Δ {measure}"}, "fixedrange": True, "zerolinecolor": "rgba(128,128,128,0.6)",
+               "gridcolor": "rgba(128,128,128,0.16)", "automargin": True, "tickformat": "+.2f"},
+    )  # fmt: skip
+    return made
+
+
+def _types(changes: Sequence[QueryChange]) -> None:
+    kinds = tally_by_type(changes)
+    if len(kinds) < 2:
+        return
+    rows = [
+        {"type": kind or NO_TYPE, "queries": one.won + one.lost + one.same, "difference": one.difference,
+         "won": one.won, "lost": one.lost, "falls": "▼" if one.difference < 0 else ""}
+        for kind, one in kinds.items()
+    ]  # fmt: skip
+    st.dataframe(
+        rows, hide_index=True, key="tn:types", row_height=ROW, width="content",
+        column_config={
+            "type": st.column_config.TextColumn("type", width=170), "queries": st.column_config.NumberColumn("queries", width=70),
+            "difference": st.column_config.NumberColumn("difference", format="%+.3f", width=90),
+            "won": st.column_config.NumberColumn("won", width=60), "lost": st.column_config.NumberColumn("lost", width=60),
+            "falls": st.column_config.TextColumn("falls", width=60, help="The mean of this type is below the baseline’s"),
+        },
+    )  # fmt: skip
+
+
+def _table(found: Found, changes: Sequence[QueryChange], measure: str) -> None:
+    wanted = st.pills("Show", list(SIGNS.values()), selection_mode="multi", key="tn:outcomes", label_visibility="collapsed",
+                      persist_state="session")  # fmt: skip
+    listed = [change for change in changes if not wanted or SIGNS[change.outcome] in wanted]
+    if not listed:
+        st.caption("No query is left under this filter.")
+        return
+    event = st.dataframe(
+        [_row(change, measure) for change in listed], hide_index=True, key="tn:queries", row_height=ROW, on_select="rerun",
+        height=ROW * (min(len(listed), 12) + 1) + 4, selection_mode="single-row", placeholder="–", column_config=_columns(measure),
+    )  # fmt: skip
+    picked = event["selection"]["rows"]
+    if picked and picked[0] < len(listed):
+        _offer(found, listed[picked[0]])
+    else:
+        st.caption(
+            "Select a row to open the query in Inspect: the proposal on the sliders, the baseline pinned beside it."
+        )
+
+
+def _row(change: QueryChange, measure: str) -> dict[str, Any]:
+    return {
+        "qid": change.qid, "type": change.type, "query": change.query, "baseline": change.baseline, measure: change.proposal,
+        "difference": change.difference, "outcome": SIGNS[change.outcome],
+    }  # fmt: skip
+
+
+def _columns(measure: str) -> dict[str, Any]:
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    return {
+        "qid": text("qid", width=70), "type": text("type", width=95), "query": text("query", width=330),
+        "baseline": number("baseline", format="%.3f", width=70), measure: number("proposal", format="%.3f", width=75),
+        "difference": number("difference", format="%+.3f", width=80), "outcome": text("outcome", width=68),
+    }  # fmt: skip
+
+
+def _offer(found: Found, change: QueryChange) -> None:
+    base = found.order.plan.space.baseline
+    left, right = st.columns([4, 1], vertical_alignment="center")
+    left.markdown(f"{plain(change.query)}  \n:small[the proposal on the sliders, {plain(base.name)} pinned beside it]")
+    if right.button("Open in Inspect", key="tn:inspect", icon=":material/search:", width="stretch"):
+        query = next(one for one in found.order.batch.queries if one.qid == change.qid)
+        st.session_state["query"] = query.query
+        st.session_state["project"] = query.project
+        st.session_state["as_of"] = query.as_of.date() if query.as_of else None
+        state.take(found.tuned.config)
+        st.session_state[baseline.PINNED] = baseline.Pinned(base.name, base)
+        st.switch_page("pages/inspect.py")

@@ -1,0 +1,137 @@
+"""Starting a search, watching it, stopping it, and going on with it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from cems_workbench.ui.inspect.gathering import ESTIMATE_AFTER
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.tune.goal import configs_in_all, effort
+from cems_workbench.ui.tune.running import SEARCH, STABILITY, Running
+from cems_workbench.ui.tune.state import FOUND, Order, show
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+RUNNING = "tn:running"
+EVERY = 0.7
+"""Seconds between two looks at a search that runs."""
+
+
+def running() -> Running | None:
+    """The search of this session that is at work; None when there is none."""
+    value: Running | None = st.session_state.get(RUNNING)
+    return value
+
+
+def start(order: Order) -> None:
+    """Begin a search, or go on with one of the same kind."""
+    st.session_state[RUNNING] = Running(order).start()
+
+
+def draw_start(order: Order) -> None:
+    """What will be done, and the button."""
+    left, right = st.columns([1, 3], vertical_alignment="center")
+    left.button(
+        "Start the search", key="tn:start", type="primary", icon=":material/play_arrow:", width="stretch", on_click=start,
+        args=(order,), help="It runs beside the page and can be stopped; what was tried is kept, and goes on from there.",
+    )  # fmt: skip
+    right.caption(effort(order))
+    problem = st.session_state.pop("tn:problem", "")
+    if problem:
+        st.error(plain(problem))
+
+
+def draw_running() -> bool:
+    """The search at work, where there is one; True while it is."""
+    at_work = running()
+    if at_work is None:
+        return False
+    if at_work.over:
+        _over(at_work)
+        return False
+    _panel()
+    return True
+
+
+@st.fragment(run_every=EVERY)
+def _panel() -> None:
+    """Progress, the best so far, and the stop; drawn again and again without the rest of the page."""
+    at_work = running()
+    if at_work is None or at_work.over:
+        st.rerun()
+    with st.container(key="tn-panel"):
+        _watched(at_work)
+
+
+def _watched(at_work: Running) -> None:
+    now = at_work.progress
+    left, right = st.columns([5, 1], vertical_alignment="center")
+    left.progress(min(1.0, now.done / max(1, now.total)), text=_words(at_work))
+    right.button(
+        "Stopping…" if at_work.stopping else "Stop", key="tn:stop", icon=":material/stop:", width="stretch",
+        on_click=at_work.stop, disabled=at_work.stopping, help="What was tried is kept.",
+    )  # fmt: skip
+    if len(at_work.curve) > 1:
+        measure = str(at_work.order.plan.goal.objectives[0])
+        st.plotly_chart(
+            curve_figure(list(at_work.curve), measure, at_work.order.plan.trials + 1), key="tn:curve",
+            config={"displayModeBar": False}, alt=f"Best {measure} so far after each config.",
+        )  # fmt: skip
+        gained = at_work.curve[-1] - at_work.curve[0]
+        st.caption(
+            f"Best {measure} so far {at_work.curve[-1]:.4f}, {gained:+.4f} against the baseline, on the queries searched on. The "
+            "best of many is partly luck: the folds and the sealed queries say what it is worth."
+        )
+
+
+def _words(at_work: Running) -> str:
+    now = at_work.progress
+    part = {SEARCH: "Searching", STABILITY: "Measuring how far each value can move"}.get(now.name, "")
+    part = part or f"Cross-validating, {now.name} of {len(at_work.order.plan.split.folds)}"
+    return f"{part}: {now.done} of {now.total}{_left(at_work)}"
+
+
+def _left(at_work: Running) -> str:
+    """About how long the configs left take at the pace so far; those that repeat are free, so it may be sooner."""
+    seconds, rest = time.monotonic() - at_work.started, configs_in_all(at_work.order) - at_work.tried
+    if seconds < ESTIMATE_AFTER or rest <= 0 or not at_work.tried:
+        return ""
+    left = seconds * rest / at_work.tried
+    return f" · about {left:.0f} s left in all" if left < 90 else f" · about {left / 60:.0f} min left in all"
+
+
+def _over(at_work: Running) -> None:
+    """Take what a search that has ended found, and show it."""
+    del st.session_state[RUNNING]
+    if at_work.problem:
+        st.session_state["tn:problem"] = at_work.problem
+    if at_work.outcome is not None:
+        st.session_state[FOUND] = at_work.outcome
+        show("Result")
+    st.rerun()
+
+
+def curve_figure(curve: list[float], measure: str, total: int) -> Figure:
+    """The best so far as a step line over the configs tried, above the baseline."""
+    import plotly.graph_objects as go
+
+    made = go.Figure()
+    made.add_scatter(
+        x=list(range(len(curve))), y=curve, mode="lines", line={"color": LIST_COLOURS[0], "width": 2.5, "shape": "hv"},
+        hovertemplate=f"after %{{x}} configs<br>{measure} %{{y:.4f}}<extra></extra>",
+    )  # fmt: skip
+    made.add_hline(y=curve[0], line={"color": "#7B848D", "width": 1, "dash": "dash"}, annotation_text="baseline",
+                   annotation_position="bottom right", annotation_font_size=12)  # fmt: skip
+    made.update_layout(
+        height=230, margin={"l": 8, "r": 16, "t": 10, "b": 8}, showlegend=False, uirevision="curve",
+        xaxis={"title": {"text": "configs tried"}, "range": [0, max(total - 1, len(curve))], "fixedrange": True, "zeroline": False,
+               "showgrid": False},
+        yaxis={"title": {"text": measure}, "fixedrange": True, "zeroline": False, "gridcolor": "rgba(128,128,128,0.16)",
+               "automargin": True, "tickformat": ".3f"},
+    )  # fmt: skip
+    return made

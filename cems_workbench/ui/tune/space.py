@@ -1,0 +1,195 @@
+"""Which parameters may change: chosen from the config's own metadata, each with its range and step or its choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
+from cems_workbench.errors import InputError
+from cems_workbench.tuning.space import BANDS, Axis, SearchSpace, axis_for, parse_axis, searchable
+from cems_workbench.ui.inspect.controls import GROUPS, shown
+from cems_workbench.ui.kit.escape import plain
+
+PATHS = "tn:paths"
+WIDTHS = (3.4, 1.4, 4.4, 0.9)
+WEIGHTS = "Weights of the lists"
+
+
+def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
+    """Spaces to begin with, by name: only what has an effect under this config."""
+    lists = [
+        name for name in ("vector", "lexical", "recency", "access", "relations") if config.get(f"lists.{name}.enabled")
+    ]
+    weights = tuple(f"lists.{name}.weight" for name in lists)
+    fusion = ("fusion.k", "fusion.top_rank_bonus.rank1") if config.fusion.method == "rrf" else ()
+    fused = (*weights, *fusion, "fusion.score_blend", *(("lists.lexical.normalization",) if "lexical" in lists else ()))
+    spaces = {"Weights and fusion": fused, WEIGHTS: weights[:3]}
+    if config.rerank.backend != "none":
+        bands = tuple(f"{BANDS}.{i}" for i in range(len(config.rerank.bands)))
+        spaces["Reranker’s blend"] = (*bands, "rerank.retrieval_score", "rerank.input_limit")
+    factors = (
+        "adjust.time_decay.mode",
+        "adjust.time_decay.half_life_days",
+        "adjust.project.same",
+        "adjust.project.different",
+    )
+    spaces["Age and project"] = factors
+    cut = ("filter.min_score",) if config.filter.min_score is not None else ()
+    spaces["What is cut"] = (*cut, "threshold.mode", "gap.ratio", "dedup.similarity")
+    return spaces
+
+
+def options(config: PipelineConfig) -> dict[str, str]:
+    """Every parameter that can be searched on gathered evidence, with what it is called."""
+    named = {spec.path: f"{GROUPS[spec.section]} › {spec.label}" for spec in searchable()}
+    if config.rerank.backend != "none":
+        first = 1
+        for i, band in enumerate(config.rerank.bands):
+            ranks = f"ranks {first}–{band.max_rank}" if band.max_rank else f"ranks {first}+"
+            named[f"{BANDS}.{i}"] = f"Rerank › Retrieval share, {ranks}"
+            first = (band.max_rank or first) + 1
+    return named
+
+
+def label(path: str, config: PipelineConfig) -> str:
+    """What a parameter is called, with its stage."""
+    return options(config).get(path, path)
+
+
+def draw(baseline: PipelineConfig, gathered: PipelineConfig) -> SearchSpace | None:
+    """The space as it is set; None while something in it is wrong, which is said in place."""
+    spaces, named = suggested(baseline), options(baseline)
+    if PATHS not in st.session_state or not set(st.session_state[PATHS]) <= set(named):
+        st.session_state[PATHS] = list(spaces["Weights and fusion"])
+    _suggestions(spaces)
+    paths = st.multiselect(
+        "Parameters to search", list(named), key=PATHS, format_func=named.__getitem__,
+        label_visibility="collapsed", placeholder="Type to find a parameter", persist_state="session",
+    )  # fmt: skip
+    if not paths:
+        st.info("Choose at least one parameter to search.", icon=":material/tune:")
+        return None
+    axes = _axes(paths, baseline, gathered, named)
+    if axes is None:
+        return None
+    try:
+        space = SearchSpace.of(baseline, axes)
+    except InputError as error:
+        st.error(plain(str(error)))
+        return None
+    if space.constraints:
+        st.caption("Every config tried keeps: " + "; ".join(rule.words for rule in space.constraints) + ".")
+    _fixed(space)
+    return space
+
+
+def _suggestions(spaces: dict[str, tuple[str, ...]]) -> None:
+    with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
+        st.caption("Start from", width="content")
+        for name, paths in spaces.items():
+            st.button(
+                name, key=f"tn:space:{name}", on_click=_choose, args=(paths,), type="tertiary",
+                help=f"Search {len(paths)} parameters: {', '.join(f'`{path}`' for path in paths)}",
+            )  # fmt: skip
+
+
+def _choose(paths: Sequence[str]) -> None:
+    st.session_state[PATHS] = list(paths)
+
+
+def _axes(
+    paths: Sequence[str], baseline: PipelineConfig, gathered: PipelineConfig, named: dict[str, str]
+) -> list[Axis] | None:
+    """An axis a row; None when one of them is wrong."""
+    known = {spec.path: spec for spec in field_specs()}
+    with st.container(gap="xsmall", key="tn-space"):
+        _heads()
+        axes = [_axis_row(path, known.get(path), baseline, gathered, named[path]) for path in paths]
+    return [axis for axis in axes if axis is not None] if None not in axes else None
+
+
+def _heads() -> None:
+    boxes = st.columns(WIDTHS)
+    boxes[0].caption("parameter")
+    boxes[1].caption("baseline")
+    for box, text in zip(boxes[2].columns(3), ("from", "to", "step"), strict=True):
+        box.caption(text)
+    boxes[3].caption("values", text_alignment="right")
+
+
+def _axis_row(
+    path: str, spec: FieldSpec | None, baseline: PipelineConfig, gathered: PipelineConfig, name: str
+) -> Axis | None:
+    """Name, the baseline's value, range and step or choices, and how many values that makes."""
+    boxes = st.columns(WIDTHS, vertical_alignment="center")
+    unit = f" ({spec.unit})" if spec is not None and spec.unit else ""
+    boxes[0].markdown(plain(name + unit), help=_about(path, spec))
+    boxes[1].markdown(plain(shown(value_at(baseline, path))))
+    whole = axis_for(path, gathered)
+    try:
+        axis = _choices(whole, boxes[2]) if whole.choices else _range(whole, boxes[2])
+    except InputError as error:
+        st.error(plain(str(error).removeprefix("--space ")))
+        return None
+    boxes[3].markdown(f"{axis.size}", text_alignment="right")
+    return axis
+
+
+def _about(path: str, spec: FieldSpec | None) -> str:
+    if spec is None:
+        return f"The share of the retrieval score in these ranks; the reranker has the rest.\n\n`{path}`"
+    return f"{spec.help}\n\n{KIND_HELP[spec.kind]}\n\n`{path}`: {spec.range_text}"
+
+
+def value_at(config: PipelineConfig, path: str) -> Any:
+    """The value of a parameter, a band of the reranker by its number among them."""
+    if path.startswith(f"{BANDS}."):
+        return config.rerank.bands[int(path.rpartition(".")[2])].retrieval
+    return config.get(path)
+
+
+def _choices(whole: Axis, box: DeltaGenerator) -> Axis:
+    chosen = box.pills(
+        whole.path, whole.choices, selection_mode="multi", default=whole.choices, key=f"tn:choices:{whole.path}",
+        format_func=shown, label_visibility="collapsed", persist_state="session",
+    )  # fmt: skip
+    if not chosen:
+        raise InputError(f"{whole.path}: choose at least one value")
+    return Axis(whole.path, choices=tuple(value for value in whole.choices if value in chosen))
+
+
+def _range(whole: Axis, box: DeltaGenerator) -> Axis:
+    """Three numbers, checked as the command line checks them."""
+    numbers = []
+    kind, form = (int, "%d") if whole.whole else (float, "%g")
+    for part, start, place in zip(
+        ("from", "to", "step"), (whole.low, whole.high, whole.step), box.columns(3), strict=True
+    ):
+        numbers.append(
+            place.number_input(
+                f"{whole.path} {part}", value=kind(start), step=kind(whole.step), format=form, label_visibility="collapsed",
+                key=f"tn:{part}:{whole.path}", persist_state="session",
+            )
+        )  # fmt: skip
+    low, high, step = numbers
+    axis = parse_axis(f"{whole.path}={low!r}:{high!r}:{step!r}")
+    if _kind(whole.path) == "growth" and high > whole.high:
+        raise InputError(f"{whole.path}: the evidence was gathered to {whole.high:g}; at most that can be searched")
+    return axis
+
+
+def _kind(path: str) -> str:
+    """Whether a parameter is instant, or instant only as far as was gathered."""
+    return "replay" if path.startswith(f"{BANDS}.") else field_spec(path).kind
+
+
+def _fixed(space: SearchSpace) -> None:
+    fixed = space.fixed()
+    box = st.expander(f"Fixed: {len(fixed)} other parameters, as in the baseline", key="tn:fixed", on_change="rerun")
+    if box.open:
+        rows = [{"parameter": path, "value": shown(value)} for path, value in fixed]
+        box.dataframe(rows, hide_index=True, key="tn:fixed_table", height=280, row_height=28)

@@ -1,0 +1,187 @@
+"""Taking the proposal away: onto the sliders, into the history under a name, as a preset file, and in every form of the export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import streamlit as st
+
+from cems_workbench.config import (
+    FORM_TITLES,
+    FORMS,
+    EvidenceCard,
+    Form,
+    PipelineConfig,
+    difference,
+    dump_config,
+    export_config,
+    file_name,
+    import_config,
+    preset,
+)
+from cems_workbench.config.export_names import TARGET_PRESETS, TARGET_TITLES
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.tuning.card import evidence_card
+from cems_workbench.ui.evaluate.state import named
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.controls import shown
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.label.reviewer import reviewer, sign_in_configured
+from cems_workbench.ui.tune.goal import GROUP_WORDS
+from cems_workbench.ui.tune.result import headline
+from cems_workbench.ui.tune.state import Found, show
+
+SIDE_FILE = "json"
+"""The form that has no comments: its card is a file beside it."""
+
+
+def draw(found: Found, resources: Resources) -> None:
+    """Name and reason, the three ways to apply, and the export."""
+    st.markdown(f"###### {plain(headline(found))}")
+    if not found.better:
+        st.info(
+            "The baseline is proposed, so there is nothing new to take away. Its export carries the card all the same.",
+            icon=":material/drag_handle:",
+        )
+    if found.tuned.validation is None:
+        st.caption(
+            ":orange[⚠] Stopped before it was cross-validated: its card has no figure of queries that the search did not see."
+        )
+    card = card_of(found)
+    name, why, author = _words(found)
+    config = named(name, found.tuned.config)
+    _apply(config, why, author, card, found, resources)
+    st.markdown("###### Export")
+    _export(config, card)
+    with st.expander("The evidence card"):
+        st.code(card.text, language=None, wrap_lines=True)
+
+
+def card_of(found: Found) -> EvidenceCard:
+    """The evidence card of a result, of today."""
+    order = found.order
+    return evidence_card(
+        found.tuned, order.ground.evidence, GROUP_WORDS[order.group_by], datetime.now(UTC).date().isoformat()
+    )
+
+
+def _words(found: Found) -> tuple[str, str, str]:
+    by_name = not sign_in_configured()
+    boxes = st.columns([2, 4, 2] if by_name else [2, 4], vertical_alignment="bottom")
+    usual = found.tuned.config.name
+    typed = boxes[0].text_input("Name", key="tn:name", placeholder=usual, max_chars=80, persist_state="session",
+                                help="What presets, files and the history call it.")  # fmt: skip
+    why = boxes[1].text_input("Why", key="tn:why", placeholder="what was wanted, for whoever reads the history", max_chars=500,
+                              persist_state="session")  # fmt: skip
+    author = reviewer() or ""
+    if by_name:
+        st.session_state.setdefault("tn:author", author)
+        author = boxes[2].text_input("Your name", key="tn:author", max_chars=80, persist_state="session")
+    return typed.strip() or usual, why.strip(), author.strip()
+
+
+def _apply(
+    config: PipelineConfig, why: str, author: str, card: EvidenceCard, found: Found, resources: Resources
+) -> None:
+    with st.container(horizontal=True):
+        if st.button(
+            "To the sliders", key="tn:take", type="primary", icon=":material/tune:",
+            help="Every parameter of Inspect is set to the proposal; undo is there.",
+        ):  # fmt: skip
+            state.take(config)
+            st.toast("Set on the sliders of Inspect.", icon=":material/check:")
+        keep = st.button(
+            "Keep in the history", key="tn:keep", icon=":material/bookmark_add:",
+            help="A named config with who, when, why and its evidence card; it can be a baseline, and is restored from History.",
+        )  # fmt: skip
+        st.download_button(
+            "Preset file", preset_text(config, why, card), file_name(config, "yaml"), "text/yaml", key="tn:preset",
+            on_click="ignore", icon=":material/description:",
+            help="YAML headed by its summary and card, as the shipped presets are.",
+        )  # fmt: skip
+    if keep:
+        _keep(config, why, author, card, found, resources)
+
+
+def _keep(
+    config: PipelineConfig, why: str, author: str, card: EvidenceCard, found: Found, resources: Resources
+) -> None:
+    if not author:
+        st.error("Give your name above, or sign in: the history says who kept a config.")
+        return
+    try:
+        kept = resources.store.history.add(
+            config.name, dump_config(config), author=author, why=why, base=found.order.plan.space.baseline.name,
+            card=card.model_dump(mode="json"),
+        )  # fmt: skip
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return
+    st.session_state["tn:kept"] = kept.id
+    show("History")
+    st.rerun()
+
+
+def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
+    """A preset file: summary, where it comes from, every key."""
+    summary = why or f"{config.name}: tuned from {card.baseline}."
+    return dump_config(
+        config, header=f"{summary}\nSource: tuned with CEMS Workbench from {card.baseline}.\n{card.text}"
+    )
+
+
+def _export(config: PipelineConfig, card: EvidenceCard) -> None:
+    form = st.segmented_control(
+        "Form", FORMS, default="yaml", key="tn:form", format_func=lambda one: FORM_TITLES[one], required=True,
+        label_visibility="collapsed", persist_state="session",
+    ) or "yaml"  # fmt: skip
+    text = export_config(config, form, card)
+    lost = not_expressed(config, form, text)
+    if form not in TARGET_TITLES:
+        st.caption("Read back, this file gives the identical config; every value is in its range.")
+    else:
+        _lost(TARGET_TITLES[form], lost)
+    with st.container(horizontal=True):
+        st.download_button(f"Download {FORM_TITLES[form]}", text, file_name(config, form), "text/plain", key=f"tn:export:{form}",
+                           on_click="ignore", icon=":material/download:", type="primary")  # fmt: skip
+        st.download_button(
+            "Evidence card (JSON)", card.to_json(), f"{file_name(config, 'card')}.json", "application/json", key="tn:card",
+            on_click="ignore", help="The card as a file of its own" + (": JSON has no comments." if form == SIDE_FILE else "."),
+        )  # fmt: skip
+    with st.container(key="tn-code"):
+        st.code(
+            text,
+            language={"yaml": "yaml", "json": "json", "toml": "toml", "python": "python"}.get(form, "bash"),
+            height=380,
+        )
+
+
+def _lost(target: str, lost: Sequence[tuple[str, object, object]]) -> None:
+    """What a target cannot express, as a table."""
+    name = f"{target[:1].upper()}{target[1:]}"
+    if not lost:
+        st.caption(f"{name} can express all of this config.")
+        return
+    st.caption(
+        f"{name} may rank differently: {len(lost)} parameters of this config cannot be said in "
+        "its file, or not exactly. They stand in it as comments. Values it can hold are in the range it accepts."
+    )
+    st.dataframe(
+        [{"parameter": path, "here": shown(here), "there": shown(there)} for path, here, there in lost],
+        hide_index=True, key="tn:lost", row_height=28, height=28 * min(len(lost), 7) + 38, width="content",
+        column_config={
+            "parameter": st.column_config.TextColumn("parameter", width=260), "here": st.column_config.TextColumn("here", width=180),
+            "there": st.column_config.TextColumn("there", width=180, help="What the file, laid over what the target does, comes to"),
+        },
+    )  # fmt: skip
+
+
+def not_expressed(config: PipelineConfig, form: Form, text: str) -> list[tuple[str, object, object]]:
+    """What a file does not carry: the parameters that come back otherwise when it is read over what its target does anyway."""
+    if form not in TARGET_PRESETS:
+        return difference(config, import_config(text, source=file_name(config, form)).config)
+    usual = preset(TARGET_PRESETS[form]).config
+    back = import_config(text, usual, source=file_name(config, form)).config
+    return [row for row in difference(config, back) if row[0] != "name"]

@@ -1,0 +1,69 @@
+"""What a change does to the rest: Kendall's tau and rank-biased overlap by hand, and the labelled queries."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from cems_workbench.analysis.why import LabelledSet
+from cems_workbench.analysis.why.disturbance import disturbance, kendall, rbo
+from tests.unit.pipeline.cases import configured, evidence
+
+
+def test_equal_lists_agree_wholly() -> None:
+    assert kendall("abc", "abc") == 1.0
+    assert rbo("abc", "abc") == pytest.approx(1.0)
+    assert (kendall("", ""), rbo("", "")) == (1.0, 1.0)
+
+
+def test_a_reversed_pair() -> None:
+    assert kendall("ab", "ba") == -1.0
+    # agreement 0 at depth 1, 1 at depth 2: 0.1/0.9 · 0.81 + 0.81
+    assert rbo("ab", "ba") == pytest.approx(0.9)
+
+
+def test_lists_that_share_one_of_two() -> None:
+    # of the pairs ab, ac, bc only bc is in opposite orders
+    assert kendall("ab", "ac") == pytest.approx(1 / 3)
+    # agreement 1 at depth 1, 1/2 at depth 2: 0.1/0.9 · (0.9 + 0.405) + 0.405
+    assert rbo("ab", "ac") == pytest.approx(0.1 / 0.9 * 1.305 + 0.405)
+
+
+def test_disjoint_lists() -> None:
+    # ab and cd are each known to one list only; the four others are in opposite orders
+    assert kendall("ab", "cd") == pytest.approx(1 - 2 * 5 / 6)
+    assert rbo("ab", "cd") == 0.0
+
+
+def test_making_room_for_the_memory_costs_nothing() -> None:
+    moved = disturbance("abc", "abm", "m")
+    assert (moved.tau, moved.rbo, moved.gone) == (1.0, pytest.approx(1.0), 0)
+
+
+def test_results_that_are_gone_cost() -> None:
+    assert disturbance("abcd", "m", "m").rbo < 0.5
+    assert disturbance("abcd", "m", "m").gone == 3
+    assert disturbance("abcm", "ma", "m").rbo < 0.9
+
+
+def test_a_memory_that_only_moves_up_disturbs_nobody() -> None:
+    assert disturbance("abm", "mab", "m").tau == 1.0
+
+
+def test_labelled_queries_that_gain_and_lose() -> None:
+    # vector alone puts a first, lexical alone b; grades want b in the first query and a in the second
+    lists = {"vector": {"a": 0.9, "b": 0.8}, "lexical": {"b": 2.0, "a": 1.0}}
+    labelled = LabelledSet(
+        {"q1": evidence(lists), "q2": evidence(lists), "q3": evidence(lists)},
+        {"q1": {"b": 3, "a": 0}, "q2": {"a": 2}, "q3": {"a": 0}},
+    )
+    before, after = configured({"lists.lexical.weight": 0.5}), configured({"lists.lexical.weight": 2.0})
+    effect = labelled.effect(before, after, k=1)
+    assert effect.queries == 2  # q3 has no answer
+    assert (effect.gained, effect.lost, effect.net_lost) == (("q1",), ("q2",), 0)
+    assert (effect.better, effect.worse) == (1, 1)
+    assert effect.before == pytest.approx((1 / math.log2(3) + 1) / 2)
+    assert effect.after == pytest.approx(effect.before)
+    same = labelled.effect(before, before, k=1)
+    assert (same.gained, same.lost, same.better, same.worse) == ((), (), 0, 0)
