@@ -12,10 +12,11 @@ from cems_workbench.evaluation.ablation import ablations
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.ui.evaluate.compare import ROW, pick_measure, verdict
+from cems_workbench.ui.evaluate.compare import pick_measure, verdict
 from cems_workbench.ui.evaluate.state import Measured
-from cems_workbench.ui.inspect.gathering import progress_in
 from cems_workbench.ui.kit.escape import plain, tick
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:

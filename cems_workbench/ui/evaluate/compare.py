@@ -13,12 +13,12 @@ from cems_workbench.evaluation.metrics import FAMILIES, Measure
 from cems_workbench.evaluation.report import LEVEL
 from cems_workbench.ui.evaluate.state import Measured
 from cems_workbench.ui.kit.escape import plain, tick
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-ROW = 30
 BASELINE, OTHER = "#7B848D", LIST_COLOURS[0]
 BESIDE: dict[str, Callable[[Summary], tuple[float, float]]] = {
     "Unjudged": lambda summary: (summary.worst, summary.best),

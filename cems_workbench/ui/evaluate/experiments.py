@@ -14,9 +14,10 @@ from cems_workbench.evaluation.comparison import Comparison
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store.reports import Experiment
-from cems_workbench.ui.evaluate.compare import ROW, compared
+from cems_workbench.ui.evaluate.compare import compared
 from cems_workbench.ui.evaluate.state import Choice, Measured
 from cems_workbench.ui.kit.escape import csv_bytes, plain
+from cems_workbench.ui.kit.tables import ROW
 
 
 def draw(measured: Sequence[Measured], choice: Choice, resources: Resources) -> None:

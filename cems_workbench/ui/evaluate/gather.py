@@ -12,8 +12,8 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.runs.gathering import begun_for, gather_for
 from cems_workbench.ui.evaluate.state import Choice, Measured
-from cems_workbench.ui.inspect.gathering import progress_in
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.progress import progress_in
 
 Missing = Sequence[tuple[str, PipelineConfig]]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from cems_workbench.evaluation.honest import HonestView, honest_view
-from cems_workbench.ui.evaluate.compare import ROW
 from cems_workbench.ui.evaluate.state import Measured
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import ROW
 
 HELP = {
     "hit@1": "Share of the queries whose first result this judge calls relevant",

@@ -15,10 +15,10 @@ from cems_workbench.evaluation.log_sampling import LoggedQuery, Way, distinct, s
 from cems_workbench.formats import query_log
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
-from cems_workbench.ui.inspect.gathering import progress_in
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import ROW
 
-ROW = 30
 WAYS: dict[str, Way] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
 

@@ -18,8 +18,8 @@ from cems_workbench.ui.evaluate import queries as evaluate_queries
 from cems_workbench.ui.evaluate.state import Choice, Measured, measured
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.theme import STYLESHEET
 
 VIEWS = ("Compare", "By type", "By query", "Honest view", "Ablation", "Experiments")
 
@@ -27,7 +27,7 @@ VIEWS = ("Compare", "By type", "By query", "Honest view", "Ablation", "Experimen
 def main() -> None:
     """Draw the page: the choice, what has to be gathered for it, and the chosen view."""
     state.prepare()
-    st.html(STYLESHEET)
+    write_stylesheet("workbench")
     try:
         resources = handles.resources()
     except WorkbenchError as error:

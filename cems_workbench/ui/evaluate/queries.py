@@ -12,10 +12,11 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.evaluation.comparison import SAME
 from cems_workbench.evaluation.evaluate import NO_TYPE, number
 from cems_workbench.records import Query
-from cems_workbench.ui.evaluate.compare import ROW, pick_measure
+from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, Measured
 from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import ROW
 
 OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
 

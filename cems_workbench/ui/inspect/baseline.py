@@ -20,9 +20,9 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.tables import ROW
 
 PINNED, REPLAYED = "baseline", "baseline_replayed"
-ROW = 30
 NAMED = 2
 """Parameters that the line above the ranking names; a tooltip has all."""
 

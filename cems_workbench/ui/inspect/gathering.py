@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench import formats
 from cems_workbench.errors import WorkbenchError
@@ -19,9 +18,8 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.progress import progress_in
 
-ESTIMATE_AFTER = 2.0
-"""Seconds of work before the time left is told."""
 SAMPLE_DATA = Path(__file__).resolve().parents[3] / "sample_data"
 
 
@@ -132,26 +130,6 @@ def _offer_again(needs: list[dict[str, object]]) -> None:
     text_box, button_box = st.columns([6, 1], vertical_alignment="center")
     text_box.info(f"{scores} candidates are not scored; what was scored is kept.", icon=":material/pause_circle:")
     button_box.button("Go on", key="go_on", on_click=state.try_again)
-
-
-def progress_in(place: DeltaGenerator) -> Progress:
-    """A progress that draws its bar in `place`, with the time that is left once that can be told."""
-    begun: dict[str, tuple[float, int]] = {}
-
-    def report(label: str, done: int, total: int) -> None:
-        start, first = begun.setdefault(label, (time.monotonic(), done))
-        text = f"{label}: {done} of {total}{_left(time.monotonic() - start, done - first, total - done)}"
-        place.progress(done / total if total else 0.0, text=text)
-
-    return report
-
-
-def _left(seconds: float, done: int, rest: int) -> str:
-    """About how long the rest takes at the pace so far; nothing while that would be a guess."""
-    if seconds < ESTIMATE_AFTER or not done or not rest:
-        return ""
-    left = seconds * rest / done
-    return f" · about {left:.0f} s left" if left < 90 else f" · about {left / 60:.0f} min left"
 
 
 def grades(request: Request, resources: Resources) -> dict[str, int]:

@@ -25,8 +25,8 @@ from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
 from cems_workbench.ui.inspect.views import all as views
 from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.theme import STYLESHEET
 
 EXAMPLES = 8
 LONG_LABEL = 48  # characters from which a button may be cut, and shows its whole text as a tooltip
@@ -169,7 +169,7 @@ def main() -> None:
     """Draw the page: what was asked for first, then the controls, then the charts."""
     started = time.perf_counter()
     state.prepare()
-    st.html(STYLESHEET)
+    write_stylesheet("workbench")
     try:
         resources = handles.resources()
     except WorkbenchError as error:

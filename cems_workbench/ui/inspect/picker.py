@@ -18,7 +18,7 @@ from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.variants import read_dictionary
 from cems_workbench.records import Query
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.gathering import progress_in
+from cems_workbench.ui.kit.progress import progress_in
 
 SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
 Choose = Callable[[str, str | None, datetime | None], None]

@@ -10,8 +10,8 @@ from cems_workbench.analysis.ranks import Against, standings
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect.baseline import gone_html, sign, words
-from cems_workbench.ui.inspect.tables import short_id
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import short_id
 
 GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
 LONG = 330

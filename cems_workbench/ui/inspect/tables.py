@@ -181,12 +181,6 @@ def adjust_table(trace: Trace, top: int, against: Against | None = None) -> pd.D
     return frame.drop(columns=[name for name in names if name in frame and frame[name].isna().all()])
 
 
-def short_id(memory_id: str, length: int = 18) -> str:
-    """A long id without its middle: what tells ids apart stands at either end."""
-    half = length // 2
-    return memory_id if len(memory_id) <= length else f"{memory_id[:half]}…{memory_id[half - length + 1 :]}"
-
-
 def _move(change: int) -> str:
     return "=" if change == 0 else f"▲ {change}" if change > 0 else f"▼ {-change}"
 

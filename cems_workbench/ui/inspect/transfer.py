@@ -21,9 +21,9 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import ROW
 
 CARD = ".card.json"
-ROW = 30
 
 
 def draw_transfer() -> None:

@@ -22,8 +22,8 @@ from cems_workbench.evaluation.labelling.agreement import (
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Judgment
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.tables import ROW
 
-ROW = 30
 RULES: dict[str, Rule] = {"Majority": "majority", "Strictest": "strictest"}
 ALPHA = (
     "Agreement beyond chance over all reviewers; ordinal: grades far apart count more. 1 is full agreement, 0 is chance. "

@@ -15,9 +15,10 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import JudgeScale, Judgment
 from cems_workbench.store import LabelEvent
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.label.card import name_of
 
-ROW, SHOWN = 30, 200
+SHOWN = 200
 PROBLEM = "lb:differences:problem"
 
 

@@ -11,10 +11,11 @@ from cems_workbench.evaluation.labelling.adjudication import Chosen, Rule, choos
 from cems_workbench.formats import FORMATS, FORMS, Written, cems_feedback, write_judgments
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.label.work import working
 from cems_workbench.ui.memories.importing import Outcome, counts_table, error_rows, errors_csv, import_files
 
-ROW, SHOWN = 30, 500
+SHOWN = 500
 AUTO, ALL, ANYBODY = "recognise", "all queries", "anybody"
 OUTCOMES, GENERATION, COUNTED = "lb:outcomes", "lb:upload", "lb:counted"
 KINDS = {"People": "human", "Models": "model", "Both": "all"}

@@ -8,8 +8,8 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.theme import STYLESHEET
 from cems_workbench.ui.label import agreement as label_agreement
 from cems_workbench.ui.label import card as label_card
 from cems_workbench.ui.label import files as label_files
@@ -51,7 +51,7 @@ def draw_queue(resources: Resources) -> None:
 def main() -> None:
     """Draw the page."""
     state.prepare()
-    st.html(STYLESHEET)
+    write_stylesheet("workbench")
     try:
         resources = handles.resources()
     except WorkbenchError as error:

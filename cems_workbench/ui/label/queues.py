@@ -20,6 +20,7 @@ from cems_workbench.runs.labelling import QueuePlan, assemble
 from cems_workbench.ui.evaluate.state import config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.label.work import working
 
 ORDERS: dict[str, tuple[Strategy, str]] = {
@@ -140,7 +141,6 @@ def _form(resources: Resources) -> QueuePlan | None:
     return QueuePlan(name.strip() or usual, wanted, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
 
 
-ROW = 30
 DONE = "lb:prelabelled"
 JUDGED = (
     "Judged@k: the share of the first k results that is judged. What is not judged counts as not relevant in every measure, so a "

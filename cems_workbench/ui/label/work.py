@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import streamlit as st
 
 from cems_workbench.progress import Progress
-from cems_workbench.ui.inspect.gathering import progress_in
+from cems_workbench.ui.kit.progress import progress_in
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Facets, Selection
 from cems_workbench.store.browsing import Sort
-from cems_workbench.ui.inspect.views.all import ROW
 from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.memories import detail as memories_detail
 from cems_workbench.ui.memories import importing as memories_import_view
 from cems_workbench.ui.memories import state

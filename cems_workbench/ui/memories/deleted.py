@@ -8,8 +8,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.inspect.views.all import ROW
 from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.memories import state
 from cems_workbench.ui.memories.terms import FIELDS
 

@@ -11,8 +11,8 @@ import streamlit as st
 
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory, Relation
-from cems_workbench.ui.inspect.views.all import ROW
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.memories import edit as memories_edit
 from cems_workbench.ui.memories import state
 from cems_workbench.ui.memories.terms import FIELDS, JUDGMENTS, RELATIONS

@@ -24,8 +24,8 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
 from cems_workbench.ui.inspect.gathering import SAMPLE_DATA
-from cems_workbench.ui.inspect.views.all import ROW
 from cems_workbench.ui.kit.escape import csv_bytes, plain
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.memories import state
 
 KINDS = ("memories", "relations", "queries", "judgments")

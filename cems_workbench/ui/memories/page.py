@@ -9,8 +9,8 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.theme import STYLESHEET
 from cems_workbench.ui.memories import browse as memories_browse
 from cems_workbench.ui.memories import deleted as memories_deleted
 from cems_workbench.ui.memories import detail as memories_detail
@@ -39,7 +39,7 @@ def header(resources: Resources) -> None:
 
 def main() -> None:
     """Draw the page."""
-    st.html(STYLESHEET)
+    write_stylesheet("workbench")
     try:
         resources = handles.resources()
     except WorkbenchError as error:

@@ -10,8 +10,8 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.gathering import Wanted, begun_for, gather_for
 from cems_workbench.ui.evaluate.state import JUDGES, NOW, config_options, named
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.gathering import progress_in
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.tune.state import Ground, ground_for
 
 

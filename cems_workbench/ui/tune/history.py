@@ -16,8 +16,7 @@ from cems_workbench.store.config_history import ConfigRecord
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.transfer import diff_table, draw_import
 from cems_workbench.ui.kit.escape import plain
-
-ROW = 30
+from cems_workbench.ui.kit.tables import ROW
 
 
 def draw(resources: Resources) -> None:

@@ -13,45 +13,6 @@ from cems_workbench.tuning.stability import Region
 from cems_workbench.ui.inspect.controls import shown
 
 LEVEL = 0.05
-STYLE = """
-<style>
-.wb-tune {display:grid; font-variant-numeric:tabular-nums; font-size:.9rem; align-items:center; margin:.2rem 0 .4rem;}
-.wb-tune > * {display:grid; grid-template-columns:subgrid; grid-column:1 / -1; align-items:center; column-gap:1.1rem; min-height:2.5rem;
-  border-top:1px solid color-mix(in srgb, currentColor 12%, transparent);}
-.wb-tune > .wb-tune-head {border-top:0; font-size:.76rem; opacity:.74; min-height:1.6rem;}
-.wb-tune-head [title] {cursor:help;}
-.wb-tune-gains .wb-track {height:1.1rem;}
-.wb-tune-gains {grid-template-columns:minmax(9rem,1.5fr) auto auto auto auto minmax(8rem,2fr) auto auto;}
-.wb-tune-axes {grid-template-columns:minmax(9rem,1.6fr) auto auto minmax(10rem,2.4fr) minmax(6rem,auto);}
-.wb-tune .wb-n {text-align:right; white-space:nowrap;}
-.wb-tune b {font-weight:650;}
-.wb-tune small {display:block; font-size:.76rem; opacity:.72; line-height:1.3; overflow-wrap:anywhere;}
-.wb-tune-sealed {grid-column:3 / -1; opacity:.74; font-size:.84rem;}
-.wb-track {position:relative; display:block; height:1.5rem; min-width:6rem;}
-.wb-track i {position:absolute; top:50%; transform:translateY(-50%); display:block;}
-.wb-track .wb-rail {left:0; right:0; height:2px; border-radius:1px; background:color-mix(in srgb, currentColor 18%, transparent);}
-.wb-track .wb-zero {width:1px; height:1.1rem; background:color-mix(in srgb, currentColor 45%, transparent);}
-.wb-track .wb-span {height:7px; border-radius:3px; background:color-mix(in srgb, light-dark(#0072B2, #56B4E9) 42%, transparent);}
-.wb-track .wb-dot {width:11px; height:11px; border-radius:50%; margin-left:-5.5px; background:light-dark(#0072B2, #56B4E9);}
-.wb-track .wb-was {width:9px; height:9px; margin-left:-4.5px; transform:translateY(-50%) rotate(45deg);
-  border:2px solid color-mix(in srgb, currentColor 62%, transparent); box-sizing:border-box;}
-.wb-tune-same {opacity:.62;}
-.wb-tune-key {display:flex; flex-wrap:wrap; gap:.2rem 1.3rem; font-size:.8rem; opacity:.82; align-items:center;}
-.wb-tune-key .wb-track {display:inline-block; width:1.6rem; min-width:0; height:1rem; vertical-align:middle; margin-right:.35rem;}
-.wb-verdict {padding:.3rem 0 .2rem;}
-.wb-verdict h3 {font-size:1.25rem; margin:0; padding:0 0 .25rem; font-weight:650; font-variant-numeric:tabular-nums;}
-.wb-verdict h3 {overflow-wrap:anywhere;}
-.wb-verdict p {margin:0; opacity:.82; font-size:.92rem; max-width:60rem; overflow-wrap:anywhere;}
-[data-testid="stPlotlyChart"] :is(.ytitle, .cbtitle text, .cbaxis text) {fill:currentColor !important; fill-opacity:.76;}
-/* Drawn again every moment: what is drawn again must not fade meanwhile. */
-.st-key-tn-panel, .st-key-tn-panel :is([data-testid="stElementContainer"], [data-testid="stLayoutWrapper"], [data-testid="stColumn"]) {
-  opacity:1 !important; transition:none !important;}
-/* Ranges are typed; steppers would leave no room for the number. */
-.st-key-tn-space [data-testid="stNumberInputStepDown"], .st-key-tn-space [data-testid="stNumberInputStepUp"] {display:none;}
-[class*="st-key-tn-space-"] button p {text-decoration:underline; text-decoration-thickness:1px; text-underline-offset:3px;}
-.st-key-tn-space [data-testid="stMarkdownContainer"] p {overflow-wrap:anywhere;}
-</style>
-"""
 
 
 @dataclass(frozen=True, slots=True)

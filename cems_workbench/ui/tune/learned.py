@@ -12,8 +12,8 @@ from cems_workbench.config import field_specs
 from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
 from cems_workbench.tuning.space import Axis
 from cems_workbench.ui.inspect.controls import shown
-from cems_workbench.ui.inspect.gathering import progress_in
 from cems_workbench.ui.kit.escape import plain, tick
+from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.space import label
 from cems_workbench.ui.tune.state import Found

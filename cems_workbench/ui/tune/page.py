@@ -8,8 +8,8 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.theme import STYLESHEET
 from cems_workbench.ui.tune import choose as tune_choose
 from cems_workbench.ui.tune import goal as tune_goal
 from cems_workbench.ui.tune import history as tune_history
@@ -20,7 +20,6 @@ from cems_workbench.ui.tune import run as tune_run
 from cems_workbench.ui.tune import space as tune_space
 from cems_workbench.ui.tune import state as tune_state
 from cems_workbench.ui.tune import take as tune_take
-from cems_workbench.ui.tune.html import STYLE
 
 
 def set_up(resources: Resources) -> None:
@@ -73,7 +72,7 @@ def draw_found(view: str, found: tune_state.Found, resources: Resources) -> None
 def main() -> None:
     """Draw the page: the search at work, or the chosen view."""
     state.prepare()
-    st.html(STYLESHEET + STYLE)
+    write_stylesheet("workbench", "tune")
     try:
         resources = handles.resources()
     except WorkbenchError as error:

@@ -12,13 +12,13 @@ from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.state import Found
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-ROW = 30
 GREY = "#7B848D"
 COST = "candidates reranked"
 

@@ -11,13 +11,13 @@ from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.state import Found
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-ROW = 30
 SIGNS = {"won": "▲ won", "lost": "▼ lost", "same": "= same"}
 COLOURS = {"won": LIST_COLOURS[4], "lost": LIST_COLOURS[3]}
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.ui.inspect.gathering import ESTIMATE_AFTER
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.progress import ESTIMATE_AFTER
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.goal import configs_in_all, effort
 from cems_workbench.ui.tune.running import SEARCH, STABILITY, Running

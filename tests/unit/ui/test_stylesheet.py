@@ -1,16 +1,16 @@
-"""The stylesheet reaches the page: Streamlit's sanitiser throws a whole style element away for one thing that looks like a tag."""
+"""The stylesheets reach the page: Streamlit's sanitiser throws a whole style element away for one thing that looks like a tag."""
 
 from __future__ import annotations
 
 import re
 
-from cems_workbench.ui.kit.theme import STYLESHEET
+from cems_workbench.ui.kit.assets import FOLDER, stylesheet
 
 
-def test_nothing_in_the_stylesheet_looks_like_a_tag() -> None:
-    body = STYLESHEET.strip().removeprefix("<style>").removesuffix("</style>")
-    assert not re.findall(r"<[/\w!]", body)
-
-
-def test_every_brace_is_closed() -> None:
-    assert STYLESHEET.count("{") == STYLESHEET.count("}")
+def test_every_stylesheet_is_one_style_element_with_nothing_in_it_that_looks_like_a_tag() -> None:
+    sheets = sorted(file.stem for file in FOLDER.glob("*.css"))
+    assert sheets
+    for sheet in sheets:
+        body = stylesheet(sheet).strip().removeprefix("<style>").removesuffix("</style>")
+        assert not re.findall(r"<[/\w!]", body), sheet
+        assert body.count("{") == body.count("}"), sheet

@@ -10,8 +10,8 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store.browsing import Selection
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.tables import short_id
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.tables import short_id
 
 BUTTONS, MATCHES = 8, 6
 LEFT = """

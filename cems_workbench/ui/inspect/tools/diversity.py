@@ -28,11 +28,11 @@ from cems_workbench.analysis.diversity import (
 )
 from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.gathering import progress_in
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.tables import short_id
-from cems_workbench.ui.inspect.tools.stylesheet import write_stylesheet
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import short_id
 
 SHOWN = 15
 """Results in the matrix: more have no room for their numbers."""
@@ -53,7 +53,7 @@ TRY_HELP = {
 
 def draw(look: Look) -> None:
     """The matrix, the duplicates, and what another limit or λ shows."""
-    write_stylesheet()
+    write_stylesheet("evidence")
     ids = [row["memory_id"] for row in look.trace.results]
     if len(ids) < 2:
         st.info("There are fewer than two results: nothing to compare.", icon=":material/search_off:")

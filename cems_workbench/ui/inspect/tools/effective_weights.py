@@ -10,14 +10,13 @@ import streamlit as st
 from cems_workbench.analysis.effective_weights import NO_LIMIT_K, Effect, effective_weights
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.tables import short_id
 from cems_workbench.ui.kit.escape import tick
+from cems_workbench.ui.kit.tables import ROW, short_id
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 STILL = 1e-9
-ROW = 30
 HELP = (
     "Each part is switched off alone and the query replayed. Pairs turned: the share of pairs of results that change their order, "
     "(1 − Kendall’s tau) / 2. A memory that is in one of the two result lists only counts as below all of the other; a pair that "

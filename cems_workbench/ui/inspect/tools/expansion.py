@@ -13,11 +13,11 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.tables import short_id
-from cems_workbench.ui.inspect.tools.stylesheet import write_stylesheet
 from cems_workbench.ui.inspect.views.contributions import draw_queries
 from cems_workbench.ui.inspect.views.query import draw_variants
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.tables import short_id
 
 TYPED = "expansion:typed"
 MOST = 20
@@ -42,7 +42,7 @@ NUMBERS = ("found", "only it", "tau", "rbo")
 
 def draw(look: Look) -> None:
     """Switches, a row per variant, what each gave each candidate, and a box to type another."""
-    write_stylesheet()
+    write_stylesheet("evidence")
     trace, off = look.trace, state.switched_off(look.request)
     draw_variants(trace, look.request)
     _draw_typing(trace, look.request)

@@ -22,11 +22,11 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import EVERYTHING
 from cems_workbench.store.search.vector_index import EXACT_ROWS
-from cems_workbench.ui.inspect.gathering import progress_in
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.tables import short_id
-from cems_workbench.ui.inspect.tools.stylesheet import write_stylesheet
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import short_id
 
 AT_ONCE = 20_000
 """Up to so many embeddings are compared as soon as the tool is looked at."""
@@ -61,7 +61,7 @@ class Compared:
 
 def draw(look: Look) -> None:
     """The verdict, a row per answer, and who was missed."""
-    write_stylesheet()
+    write_stylesheet("evidence")
     ranked = _list(look)
     if ranked is None:
         st.info("No vector list was searched for this query: there is no index to check.", icon=":material/search_off:")

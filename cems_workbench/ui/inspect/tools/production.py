@@ -33,12 +33,12 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.responses import Response, parse_response
 from cems_workbench.ui.inspect import state, tables
 from cems_workbench.ui.inspect.controls import shown
-from cems_workbench.ui.inspect.gathering import progress_in
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import ROW
 
-ROW = 30
 DEPTHS = (1, 3, 5, 10, 20)
 TAU_HELP = "Kendall's tau: 1 the same order, 0 no relation, −1 reversed."
 RBO_HELP = "Rank-biased overlap, 0 to 1: how alike two rankings are, where the top counts most."

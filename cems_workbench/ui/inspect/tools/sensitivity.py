@@ -28,11 +28,11 @@ from cems_workbench.config import field_spec
 from cems_workbench.evaluation.grades import helpful
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import GROUPS, shown
-from cems_workbench.ui.inspect.gathering import progress_in
 from cems_workbench.ui.inspect.labelled import offer_labelled
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.tables import short_id
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:

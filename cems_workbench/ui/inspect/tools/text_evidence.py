@@ -22,10 +22,10 @@ from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.tables import short_id
-from cems_workbench.ui.inspect.tools.stylesheet import write_stylesheet
 from cems_workbench.ui.inspect.views.alignment import draw_token_heat
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.tables import short_id
 
 WORDS_HELP = (
     "BM25 scores a memory by the words it shares with the query: each gives idf × a factor that grows with how often it stands in the "
@@ -45,7 +45,7 @@ NUMBERS = ("tf", "df", "idf", "BM25")
 
 def draw(look: Look) -> None:
     """One candidate: words in common, the whole text, and the tokens."""
-    write_stylesheet()
+    write_stylesheet("evidence")
     if not look.trace.evidence.memories:
         st.info("This query has no candidates: there is no text to look at.", icon=":material/search_off:")
         return

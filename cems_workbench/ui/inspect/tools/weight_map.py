@@ -17,11 +17,11 @@ from cems_workbench.analysis.why.rescue import searched_specs
 from cems_workbench.config import FieldSpec
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
-from cems_workbench.ui.inspect.gathering import progress_in
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.tables import short_id
 from cems_workbench.ui.inspect.tools.sensitivity import label_of
 from cems_workbench.ui.kit.escape import excerpt, tick
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:

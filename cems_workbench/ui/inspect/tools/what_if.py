@@ -24,12 +24,14 @@ from cems_workbench.formats.memories_jsonl import parse_memory
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
-from cems_workbench.ui.inspect import gathering, state
+from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.tables import short_id
 from cems_workbench.ui.inspect.tools import choosing
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.memories.edit import DAY_HELP
 
 LABELS = {
@@ -190,26 +192,6 @@ RANKS = (
 )
 MOVED = ("moved", "Up or down by so many ranks")
 
-STYLESHEET = """
-<style>
-.wb-both {font-size:.84rem; overflow-x:auto;}
-.wb-both table {border-collapse:collapse; width:100%; font-variant-numeric:tabular-nums;}
-.wb-both :is(th, td) {border:0; border-top:1px solid color-mix(in srgb, currentColor 10%, transparent); padding:.24rem .8rem .24rem 0;
-  text-align:left; font-weight:400; vertical-align:top; overflow-wrap:anywhere;}
-.wb-both thead :is(th, td) {border-top:0; opacity:.74; font-size:.76rem; white-space:nowrap; cursor:help; overflow-wrap:normal;}
-.wb-both tbody th {font-weight:600; white-space:nowrap;}
-.wb-both .wb-n {white-space:nowrap; overflow-wrap:normal; text-align:right;}
-.wb-both .wb-n + td:not(.wb-n) {padding-left:.5rem;}
-.wb-both tr.wb-same > * {opacity:.68;}
-.wb-both b {font-weight:650;}
-.wb-both code, .wb-outcome code {background:none; padding:0; color:inherit;}
-.wb-outcome {border-left:3px solid light-dark(#0072B2, #56B4E9); padding:.1rem 0 .1rem .9rem; overflow-wrap:anywhere;}
-.wb-outcome p {margin:0;}
-.wb-outcome .wb-ranks {font-size:1.08rem; font-weight:600; line-height:1.45;}
-.wb-outcome .wb-edit {font-size:.84rem; opacity:.8; padding-top:.25rem;}
-</style>
-"""
-
 
 def outcome_html(found: WhatIf) -> str:
     """Where it stood and where it would stand, why, and what was changed."""
@@ -328,7 +310,7 @@ KEPT = 4
 
 def draw(look: Look) -> None:
     """Choose a memory, edit its copy, and see what that alone does."""
-    st.html(STYLESHEET)
+    write_stylesheet("what_if")
     choosing.search_box(TOOL)
     choosing.offer_matches(look, TOOL)
     lost = choosing.missing(look, K)
@@ -368,7 +350,7 @@ def _outcome(look: Look, copy: Memory) -> WhatIf | None:
     try:
         found = what_if(
             copy, evidence, look.trace.config, look.request, look.resources, switched_off=off,
-            progress=gathering.progress_in(place),
+            progress=progress_in(place),
         )  # fmt: skip
     except WorkbenchError as error:
         st.error(plain(str(error)))

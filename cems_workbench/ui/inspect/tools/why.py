@@ -22,45 +22,16 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.ui.inspect import gathering, state
+from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import GROUPS, shown
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.labelled import labelled_set, offer_labelled
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.tables import short_id
 from cems_workbench.ui.inspect.tools import choosing
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
-
-STYLESHEET = """
-<style>
-.wb-cause {border-left:3px solid light-dark(#0072B2, #56B4E9); padding:.1rem 0 .1rem .9rem; overflow-wrap:anywhere;}
-.wb-cause p {margin:0;}
-.wb-cause .wb-about {font-size:.84rem; opacity:.8; padding-bottom:.25rem;}
-.wb-cause .wb-sentence {font-size:1.08rem; font-weight:600; line-height:1.45;}
-.wb-cause .wb-verdict {padding-top:.25rem; opacity:.86;}
-.wb-cause code, .wb-way code {background:none; padding:0; color:inherit;}
-.wb-way {font-size:.84rem; overflow-x:auto;}
-.wb-way table {border-collapse:collapse; width:100%; font-variant-numeric:tabular-nums;}
-.wb-way :is(th, td) {border:0; border-top:1px solid color-mix(in srgb, currentColor 10%, transparent); padding:.24rem .9rem .24rem 0;
-  text-align:left; font-weight:400; vertical-align:top; overflow-wrap:anywhere;}
-.wb-way thead :is(th, td) {border-top:0; opacity:.74; font-size:.76rem; white-space:nowrap; cursor:help;}
-.wb-way tbody th {font-weight:600; white-space:nowrap;}
-.wb-way .wb-n {white-space:nowrap; overflow-wrap:normal;}
-.wb-way tr.wb-here :is(th, td) {background:color-mix(in srgb, #D55E00 13%, transparent);}
-.wb-way tr.wb-here th::before {content:"✕ ";}
-.wb-way .wb-tag {display:inline-block; font-size:.72rem; font-weight:650; padding:0 .4rem; border-radius:.25rem; white-space:nowrap;
-  border:1px solid color-mix(in srgb, currentColor 34%, transparent);}
-.wb-change {display:grid; grid-template-columns:minmax(0,1fr) 2.6rem 8.8rem 9.4rem; gap:.1rem 1rem; font-size:.86rem; align-items:baseline;
-  font-variant-numeric:tabular-nums; overflow-wrap:anywhere;}
-.wb-change > * {min-width:0;}
-.wb-change [title] {cursor:help;}
-.wb-change small {display:block; font-size:.76rem; opacity:.76;}
-.wb-change b {font-weight:650;}
-.wb-change.wb-head {font-size:.76rem; opacity:.74; padding-left:5.4rem;}
-.wb-change .wb-tag {font-size:.72rem; opacity:.8; white-space:nowrap;}
-@media (max-width:1130px) {.wb-change {grid-template-columns:minmax(0,1fr) 2rem 5.4rem 6.2rem; gap:.1rem .6rem;}}
-</style>
-"""
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import short_id
 
 
 def cause_html(found: Why, content: str) -> str:
@@ -263,7 +234,7 @@ KEPT = 8
 
 def draw(look: Look) -> None:
     """Choose a memory; then the cause, the path and the rescues."""
-    st.html(STYLESHEET)
+    write_stylesheet("why")
     k = _wanted(look)
     lost = choosing.missing(look, k)
     memory_id = choosing.chosen(look, TOOL)
@@ -338,7 +309,7 @@ def _answer(look: Look, memory_id: str, k: int) -> Why | None:
     try:
         found = explain(
             memory_id, evidence, look.trace.config, k=k, request=replace(look.request, as_of=evidence.as_of),
-            resources=look.resources, labelled=labelled, switched_off=off, progress=gathering.progress_in(place),
+            resources=look.resources, labelled=labelled, switched_off=off, progress=progress_in(place),
         )  # fmt: skip
     except WorkbenchError as error:
         st.error(plain(str(error)))

@@ -21,9 +21,9 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
-from cems_workbench.ui.inspect.gathering import progress_in
-from cems_workbench.ui.inspect.tables import short_id
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.tables import short_id
 
 INSIDE = "##"
 """Begins a wordpiece that goes on within a word."""

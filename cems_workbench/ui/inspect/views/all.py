@@ -26,12 +26,11 @@ from cems_workbench.ui.inspect.views.stages import side_by_side_html
 from cems_workbench.ui.inspect.views.threshold import draw_threshold
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import ROW, short_id
 
 SIDE_BY_SIDE = ("fusion", "rerank", "adjust", "assembly")
 TOP = 20
 HAPPENED, WHY = "What happened", "Why, and what if"
-ROW = 30
-"""Height of a table row in pixels: dense, and still easy to read."""
 BUDGET_HELP = (
     "Tokens the results take, of the budget (a token is counted as 4 characters). Candidates: every memory some list found. "
     "diverse (mmr): results that say the same are held back (Assembly in the sidebar)."
@@ -249,7 +248,7 @@ def context(trace: Trace) -> None:
         return
     strategy = trace.stage("assembly").fields["strategy"]
     skipped = trace.skipped_for_budget
-    listed = ", ".join(plain(tables.short_id(memory_id)) for memory_id in skipped[:4])
+    listed = ", ".join(plain(short_id(memory_id)) for memory_id in skipped[:4])
     left_out = f" {len(skipped)} did not fit: {listed}{' …' if len(skipped) > 4 else ''}." if skipped else ""
     st.caption(
         f"{trace.tokens_used} tokens, assembled by {strategy}.{left_out}",

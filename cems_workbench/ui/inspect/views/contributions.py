@@ -13,7 +13,7 @@ from cems_workbench.analysis.expansion import query_shares
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect.baseline import sign
-from cems_workbench.ui.inspect.tables import short_id
+from cems_workbench.ui.kit.tables import ROW, short_id
 from cems_workbench.ui.kit.theme import list_colour
 
 if TYPE_CHECKING:
@@ -131,7 +131,6 @@ def _literal(text: str) -> str:
 
 
 TOP = 10
-ROW = 30
 HELP = (
     "A row per query, a column per candidate in the order of fusion. A cell is the sum of base and bonus over the query's lists; "
     "empty: this query did not find it. rrf and score_sum add the rows of a column up, score_max takes the largest term (◆); either "

@@ -22,8 +22,8 @@ from cems_workbench.pipeline.stages.rerank import (
     unit_spread,
 )
 from cems_workbench.ui.inspect import gathering
+from cems_workbench.ui.kit.tables import ROW
 
-ROW = 30
 RETRIEVAL, RERANKER = "#0072B2", "#E69F00"
 MEANING = {
     "scored": "Candidates of the rerank head that have a score of the model",

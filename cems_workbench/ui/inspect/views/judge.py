@@ -13,14 +13,14 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import gathering
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
-from cems_workbench.ui.inspect.tables import compared, marked, short_id
+from cems_workbench.ui.inspect.tables import compared, marked
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
+from cems_workbench.ui.kit.tables import ROW, short_id
 
 if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
-ROW = 30
 YES, NO = "#0072B2", "#D55E00"
 LINE = "rgba(128,128,128,0.9)"
 LABEL = 14

@@ -20,8 +20,8 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.inspect.results import GRADES
-from cems_workbench.ui.inspect.tables import short_id
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
+from cems_workbench.ui.kit.tables import short_id
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

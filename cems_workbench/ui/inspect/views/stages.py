@@ -8,7 +8,8 @@ from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect.baseline import sign, words
 from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.inspect.tables import StageRow, short_id, stage_rows
+from cems_workbench.ui.inspect.tables import StageRow, stage_rows
+from cems_workbench.ui.kit.tables import short_id
 
 
 def side_by_side_html(

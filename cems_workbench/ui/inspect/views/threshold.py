@@ -9,12 +9,12 @@ import streamlit as st
 
 from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.kit.tables import ROW
 
 if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
-ROW = 30
 CHOSEN, TRIED = "#0072B2", "rgba(128,128,128,0.55)"
 LINE = "#D55E00"
 

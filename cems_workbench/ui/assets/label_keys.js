@@ -1,0 +1,47 @@
+(() => {
+  if (window.wbLabelKeys) return;
+  window.wbLabelKeys = true;
+  const WAIT = 10000, NOTE = '.st-key-lb-note textarea';
+  const ANSWERS = {s: 'skip', q: 'unclear'}, OTHERS = {u: 'undo', n: 'open_note', h: 'help', '?': 'help'};
+  let answered = null, wanted = null;
+  const turn = () => document.querySelector('.wb-card')?.dataset.turn;
+  const elsewhere = 'input, textarea, select, [contenteditable="true"], [role="dialog"], [role="listbox"]';
+  const typing = at => at instanceof Element && at.closest(elsewhere);
+  const flash = button => { if (!matchMedia('(prefers-reduced-motion: reduce)').matches) button.animate({opacity: [1, .35, 1]}, 180); };
+  function press() {
+    if (!wanted) return;
+    if (wanted.turn !== turn() || performance.now() > wanted.until) { wanted = null; return; }
+    const button = document.querySelector('.st-key-lb-' + wanted.name + ' button:not(:disabled)');
+    if (!button) { requestAnimationFrame(press); return; }
+    if (wanted.answers) answered = wanted.turn;
+    if (wanted.name === 'open_note') focus(performance.now() + 3000, document.querySelector(NOTE));
+    wanted = null;
+    flash(button);
+    button.click();
+  }
+  function focus(until, before) {
+    const box = document.querySelector(NOTE);
+    if (!before && box) box.focus();
+    else if (!before && performance.now() < until) requestAnimationFrame(() => focus(until, before));
+  }
+  function scroll(event) {
+    const text = document.querySelector('.wb-card-memory p');
+    if (!text || typing(event.target) || text.scrollHeight <= text.clientHeight) return;
+    text.scrollBy(0, event.key === 'ArrowDown' ? 66 : -66);
+    event.preventDefault();
+  }
+  document.addEventListener('keydown', event => {
+    if (event.key === 'Escape' && event.target.closest?.(NOTE)) { event.target.blur(); return; }
+    if (event.key === 'ArrowDown' || event.key === 'ArrowUp') { scroll(event); return; }
+    if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    const key = event.key.toLowerCase(), now = turn();
+    const answer = /^[0-9]$/.test(key) ? 'grade-' + key : ANSWERS[key];
+    if (answer && now !== undefined && now !== answered && !wanted?.answers)
+      wanted = {turn: now, name: answer + '-' + now, answers: true, until: performance.now() + WAIT};
+    else if (!answer && OTHERS[key] && document.querySelector('.wb-card-progress'))
+      wanted = {turn: now, name: OTHERS[key], answers: false, until: performance.now() + WAIT};
+    else return;
+    event.preventDefault();
+    press();
+  });
+})();

@@ -1,0 +1,38 @@
+"""Panels that stand where there is nothing yet: an empty page with what to do, and evidence that was not gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+from markupsafe import Markup
+
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.progress import Progress
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit.templates import draw
+
+
+def empty(title: str, text: str | Markup) -> None:
+    """Say that there is nothing here yet, and what fills it. A text is escaped unless it is Markup, which only constants may be."""
+    draw("kit/empty.html", title=title, text=text)
+
+
+def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *, begun: bool) -> bool:
+    """Say what evidence is missing, and gather it on request, with progress and Cancel; True when it is there now.
+
+    `message` is Markdown. `begun` says that a gather was broken off, which this one goes on with. An error is one line on the page.
+    """
+    left, right = st.columns([5, 1], vertical_alignment="center")
+    left.info(message, icon=":material/pause_circle:" if begun else ":material/hourglass_empty:")
+    label = "Go on" if begun else "Gather"
+    if not right.button(label, key=f"{page}:gather", type="primary", icon=":material/play_arrow:", width="stretch"):
+        return False
+    try:
+        with cancellable(f"{page}:cancel", "What was gathered is kept, and can be gone on with.") as progress:
+            gather(progress)
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        return False
+    return True

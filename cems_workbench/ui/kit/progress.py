@@ -1,0 +1,73 @@
+"""Progress of long work on a page: a bar with a count and the time left, and a button that ends it.
+
+Streamlit stops the script at its next step when any control is used, and the Cancel button is one. What was finished by then is kept by
+whoever works.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from cems_workbench.progress import Progress
+from cems_workbench.ui.kit.escape import plain
+
+ESTIMATE_AFTER = 2.0
+"""Seconds of work before the time left is told."""
+
+
+def duration(seconds: float) -> str:
+    """`12 s`, or `3 min` from a minute and a half on."""
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def time_left(seconds: float, done: int, rest: int) -> str:
+    """About how long `rest` steps take after `done` took `seconds`, as ` · about 12 s left`; empty while that would be a guess."""
+    if seconds < ESTIMATE_AFTER or done <= 0 or rest <= 0:
+        return ""
+    return f" · about {duration(seconds * rest / done)} left"
+
+
+def progress_in(place: DeltaGenerator) -> Progress:
+    """A progress that draws its bar in `place`, with the time that is left once that can be told."""
+    begun: dict[str, tuple[float, int]] = {}
+
+    def report(label: str, done: int, total: int) -> None:
+        start, first = begun.setdefault(label, (time.monotonic(), done))
+        text = f"{label}: {_count(label, done, total)}{time_left(time.monotonic() - start, done - first, total - done)}"
+        place.progress(min(done / total, 1.0) if total else 0.0, text=plain(text))
+
+    return report
+
+
+def _count(label: str, done: int, total: int) -> str:
+    """`12 of 1,200`; reading counts bytes, which are shown as a share."""
+    if label.startswith("reading"):
+        return f"{100 * done // total if total else 0} %"
+    return f"{done:,} of {total:,}"
+
+
+@contextmanager
+def cancellable(
+    key: str,
+    help: str = "Stops here; what was finished stays.",
+    *,
+    place: DeltaGenerator | None = None,
+    on_cancel: Callable[[], None] | None = None,
+) -> Iterator[Progress]:
+    """A bar with Cancel beside it, in `place` or here, while the work within runs; both are gone afterwards, however it ends.
+
+    `on_cancel` is called before the script starts anew.
+    """
+    area = place if place is not None else st.empty()
+    try:
+        with area.container():
+            bar, button = st.columns([6, 1], vertical_alignment="center")
+            button.button("Cancel", key=key, help=help, on_click=on_cancel, width="stretch")
+            yield progress_in(bar.empty())
+    finally:
+        area.empty()
