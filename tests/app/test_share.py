@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from typer.testing import CliRunner
 
-from cems_workbench.cli import app
+from cems_workbench.cli.main import commands
 from cems_workbench.config import preset, with_values
 from cems_workbench.ui.kit import handles
 
@@ -164,7 +164,7 @@ def test_the_command_line_of_the_page_gives_its_ranking(
     ranked, scores = order(page), re.findall(r"after the last stage: ([^\"]+)", html(page, "wb-results"))
     command = next(code.value for code in page.code if code.value.startswith("python -m cems_workbench search"))
     release()
-    result = CliRunner().invoke(app, [*shlex.split(command)[3:], "--json"])
+    result = CliRunner().invoke(commands, [*shlex.split(command)[3:], "--json"])
     assert result.exit_code == 0, result.output
     trace = json.loads(result.stdout)
     assert [row["memory_id"] for row in trace["results"]] == ranked

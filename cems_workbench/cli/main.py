@@ -1,0 +1,93 @@
+"""The command line: the same capabilities as the app, without a browser.
+
+Exit codes: 0 done, 1 a check failed, 2 bad input (one line, no traceback), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import typer
+
+from cems_workbench import __version__
+from cems_workbench.cli import (
+    app,
+    compare,
+    config_history,
+    dataset,
+    doctor,
+    evaluate,
+    export,
+    gather,
+    import_,
+    judgments,
+    replay,
+    sample,
+    search,
+    tune,
+    why,
+)
+from cems_workbench.errors import WorkbenchError
+
+INTERRUPTED = 130
+
+commands = typer.Typer(
+    name="cems_workbench",
+    help="Inspect and tune memory retrieval, stage by stage.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+commands.command("app")(app.app_command)
+commands.command("import")(import_.import_command)
+commands.command("search")(search.search_command)
+commands.command("replay")(replay.replay_command)
+commands.command("why")(why.why_command)
+commands.command("gather")(gather.gather_command)
+commands.command("evaluate")(evaluate.evaluate_command)
+commands.command("compare")(compare.compare_command)
+commands.command("tune")(tune.tune_command)
+commands.command("config-history")(config_history.config_history_command)
+commands.command("export")(export.export_command)
+commands.command("dataset")(dataset.dataset_command)
+commands.command("judgments")(judgments.judgments_command)
+commands.command("agreement")(judgments.agreement_command)
+commands.command("sample")(sample.sample_command)
+commands.command("doctor")(doctor.doctor_command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cems_workbench {__version__}")
+        raise typer.Exit
+
+
+@commands.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+
+def main() -> None:
+    """Run the command line; every error meant for the user becomes one line on stderr and exit code 2."""
+    try:
+        code = commands(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
+        if code == INTERRUPTED:
+            print("interrupted; what was finished is kept", file=sys.stderr)
+        sys.exit(code)
+    except WorkbenchError as error:
+        _refuse(str(error))
+    except typer.TyperException as error:  # a missing argument, an unknown option
+        _refuse(f"{error.format_message()} See --help.")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)
