@@ -15,83 +15,24 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.bench_presets import hit_at, line, ndcg_at
-from cems_workbench import formats
-from cems_workbench.config import preset, with_values
-from cems_workbench.models.protocol import PairScorer
-from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.config import preset
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import scorer
 from cems_workbench.records import Query
-from cems_workbench.runs.opening import open_resources
-from cems_workbench.settings import Settings
-
-DEPTH = 40
-HYBRID = {
-    "query.mode": "hybrid", "query.typo_correction.enabled": False, "expansion.backend": "none",
-    "lists.vector.depth": 100, "lists.lexical.depth": 100, "lists.vector.weight": 1.0, "lists.lexical.weight": 1.0,
-    "variants.original_weight": 1.0, "threshold.mode": "none", "fusion.method": "rrf", "fusion.k": 60,
-    "fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0, "fusion.normalize": "none",
-    "filter.min_score": None, "rerank.backend": "none", "judge.backend": "none",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """A query, the ids, texts and fused scores of its candidates, best first, and the relevant ids with their grades."""
-
-    query: Query
-    ids: tuple[str, ...]
-    texts: tuple[str, ...]
-    fused: np.ndarray
-    relevant: dict[str, int]
-
-
-def candidates(
-    resources: Resources, queries: Sequence[Query], relevant: dict[str, dict[str, int]]
-) -> Iterator[Candidates]:
-    """The first `DEPTH` of the hybrid for each query."""
-    config = with_values(preset("qmd").config, HYBRID)
-    for query in queries:
-        evidence = gather(Request(query.query, query.project, query.as_of), config, resources)
-        rows = sorted(replay(evidence, config).stage("fusion").rows, key=lambda row: row["rank_out"])[:DEPTH]
-        ids = tuple(row["memory_id"] for row in rows)
-        texts = tuple(evidence.memories[memory_id].content for memory_id in ids)
-        yield Candidates(query, ids, texts, np.array([row["score"] for row in rows]), relevant[query.qid])
-
-
-def opened(path: Path, folder: Path) -> tuple[Resources, list[Query], dict[str, dict[str, int]]]:
-    """The data imported into a store below `folder`, its judged queries, and the relevant memories of each."""
-    resources = open_resources(Settings(store=folder / path.stem))
-    queries: list[Query] = []
-    relevant: dict[str, dict[str, int]] = {}
-    for parsed in formats.read_path(path):
-        resources.store.add(parsed)
-        queries += parsed.queries
-        for judgment in parsed.judgments:
-            if judgment.grade > 0:
-                relevant.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
-    return resources, [query for query in queries if query.qid in relevant], relevant
+from training.candidates import DEPTH, Candidates, candidates, open_data_set, raw_scores
 
 
 def z(values: np.ndarray) -> np.ndarray:
     """Mean 0, deviation 1; zeros when all are equal."""
     spread = float(values.std())
     return (values - values.mean()) / spread if spread > 0 else np.zeros_like(values)
-
-
-def raw(model: PairScorer, query: str, texts: Sequence[str]) -> np.ndarray:
-    """The raw scores, the lowest of the others where a pair failed."""
-    scores = [score.raw for score in model.score(query, texts)]
-    lowest = min((score for score in scores if score is not None), default=0.0)
-    return np.array([lowest if score is None else score for score in scores])
 
 
 @dataclass
@@ -101,41 +42,43 @@ class Rankings:
     rows: dict[str, list[tuple[float, float, float]]]
     seconds: dict[str, float]
 
-    def add(self, name: str, scores: np.ndarray, one: Candidates) -> None:
+    def add(self, name: str, scores: np.ndarray, pool: Candidates) -> None:
         """Count one query ranked by `scores`, ties in the hybrid's order."""
-        ranked = [one.ids[i] for i in np.argsort(-scores, kind="stable")]
+        ranked = [pool.ids[i] for i in np.argsort(-scores, kind="stable")]
         self.rows.setdefault(name, []).append(
-            (hit_at(1, ranked, one.relevant), hit_at(5, ranked, one.relevant), ndcg_at(10, ranked, one.relevant))
+            (hit_at(1, ranked, pool.relevant), hit_at(5, ranked, pool.relevant), ndcg_at(10, ranked, pool.relevant))
         )
 
 
-def measure(resources: Resources, drawn: Sequence[Query], relevant: dict[str, dict[str, int]], found: Rankings) -> None:
+def measure(
+    resources: Resources, drawn: Sequence[Query], relevant: dict[str, dict[str, int]], rankings: Rankings
+) -> None:
     """Rank the candidates of every query in every way."""
     config = preset("ace").config.rerank
     late, _ = scorer("late_interaction", None, config, resources)
     cross, said = scorer("cross_encoder", None, config, resources)
     print(f"<!-- {late.label}; {cross.label}{f' ({said})' if said else ''} -->", flush=True)
-    for one in candidates(resources, drawn, relevant):
-        parts = {"hybrid": one.fused}
+    for pool in candidates(resources, drawn, relevant):
+        parts = {"hybrid": pool.fused}
         for name, model in (("late interaction", late), ("cross-encoder", cross)):
             started = time.perf_counter()
-            parts[name] = raw(model, one.query.query, one.texts)
-            found.seconds[name] = found.seconds.get(name, 0.0) + time.perf_counter() - started
+            parts[name] = raw_scores(model, pool.query.query, pool.texts)
+            rankings.seconds[name] = rankings.seconds.get(name, 0.0) + time.perf_counter() - started
         both = z(parts["late interaction"]) + z(parts["cross-encoder"])
         for name, scores in {
-            **parts, "late interaction + cross-encoder": both, "hybrid + both": both + z(one.fused),
-            "hybrid + cross-encoder": z(one.fused) + z(parts["cross-encoder"]),
+            **parts, "late interaction + cross-encoder": both, "hybrid + both": both + z(pool.fused),
+            "hybrid + cross-encoder": z(pool.fused) + z(parts["cross-encoder"]),
         }.items():  # fmt: skip
-            found.add(name, scores, one)
+            rankings.add(name, scores, pool)
 
 
-def table(found: Rankings) -> None:
+def table(rankings: Rankings) -> None:
     """Print the means."""
     print(line(("ranking", "hit@1", "hit@5", "nDCG@10", "queries", "ms a query")))
     print(line(("---", *["---:"] * 5)))
-    for name, rows in found.rows.items():
+    for name, rows in rankings.rows.items():
         means = [f"{value:.3f}" for value in np.mean(rows, axis=0)]
-        took = f"{found.seconds[name] / len(rows) * 1e3:.0f}" if name in found.seconds else "–"
+        took = f"{rankings.seconds[name] / len(rows) * 1e3:.0f}" if name in rankings.seconds else "–"
         print(line((name, *means, str(len(rows)), took)), flush=True)
 
 
@@ -152,18 +95,18 @@ def main() -> int:
         if options.only not in (None, name) or not all(file.exists() for file in files) or not files:
             print(f"{name}: skipped")
             continue
-        found = Rankings({}, {})
+        rankings = Rankings({}, {})
         with tempfile.TemporaryDirectory() as scratch:
             for file in files:
-                resources, queries, relevant = opened(file, Path(scratch))
+                resources, queries, relevant = open_data_set(file, Path(scratch))
                 count = min(options.queries or len(queries), len(queries))
                 drawn = random.Random(f"0/{file.stem}").sample(queries, count)
                 try:
-                    measure(resources, drawn, relevant, found)
+                    measure(resources, drawn, relevant, rankings)
                 finally:
                     resources.close()
         print(f"\n{name}: {len(files)} of them, the first {DEPTH} of the hybrid reranked\n")
-        table(found)
+        table(rankings)
     return 0
 
 

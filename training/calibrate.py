@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.bench_rerank import candidates, opened, raw
 from cems_workbench.config import preset
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import scorer
+from training.candidates import candidates, open_data_set, raw_scores
 
 SHOWN = 10
 CHARACTERS = 500
@@ -45,14 +45,14 @@ def locomo(folder: Path, judge: str, count: int) -> list[Labelled]:
     groups = []
     for file in sorted(folder.glob("*.json")):
         with tempfile.TemporaryDirectory() as scratch:
-            resources, queries, relevant = opened(file, Path(scratch))
+            resources, queries, relevant = open_data_set(file, Path(scratch))
             model, _ = scorer(judge, None, preset("ace").config.rerank, resources)
             drawn = random.Random(f"calibrate/{file.stem}").sample(queries, min(count, len(queries)))
             scores: list[np.ndarray] = []
             labels: list[bool] = []
-            for one in candidates(resources, drawn, relevant):
-                scores.append(raw(model, one.query.query, [text[:CHARACTERS] for text in one.texts[:SHOWN]]))
-                labels += [memory_id in one.relevant for memory_id in one.ids[:SHOWN]]
+            for pool in candidates(resources, drawn, relevant):
+                scores.append(raw_scores(model, pool.query.query, [text[:CHARACTERS] for text in pool.texts[:SHOWN]]))
+                labels += [memory_id in pool.relevant for memory_id in pool.ids[:SHOWN]]
             resources.close()
         groups.append(Labelled(f"LoCoMo {file.stem}", np.concatenate(scores), np.array(labels)))
         print(f"{groups[-1].group}: {len(labels)} pairs, {sum(labels)} relevant", flush=True)
@@ -62,13 +62,13 @@ def locomo(folder: Path, judge: str, count: int) -> list[Labelled]:
 def sample(folder: Path, judge: str) -> Labelled:
     """Every judged pair of the sample data; relevant is grade 2 or 3."""
     with tempfile.TemporaryDirectory() as scratch:
-        resources, _, _ = opened(folder, Path(scratch))
+        resources, _, _ = open_data_set(folder, Path(scratch))
         model, _ = scorer(judge, None, preset("ace").config.rerank, resources)
         pairs = graded(resources)
         asked = {query.qid: query.query for query in resources.store.queries()}
         memories = resources.store.memories()
         scores = [
-            raw(model, asked[qid], [memories[memory_id].content[:CHARACTERS] for memory_id in grades])
+            raw_scores(model, asked[qid], [memories[memory_id].content[:CHARACTERS] for memory_id in grades])
             for qid, grades in pairs.items()
         ]
         resources.close()
@@ -78,10 +78,10 @@ def sample(folder: Path, judge: str) -> Labelled:
 
 def graded(resources: Resources) -> dict[str, dict[str, int]]:
     """The grade of every judged memory, by query."""
-    found: dict[str, dict[str, int]] = {}
+    grades: dict[str, dict[str, int]] = {}
     for judgment in resources.store.judgments():
-        found.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
-    return found
+        grades.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
+    return grades
 
 
 @dataclass(frozen=True)

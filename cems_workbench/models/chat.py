@@ -1,7 +1,7 @@
 """Asking a language model one thing: Ollama's chat, or any server that speaks OpenAI's /chat/completions.
 
 Both ask at temperature 0, do not stream, and give up when the whole reply has not come within `timeout_s`, however slowly
-it drips. Nothing here reads the reply; `replies` and `llm_reranker` do.
+it drips. Nothing here reads the reply; `prompts` and `llm_reranker` do.
 
 Source: PIPELINE.md, "expansion" (Ollama or any OpenAI-compatible server).
 """
@@ -11,20 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.http import (
-    CallError,
-    Patience,
-    Reach,
-    call,
-    client_options,
-    sendable,
-    server_name,
-    server_url,
-)
-from cems_workbench.models.ollama import named, open_client, require, server_label
+from cems_workbench.models.circuit_breaker import CircuitBreaker
+from cems_workbench.models.http import CallError, CallLimits, ModelServer, authorization, sendable
+from cems_workbench.models.ollama import named, ollama_server, open_client, require
 
 
 class Chat(Protocol):
@@ -50,15 +41,15 @@ class OllamaChat:
 
     def __init__(
         self, url: str, model: str, timeout_s: float = 60.0,
-        *, revision: str = "", sleep: Callable[[float], None] = time.sleep, reach: Reach | None = None,
+        *, revision: str = "", sleep: Callable[[float], None] = time.sleep, breaker: CircuitBreaker | None = None,
     ) -> None:  # fmt: skip
-        self._url, self._model, self._revision = url, model, revision
-        self._patience = Patience(timeout_s, sleep=sleep, reach=reach)
+        self._server = ollama_server(url, CallLimits(timeout_s), sleep, breaker)
+        self._model, self._revision = model, revision
 
     @property
     def label(self) -> str:
         """For the page."""
-        return f"{self._model} on Ollama at {server_name(self._url)}"
+        return f"{self._model} on {self._server.name}"
 
     @property
     def model_id(self) -> str:
@@ -68,16 +59,15 @@ class OllamaChat:
     def ask(self, system: str, user: str) -> str:
         """The model's reply. Raises ModelError: no model set, or the call failed."""
         require(self._model, "chat")
-        server_url(self._url)
 
-        async def attempt() -> str:
-            async with open_client(self._url, self._patience.timeout_s) as client:
-                said = await client.chat(
+        async def request() -> str:
+            async with open_client(self._server) as client:
+                reply = await client.chat(
                     self._model, _messages(system, user), think=False, options={"temperature": 0}
                 )  # fmt: skip
-            return _not_blank(said.message.content)
+            return _not_blank(reply.message.content)
 
-        return call(attempt, self._patience, server_label(self._url))
+        return self._server.call(request)
 
 
 class OpenAiChat:
@@ -85,42 +75,39 @@ class OpenAiChat:
 
     def __init__(
         self, base_url: str, model: str, key: str | None = None, timeout_s: float = 60.0,
-        *, sleep: Callable[[float], None] = time.sleep, reach: Reach | None = None,
+        *, sleep: Callable[[float], None] = time.sleep, breaker: CircuitBreaker | None = None,
     ) -> None:  # fmt: skip
-        self._base_url, self._model, self._key = base_url, model, (key or "").strip()
-        self._patience = Patience(timeout_s, sleep=sleep, reach=reach)
+        self._model, self._key = model, (key or "").strip()
+        self._server = ModelServer(base_url, CallLimits(timeout_s), breaker=breaker, sleep=sleep, secret=self._key)
 
     @property
     def label(self) -> str:
         """For the page."""
-        return f"{self._model} at {server_name(self._base_url)}"
+        return f"{self._model} at {self._server.name}"
 
     @property
     def model_id(self) -> str:
         """ "openai:" with server and model: servers may give one name to different models."""
-        return f"openai:{server_name(self._base_url)}:{self._model}"
+        return f"openai:{self._server.name}:{self._model}"
 
     def ask(self, system: str, user: str) -> str:
         """The model's reply. Raises ModelError: no model set, a key that cannot be sent, or the call failed."""
         if not self._model.strip():
             raise ModelError("no chat model is set for the OpenAI-compatible server")
-        if not self._key.isascii() or not self._key.isprintable():
-            raise ModelError("the API key has characters that no key has; was it pasted whole?")
-        url = server_url(self._base_url)
-        url = url if urlsplit(url).path else f"{url}/v1"
+        headers = authorization(self._key)
+        url = f"{self._server.api_url}/chat/completions"
         body = {"model": self._model, "messages": _messages(system, user), "temperature": 0, "stream": False}
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
-        async def attempt() -> str:
+        async def request() -> str:
             import httpx
 
-            async with httpx.AsyncClient(**client_options(self._patience.timeout_s, self._key)) as client:
-                response = await client.post(f"{url}/chat/completions", json=body, headers=headers)
+            async with httpx.AsyncClient(**self._server.client_options()) as client:
+                response = await client.post(url, json=body, headers=headers)
             if response.is_redirect:
                 raise CallError("bad reply", f"HTTP {response.status_code}: the server sends elsewhere; check the URL")
             return _not_blank(_content(response.json()))
 
-        return call(attempt, self._patience, server_name(self._base_url))
+        return self._server.call(request)
 
 
 def _messages(system: str, user: str) -> list[dict[str, str]]:

@@ -1,99 +1,41 @@
-"""Calling a model server so that it can neither hang nor flood: a deadline, retries, bounded concurrency, a breaker.
+"""The HTTP client of every model server: a call can neither hang nor flood.
 
-    deadline     one for the whole call, retries included: headers or a body that drip do not extend it
-    retries      after 429, 5xx and failed connections; wait first_wait_s * 2^n, or longer where Retry-After says so
-    concurrency  at most `max_concurrent` calls at a time
-    breaker      once the server cannot be reached, or refuses key or model, the rest of the batch is not asked; `reach` keeps the
-                 first for the calls that follow
+    deadline     one for the whole call, retries included, or one for each try; headers or a body that drip do not extend it
+    retries      after 429, 5xx and failed connections; wait first_wait_s * 2^n, or longer where Retry-After says so (tenacity)
+    concurrency  `score_pairs` has at most `max_concurrent` calls under way
+    breaker      once the server cannot be reached, or refuses key or model, the rest of the batch is not asked; a shared
+                 `CircuitBreaker` keeps the first for the calls that follow
 
-A call that fails becomes a `CallError` with one of `CAUSES`; httpx's and the ollama client's errors are told apart here.
+A call that fails becomes a `CallError` with one of `CAUSES`; httpx's and the ollama client's errors are told apart here. A
+backend with words of its own (`llama_server`) gives the server another `classify`.
 
 Source: PIPELINE.md, "rerank" (max_concurrent, timeout_s, flagged failures).
-
-Which servers could not be connected to, so that a thousand queries do not each find it out anew.
-
-After a connection that failed, a server is not asked again for `SHARE` times as long as finding out took, at least `SHORTEST_S` and at
-most `LONGEST_S`. Then one call probes it, with a single try, while others wait for what it finds; an answer of any kind ends the
-matter. So a dead server costs a fraction of the time that passes, and one that comes back is used again.
-
-Source: the circuit breaker of Nygard, Release It! (2007).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
+import tenacity
+
 from cems_workbench.errors import ModelError
+from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.protocol import CAUSES, PairScore
 
 if TYPE_CHECKING:
     import ssl
 
     import httpx
-
-SHORTEST_S = 1.0
-LONGEST_S = 30.0
-SHARE = 20.0
-PROBE_SECONDS = 10.0
-"""A probe of which nothing was heard for so long has ended without saying so."""
-
-
-@dataclass
-class _Down:
-    said: str
-    due: float
-    probed_until: float = 0.0
-
-
-class Reach:
-    """What is known of servers by name; shared by all calls of a process, from several threads."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._down: dict[str, _Down] = {}
-        self._changed = threading.Condition()
-
-    def down(self, server: str) -> bool:
-        """Could it not be connected to when it was last tried?"""
-        with self._changed:
-            return server in self._down
-
-    def refusal(self, server: str) -> str | None:
-        """Why the server is not asked now; None when it is to be asked, and then `failed` or `answered` says how that went."""
-        with self._changed:
-            while (known := self._down.get(server)) is not None:
-                now = self._clock()
-                if now < known.probed_until:
-                    self._changed.wait(known.probed_until - now)
-                elif now < known.due:
-                    return f"not asked, since {known.said}"
-                else:
-                    known.probed_until = now + PROBE_SECONDS
-                    return None
-            return None
-
-    def failed(self, server: str, said: str, seconds: float) -> None:
-        """It could not be connected to, which took so many seconds to find out."""
-        with self._changed:
-            pause = min(LONGEST_S, max(SHORTEST_S, SHARE * seconds))
-            self._down[server] = _Down(said, self._clock() + pause)
-            self._changed.notify_all()
-
-    def answered(self, server: str) -> None:
-        """Somebody is there, whatever was said."""
-        with self._changed:
-            if self._down.pop(server, None) is not None:
-                self._changed.notify_all()
-
 
 T = TypeVar("T")
 
@@ -119,73 +61,136 @@ class CallError(ModelError):
         self.again, self.stop, self.wait_s, self.unreachable = again, stop, wait_s, unreachable
         super().__init__(f"{cause}: {self.what}")
 
-    def at(self, server: str) -> CallError:
-        """The same failure, saying where it was."""
-        what = f"{server}: {self.what}"
+    def reworded(self, what: str) -> CallError:
+        """The same failure in other words."""
         return CallError(
             self.cause, what, again=self.again, stop=self.stop, wait_s=self.wait_s, unreachable=self.unreachable
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a call may take in all, how often it is tried, how the waits between tries are slept, and what is known of servers."""
+class CallLimits:
+    """How long a call may take, in seconds, and how often it is tried.
+
+    `timeout_s` is for all tries together, or for each where `per_try`.
+    """
 
     timeout_s: float = 30.0
-    attempts: int = 3
+    tries: int = 3
     first_wait_s: float = 0.25
-    sleep: Callable[[float], None] = time.sleep
-    reach: Reach | None = None
+    per_try: bool = False
+
+    @property
+    def connect_s(self) -> float:
+        """What connecting may take of it: a server that is away is told from one that is slow."""
+        return min(CONNECT_SHARE * self.timeout_s, CONNECT_SECONDS)
 
 
-def call(attempt: Callable[[], Coroutine[Any, Any, T]], patience: Patience, server: str) -> T:
-    """What `attempt` returns, tried again where that may help, within `timeout_s` altogether.
+@dataclass(frozen=True, slots=True)
+class ModelServer:
+    """A model server and how it is called; may be called by several threads at once.
 
-    Raises CallError, which names the `server`. `attempt` makes a fresh coroutine every time. A server that `patience.reach` knows to
-    be away is not asked, or is asked once when it is time for that.
+    `url` is as configured and checked when it is first used. `prefix` stands before host and port in messages ("Ollama at "),
+    `sleep` waits between tries, `classify` makes a CallError of what a try raised, or re-raises a bug, and `secret` stands in
+    no message.
     """
-    reach = patience.reach
-    if reach is None:
-        return _tried(attempt, patience, server)
-    refusal = reach.refusal(server)
-    if refusal is not None:
-        raise CallError("refused", refusal, stop=True)
-    started = time.monotonic()
-    try:
-        reply = _tried(attempt, replace(patience, attempts=1) if reach.down(server) else patience, server)
-    except CallError as failure:
-        if failure.unreachable:
-            said = failure.what if failure.cause == "refused" else str(failure)
-            reach.failed(server, said, time.monotonic() - started)
-        else:
-            reach.answered(server)
-        raise
-    reach.answered(server)
-    return reply
 
+    url: str
+    limits: CallLimits = CallLimits()
+    prefix: str = ""
+    breaker: CircuitBreaker | None = None
+    sleep: Callable[[float], None] = time.sleep
+    secret: str | None = field(default=None, repr=False)
+    classify: Callable[[Exception, ModelServer], CallError] | None = None
 
-def _tried(attempt: Callable[[], Coroutine[Any, Any, T]], patience: Patience, server: str) -> T:
-    ends = time.monotonic() + patience.timeout_s
-    failure = CallError("timeout", f"{server}: there was no time for a single try")
-    for tried in range(patience.attempts):
+    @property
+    def base_url(self) -> str:
+        """The URL with a scheme and without a slash at its end. Raises ModelError when it is none."""
+        return server_url(self.url)
+
+    @property
+    def api_url(self) -> str:
+        """The base URL of an OpenAI-compatible server: one without a path gets /v1. Raises ModelError."""
+        return self.base_url if urlsplit(self.base_url).path else f"{self.base_url}/v1"
+
+    @property
+    def name(self) -> str:
+        """Where the server is, in words, without what stands before an @. Raises ModelError when the URL is none."""
+        return f"{self.prefix}{server_name(self.url)}"
+
+    def client_options(self, *, raise_for_status: bool = True) -> dict[str, Any]:
+        """Keyword arguments of an httpx.AsyncClient within the limits; bad statuses raise CallError unless told not to."""
+        import httpx
+
+        async def check(response: httpx.Response) -> None:
+            if response.status_code >= 400:
+                await response.aread()
+                said = _said(response)
+                said = said.replace(self.secret, "***") if self.secret else said
+                raise status_error(response.status_code, said, response.headers.get("retry-after"))
+
+        return {
+            "timeout": httpx.Timeout(self.limits.timeout_s, connect=self.limits.connect_s),
+            "event_hooks": {"response": [check] if raise_for_status else []},
+            "verify": _certificates(),
+        }
+
+    def call(self, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `request` returns, tried again where that may help, within the limits.
+
+        `request` makes a fresh coroutine for every try. A server whose circuit is open is not asked, or is asked once when it is
+        time for that. Raises CallError, which names the server, and ModelError when its URL is none.
+        """
+        name = self.name
+        if self.breaker is None:
+            return self._with_retries(request, self.limits.tries)
+        refusal = self.breaker.refusal(name)
+        if refusal is not None:
+            raise CallError("refused", refusal, stop=True)
+        started = time.monotonic()
         try:
-            return run_to_end(_within(attempt, ends - time.monotonic()))
-        except TimeoutError:
-            before = f"; before that, {failure.cause}: {failure.what}" if tried else ""
-            raise CallError("timeout", f"{server}: no complete reply in {patience.timeout_s:g} s{before}") from None
-        except Exception as error:
-            failure = call_error(error).at(server)
-        wait = max(patience.first_wait_s * 2**tried, failure.wait_s)
-        last = tried + 1 == patience.attempts
-        if not failure.again or last or wait > min(LONGEST_WAIT_SECONDS, ends - time.monotonic()):
-            break
-        patience.sleep(wait)
-    raise failure
+            reply = self._with_retries(request, 1 if self.breaker.is_open(name) else self.limits.tries)
+        except CallError as failure:
+            if failure.unreachable:
+                reason = failure.what if failure.cause == "refused" else str(failure)
+                self.breaker.failed(name, reason, time.monotonic() - started)
+            else:
+                self.breaker.answered(name)
+            raise
+        self.breaker.answered(name)
+        return reply
+
+    def _with_retries(self, request: Callable[[], Coroutine[Any, Any, T]], tries: int) -> T:
+        limits, failures = self.limits, list[CallError]()
+        ends = math.inf if limits.per_try else time.monotonic() + limits.timeout_s
+
+        def attempt() -> T:
+            try:
+                return run_to_end(_within(request, min(limits.timeout_s, ends - time.monotonic())))
+            except Exception as error:
+                failure = (self.classify or call_error)(error, self)
+                if isinstance(error, TimeoutError) and failures and not limits.per_try:
+                    failure = failure.reworded(f"{failure.what}; before that, {failures[-1]}")
+                failures.append(failure)
+                raise failure from (None if failure is error else error)
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            return max(tenacity.wait_exponential(limits.first_wait_s)(state), failures[-1].wait_s)
+
+        def stop(state: tenacity.RetryCallState) -> bool:
+            too_long = state.upcoming_sleep > min(LONGEST_WAIT_SECONDS, ends - time.monotonic())
+            return too_long or state.attempt_number >= tries
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, CallError) and error.again),
+            wait=wait, stop=stop, sleep=self.sleep, reraise=True,
+        )  # fmt: skip
+        return retrying(attempt)
 
 
-async def _within(attempt: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
+async def _within(request: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
     async with asyncio.timeout(max(seconds, 0.0)):
-        return await attempt()
+        return await request()
 
 
 def run_to_end(work: Coroutine[Any, Any, T]) -> T:
@@ -198,38 +203,42 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         return pool.submit(asyncio.run, work).result()
 
 
-def score_pairs(ask: Callable[[str], float], texts: Sequence[str], max_concurrent: int) -> list[PairScore]:
-    """One score per text, in order, from `ask`, which raises ModelError for a text that gets none.
+def score_pairs(
+    score: Callable[[str], PairScore], texts: Sequence[str], max_concurrent: int,
+    not_asked: Callable[[CallError], str] | None = None,
+) -> list[PairScore]:  # fmt: skip
+    """One score per text, in order, from `score`, which may raise ModelError for a text; `detail["seconds"]` says how long it took.
 
-    Equal texts are asked once. At most `max_concurrent` run at a time; after a CallError that says stop, the texts not yet
-    asked are flagged refused.
+    Equal texts are scored once. At most `max_concurrent` run at a time; after a CallError that says stop, the texts not yet
+    asked are flagged refused, in the words of `not_asked`.
     """
     stopped: list[CallError] = []
 
-    def one(text: str) -> PairScore:
+    def timed(text: str) -> PairScore:
         if stopped:
-            return PairScore(None, _not_asked(stopped[0]), {"seconds": 0.0})
+            return PairScore(None, _not_asked(stopped[0], not_asked), {"seconds": 0.0})
         started = time.perf_counter()
         try:
-            raw, error = ask(text), None
+            scored = score(text)
         except ModelError as failure:
-            raw, error = None, flagged(failure)
+            scored = PairScore(None, flagged(failure))
             if isinstance(failure, CallError) and failure.stop:
                 stopped.append(failure)
-        return PairScore(raw, error, {"seconds": round(time.perf_counter() - started, 4)})
+        return replace(scored, detail={**(scored.detail or {}), "seconds": round(time.perf_counter() - started, 4)})
 
     unique = list(dict.fromkeys(texts))
     pool = ThreadPoolExecutor(max(1, min(max_concurrent, len(unique))), thread_name_prefix="rerank")
     try:
-        scored = dict(zip(unique, pool.map(one, unique), strict=True))
+        scored = dict(zip(unique, pool.map(timed, unique), strict=True))
         return [scored[text] for text in texts]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nothing further is begun
 
 
-def _not_asked(stopped: CallError) -> str:
-    said = str(stopped)
-    return said if said.startswith(NOT_ASKED) else f"{NOT_ASKED}, since {said}"
+def _not_asked(stopped: CallError, words: Callable[[CallError], str] | None) -> str:
+    if str(stopped).startswith(NOT_ASKED):
+        return str(stopped)
+    return words(stopped) if words else f"{NOT_ASKED}, since {stopped}"
 
 
 def flagged(failure: ModelError) -> str:
@@ -238,12 +247,19 @@ def flagged(failure: ModelError) -> str:
     return said if said.partition(":")[0] in CAUSES else f"server error: {said}"
 
 
-def call_error(error: Exception) -> CallError:
-    """The failure behind an exception of httpx or the ollama client. Re-raises what is neither: a bug."""
+def call_error(error: Exception, server: ModelServer) -> CallError:
+    """The failure behind an exception of httpx or the ollama client, saying where it was. Re-raises what is neither: a bug."""
+    failure = _call_error(error, server)
+    return failure.reworded(f"{server.name}: {failure.what}")
+
+
+def _call_error(error: Exception, server: ModelServer) -> CallError:
     import httpx
 
     if isinstance(error, CallError):
         return error
+    if isinstance(error, TimeoutError):
+        return CallError("timeout", f"no complete reply in {server.limits.timeout_s:g} s")
     if isinstance(error, httpx.ConnectTimeout):
         return CallError("timeout", "the server did not accept the connection in time", stop=True, unreachable=True)
     if isinstance(error, httpx.TimeoutException):
@@ -270,24 +286,6 @@ def status_error(status: int, said: str, retry_after: str | None = None) -> Call
     return CallError("refused", what, stop=status in (401, 403, 404))
 
 
-def client_options(timeout_s: float, secret: str | None = None) -> dict[str, Any]:
-    """Keyword arguments of an httpx.AsyncClient whose bad statuses raise CallError; `secret` never stands in one."""
-    import httpx
-
-    async def check(response: httpx.Response) -> None:
-        if response.status_code >= 400:
-            await response.aread()
-            said = _said(response)
-            said = said.replace(secret, "***") if secret else said
-            raise status_error(response.status_code, said, response.headers.get("retry-after"))
-
-    return {
-        "timeout": httpx.Timeout(timeout_s, connect=min(CONNECT_SHARE * timeout_s, CONNECT_SECONDS)),
-        "event_hooks": {"response": [check]},
-        "verify": _certificates(),
-    }
-
-
 @cache
 def _certificates() -> ssl.SSLContext:
     """Read from disk once: 50 ms, which is long beside a call."""
@@ -300,19 +298,26 @@ def _said(response: httpx.Response) -> str:
     """What a server's error reply says: the message in its JSON, or its text."""
     text = response.text.strip()
     try:
-        found = json.loads(text)
+        reply = json.loads(text)
     except (ValueError, RecursionError):
         return "a page of HTML" if text.startswith("<") else text or "no further words"
     for key in ("error", "message", "detail"):
-        if isinstance(found, dict) and key in found:
-            found = found[key]
-    return found if isinstance(found, str) else json.dumps(found)
+        if isinstance(reply, dict) and key in reply:
+            reply = reply[key]
+    return reply if isinstance(reply, str) else json.dumps(reply)
 
 
-def one_line(text: str) -> str:
-    """Whitespace and control characters as single spaces, cut to `SAID_CHARS` characters."""
+def one_line(text: str, chars: int = SAID_CHARS) -> str:
+    """Whitespace and control characters as single spaces, cut to `chars` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return line if len(line) <= SAID_CHARS else f"{line[: SAID_CHARS - 1]}…"
+    return line if len(line) <= chars else f"{line[: chars - 1]}…"
+
+
+def authorization(key: str) -> dict[str, str]:
+    """The header that carries an API key, none for an empty one. Raises ModelError for characters that no header carries."""
+    if not key.isascii() or not key.isprintable():
+        raise ModelError("the API key has characters that no key has; was it pasted whole?")
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def sendable(text: str) -> str:
@@ -320,11 +325,11 @@ def sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def server_url(url: str) -> str:
-    """The URL with a scheme and without a slash at its end. Raises ModelError when it is not one of http or https."""
+def server_url(url: str, scheme: str | None = "http") -> str:
+    """The URL without a slash at its end, behind `scheme` where it names none. Raises ModelError when it is not one of http or https."""
     import httpx
 
-    full = url.strip() if "://" in url else f"http://{url.strip()}"
+    full = url.strip() if "://" in url or scheme is None else f"{scheme}://{url.strip()}"
     try:
         parts = httpx.URL(full)
         good = parts.scheme in ("http", "https") and bool(parts.host.strip()) and urlsplit(full).port != 0
@@ -342,7 +347,7 @@ def server_name(url: str) -> str:
     return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def begun(ask: Callable[[], T]) -> Future[T]:
+def in_thread(ask: Callable[[], T]) -> Future[T]:
     """`ask`, begun in a thread of its own: `.result(seconds)` is what it returns or raises, or TimeoutError by then.
 
     What is given up on runs on unseen and does not keep the process from ending, as a thread of a pool would.
@@ -355,5 +360,5 @@ def begun(ask: Callable[[], T]) -> Future[T]:
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=run, name="begun", daemon=True).start()
+    threading.Thread(target=run, name="in_thread", daemon=True).start()
     return future

@@ -56,11 +56,11 @@ def grade(reply: str) -> float:
         raise CallError("empty reply", "the model said nothing")
     objects = _objects(text)
     if objects:
-        found = [value for row in objects for key in row if key.lower() in _KEYS for value in _value(row[key])]
+        grades = [value for row in objects for key in row if key.lower() in _KEYS for value in _value(row[key])]
     else:
-        found = _named_grades(text) or _leading(text) or _numbers(text)
-    if found:
-        return _one(found, reply)
+        grades = _named_grades(text) or _leading(text) or _numbers(text)
+    if grades:
+        return _only(grades, reply)
     raise CallError("not a number", f"no grade in {one_line(reply)[:80]!r}")
 
 
@@ -90,10 +90,10 @@ class LlmReranker:
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
         """One grade per text, 0..10, or the cause why there is none."""
-        return score_pairs(lambda text: self._ask(query, text), texts, self._max_concurrent)
+        return score_pairs(lambda text: self._score(query, text), texts, self._max_concurrent)
 
-    def _ask(self, query: str, text: str) -> float:
-        return grade(self._chat.ask(SYSTEM, question(query, text, self._instruction)))
+    def _score(self, query: str, text: str) -> PairScore:
+        return PairScore(grade(self._chat.ask(SYSTEM, question(query, text, self._instruction))))
 
 
 def question(query: str, text: str, instruction: str = "") -> str:
@@ -103,14 +103,15 @@ def question(query: str, text: str, instruction: str = "") -> str:
     return f"{told}Query: {query}\n<document>\n{inside}\n</document>"
 
 
-def _one(values: Iterable[float], reply: str) -> float:
-    found = set(values)
+def _only(grades: Iterable[float], reply: str) -> float:
+    """The one grade that all of them are. Raises CallError when they differ, or it is not a number from 0 to 10."""
+    distinct = set(grades)
     said = one_line(reply)[:80]
-    if any(not math.isfinite(value) for value in found):
+    if any(not math.isfinite(value) for value in distinct):
         raise CallError("not finite", f"the grade in {said!r}")
-    if len(found) > 1:
+    if len(distinct) > 1:
         raise CallError("not a number", f"several grades in {said!r}")
-    value = found.pop()
+    value = distinct.pop()
     if not LOWEST <= value <= HIGHEST:
         raise CallError("not a number", f"the grade in {said!r} is outside 0 to 10")
     return value + 0.0  # -0.0 is 0

@@ -23,18 +23,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.http import (
-    CallError,
-    Patience,
-    Reach,
-    call,
-    client_options,
-    one_line,
-    score_pairs,
-    sendable,
-    server_name,
-    server_url,
-)
+from cems_workbench.models.circuit_breaker import CircuitBreaker
+from cems_workbench.models.http import CallError, CallLimits, ModelServer, one_line, score_pairs, sendable, server_name
 from cems_workbench.models.protocol import Float32, PairScore
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import JudgeScale
@@ -45,6 +35,7 @@ if TYPE_CHECKING:
 PROMPT_VERSION = "ollama-number/1"
 EMBED_BATCH = 32
 REVISION_SECONDS = 2.0
+OLLAMA_AT = "Ollama at "
 REPLY_TOKENS = 32
 """A number is shorter; a reply that goes on is none."""
 
@@ -76,11 +67,11 @@ class OllamaReranker:
 
     def __init__(
         self, url: str, model: str, instruction: str | None = None, timeout_s: float = 30.0, max_concurrent: int = 10,
-        *, revision: str = "", sleep: Callable[[float], None] = time.sleep, reach: Reach | None = None,
+        *, revision: str = "", sleep: Callable[[float], None] = time.sleep, breaker: CircuitBreaker | None = None,
     ) -> None:  # fmt: skip
-        self._url, self._model, self._revision = url, model, revision
+        self._server = ollama_server(url, CallLimits(timeout_s), sleep, breaker)
+        self._model, self._revision = model, revision
         self._instruction = instruction or ""
-        self._patience = Patience(timeout_s, sleep=sleep, reach=reach)
         self._max_concurrent = max_concurrent
         self.batch = 2 * max_concurrent
 
@@ -92,7 +83,7 @@ class OllamaReranker:
     @property
     def label(self) -> str:
         """For the page."""
-        return f"{self._model} on Ollama at {server_name(self._url)}"
+        return f"{self._model} on {self._server.name}"
 
     def cache_model(self, query: str) -> str:
         """Prompt version, model with revision, and the instruction; the same for every query."""
@@ -102,14 +93,14 @@ class OllamaReranker:
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
         """One score per text, on the model's own scale (Qwen3-Reranker: about 0..10). Raises ModelError without a model."""
         require(self._model, "reranker")
-        server_url(self._url)
-        return score_pairs(lambda text: self._ask(query, text), texts, self._max_concurrent)
+        _ = self._server.base_url  # one that is no URL is an error of the whole batch, not of each pair
+        return score_pairs(lambda text: self._score(query, text), texts, self._max_concurrent)
 
-    def _ask(self, query: str, text: str) -> float:
+    def _score(self, query: str, text: str) -> PairScore:
         prompt = sendable(f"Query: {query}\nDocument: {text}")
 
-        async def attempt() -> str:
-            async with open_client(self._url, self._patience.timeout_s) as client:
+        async def request() -> str:
+            async with open_client(self._server) as client:
                 said = await client.generate(
                     model=self._model, prompt=prompt, system=sendable(self._instruction) or None, think=False,
                     options={"temperature": 0, "num_predict": REPLY_TOKENS},
@@ -121,7 +112,7 @@ class OllamaReranker:
                 raise CallError("not a number", f"the model was still talking after {REPLY_TOKENS} tokens")
             return reply
 
-        return number(call(attempt, self._patience, server_label(self._url)))
+        return PairScore(number(self._server.call(request)))
 
 
 class OllamaEmbedder:
@@ -135,8 +126,8 @@ class OllamaEmbedder:
         self, url: str, model: str, dimension: int | None = None, timeout_s: float = 60.0,
         *, revision: str | None = "", sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
-        self._url, self._model, self._asked_revision, self._expected = url, model, revision, dimension
-        self._patience = Patience(timeout_s, sleep=sleep)
+        self._server = ollama_server(url, CallLimits(timeout_s), sleep)
+        self._model, self._asked_revision, self._expected = model, revision, dimension
 
     @property
     def model_id(self) -> str:
@@ -146,14 +137,14 @@ class OllamaEmbedder:
     @property
     def line(self) -> str:
         """For the page."""
-        return f"{self._model} on {server_label(self._url)}"
+        return f"{self._model} on {self._server.name}"
 
     @cached_property
     def _revision(self) -> str:
         if self._asked_revision is not None:
             return self._asked_revision
         require(self._model, "embedding")
-        return digest(self._url, self._model, sleep=self._patience.sleep)
+        return digest(self._server.url, self._model, sleep=self._server.sleep)
 
     @cached_property
     def dimension(self) -> int:
@@ -197,13 +188,13 @@ class OllamaEmbedder:
     def _vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         require(self._model, "embedding")
 
-        async def attempt() -> Sequence[Sequence[float]]:
-            async with open_client(self._url, self._patience.timeout_s) as client:
-                found = await client.embed(model=self._model, input=[sendable(text) for text in texts])
-            vectors: Sequence[Sequence[float]] = found.embeddings
+        async def request() -> Sequence[Sequence[float]]:
+            async with open_client(self._server) as client:
+                reply = await client.embed(model=self._model, input=[sendable(text) for text in texts])
+            vectors: Sequence[Sequence[float]] = reply.embeddings
             return vectors
 
-        rows = call(attempt, self._patience, server_label(self._url))
+        rows = self._server.call(request)
         if len(rows) != len(texts) or not all(rows):
             raise ModelError(f"{self.line} sent {sum(map(bool, rows))} vectors for {len(texts)} texts")
         return rows
@@ -215,40 +206,43 @@ def models(url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = ti
 
 
 def installed(
-    url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = time.sleep, reach: Reach | None = None
+    url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = time.sleep, breaker: CircuitBreaker | None = None
 ) -> dict[str, str]:
     """Model name to digest (empty where the server gives none). Raises ModelError as `models` does."""
+    server = ollama_server(url, CallLimits(timeout_s, tries=2), sleep, breaker)
 
-    async def attempt() -> dict[str, str]:
-        async with open_client(url, timeout_s) as client:
-            found = (await client.list()).models
-        return {model.model: model.digest or "" for model in found if model.model}
+    async def request() -> dict[str, str]:
+        async with open_client(server) as client:
+            listed = (await client.list()).models
+        return {model.model: model.digest or "" for model in listed if model.model}
 
-    return call(attempt, Patience(timeout_s, attempts=2, sleep=sleep, reach=reach), server_label(url))
+    return server.call(request)
 
 
 def digest(
     url: str, model: str, timeout_s: float = REVISION_SECONDS, sleep: Callable[[float], None] = time.sleep,
-    reach: Reach | None = None,
+    breaker: CircuitBreaker | None = None,
 ) -> str:  # fmt: skip
     """The digest of a model, empty where the server gives none. Raises ModelError when nothing answers or it has no such model."""
-    there = installed(url, timeout_s, sleep, reach)
+    digests = installed(url, timeout_s, sleep, breaker)
     for name in (model, f"{model}:latest"):  # Ollama calls a model without a tag NAME:latest
-        if name in there:
-            return there[name]
-    raise ModelError(f"{server_label(url)} has no model {model}: ollama pull {model}")
+        if name in digests:
+            return digests[name]
+    raise ModelError(f"{OLLAMA_AT}{server_name(url)} has no model {model}: ollama pull {model}")
 
 
-def open_client(url: str, timeout_s: float) -> AsyncClient:
-    """The official client, to be used as an async context. Raises ModelError when `url` is not one."""
+def ollama_server(
+    url: str, limits: CallLimits, sleep: Callable[[float], None] = time.sleep, breaker: CircuitBreaker | None = None
+) -> ModelServer:
+    """The Ollama server at `url`, which is called "Ollama at host:port" in messages."""
+    return ModelServer(url, limits, OLLAMA_AT, breaker, sleep)
+
+
+def open_client(server: ModelServer) -> AsyncClient:
+    """The official client, to be used as an async context. Raises ModelError when the server's URL is none."""
     from ollama import AsyncClient
 
-    return AsyncClient(server_url(url), **client_options(timeout_s))
-
-
-def server_label(url: str) -> str:
-    """ "Ollama at host:port", for messages."""
-    return f"Ollama at {server_name(url)}"
+    return AsyncClient(server.base_url, **server.client_options())
 
 
 def named(model: str, revision: str) -> str:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import util
 from pathlib import Path
 
-from cems_workbench.models.http import begun
+from cems_workbench.models.http import in_thread
 
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
 PROBE_SECONDS = 2.0
@@ -95,7 +95,7 @@ def hub_reachable() -> bool:
     place = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     try:
         # httpx limits each step of a request, and the look-up of the host's name not at all.
-        status = begun(lambda: httpx.head(place, timeout=PROBE_SECONDS).status_code).result(PROBE_SECONDS)
+        status = in_thread(lambda: httpx.head(place, timeout=PROBE_SECONDS).status_code).result(PROBE_SECONDS)
     except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
         return False
     return status not in (401, 403, 407) and status < 500

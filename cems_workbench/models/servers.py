@@ -1,7 +1,7 @@
 """Is a server there, and what does it have: one short question to each kind, for `doctor`.
 
 Every question gives up after `SERVER_SECONDS`, the look-up of the host's name after `LOOKUP_SECONDS`. `ask_all` puts them all at
-once and has the answers after `PATIENCE_SECONDS` at most.
+once and has the answers after `ANSWERS_SECONDS` at most.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import httpx
 from cems_workbench.errors import ModelError
 from cems_workbench.models.http import (
     CallError,
-    Patience,
-    begun,
-    call,
-    client_options,
+    CallLimits,
+    ModelServer,
+    authorization,
+    in_thread,
     server_name,
     server_url,
     status_error,
@@ -32,7 +32,7 @@ from cems_workbench.models.ollama import models
 
 SERVER_SECONDS = 2.0
 LOOKUP_SECONDS = 1.0
-PATIENCE_SECONDS = 2.5
+ANSWERS_SECONDS = 2.5
 CHROMA_PORT = 8000
 
 T = TypeVar("T")
@@ -54,17 +54,17 @@ def ask_all(
     llama_server_url: str, ollama_url: str, llm_url: str | None, llm_key: str | None, chroma_url: str | None
 ) -> Callable[[], Answers]:
     """Begin to ask every server; calling what is returned waits for the answers until the time is up. Raises nothing."""
-    until = time.monotonic() + PATIENCE_SECONDS
-    llama = begun(lambda: llama_server(llama_server_url))
-    ollama = begun(lambda: ollama_models(ollama_url))
-    llm = begun(lambda: openai_models(llm_url, llm_key) if llm_url else None)
-    chroma = begun(lambda: chroma_heartbeat(chroma_url) if chroma_url else None)
+    until = time.monotonic() + ANSWERS_SECONDS
+    llama = in_thread(lambda: llama_server(llama_server_url))
+    ollama = in_thread(lambda: ollama_models(ollama_url))
+    llm = in_thread(lambda: openai_models(llm_url, llm_key) if llm_url else None)
+    chroma = in_thread(lambda: chroma_heartbeat(chroma_url) if chroma_url else None)
 
     def answer(future: Future[T]) -> T | ModelError:
         try:
             return future.result(max(0.0, until - time.monotonic()))
         except TimeoutError:
-            return ModelError(f"timeout: no answer within {PATIENCE_SECONDS:g} s")
+            return ModelError(f"timeout: no answer within {ANSWERS_SECONDS:g} s")
         except ModelError as error:
             return error
 
@@ -92,12 +92,8 @@ def openai_models(base_url: str, key: str | None = None) -> list[str] | None:
 
     Raises ModelError when it does not answer, refuses the key, or fails. A base URL without a path gets /v1.
     """
-    secret = (key or "").strip()
-    if not secret.isascii() or not secret.isprintable():
-        raise ModelError("the API key has characters that no key has; was it pasted whole?")
-    url = server_url(base_url)
-    url = url if urlsplit(url).path else f"{url}/v1"
-    reply = _get(f"{url}/models", base_url, {"Authorization": f"Bearer {secret}"} if secret else {})
+    headers = authorization((key or "").strip())
+    reply = _get(f"{ModelServer(base_url).api_url}/models", base_url, headers)
     rows = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(rows, list):
         return None
@@ -116,11 +112,11 @@ def chroma_heartbeat(url: str) -> None:
 def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
     """The decoded reply; None for 404 and 405, which say that a server is there. Raises ModelError, naming `server`."""
     _look_up(url)
-    options = client_options(SERVER_SECONDS)
-    del options["event_hooks"]  # they would read the reply of an error aloud, and this one may hold a key
+    asked = ModelServer(server, CallLimits(SERVER_SECONDS, tries=1))
 
-    async def attempt() -> Any:
-        async with httpx.AsyncClient(**options) as client:
+    async def request() -> Any:
+        # An error's reply is not read aloud: this one may hold a key.
+        async with httpx.AsyncClient(**asked.client_options(raise_for_status=False)) as client:
             response = await client.get(url, headers=headers or {})
         if response.status_code in (404, 405):
             return None
@@ -128,7 +124,7 @@ def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
             raise status_error(response.status_code, response.reason_phrase or "no further words")
         return response.json()
 
-    return call(attempt, Patience(SERVER_SECONDS, attempts=1), server_name(server))
+    return asked.call(request)
 
 
 def _look_up(url: str) -> None:
@@ -138,7 +134,7 @@ def _look_up(url: str) -> None:
     """
     parts = urlsplit(server_url(url))
     try:
-        begun(lambda: socket.getaddrinfo(parts.hostname, parts.port)).result(LOOKUP_SECONDS)
+        in_thread(lambda: socket.getaddrinfo(parts.hostname, parts.port)).result(LOOKUP_SECONDS)
     except TimeoutError:
         said = f"{server_name(url)}: the host's name was not looked up within {LOOKUP_SECONDS:g} s"
         raise CallError("timeout", said) from None

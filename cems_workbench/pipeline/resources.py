@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cems_workbench.errors import ModelError
+from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.models.http import Reach
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
 from cems_workbench.models.protocol import Float32, QueryEmbedder
 from cems_workbench.progress import Progress, silent
@@ -24,24 +24,27 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Where models other than the embedder are: the app's settings, as gathering needs them."""
+    """Where models other than the embedder are, as gathering needs it; `settings.Settings` has the defaults."""
 
-    cross_encoder: str = "cross-encoder/ms-marco-MiniLM-L6-v2"
-    llama_server_url: str = "http://localhost:8080"
-    ollama_url: str = "http://localhost:11434"
-    llm_url: str | None = None
-    llm_model: str | None = None
-    llm_key: str | None = None
+    cross_encoder: str
+    """Path or hub id."""
+    llama_server_url: str
+    ollama_url: str
+    llm_url: str | None
+    """Base URL of an OpenAI-compatible server; None: the chat model is on Ollama."""
+    llm_model: str | None
+    """The chat model; None: there is none."""
+    llm_key: str | None
 
 
 class Resources:
     """A store with its models; one per process and store. Methods may be called from several threads."""
 
-    def __init__(self, store: Store, embedder: QueryEmbedder, servers: Servers | None = None) -> None:
+    def __init__(self, store: Store, embedder: QueryEmbedder, servers: Servers) -> None:
         self.store = store
         self.embedder = embedder
-        self.servers = servers or Servers()
-        self.reach = Reach()
+        self.servers = servers
+        self.breaker = CircuitBreaker()
         """Which of the servers are away."""
         self.scoring = threading.Lock()
         """Held while a batch is scored and cached: a run that goes on after a cancel waits for the batch that was under way."""

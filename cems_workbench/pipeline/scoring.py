@@ -113,7 +113,7 @@ def _in_line(
 def _llama_server(model: str | None, config: RerankConfig, resources: Resources) -> PairScorer:
     return LlamaServerReranker(
         resources.servers.llama_server_url, model, config.instruction, config.timeout_s, config.max_concurrent,
-        reach=resources.reach,
+        breaker=resources.breaker,
     )  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def _ollama(model: str | None, config: RerankConfig, resources: Resources) -> Pa
         raise ModelError("rerank.model: the backend ollama needs the name of a model that the server has")
     return OllamaReranker(
         resources.servers.ollama_url, model, None, config.timeout_s, config.max_concurrent,
-        revision=revision(resources, model), reach=resources.reach,
+        revision=revision(resources, model), breaker=resources.breaker,
     )  # fmt: skip
 
 

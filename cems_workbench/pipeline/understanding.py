@@ -84,16 +84,16 @@ def asker(resources: Resources) -> Asker | None:
 
 def chat(resources: Resources, model: str, timeout_s: float) -> Chat:
     """A chat model on the server of the settings: the OpenAI-compatible one where it is set, else Ollama."""
-    servers, reach = resources.servers, resources.reach
+    servers, breaker = resources.servers, resources.breaker
     if servers.llm_url:
-        return OpenAiChat(servers.llm_url, model, servers.llm_key, timeout_s, reach=reach)
-    return OllamaChat(servers.ollama_url, model, timeout_s, revision=revision(resources, model), reach=reach)
+        return OpenAiChat(servers.llm_url, model, servers.llm_key, timeout_s, breaker=breaker)
+    return OllamaChat(servers.ollama_url, model, timeout_s, revision=revision(resources, model), breaker=breaker)
 
 
 def revision(resources: Resources, model: str) -> str:
     """The digest of an Ollama model, so that one pulled anew is asked anew; empty when the server cannot say."""
     try:
-        return digest(resources.servers.ollama_url, model, reach=resources.reach)
+        return digest(resources.servers.ollama_url, model, breaker=resources.breaker)
     except ModelError:
         return ""
 

@@ -17,7 +17,8 @@ from cems_workbench.config import with_values
 from cems_workbench.config.presets import preset
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.models import ollama
-from cems_workbench.models.http import Reach
+from cems_workbench.models.circuit_breaker import CircuitBreaker
+from cems_workbench.models.http import ModelServer
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources
@@ -77,13 +78,13 @@ def test_a_dead_model_server_is_found_out_once_and_the_evidence_says_so(
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         resources.servers = replace(resources.servers, ollama_url=url)
-        resources.reach = Reach(clock=lambda: 0.0)
+        resources.breaker = CircuitBreaker(clock=lambda: 0.0)
         opened: list[str] = []
         real = ollama.open_client
 
-        def counted(url: str, timeout_s: float) -> AsyncClient:
-            opened.append(url)
-            return real(url, timeout_s)
+        def counted(server: ModelServer) -> AsyncClient:
+            opened.append(server.url)
+            return real(server)
 
         monkeypatch.setattr(ollama, "open_client", counted)
         queries = resources.store.queries()[:5]
@@ -151,7 +152,7 @@ def test_a_gather_killed_in_the_middle_of_a_query_is_gone_on_with(store: Path, t
 import os, signal
 from pathlib import Path
 from cems_workbench.config import preset, with_values
-from cems_workbench.evaluation import gathering
+from cems_workbench.runs import gathering
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 resources = open_resources(Settings(store=Path({str(store)!r})))

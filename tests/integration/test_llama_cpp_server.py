@@ -46,10 +46,7 @@ def server() -> Iterator[LlamaCpp]:
 
 
 def scorer(server: LlamaCpp, max_concurrent: int = 1) -> LlamaServerReranker:
-    async def at_once(seconds: float) -> None:
-        pass
-
-    return LlamaServerReranker(server.url, timeout_s=120, max_concurrent=max_concurrent, sleep=at_once)
+    return LlamaServerReranker(server.url, timeout_s=120, max_concurrent=max_concurrent, sleep=lambda _: None)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("runs",),
     ("ui", "cli"),
     ("pages", "app"),
+    ("training",),
+    ("benchmarks",),
 )
 """Lowest first; a module imports from its own layer and those below. A new module at the top level has to be placed here."""
 
@@ -92,9 +94,13 @@ SQL = re.compile(
 )
 
 
+OUTSIDE = ("pages", "app", "training", "benchmarks")
+"""Ours, and not in the package."""
+
+
 @dataclass(frozen=True)
 class Import:
-    """One import of a module of this project; `target` is dotted below the package."""
+    """One import of a module of this project; `target` is dotted below the package, or begins with one of `OUTSIDE`."""
 
     file: Path
     line: int
@@ -106,8 +112,8 @@ class Import:
 
 
 def sources() -> list[Path]:
-    files = [*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "pages").rglob("*.py"), ROOT / "app.py"]
-    return sorted(file for file in files if file.is_file())
+    folders = [ROOT / PACKAGE, *(ROOT / name for name in OUTSIDE)]
+    return sorted([*(file for folder in folders for file in folder.rglob("*.py")), ROOT / "app.py"])
 
 
 def unit(file: Path) -> str:
@@ -130,7 +136,7 @@ def imports(file: Path) -> Iterator[Import]:
         for name in names:
             if name == PACKAGE or name.startswith(f"{PACKAGE}."):
                 yield Import(file, node.lineno, name.removeprefix(PACKAGE).lstrip("."))
-            elif name.split(".")[0] in ("pages", "app"):
+            elif name.split(".")[0] in OUTSIDE:
                 yield Import(file, node.lineno, name)
 
 
@@ -154,6 +160,67 @@ def test_imports_point_one_way() -> None:
         if layer(there) > layer(here):
             wrong.append(f"{found.place}: {here} imports {found.target}, which stands above it")
     assert not wrong, "\n".join(wrong)
+
+
+def module_name(file: Path) -> str:
+    """Dotted, as it is imported: `cems_workbench.pipeline.replay`; a package by its folder's name."""
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported_modules(file: Path, modules: Collection[str]) -> set[str]:
+    """Which of `modules` the file imports, lazily too, unless for type checking alone. A package it stands in is not counted."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    guarded = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if id(node) in guarded:
+            continue
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            members = [f"{node.module}.{alias.name}" for alias in node.names]
+            names += [member if member in modules else node.module or "" for member in members]
+    return {name for name in names if name in modules and name != module_name(file)}
+
+
+def cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """One cycle for each of the modules at which a walk down the imports comes back to where it has been, as the way round."""
+    done: set[str] = set()
+    rounds: list[list[str]] = []
+
+    def walk(module: str, way: list[str]) -> None:
+        if module in way:
+            rounds.append([*way[way.index(module) :], module])
+        elif module not in done:
+            for target in sorted(graph[module]):
+                walk(target, [*way, module])
+            done.add(module)
+
+    for module in sorted(graph):
+        walk(module, [])
+    return rounds
+
+
+def test_no_module_imports_one_that_leads_back_to_it() -> None:
+    """The package, the pages, the benchmarks and the training; lazy imports count as much as those at the head."""
+    files = {module_name(file): file for file in sources()}
+    graph = {name: imported_modules(file, files.keys()) for name, file in files.items()}
+    assert graph[f"{PACKAGE}.pipeline.gather"], "the walk sees the imports at all"
+    wrong = [" -> ".join(way) for way in cycles(graph)]
+    assert not wrong, "these import each other, so they are one module, or what they share is a third:\n" + "\n".join(
+        wrong
+    )
+
+
+def test_a_cycle_is_seen() -> None:
+    assert cycles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [["b", "c", "b"]]
+    assert cycles({"a": ["b", "c"], "b": ["c"], "c": []}) == []
 
 
 @pytest.mark.parametrize(

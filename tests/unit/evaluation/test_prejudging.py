@@ -16,6 +16,8 @@ from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import GradeScale, JudgeScale, Judgment, Memory, ParsedInput, Query
+from cems_workbench.runs.opening import servers
+from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 
 PAIRS = [("q", "m0"), ("q", "m3"), ("r", "m1")]
@@ -53,7 +55,7 @@ def resources(tmp_path: Path) -> Iterator[Resources]:
     with Store.open(tmp_path / "store") as store:
         memories = (*tuple(Memory(f"m{n}", "x" * (10 * n + 1)) for n in range(5)), Memory("silent", "mute"))
         store.add(ParsedInput("t.jsonl", "t", memories=memories, queries=(Query("q", " what? "), Query("r", "who?"))))
-        yield Resources(store, None)  # type: ignore[arg-type]
+        yield Resources(store, None, servers(Settings()))  # type: ignore[arg-type]
 
 
 def test_scores_are_of_the_stripped_query_and_the_start_of_the_memory(resources: Resources, judge: Lengthy) -> None:

@@ -45,7 +45,7 @@ def server() -> Iterator[FaultyServer]:
 class Waits(list[float]):
     """A `sleep` that returns at once and remembers how long it should have been."""
 
-    async def __call__(self, seconds: float) -> None:
+    def __call__(self, seconds: float) -> None:
         self.append(seconds)
 
 
@@ -183,7 +183,7 @@ def test_the_next_call_asks_again(server: FaultyServer) -> None:
 
 
 def test_a_bug_is_not_taken_for_a_failing_pair(server: FaultyServer) -> None:
-    async def broken(seconds: float) -> None:
+    def broken(seconds: float) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

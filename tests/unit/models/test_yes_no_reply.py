@@ -10,7 +10,7 @@ from faulty_server import GOOD, said, written
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.models.llama_server import one_line, score_of_reply
+from cems_workbench.models.llama_server import quoted, score_of_reply
 from cems_workbench.models.protocol import CAUSES, PairScore
 
 
@@ -125,6 +125,6 @@ def test_whatever_is_quoted_in_an_error_stays_on_one_short_line() -> None:
     deep: list[Any] = []
     for _ in range(5000):
         deep = [deep]
-    assert one_line(deep).startswith("[[[")
-    assert one_line(" a\n b ") == "a b"
-    assert len(one_line("x" * 1000)) == 120
+    assert quoted(deep).startswith("[[[")
+    assert quoted(" a\n b ") == "a b"
+    assert len(quoted("x" * 1000)) == 120

@@ -13,7 +13,8 @@ from model_server import no_sleep, nobody
 
 from cems_workbench.models import ollama
 from cems_workbench.models.chat import OllamaChat
-from cems_workbench.models.http import LONGEST_S, SHARE, SHORTEST_S, Reach
+from cems_workbench.models.circuit_breaker import LONGEST_PAUSE_S, PAUSE_FACTOR, SHORTEST_PAUSE_S, CircuitBreaker
+from cems_workbench.models.http import ModelServer
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import OllamaReranker, digest
 from cems_workbench.models.protocol import PairScorer
@@ -39,51 +40,53 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def reach(clock: Clock) -> Reach:
-    return Reach(clock)
+def breaker(clock: Clock) -> CircuitBreaker:
+    return CircuitBreaker(clock)
 
 
-def test_nothing_is_known_of_a_server_at_first(reach: Reach) -> None:
-    assert reach.refusal("a") is None and not reach.down("a")
+def test_nothing_is_known_of_a_server_at_first(breaker: CircuitBreaker) -> None:
+    assert breaker.refusal("a") is None and not breaker.is_open("a")
 
 
-def test_a_server_that_failed_is_not_asked_until_it_is_time(reach: Reach, clock: Clock) -> None:
-    reach.failed("a", AWAY, 0.01)
-    assert reach.refusal("a") == f"not asked, since {AWAY}"
-    assert reach.refusal("b") is None
-    clock.now += SHORTEST_S
-    assert reach.refusal("a") is None and reach.down("a")
+def test_a_server_that_failed_is_not_asked_until_it_is_time(breaker: CircuitBreaker, clock: Clock) -> None:
+    breaker.failed("a", AWAY, 0.01)
+    assert breaker.refusal("a") == f"not asked, since {AWAY}"
+    assert breaker.refusal("b") is None
+    clock.now += SHORTEST_PAUSE_S
+    assert breaker.refusal("a") is None and breaker.is_open("a")
 
 
-def test_what_took_long_to_find_out_is_looked_into_less_often(reach: Reach, clock: Clock) -> None:
-    reach.failed("slow", AWAY, 0.5)
-    reach.failed("slower", AWAY, 5.0)
-    clock.now += SHARE * 0.5
-    assert reach.refusal("slow") is None and reach.refusal("slower") is not None
-    clock.now += LONGEST_S
-    assert reach.refusal("slower") is None
+def test_what_took_long_to_find_out_is_looked_into_less_often(breaker: CircuitBreaker, clock: Clock) -> None:
+    breaker.failed("slow", AWAY, 0.5)
+    breaker.failed("slower", AWAY, 5.0)
+    clock.now += PAUSE_FACTOR * 0.5
+    assert breaker.refusal("slow") is None and breaker.refusal("slower") is not None
+    clock.now += LONGEST_PAUSE_S
+    assert breaker.refusal("slower") is None
 
 
-def test_an_answer_ends_the_matter(reach: Reach, clock: Clock) -> None:
-    reach.failed("a", AWAY, 0.0)
-    reach.answered("a")
-    assert reach.refusal("a") is None and not reach.down("a")
+def test_an_answer_ends_the_matter(breaker: CircuitBreaker, clock: Clock) -> None:
+    breaker.failed("a", AWAY, 0.0)
+    breaker.answered("a")
+    assert breaker.refusal("a") is None and not breaker.is_open("a")
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
-def test_one_probes_and_the_others_wait_for_what_it_finds(reach: Reach, clock: Clock, comes_back: bool) -> None:
-    reach.failed("a", AWAY, 0.0)
-    clock.now += SHORTEST_S
-    assert reach.refusal("a") is None  # this one probes
+def test_one_probes_and_the_others_wait_for_what_it_finds(
+    breaker: CircuitBreaker, clock: Clock, comes_back: bool
+) -> None:
+    breaker.failed("a", AWAY, 0.0)
+    clock.now += SHORTEST_PAUSE_S
+    assert breaker.refusal("a") is None  # this one probes
     said: list[str | None] = []
-    others = [threading.Thread(target=lambda: said.append(reach.refusal("a"))) for _ in range(3)]
+    others = [threading.Thread(target=lambda: said.append(breaker.refusal("a"))) for _ in range(3)]
     for other in others:
         other.start()
     assert all(other.is_alive() for other in others)
     if comes_back:
-        reach.answered("a")
+        breaker.answered("a")
     else:
-        reach.failed("a", AWAY, 0.0)
+        breaker.failed("a", AWAY, 0.0)
     for other in others:
         other.join(5)
     assert said == [None if comes_back else f"not asked, since {AWAY}"] * 3
@@ -127,54 +130,52 @@ def sleeping_server() -> Iterator[tuple[str, Callable[[], None]]]:
     http.server_close()
 
 
-async def at_once(_: float) -> None:
-    """A wait between tries that is none."""
+def over_ollama(url: str, breaker: CircuitBreaker) -> PairScorer:
+    return OllamaReranker(url, "m", sleep=no_sleep, breaker=breaker)
 
 
-def over_ollama(url: str, reach: Reach) -> PairScorer:
-    return OllamaReranker(url, "m", sleep=no_sleep, reach=reach)
-
-
-def over_llama_cpp(url: str, reach: Reach) -> PairScorer:
-    return LlamaServerReranker(url, "m", sleep=at_once, reach=reach)
+def over_llama_cpp(url: str, breaker: CircuitBreaker) -> PairScorer:
+    return LlamaServerReranker(url, "m", sleep=no_sleep, breaker=breaker)
 
 
 @pytest.mark.parametrize("make", [over_ollama, over_llama_cpp])
 def test_a_server_that_comes_back_scores_every_text_of_the_next_batch(
-    make: Callable[[str, Reach], PairScorer],
+    make: Callable[[str, CircuitBreaker], PairScorer],
     sleeping_server: tuple[str, Callable[[], None]],
-    reach: Reach,
+    breaker: CircuitBreaker,
     clock: Clock,
 ) -> None:
     url, wake = sleeping_server
     texts = [f"text {number}" for number in range(12)]
-    assert all(pair.raw is None for pair in make(url, reach).score("q", texts))
+    assert all(pair.raw is None for pair in make(url, breaker).score("q", texts))
     wake()
-    early = make(url, reach).score("q", texts)  # another scorer, as every query makes its own
+    early = make(url, breaker).score("q", texts)  # another scorer, as every query makes its own
     assert {pair.error is not None and pair.error.startswith("refused: not asked, since") for pair in early} == {True}
-    clock.now += LONGEST_S
-    back = make(url, reach).score("q", texts)
+    clock.now += LONGEST_PAUSE_S
+    back = make(url, breaker).score("q", texts)
     assert [pair.error for pair in back] == [None] * len(texts)
-    assert not reach.refusal(url)
+    assert not breaker.refusal(url)
 
 
-def test_a_hundred_queries_try_a_dead_server_as_often_as_one(reach: Reach, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hundred_queries_try_a_dead_server_as_often_as_one(
+    breaker: CircuitBreaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = nobody()
     opened: list[str] = []
     real = ollama.open_client
 
-    def counted(url: str, timeout_s: float) -> AsyncClient:
-        opened.append(url)
-        return real(url, timeout_s)
+    def counted(server: ModelServer) -> AsyncClient:
+        opened.append(server.url)
+        return real(server)
 
     monkeypatch.setattr(ollama, "open_client", counted)
 
     def query(number: int) -> None:
         try:
-            digest(url, "m", sleep=no_sleep, reach=reach)
+            digest(url, "m", sleep=no_sleep, breaker=breaker)
         except Exception as error:
             assert AWAY in str(error)
-        scorer = OllamaReranker(url, "m", max_concurrent=4, sleep=no_sleep, reach=reach)
+        scorer = OllamaReranker(url, "m", max_concurrent=4, sleep=no_sleep, breaker=breaker)
         assert all(pair.error and AWAY in pair.error for pair in scorer.score(f"q{number}", ["a", "b", "c", "d"]))
 
     query(0)
@@ -184,10 +185,10 @@ def test_a_hundred_queries_try_a_dead_server_as_often_as_one(reach: Reach, monke
     assert 0 < first == len(opened)
 
 
-def test_a_chat_model_on_a_dead_server_is_asked_once(reach: Reach) -> None:
+def test_a_chat_model_on_a_dead_server_is_asked_once(breaker: CircuitBreaker) -> None:
     url = nobody()
     waits: list[float] = []
-    chat = OllamaChat(url, "m", sleep=waits.append, reach=reach)
+    chat = OllamaChat(url, "m", sleep=waits.append, breaker=breaker)
     for _ in range(5):
         with pytest.raises(Exception, match=AWAY):
             chat.ask("s", "u")

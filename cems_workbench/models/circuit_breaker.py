@@ -1,0 +1,73 @@
+"""A circuit breaker: which servers could not be connected to, so that a thousand queries do not each find it out anew.
+
+After a connection that failed, a server's circuit is open: it is not asked again for `PAUSE_FACTOR` times as long as finding out
+took, at least `SHORTEST_PAUSE_S` and at most `LONGEST_PAUSE_S`. Then one call probes it, with a single try, while others wait for
+what it finds; an answer of any kind closes the circuit. So a dead server costs a fraction of the time that passes, and one that
+comes back is used again.
+
+Source: Nygard, Release It! (2007), circuit breaker.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+SHORTEST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+PAUSE_FACTOR = 20.0
+PROBE_SECONDS = 10.0
+"""A probe of which nothing was heard for so long has ended without saying so."""
+
+
+@dataclass
+class _OpenCircuit:
+    reason: str
+    due: float
+    probed_until: float = 0.0
+
+
+class CircuitBreaker:
+    """A circuit per server, by name; shared by all calls of a process, from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._open: dict[str, _OpenCircuit] = {}
+        self._changed = threading.Condition()
+
+    def is_open(self, server: str) -> bool:
+        """Whether it could not be connected to when it was last tried."""
+        with self._changed:
+            return server in self._open
+
+    def refusal(self, server: str) -> str | None:
+        """Why the server is not asked now; None when it is to be asked, and then `failed` or `answered` says how that went.
+
+        Waits, up to `PROBE_SECONDS`, while another call probes the server.
+        """
+        with self._changed:
+            while (circuit := self._open.get(server)) is not None:
+                now = self._clock()
+                if now < circuit.probed_until:
+                    self._changed.wait(circuit.probed_until - now)
+                elif now < circuit.due:
+                    return f"not asked, since {circuit.reason}"
+                else:
+                    circuit.probed_until = now + PROBE_SECONDS
+                    return None
+            return None
+
+    def failed(self, server: str, reason: str, seconds: float) -> None:
+        """It could not be connected to, which took so many seconds to find out: open its circuit."""
+        with self._changed:
+            pause = min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, PAUSE_FACTOR * seconds))
+            self._open[server] = _OpenCircuit(reason, self._clock() + pause)
+            self._changed.notify_all()
+
+    def answered(self, server: str) -> None:
+        """Somebody is there, whatever was said: close its circuit."""
+        with self._changed:
+            if self._open.pop(server, None) is not None:
+                self._changed.notify_all()
