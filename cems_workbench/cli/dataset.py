@@ -45,12 +45,12 @@ def dataset_command(
 
     What the form cannot hold is named on stderr; then the exit code is 1.
     """
-    from cems_workbench.formats import DATASETS, write_dataset
+    from cems_workbench.formats import dataset_writers, write_dataset
 
     with opened_store(store) as opened, progress_bar(as_json) as progress:
         dataset = _chosen(opened, query_set, project, (judge, kind, rule))
         done = write_dataset(to, dataset, out, progress)
-    kinds = DATASETS[to].kinds
+    kinds = dataset_writers()[to].kinds
     others = () if len(kinds) == 1 else [name for name in ("relations", "queries", "judgments") if name not in kinds]
     left = {name: len(rows) for name in others if (rows := list(getattr(dataset, name)))}
     if as_json:

@@ -16,8 +16,8 @@ from typing import Literal
 
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.records import derived_id
 from cems_workbench.formats.query_log import LogEntry
-from cems_workbench.formats.rows import derived_id
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import asked, cached_or_scored

@@ -1,65 +1,38 @@
 """Reading files of other systems into records, and writing them: one module per format, and the choice between them.
 
+A format is a module here that declares `FORMAT`; FORMATS finds it, and those of other packages. `base` has what formats share. Beside
+them stand three forms that are not imported into a store: `trec_run`, `query_log` and `responses`.
+
 Readers never raise anything but InputError, and that only when a whole file is unusable. A row that cannot be used is
 a RowError in the result; every other row is kept.
 """
 
-from cems_workbench.formats import (
-    beam,
-    beir,
-    cells,
-    cems_export,
-    cems_feedback,
-    facts_jsonl,
-    judgments_csv,
-    judgments_jsonl,
-    locomo,
-    longmemeval,
-    memories_csv,
-    memories_jsonl,
-    messages_jsonl,
-    qrels,
-    quepid_book,
-    queries_jsonl,
-    ratings_csv,
-    relations_jsonl,
-    trec_run,
+from cems_workbench.formats.base.choosing import Written, detect, read, read_path, write_dataset, write_judgments
+from cems_workbench.formats.base.dataset import DataSet, Exported
+from cems_workbench.formats.base.files import Sample
+from cems_workbench.formats.base.format import (
+    FORMATS,
+    DatasetWriter,
+    Format,
+    JudgmentWriter,
+    dataset_writers,
+    judgment_writers,
 )
-from cems_workbench.formats.datasets import DATASETS, DataSet, Exported, write_dataset
-from cems_workbench.formats.reader import FORMATS, Reader
-from cems_workbench.formats.reading import detect, read, read_path
-from cems_workbench.formats.writing import FORMS, Written, write_judgments
 
 __all__ = [
-    "DATASETS",
     "FORMATS",
-    "FORMS",
     "DataSet",
+    "DatasetWriter",
     "Exported",
-    "Reader",
+    "Format",
+    "JudgmentWriter",
+    "Sample",
     "Written",
-    "beam",
-    "beir",
-    "cells",
-    "cems_export",
-    "cems_feedback",
+    "dataset_writers",
     "detect",
-    "facts_jsonl",
-    "judgments_csv",
-    "judgments_jsonl",
-    "locomo",
-    "longmemeval",
-    "memories_csv",
-    "memories_jsonl",
-    "messages_jsonl",
-    "qrels",
-    "quepid_book",
-    "queries_jsonl",
-    "ratings_csv",
+    "judgment_writers",
     "read",
     "read_path",
-    "relations_jsonl",
-    "trec_run",
     "write_dataset",
     "write_judgments",
 ]

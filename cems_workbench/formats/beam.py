@@ -4,6 +4,11 @@ A folder with `chat.json` and `probing_questions/probing_questions.json`, or row
 JSON document (the questions may be text that holds them). A chat is turns `{id, role, content, time_anchor?}` in nested lists; each
 turn is a memory `CONVERSATION/ID`, each question a query whose type is the ability, each turn in `source_chat_ids` a judgment 1.
 An id that several turns have is ambiguous: the later turns are `ID.2`, `ID.3` …, and evidence that names it is reported.
+
+Written, it is a list of `{conversation_id, chat, probing_questions}`, whose source_chat_ids are the turns judged above 0.
+
+A turn's time is the day of the last anchor before it and its place in the chat in seconds; so days and places are taken from the
+turns' times again.
 """
 
 from __future__ import annotations
@@ -12,14 +17,22 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.fields import FieldError, UnknownFields, required_text, text
-from cems_workbench.formats.locomo import MONTHS
-from cems_workbench.formats.reader import Reader, Sample, parse_json, read_document, register
+from cems_workbench.formats.base.conversations import (
+    MONTHS,
+    ConversationForm,
+    Part,
+    conversation_writer,
+    said_by,
+    spread,
+)
+from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, text
+from cems_workbench.formats.base.files import Sample, parse_json, read_document
+from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
@@ -27,8 +40,15 @@ NAME = "beam"
 CHAT, QUESTIONS = "chat.json", "probing_questions"
 MOST_TEXT = 10_000_000
 _ANCHOR = re.compile(r"([A-Za-z]+)-(\d{1,2})-(\d{4})")
-MARK = re.compile(r"\s*->->\s*[\d,\s]+$")
+MARKER = re.compile(r"\s*->->\s*[\d,\s]+$")
 """The plan's place that the data set's generation left at the end of a question."""
+PROJECT = "beam/"
+PLACE = " ->-> 0"
+"""A plan's place, which reading takes off; put where a text, or nothing but such a place, has to be guarded."""
+_TURN_ID = re.compile(r"(-?[0-9]{1,18})(?:\.([0-9]{1,9}))?")
+_QUESTION = re.compile(r"(.+)-([1-9][0-9]{0,8})", re.DOTALL)
+EMPTY_TURN = {"role": "user", "content": ""}
+EMPTY_QUESTION = {"question": ""}
 
 
 def _unknown() -> dict[str, UnknownFields]:
@@ -39,7 +59,7 @@ def _unknown() -> dict[str, UnknownFields]:
 
 
 @dataclass
-class _Conversation:
+class _Reading:
     """What has been read of one conversation."""
 
     source: str
@@ -72,29 +92,29 @@ def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput
     rows = document if isinstance(document, list) else [document]
     if not any(map(_is_conversation, rows)):
         raise InputError(f"{path}: no conversation with a chat and probing questions in it")
-    found = []
+    readings = []
     for number, row in enumerate(rows, start=1):
         progress(f"reading {path.name}", number - 1, len(rows))
         default = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
         if _is_conversation(row):
-            found.append(_read_row(str(path), _name(row.get("conversation_id"), default), row))
+            readings.append(_read_row(str(path), _name(row.get("conversation_id"), default), row))
         else:
-            found.append(_Conversation(str(path), default))
-            found[-1].report(number, "", "is not a conversation with a chat and probing questions")
-    return _together(found, path)
+            readings.append(_Reading(str(path), default))
+            readings[-1].report(number, "", "is not a conversation with a chat and probing questions")
+    return _together(readings, path)
 
 
-def _together(found: list[_Conversation], path: Path) -> ParsedInput:
-    notes = [f"{one.name}: {twice} turns have the id of another" for one in found if (twice := _repeated(one))]
-    for one in found:
-        notes += [f"{one.name}: {kind}: {note}" for kind, fields in one.unknown.items() for note in fields.notes()]
+def _together(readings: list[_Reading], path: Path) -> ParsedInput:
+    notes = [f"{part.name}: {twice} turns have the id of another" for part in readings if (twice := _repeated(part))]
+    for part in readings:
+        notes += [f"{part.name}: {kind}: {note}" for kind, fields in part.unknown.items() for note in fields.notes()]
     return ParsedInput(
         str(path),
         NAME,
-        memories=tuple(memory for one in found for memory in one.memories),
-        queries=tuple(query for one in found for query in one.queries),
-        judgments=tuple(judgment for one in found for judgment in one.judgments),
-        errors=tuple(error for one in found for error in one.errors),
+        memories=tuple(memory for part in readings for memory in part.memories),
+        queries=tuple(query for part in readings for query in part.queries),
+        judgments=tuple(judgment for part in readings for judgment in part.judgments),
+        errors=tuple(error for part in readings for error in part.errors),
         notes=tuple(notes),
     )
 
@@ -104,27 +124,27 @@ def _name(given: Any, default: str) -> str:
     return str(given).strip() or default if usable else default
 
 
-def _repeated(found: _Conversation) -> int:
-    return sum(times - 1 for times in found.times_seen.values())
+def _repeated(reading: _Reading) -> int:
+    return sum(times - 1 for times in reading.times_seen.values())
 
 
-def _read_row(source: str, name: str, row: dict[str, Any]) -> _Conversation:
-    found = _Conversation(source, name)
+def _read_row(source: str, name: str, row: dict[str, Any]) -> _Reading:
+    reading = _Reading(source, name)
     for number, turn in enumerate(_turns(row["chat"]), start=1):
         try:
-            _read_turn(found, turn, number)
+            _read_turn(reading, turn, number)
         except FieldError as error:
-            found.report(number, f"turn {number}.{error.field}", error.reason)
+            reading.report(number, f"turn {number}.{error.field}", error.reason)
     questions = _questions(row[QUESTIONS])
     if questions is None:
-        found.report(1, QUESTIONS, "must be questions by ability")
+        reading.report(1, QUESTIONS, "must be questions by ability")
     for ability, items in (questions or {}).items():
         if not isinstance(items, list) or not (ability.isprintable() and ability.strip()):
-            found.report(1, f"{QUESTIONS}.{ascii(ability)[:60]}", "must be a printable name with a list of questions")
+            reading.report(1, f"{QUESTIONS}.{ascii(ability)[:60]}", "must be a printable name with a list of questions")
             continue
         for number, item in enumerate(items, start=1):
-            _read_question(found, ability, number, item)
-    return found
+            _read_question(reading, ability, number, item)
+    return reading
 
 
 def _turns(chat: Any) -> Iterator[dict[str, Any]]:
@@ -140,23 +160,23 @@ def _turns(chat: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(reversed([value for value in node.values() if isinstance(value, list | dict)]))
 
 
-def _read_turn(found: _Conversation, turn: dict[str, Any], number: int) -> None:
+def _read_turn(reading: _Reading, turn: dict[str, Any], number: int) -> None:
     """Add one turn as a memory; raises FieldError."""
-    role, content = text(turn, "role") or "user", MARK.sub("", required_text(turn, "content"))
+    role, content = text(turn, "role") or "user", MARKER.sub("", required_text(turn, "content"))
     given = turn.get("id")
     if isinstance(given, bool) or not isinstance(given, int):
         raise FieldError("id", "must be a whole number")
     anchor = _time(turn.get("time_anchor"))
-    found.last = anchor or found.last
-    times = found.times_seen[str(given)] = found.times_seen.get(str(given), 0) + 1
-    name = f"{found.name}/{given}" if times == 1 else f"{found.name}/{given}.{times}"
-    found.unknown["turns"].see(turn)
-    when = None if found.last is None else found.last + timedelta(seconds=number)
-    found.memories.append(
+    reading.last = anchor or reading.last
+    times = reading.times_seen[str(given)] = reading.times_seen.get(str(given), 0) + 1
+    name = f"{reading.name}/{given}" if times == 1 else f"{reading.name}/{given}.{times}"
+    reading.unknown["turns"].see(turn)
+    when = None if reading.last is None else reading.last + timedelta(seconds=number)
+    reading.memories.append(
         Memory(
             id=name,
             content=f"{role}: {content}" if content.strip() else role,
-            project=f"beam/{found.name}",
+            project=f"beam/{reading.name}",
             author=role,
             created_at=when,
             last_accessed=when,
@@ -177,29 +197,29 @@ def _questions(given: Any) -> dict[str, Any] | None:
     return given if isinstance(given, dict) and all(isinstance(key, str) for key in given) else None
 
 
-def _read_question(found: _Conversation, ability: str, number: int, item: Any) -> None:
+def _read_question(reading: _Reading, ability: str, number: int, item: Any) -> None:
     where = f"{ability}[{number}]"
     try:
         if not isinstance(item, dict):
             raise FieldError("", "must be an object")
         question = required_text(item, "question")
     except FieldError as error:
-        found.report(number, f"{where}.{error.field}".rstrip("."), error.reason)
+        reading.report(number, f"{where}.{error.field}".rstrip("."), error.reason)
         return
-    qid = f"{found.name}/{ability}-{number}"
-    found.unknown["questions"].see(item)
-    found.queries.append(Query(qid, question, f"beam/{found.name}", found.last, ability))
+    qid = f"{reading.name}/{ability}-{number}"
+    reading.unknown["questions"].see(item)
+    reading.queries.append(Query(qid, question, f"beam/{reading.name}", reading.last, ability))
     for turn in dict.fromkeys(_numbers(item.get("source_chat_ids"))):
-        times = found.times_seen.get(turn, 0)
+        times = reading.times_seen.get(turn, 0)
         if times == 1:
-            found.judgments.append(Judgment(qid, f"{found.name}/{turn}", 1))
+            reading.judgments.append(Judgment(qid, f"{reading.name}/{turn}", 1))
         else:
             reason = (
                 f"no turn {turn} in the chat"
                 if not times
                 else f"{times} turns have the id {turn}; which is meant is open"
             )
-            found.report(number, f"{where}.source_chat_ids", reason)
+            reading.report(number, f"{where}.source_chat_ids", reason)
 
 
 def _numbers(node: Any) -> Iterator[str]:
@@ -244,4 +264,100 @@ def sniff(sample: Sample) -> bool:
     return _is_conversation(first)
 
 
-register(Reader(NAME, "BEAM conversations with probing questions", 0, sniff, read, (".json",), folder=folder))
+def _owner(memory: Memory) -> str:
+    """The conversation of a turn; raises ValueError."""
+    name = (memory.project or "").removeprefix(PROJECT)
+    if memory.project != PROJECT + name or not memory.id.startswith(f"{name}/"):
+        raise ValueError("is no turn of a BEAM conversation (project beam/NAME, id NAME/0)")
+    if not _TURN_ID.fullmatch(memory.id.removeprefix(f"{name}/")):
+        raise ValueError("has an id whose last part is no whole number")
+    if memory.content != memory.author:  # a turn without words
+        said_by(memory)
+    return name
+
+
+def _asked_in(query: Query) -> str:
+    """The conversation of a question; raises ValueError."""
+    name = (query.project or "").removeprefix(PROJECT)
+    place = query.qid.removeprefix(f"{name}/")
+    if query.project != PROJECT + name or place == query.qid or not _QUESTION.fullmatch(place):
+        raise ValueError("is no question of a BEAM conversation (project beam/NAME, qid NAME/ABILITY-1)")
+    return name
+
+
+def _build(part: Part) -> tuple[dict[str, Any], int]:
+    """The row of a conversation, and how many places it holds."""
+    chat, held = _chat(part)
+    questions: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for query in part.queries:
+        match = _QUESTION.fullmatch(query.qid.removeprefix(f"{part.name}/"))
+        if match is not None:
+            ids = [_id(part.name, label.memory_id) for label in part.evidence.get(query.qid, ())]
+            row = {"question": query.query, "source_chat_ids": ids}
+            questions.setdefault(match[1], []).append((int(match[2]), row))
+    told = {}
+    for ability, items in questions.items():
+        told[ability], empty = spread(items, EMPTY_QUESTION)
+        held += empty
+    return {"conversation_id": part.name, "chat": [chat], "probing_questions": told}, held
+
+
+def _chat(part: Part) -> tuple[list[dict[str, Any]], int]:
+    """The turns in their order, an anchor where the day changes, and how many places are held."""
+    dated = sorted(
+        (memory for memory in part.memories if memory.created_at),
+        key=lambda memory: (_second(memory), _place(part, memory)),
+    )
+    undated = sorted(
+        (memory for memory in part.memories if not memory.created_at), key=lambda memory: _place(part, memory)
+    )
+    last: date | None = None
+    placed: list[tuple[int, dict[str, Any]]] = []
+    for number, memory in enumerate([*undated, *dated], start=1):
+        day = None if memory.created_at is None else memory.created_at.date()
+        anchor = {"time_anchor": _anchor(memory.created_at)} if memory.created_at and day != last else {}
+        last = day or last
+        turn = {"id": _id(part.name, memory.id), "role": memory.author, "content": _content(memory), **anchor}
+        placed.append((number if memory.created_at is None else _second(memory), turn))
+    return spread(placed, EMPTY_TURN)
+
+
+def _second(memory: Memory) -> int:
+    """The second of the day: a turn's place in the chat."""
+    at = memory.created_at
+    return 0 if at is None else at.hour * 3600 + at.minute * 60 + at.second
+
+
+def _id(name: str, memory_id: str) -> int:
+    return int(memory_id.removeprefix(f"{name}/").partition(".")[0])
+
+
+def _place(part: Part, memory: Memory) -> tuple[int, int]:
+    number, _, times = memory.id.removeprefix(f"{part.name}/").partition(".")
+    return int(number), int(times or 1)
+
+
+def _content(memory: Memory) -> str:
+    """The words of a turn, guarded where reading would take their end for a plan's place."""
+    if memory.content == memory.author:
+        return PLACE
+    said = said_by(memory)
+    return said + PLACE if MARKER.search(said) else said
+
+
+def _anchor(moment: datetime) -> str:
+    """The data set's 'March-15-2024'."""
+    return f"{MONTHS[moment.month - 1].capitalize()}-{moment.day:02d}-{moment.year:04d}"
+
+
+FORMAT = Format(
+    NAME,
+    "BEAM conversations with probing questions",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".json",),
+    folder=folder,
+    dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=8),
+    place=2,
+)

@@ -13,11 +13,22 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import fields, memories_jsonl, queries_jsonl
-from cems_workbench.formats.lines import read_lines, read_objects, take_sample
+from cems_workbench.formats import memories_jsonl, queries_jsonl
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.dataset import (
+    DataSet,
+    Exported,
+    Losses,
+    json_line,
+    nothing_to_write,
+    put_rows,
+    written_whole,
+)
+from cems_workbench.formats.base.files import Sample, read_lines, read_objects, take_sample
+from cems_workbench.formats.base.format import DatasetWriter, Format
+from cems_workbench.formats.base.judgments import one_grade_each
+from cems_workbench.formats.base.records import collect, collect_judgments
 from cems_workbench.formats.qrels import whole_grade
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect, collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
@@ -125,31 +136,16 @@ def _role(path: Path) -> str:
 def _read_corpus(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     rows = _objects(path, errors, progress)
-    found = collect(
-        str(path), rows, parse_memory, lambda memory: memory.id, "_id", ("_id", "title", "text", OURS), errors
-    )
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"memories": found.rows}},
-    )
+    known = ("_id", "title", "text", OURS)
+    collected = collect(str(path), rows, parse_memory, lambda memory: memory.id, "_id", known, errors)
+    return collected.parsed(path, NAME, "memories", errors)
 
 
 def _read_queries(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     rows = _objects(path, errors, progress)
-    found = collect(str(path), rows, parse_query, lambda query: query.qid, "_id", ("_id", "text", OURS), errors)
-    return ParsedInput(
-        str(path),
-        NAME,
-        queries=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"queries": found.rows}},
-    )
+    collected = collect(str(path), rows, parse_query, lambda query: query.qid, "_id", ("_id", "text", OURS), errors)
+    return collected.parsed(path, NAME, "queries", errors)
 
 
 def _objects(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -165,15 +161,8 @@ def _read_qrels(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     lines = read_lines(path, errors, progress)
     below = (line for n, line in enumerate(lines) if n > 0 or not _is_header(line[1]))
-    found = collect_judgments(str(path), below, parse_judgment, errors)
-    return ParsedInput(
-        str(path),
-        NAME,
-        judgments=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"judgments": found.rows}, "fields": FIELDS},
-    )
+    collected = collect_judgments(str(path), below, parse_judgment, errors)
+    return collected.parsed(path, NAME, "judgments", errors, fields=FIELDS)
 
 
 def _read_folder(path: Path, progress: Progress) -> ParsedInput:
@@ -214,6 +203,38 @@ def _split_notes(splits: list[str], whole: ParsedInput) -> Iterator[str]:
         yield f"{unjudged} of {len(whole.queries)} queries have no judgment in qrels/{splits[0]}.tsv"
 
 
+def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
+    """Write the folder: corpus.jsonl, queries.jsonl, qrels/test.tsv; raises InputError when no memory can be written."""
+    losses = Losses()
+    with written_whole(path, folder=True) as place:
+        corpus = put_rows(dataset.counted(progress, path.name), _document, losses, place / "corpus.jsonl")
+        if not corpus:
+            raise nothing_to_write(path, "memories", losses)
+        queries = put_rows(dataset.queries, _question, losses, place / "queries.jsonl")
+        (place / "qrels").mkdir()
+        header = "\t".join(HEADER) + "\n"
+        labels = one_grade_each(dataset.judgments, losses.left_out)
+        judgments = put_rows(labels, _grade, losses, place / "qrels" / "test.tsv", header)
+        if not judgments:
+            (place / "qrels").rmdir()
+    return Exported.of({"memories": corpus, "queries": queries, "judgments": judgments}, losses)
+
+
+def _document(memory: Memory) -> tuple[str, Memory]:
+    row = memory_row(memory)
+    return json_line(row), parse_memory({**row, OURS: row.get("metadata", {}).get(OURS)})
+
+
+def _question(query: Query) -> tuple[str, Query]:
+    row = query_row(query)
+    return json_line(row), parse_query({**row, OURS: row.get("metadata", {}).get(OURS)})
+
+
+def _grade(judgment: Judgment) -> tuple[str, Judgment]:
+    line = judgment_line(judgment)
+    return line, parse_judgment(line)
+
+
 def folder(directory: Path) -> frozenset[str]:
     """The entries of a BEIR folder: one in which corpus.jsonl has rows with an _id. None of any other."""
     names = {name for name in ("corpus.jsonl", "queries.jsonl") if _has_ids(directory / name)}
@@ -236,14 +257,14 @@ def sniff(sample: Sample) -> bool:
     return any("_id" in row and "text" in row for row in sample.objects)
 
 
-register(
-    Reader(
-        NAME,
-        "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, or one of them",
-        0,
-        sniff,
-        read,
-        (".jsonl", ".ndjson", ".tsv"),
-        folder=folder,
-    )
+FORMAT = Format(
+    NAME,
+    "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, or one of them",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".jsonl", ".ndjson", ".tsv"),
+    folder=folder,
+    dataset=DatasetWriter(write, ("memories", "queries", "judgments"), place=5),
+    place=6,
 )

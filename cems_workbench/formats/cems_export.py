@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats import fields
-from cems_workbench.formats.fields import FieldError
-from cems_workbench.formats.lines import read_records, type_name
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import Sample, read_records, type_name
+from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, RowError
 
@@ -87,20 +87,13 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     for number, row in read_records(path, export.errors, progress):
         _sort_in(export, number, row)
     rows = _joined(export)
-    found = collect(str(path), rows, parse_document, lambda memory: memory.id, "id", KNOWN, export.errors)
-    notes = list(found.notes)
+    collected = collect(str(path), rows, parse_document, lambda memory: memory.id, "id", KNOWN, export.errors)
+    notes = []
     if export.deleted:
         notes.append(f"{export.deleted} deleted documents were left out")
     if export.from_chunks:
         notes.append(f"{export.from_chunks} documents are in the file only as chunks and were put together from them")
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(found.records),
-        errors=tuple(export.errors),
-        notes=tuple(notes),
-        extra={"rows": {"memories": found.rows}},
-    )
+    return collected.parsed(path, NAME, "memories", export.errors, notes)
 
 
 def _sort_in(export: _Export, number: int, row: dict[str, Any]) -> None:
@@ -202,13 +195,12 @@ def _is_cems(row: dict[str, Any]) -> bool:
     return "id" in keys and bool(keys & _MARKS) and not keys & _OTHERS
 
 
-register(
-    Reader(
-        NAME,
-        "documents of CEMS, with their chunks, as JSON or JSON lines",
-        0,
-        sniff,
-        read,
-        (".json", ".jsonl", ".ndjson"),
-    )
+FORMAT = Format(
+    NAME,
+    "documents of CEMS, with their chunks, as JSON or JSON lines",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".json", ".jsonl", ".ndjson"),
+    place=7,
 )

@@ -7,16 +7,16 @@ HELPFUL and noise is 0; the judge is "cems", a model, because there an agent say
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats import fields
-from cems_workbench.formats.lines import read_objects
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect_judgments
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.dataset import json_line
+from cems_workbench.formats.base.files import Sample, read_objects
+from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -44,22 +44,22 @@ def feedback_of(judgments: Sequence[Judgment]) -> list[Feedback]:
     for judgment in judgments:
         grades = best.setdefault(judgment.qid, {})
         grades[judgment.memory_id] = max(judgment.grade, grades.get(judgment.memory_id, judgment.grade))
-    found = []
+    feedback = []
     for qid, grades in best.items():
         relevant = tuple(memory_id for memory_id, grade in grades.items() if grade >= helpful)
         noise = tuple(memory_id for memory_id, grade in grades.items() if grade <= 0)
-        found.append(Feedback(qid, relevant, noise))
-    return found
+        feedback.append(Feedback(qid, relevant, noise))
+    return feedback
 
 
 def counts(feedback: Iterable[Feedback]) -> dict[str, tuple[int, int]]:
     """(relevant_count, noise_count) by memory id: of how many queries it was relevant, of how many it was noise."""
     total: dict[str, tuple[int, int]] = {}
-    for one in feedback:
-        for memory_id in one.relevant_ids:
+    for of_query in feedback:
+        for memory_id in of_query.relevant_ids:
             relevant, noise = total.get(memory_id, (0, 0))
             total[memory_id] = (relevant + 1, noise)
-        for memory_id in one.noise_ids:
+        for memory_id in of_query.noise_ids:
             relevant, noise = total.get(memory_id, (0, 0))
             total[memory_id] = (relevant, noise + 1)
     return total
@@ -68,11 +68,11 @@ def counts(feedback: Iterable[Feedback]) -> dict[str, tuple[int, int]]:
 def write(feedback: Iterable[Feedback]) -> str:
     """The feedback as text, one line a query; queries with neither are left out, as there is nothing to log of them."""
     rows = (
-        {"qid": one.qid, "relevant_ids": list(one.relevant_ids), "noise_ids": list(one.noise_ids)}
-        for one in feedback
-        if one.relevant_ids or one.noise_ids
+        {"qid": of_query.qid, "relevant_ids": list(of_query.relevant_ids), "noise_ids": list(of_query.noise_ids)}
+        for of_query in feedback
+        if of_query.relevant_ids or of_query.noise_ids
     )
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+    return "".join(f"{json_line(row)}\n" for row in rows)
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -88,15 +88,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
                 continue
             yield from ((number, judgment) for judgment in judged)
 
-    found = collect_judgments(str(path), graded(), lambda judgment: judgment, errors)
-    return ParsedInput(
-        str(path),
-        NAME,
-        judgments=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"judgments": found.rows}, "fields": FIELDS},
-    )
+    collected = collect_judgments(str(path), graded(), lambda judgment: judgment, errors)
+    return collected.parsed(path, NAME, "judgments", errors, fields=FIELDS)
 
 
 def _judgments(row: dict[str, Any]) -> Iterable[Judgment]:
@@ -114,4 +107,12 @@ def sniff(sample: Sample) -> bool:
     return any("relevant_ids" in row or "noise_ids" in row for row in sample.objects)
 
 
-register(Reader(NAME, "relevance feedback of CEMS: {qid, relevant_ids, noise_ids}", 3, sniff, read))
+FORMAT = Format(
+    NAME,
+    "relevance feedback of CEMS: {qid, relevant_ids, noise_ids}",
+    order=3,
+    sniff=sniff,
+    read=read,
+    judgments=JudgmentWriter(lambda judgments, words: write(feedback_of(judgments)), place=7),
+    place=8,
+)

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats import fields, memories_jsonl
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import derived_id, read_memory_rows
+from cems_workbench.formats import memories_jsonl
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.files import Sample
+from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.records import derived_id, read_memory_rows
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput
 
@@ -48,6 +50,12 @@ def sniff(sample: Sample) -> bool:
     return any(row.keys() >= set(PARTS) and "content" not in row for row in sample.rows)
 
 
-register(
-    Reader(NAME, "one fact a line: {subject, predicate, object, ...}", 0, sniff, read, (".jsonl", ".ndjson", ".json"))
+FORMAT = Format(
+    NAME,
+    "one fact a line: {subject, predicate, object, ...}",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".jsonl", ".ndjson", ".json"),
+    place=9,
 )

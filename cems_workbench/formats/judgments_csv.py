@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats import cells
-from cems_workbench.formats.csv_table import DELIMITERS, columns_of, open_table, read_rows, written
+from cems_workbench.formats.base import cells
+from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows, written
+from cems_workbench.formats.base.files import Sample
+from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.formats.judgments_jsonl import KNOWN, as_row, parse_judgment
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -29,17 +30,10 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     table = open_table(path, REQUIRED)
     rows = read_rows(table, errors, progress)
-    found = collect_judgments(str(path), rows, _parse, errors)
+    collected = collect_judgments(str(path), rows, _parse, errors)
     unknown = [name for name in table.columns if name.lower() not in KNOWN]
     notes = (f"columns not known and left out: {', '.join(map(ascii, unknown))}",) if unknown else ()
-    return ParsedInput(
-        str(path),
-        NAME,
-        judgments=tuple(found.records),
-        errors=tuple(errors),
-        notes=(*found.notes, *notes),
-        extra={"rows": {"judgments": found.rows}},
-    )
+    return collected.parsed(path, NAME, "judgments", errors, notes)
 
 
 def _parse(row: dict[str, str]) -> Judgment:
@@ -61,4 +55,13 @@ def sniff(sample: Sample) -> bool:
     )
 
 
-register(Reader(NAME, "the fields of judgments.jsonl as CSV", 3, sniff, read, (".csv", ".tsv")))
+FORMAT = Format(
+    NAME,
+    "the fields of judgments.jsonl as CSV",
+    order=3,
+    sniff=sniff,
+    read=read,
+    suffixes=(".csv", ".tsv"),
+    judgments=JudgmentWriter(lambda judgments, words: write(judgments), place=2),
+    place=11,
+)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats import fields
-from cems_workbench.formats.lines import read_objects
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect_judgments
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.dataset import json_line
+from cems_workbench.formats.base.files import Sample, read_objects
+from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -41,7 +41,7 @@ def as_row(judgment: Judgment) -> dict[str, Any]:
 
 def write(judgments: Iterable[Judgment]) -> str:
     """The judgments as text, one line each."""
-    return "".join(f"{json.dumps(as_row(judgment), ensure_ascii=False)}\n" for judgment in judgments)
+    return "".join(f"{json_line(as_row(judgment))}\n" for judgment in judgments)
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -54,15 +54,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         unknown.see(row)
         return judgment
 
-    found = collect_judgments(str(path), read_objects(path, errors, progress), parse, errors)
-    return ParsedInput(
-        str(path),
-        NAME,
-        judgments=tuple(found.records),
-        errors=tuple(errors),
-        notes=(*found.notes, *unknown.notes()),
-        extra={"rows": {"judgments": found.rows}},
-    )
+    collected = collect_judgments(str(path), read_objects(path, errors, progress), parse, errors)
+    return collected.parsed(path, NAME, "judgments", errors, unknown.notes())
 
 
 def sniff(sample: Sample) -> bool:
@@ -70,4 +63,12 @@ def sniff(sample: Sample) -> bool:
     return any({"qid", "memory_id", "grade"} <= row.keys() for row in sample.objects)
 
 
-register(Reader(NAME, "one judgment a line: {qid, memory_id, grade, judge, kind, judged_at?, note?}", 3, sniff, read))
+FORMAT = Format(
+    NAME,
+    "one judgment a line: {qid, memory_id, grade, judge, kind, judged_at?, note?}",
+    order=3,
+    sniff=sniff,
+    read=read,
+    judgments=JudgmentWriter(lambda judgments, words: write(judgments), place=1),
+    place=10,
+)

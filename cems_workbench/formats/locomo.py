@@ -3,32 +3,50 @@
 A conversation has `session_N` (turns with speaker, dia_id, text, blip_caption), `session_N_date_time` and `qa` (with
 question, evidence, category). The published single file, a list of `{sample_id, conversation, qa}`, is read too.
 Evidence names turns; it is not always well formed, so what can be understood is used and the rest reported.
+
+Written, it is a list of `{sample_id, conversation, qa}`, whose evidence is the turns judged above 0.
+
+A turn's time is that of its session, to the minute, and its place in it in seconds; so the session's time and the places are taken
+from the turns' times again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.fields import FieldError, UnknownFields, required_text, text
-from cems_workbench.formats.reader import Reader, Sample, read_document, register
+from cems_workbench.formats.base.conversations import (
+    MONTHS,
+    ConversationForm,
+    Part,
+    conversation_writer,
+    said_by,
+    spread,
+)
+from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, text
+from cems_workbench.formats.base.files import Sample, read_document
+from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
 NAME = "locomo"
 TYPES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
-MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december",
-)  # fmt: skip
 _SESSION = re.compile(r"session_(\d{1,6})")
 _TIME = re.compile(r"(\d{1,2}):(\d{2})\s*([ap])m\s+on\s+(\d{1,2})\s+(\w+),?\s+(\d{4})", re.IGNORECASE)
 _TURN = re.compile(r"D:?([0-9]{1,6}):([0-9]{1,6})")
+PROJECT = "locomo/"
+_SESSION_NAME = re.compile(r"(.*)/session_([0-9]{1,6})", re.DOTALL)
+_QUESTION = re.compile(r"(.*)/q([0-9]{3,9})", re.DOTALL)
+_CAPTION = re.compile(r"(.*) \[shared image: (.*)\]", re.DOTALL)
+_NUMBERS = re.compile(r"(\d+)")
+EMPTY_TURN = {"speaker": "", "dia_id": "", "text": ""}
+EMPTY_QUESTION = {"question": "", "evidence": []}
+Turns = list[tuple[Memory, dict[str, Any]]]
 
 
 def _unknown() -> dict[str, UnknownFields]:
@@ -39,7 +57,7 @@ def _unknown() -> dict[str, UnknownFields]:
 
 
 @dataclass
-class _Conversation:
+class _Reading:
     """What has been read of one conversation."""
 
     source: str
@@ -62,7 +80,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput:
     """The conversations of a document; `path` names it and, where they have no name, them. Raises InputError."""
-    found: list[_Conversation] = []
+    readings: list[_Reading] = []
     rows = document if isinstance(document, list) else [document]
     if not rows:
         raise InputError(f"{path} is an empty list")
@@ -72,17 +90,17 @@ def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput
         if not _is_conversation(row):
             raise InputError(f"{path}: conversation {number} has no session_N with turns")
         default = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
-        conversation = _Conversation(str(path), _name(row.get("sample_id"), default), unknown=unknown)
-        _read_sessions(conversation, row.get("conversation", row))
-        _read_questions(conversation, row.get("qa"))
-        found.append(conversation)
+        reading = _Reading(str(path), _name(row.get("sample_id"), default), unknown=unknown)
+        _read_sessions(reading, row.get("conversation", row))
+        _read_questions(reading, row.get("qa"))
+        readings.append(reading)
     return ParsedInput(
         str(path),
         NAME,
-        memories=tuple(memory for one in found for memory in one.memories.values()),
-        queries=tuple(query for one in found for query in one.queries),
-        judgments=tuple(judgment for one in found for judgment in one.judgments),
-        errors=tuple(error for one in found for error in one.errors),
+        memories=tuple(memory for part in readings for memory in part.memories.values()),
+        queries=tuple(query for part in readings for query in part.queries),
+        judgments=tuple(judgment for part in readings for judgment in part.judgments),
+        errors=tuple(error for part in readings for error in part.errors),
         notes=tuple(f"{kind}: {note}" for kind, fields in unknown.items() for note in fields.notes()),
     )
 
@@ -98,25 +116,25 @@ def _sessions(conversation: dict[str, Any]) -> Iterator[tuple[int, list[Any]]]:
     yield from sorted(((n, turns) for n, turns in numbered if isinstance(turns, list) and turns), key=lambda s: s[0])
 
 
-def _read_sessions(found: _Conversation, conversation: dict[str, Any]) -> None:
+def _read_sessions(reading: _Reading, conversation: dict[str, Any]) -> None:
     position = 0
     for session, turns in _sessions(conversation):
         key = f"session_{session}_date_time"
         started = _parse_time(conversation.get(key))
         if started is None:
-            found.report(session, key, "must be a time such as '1:56 pm on 8 May, 2023'; its turns have no date")
+            reading.report(session, key, "must be a time such as '1:56 pm on 8 May, 2023'; its turns have no date")
         else:
-            found.last = max(found.last or started, started)
+            reading.last = max(reading.last or started, started)
         for number, turn in enumerate(turns, start=1):
             position += 1
             where = f"session_{session}[{number}]"
             try:
-                _read_turn(found, turn, session, None if started is None else started + timedelta(seconds=number))
+                _read_turn(reading, turn, session, None if started is None else started + timedelta(seconds=number))
             except FieldError as error:
-                found.report(position, f"{where}.{error.field}" if error.field else where, error.reason)
+                reading.report(position, f"{where}.{error.field}" if error.field else where, error.reason)
 
 
-def _read_turn(found: _Conversation, turn: Any, session: int, when: datetime | None) -> None:
+def _read_turn(reading: _Reading, turn: Any, session: int, when: datetime | None) -> None:
     """Add one turn as a memory; raises FieldError."""
     if not isinstance(turn, dict):
         raise FieldError("", "must be an object")
@@ -124,55 +142,55 @@ def _read_turn(found: _Conversation, turn: Any, session: int, when: datetime | N
     said, caption = text(turn, "text"), text(turn, "blip_caption")
     if said is None and caption is None:
         raise FieldError("text", "is missing")
-    if turn_id in found.memories:
+    if turn_id in reading.memories:
         raise FieldError("dia_id", f"{turn_id!r} stands already in the conversation")
-    found.unknown["turns"].see(turn)
+    reading.unknown["turns"].see(turn)
     content = f"{speaker}: {said or ''}{f' [shared image: {caption}]' if caption else ''}"
-    found.memories[turn_id] = Memory(
-        id=f"{found.name}/{turn_id}",
+    reading.memories[turn_id] = Memory(
+        id=f"{reading.name}/{turn_id}",
         content=content,
-        project=f"locomo/{found.name}",
-        session=f"{found.name}/session_{session}",
+        project=f"locomo/{reading.name}",
+        session=f"{reading.name}/session_{session}",
         author=speaker,
         created_at=when,
         last_accessed=when,
-        source_ref=f"locomo:{found.name}:{turn_id}",
+        source_ref=f"locomo:{reading.name}:{turn_id}",
     )
 
 
-def _read_questions(found: _Conversation, questions: Any) -> None:
+def _read_questions(reading: _Reading, questions: Any) -> None:
     for number, row in enumerate(questions if isinstance(questions, list) else [], start=1):
-        qid = f"{found.name}/q{number:03d}"
+        qid = f"{reading.name}/q{number:03d}"
         try:
             if not isinstance(row, dict):
                 raise FieldError("", "must be an object")
             question = required_text(row, "question")
         except FieldError as error:
-            found.report(number, f"qa[{number}].{error.field}".rstrip("."), error.reason)
+            reading.report(number, f"qa[{number}].{error.field}".rstrip("."), error.reason)
             continue
-        found.unknown["questions"].see(row)
+        reading.unknown["questions"].see(row)
         category = row.get("category")
         kind = TYPES.get(category) if isinstance(category, int) else None
-        found.queries.append(Query(qid, question, None, found.last, kind))
-        for turn_id in _evidence(found, row.get("evidence"), number):
-            found.judgments.append(Judgment(qid, f"{found.name}/{turn_id}", 1))
+        reading.queries.append(Query(qid, question, None, reading.last, kind))
+        for turn_id in _evidence(reading, row.get("evidence"), number):
+            reading.judgments.append(Judgment(qid, f"{reading.name}/{turn_id}", 1))
 
 
-def _evidence(found: _Conversation, evidence: Any, number: int) -> list[str]:
+def _evidence(reading: _Reading, evidence: Any, number: int) -> list[str]:
     """The turns a question's evidence names, each once; what names no turn of the conversation is reported."""
     turns: dict[str, None] = {}
     items = evidence if isinstance(evidence, list) else [] if evidence is None else [evidence]
     for item in items:
         said = item if isinstance(item, str) else ""
         named = [f"D{int(session)}:{int(turn)}" for session, turn in _TURN.findall(said)]
-        turns.update(dict.fromkeys(turn for turn in named if turn in found.memories))
-        unknown = [turn for turn in named if turn not in found.memories]
+        turns.update(dict.fromkeys(turn for turn in named if turn in reading.memories))
+        unknown = [turn for turn in named if turn not in reading.memories]
         rest = _TURN.sub("", item).strip(" ;,()[]") if isinstance(item, str) else repr(item)
         where = f"qa[{number}].evidence"
         if unknown:
-            found.report(number, where, f"no turn {', '.join(unknown)} in the conversation")
+            reading.report(number, where, f"no turn {', '.join(unknown)} in the conversation")
         if rest:
-            found.report(number, where, f"{ascii(rest)[:60]} is not a turn such as D1:3")
+            reading.report(number, where, f"{ascii(rest)[:60]} is not a turn such as D1:3")
     return list(turns)
 
 
@@ -200,4 +218,107 @@ def sniff(sample: Sample) -> bool:
     return _is_conversation(first)
 
 
-register(Reader(NAME, "a conversation with sessions and questions", 0, sniff, read, (".json",)))
+def _owner(memory: Memory) -> str:
+    """The conversation of a turn; raises ValueError."""
+    name = (memory.project or "").removeprefix(PROJECT)
+    session = _SESSION_NAME.fullmatch(memory.session or "")
+    if memory.project != PROJECT + name or session is None or session[1] != name:
+        raise ValueError("is no turn of a LoCoMo conversation (project locomo/NAME, session NAME/session_N)")
+    if not memory.id.startswith(f"{name}/"):
+        raise ValueError(f"has an id that does not begin with its conversation, {name}/")
+    said_by(memory)
+    return name
+
+
+def _asked_in(query: Query) -> str:
+    """The conversation of a question; raises ValueError."""
+    match = _QUESTION.fullmatch(query.qid)
+    if match is None or int(match[2]) < 1 or match[2] != f"{int(match[2]):03d}":
+        raise ValueError("is no question of a LoCoMo conversation (qid NAME/q001)")
+    return match[1]
+
+
+def _build(part: Part) -> tuple[dict[str, Any], int]:
+    """The document of a conversation, and how many places it holds."""
+    sessions: dict[int, Turns] = {}
+    for memory in part.memories:
+        match = _SESSION_NAME.fullmatch(memory.session or "")
+        if match is not None:
+            sessions.setdefault(int(match[2]), []).append((memory, _turn(part.name, memory)))
+    speakers = list(dict.fromkeys(memory.author for memory in part.memories))[:2]
+    conversation: dict[str, Any] = dict(zip(("speaker_a", "speaker_b"), speakers, strict=False))
+    held = 0
+    for number in sorted(sessions):
+        started, turns, empty = _session(sessions[number])
+        if started is not None:
+            conversation[f"session_{number}_date_time"] = _clock(started)
+        conversation[f"session_{number}"] = turns
+        held += empty
+    questions, empty = spread([(_number(query), _question(part, query)) for query in part.queries], EMPTY_QUESTION)
+    return {"sample_id": part.name, "conversation": conversation, "qa": questions}, held + empty
+
+
+def _turn(name: str, memory: Memory) -> dict[str, Any]:
+    said = said_by(memory)
+    turn = {"speaker": memory.author, "dia_id": memory.id.removeprefix(f"{name}/")}
+    caption = _CAPTION.fullmatch(said)
+    if caption is None or not caption[2].strip() or (caption[1] and not caption[1].strip()):
+        return {**turn, "text": said}
+    return {**turn, "blip_caption": caption[2], "text": caption[1]}
+
+
+def _session(turns: Turns) -> tuple[datetime | None, list[dict[str, Any]], int]:
+    """When a session began, its turns in their order, and how many places are held."""
+    times = [memory.created_at for memory, _ in turns if memory.created_at is not None]
+    if len(times) < len(turns):
+        return None, [turn for _, turn in sorted(turns, key=_natural)], 0
+    started = _minute_before(min(times))
+    ordered = sorted(turns, key=lambda pair: (pair[0].created_at, _natural(pair)))
+    return started, *spread(_places(ordered, started), EMPTY_TURN)
+
+
+def _places(turns: Turns, started: datetime) -> Sequence[tuple[int, dict[str, Any]]]:
+    """Each turn with its place: the seconds since the session began."""
+    return [(int((memory.created_at or started).timestamp() - started.timestamp()), turn) for memory, turn in turns]
+
+
+def _minute_before(first: datetime) -> datetime:
+    """The whole minute in which a session began whose first turn has this time: a second or more before it."""
+    return (first - min(timedelta(seconds=1), first - datetime.min.replace(tzinfo=first.tzinfo))).replace(
+        second=0, microsecond=0
+    )
+
+
+def _natural(pair: tuple[Memory, dict[str, Any]]) -> list[tuple[int, str]]:
+    """D1:2 before D1:10."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(pair[0].id)]
+
+
+def _number(query: Query) -> int:
+    return int(query.qid.rpartition("/q")[2])
+
+
+def _question(part: Part, query: Query) -> dict[str, Any]:
+    evidence = [label.memory_id.removeprefix(f"{part.name}/") for label in part.evidence.get(query.qid, ())]
+    category = next((number for number, kind in TYPES.items() if kind == query.type), None)
+    row = {"question": query.query, "evidence": evidence}
+    return row if category is None else {**row, "category": category}
+
+
+def _clock(moment: datetime) -> str:
+    """The data set's '1:56 pm on 8 May, 2023'."""
+    month = MONTHS[moment.month - 1].capitalize()
+    half = "pm" if moment.hour >= 12 else "am"
+    return f"{moment.hour % 12 or 12}:{moment.minute:02d} {half} on {moment.day} {month}, {moment.year:04d}"
+
+
+FORMAT = Format(
+    NAME,
+    "a conversation with sessions and questions",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".json",),
+    dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, parse), place=6),
+    place=1,
+)

@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import cells
-from cems_workbench.formats.csv_table import header_of, read_csv_lines, records
+from cems_workbench.formats.base import cells
+from cems_workbench.formats.base.csv_table import DELIMITERS, header_of, read_csv_lines, records, written
+from cems_workbench.formats.base.dataset import DataSet, Exported, write_rows
+from cems_workbench.formats.base.files import Sample
+from cems_workbench.formats.base.format import DatasetWriter, Format
+from cems_workbench.formats.base.records import collect
 from cems_workbench.formats.memories_jsonl import KNOWN, as_row, parse_memory
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, RowError
 
 NAME = "memories-csv"
-DELIMITERS = (",", ";", "\t")
 REQUIRED = ("id", "content")
 NUMBERS = ("priority", "access_count", "relevant_count", "noise_count")
 TRIMMED = ("importance", "scope", "created_at", "last_accessed")
@@ -47,16 +48,10 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the memories of a file; raises InputError when its header lacks a required column."""
     table = _open(path)
     objects = _objects(table, progress, path.name)
-    found = collect(str(path), objects, _parse, lambda memory: memory.id, "id", KNOWN, table.errors)
+    collected = collect(str(path), objects, _parse, lambda memory: memory.id, "id", KNOWN, table.errors)
     empty = (f"{table.empty} rows have no value in any column and were left out",) if table.empty else ()
-    return ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(found.records),
-        errors=tuple(replace(e, reason=f"{e.reason} (line {table.line_of[e.row]})") for e in table.errors),
-        notes=(*found.notes, *empty),
-        extra={"rows": {"memories": found.rows}},
-    )
+    errors = (replace(error, reason=f"{error.reason} (line {table.line_of[error.row]})") for error in table.errors)
+    return collected.parsed(path, NAME, "memories", errors, empty)
 
 
 def _open(path: Path) -> _Table:
@@ -80,7 +75,7 @@ def _open(path: Path) -> _Table:
 def _header(line: str) -> tuple[str, list[str]]:
     """The delimiter under which a line names the most known columns, and the columns under it."""
     tried = [(delimiter, header_of(line, delimiter)) for delimiter in DELIMITERS]
-    return max(tried, key=lambda found: len(set(found[1]) & set(KNOWN)))
+    return max(tried, key=lambda under: len(set(under[1]) & set(KNOWN)))
 
 
 def _objects(table: _Table, progress: Progress, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -130,10 +125,29 @@ def parse_cells(row: list[str]) -> Memory:
     return _parse({column: cells.guarded(cell) for column, cell in zip(KNOWN, row, strict=True) if cell.strip()})
 
 
+def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
+    """Write memories.csv; raises InputError when no memory can be written."""
+    return write_rows(dataset.counted(progress, path.name), _line, "memories", path, header=written([KNOWN]))
+
+
+def _line(memory: Memory) -> tuple[str, Memory]:
+    row = as_cells(memory)
+    return written([row]).removesuffix("\n"), parse_cells(row)
+
+
 def sniff(sample: Sample) -> bool:
     """A first line that names `id` or `content` and one more column at least."""
     columns = set(_header(sample.lines[0])[1]) & set(KNOWN) if sample.lines else set()
     return len(columns) > 1 and bool(columns & set(REQUIRED))
 
 
-register(Reader(NAME, "the columns of memories.jsonl as CSV", 0, sniff, read, (".csv", ".tsv")))
+FORMAT = Format(
+    NAME,
+    "the columns of memories.jsonl as CSV",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".csv", ".tsv"),
+    dataset=DatasetWriter(write, ("memories",), place=2),
+    place=13,
+)

@@ -12,9 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats import fields
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import read_memory_rows
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.dataset import DataSet, Exported, json_line, write_rows
+from cems_workbench.formats.base.files import Sample
+from cems_workbench.formats.base.format import DatasetWriter, Format
+from cems_workbench.formats.base.records import read_memory_rows
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput
 
@@ -49,10 +51,10 @@ def parse_memory(row: dict[str, Any]) -> Memory:
 def as_row(memory: Memory) -> dict[str, Any]:
     """The fields of a memory as JSON values; what is absent or as it is without being said is left out."""
     row: dict[str, Any] = {}
-    for one in dataclass_fields(Memory):
-        value = getattr(memory, one.name)
-        if one.default is MISSING or value != one.default:
-            row[one.name] = value.isoformat() if isinstance(value, datetime) else value
+    for field in dataclass_fields(Memory):
+        value = getattr(memory, field.name)
+        if field.default is MISSING or value != field.default:
+            row[field.name] = value.isoformat() if isinstance(value, datetime) else value
     return {**row, "tags": list(memory.tags)} if memory.tags else row
 
 
@@ -61,12 +63,30 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     return read_memory_rows(path, NAME, parse_memory, KNOWN, progress)
 
 
+def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
+    """Write memories.jsonl; raises InputError when no memory can be written."""
+    return write_rows(dataset.counted(progress, path.name), _line, "memories", path)
+
+
+def _line(memory: Memory) -> tuple[str, Memory]:
+    row = as_row(memory)
+    return json_line(row), parse_memory(row)
+
+
 def sniff(sample: Sample) -> bool:
     """Objects with content."""
     rows = sample.document if isinstance(sample.document, list) else sample.objects
     return any(isinstance(row, dict) and "content" in row for row in rows[:50])
 
 
-register(
-    Reader(NAME, "one memory a line: {id, content, ...}", 0, sniff, read, (".jsonl", ".ndjson", ".json"), breadth=1)
+FORMAT = Format(
+    NAME,
+    "one memory a line: {id, content, ...}",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".jsonl", ".ndjson", ".json"),
+    breadth=1,
+    dataset=DatasetWriter(write, ("memories",), place=1),
+    place=3,
 )

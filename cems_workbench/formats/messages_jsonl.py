@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.formats import memories_jsonl
-from cems_workbench.formats.fields import FieldError, required_text
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import derived_id, read_memory_rows
+from cems_workbench.formats.base.fields import FieldError, required_text
+from cems_workbench.formats.base.files import Sample
+from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.records import derived_id, read_memory_rows
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput
 
@@ -59,4 +60,12 @@ def _is_message(row: dict[str, Any]) -> bool:
     return bool(keys & {"speaker", "role"}) or ("author" in keys and ("text" in keys or "id" not in keys))
 
 
-register(Reader(NAME, "one message a line: {author, content, ...}", 0, sniff, read, (".jsonl", ".ndjson", ".json")))
+FORMAT = Format(
+    NAME,
+    "one message a line: {author, content, ...}",
+    order=0,
+    sniff=sniff,
+    read=read,
+    suffixes=(".jsonl", ".ndjson", ".json"),
+    place=14,
+)

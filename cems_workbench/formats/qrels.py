@@ -6,13 +6,13 @@ Grades may be any integer (TREC uses negative ones for spam). The judge is "huma
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cems_workbench.formats.fields import FieldError
-from cems_workbench.formats.lines import read_lines
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect_judgments
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import Sample, read_lines
+from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -25,15 +25,8 @@ _GRADE = re.compile(r"[+-]?[0-9]{1,18}")
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the judgments of a file; of two grades for one pair the first is kept. Raises InputError."""
     errors: list[RowError] = []
-    found = collect_judgments(str(path), read_lines(path, errors, progress), _parse, errors)
-    return ParsedInput(
-        str(path),
-        NAME,
-        judgments=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"judgments": found.rows}, "fields": FIELDS},
-    )
+    collected = collect_judgments(str(path), read_lines(path, errors, progress), _parse, errors)
+    return collected.parsed(path, NAME, "judgments", errors, fields=FIELDS)
 
 
 def write(judgments: Iterable[Judgment]) -> str:
@@ -52,6 +45,16 @@ def write(judgments: Iterable[Judgment]) -> str:
 def writable(name: str) -> bool:
     """Whether an id can stand in a line of blank-separated columns and be read again."""
     return name.split() == [name] and "\0" not in name and not name.startswith("\ufeff")
+
+
+def _without_blanks(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
+    fitting = []
+    for judgment in judgments:
+        if writable(judgment.qid) and writable(judgment.memory_id):
+            fitting.append(judgment)
+        else:
+            left_out.append(f"{judgment.qid!r} {judgment.memory_id!r}: ids with blanks cannot stand in this format")
+    return fitting
 
 
 def _parse(line: str) -> Judgment:
@@ -85,6 +88,14 @@ def sniff(sample: Sample) -> bool:
     return good * 2 > len(sample.lines)
 
 
-register(
-    Reader(NAME, "TREC judgments: qid 0 docno rel", 3, sniff, read, (".qrels", ".txt", ".tsv", ".trec"), breadth=2)
+FORMAT = Format(
+    NAME,
+    "TREC judgments: qid 0 docno rel",
+    order=3,
+    sniff=sniff,
+    read=read,
+    suffixes=(".qrels", ".txt", ".tsv", ".trec"),
+    breadth=2,
+    judgments=JudgmentWriter(lambda judgments, words: write(judgments), judges=False, fitting=_without_blanks, place=3),
+    place=5,
 )

@@ -5,15 +5,16 @@ A query is named by its words. Such a file has no kind of judge, no times and no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from cems_workbench.formats import ratings_csv as by_words
-from cems_workbench.formats.csv_table import columns_of, open_table, read_rows, written
-from cems_workbench.formats.fields import FieldError, identifier
-from cems_workbench.formats.ratings_csv import HEADER
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect_judgments
+from cems_workbench.formats.base.csv_table import columns_of, open_table, read_rows, written
+from cems_workbench.formats.base.fields import FieldError, identifier
+from cems_workbench.formats.base.files import Sample
+from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.judgments import judgment_by_words, parsed_by_words, whole_rating
+from cems_workbench.formats.base.records import collect_judgments
+from cems_workbench.formats.quepid_csv import HEADER
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
 
@@ -54,12 +55,27 @@ def read(path: Path, progress: Progress) -> ParsedInput:
             raise FieldError("", "has a grade in a column without the name of a judge")
         named = {column.lower(): text for column, text in row.items() if column.lower() in PAIR}
         judge = identifier({"judge": judge}, "judge")
-        judgment, query = by_words.graded(named, by_words.whole_rating(judge, grade), judge)
+        judgment, query = judgment_by_words(named, whole_rating(judge, grade), judge)
         words[judgment.qid] = query
         return judgment
 
-    found = collect_judgments(str(path), cells(), parse, errors)
-    return by_words.as_input(str(path), NAME, found, words, errors, grade_column="")
+    collected = collect_judgments(str(path), cells(), parse, errors)
+    return parsed_by_words(str(path), NAME, collected, words, errors, grade_column="")
+
+
+def _with_nameable_judges(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
+    """Those whose judge can head a column: not called like the other two, no blanks at the ends, and of one kind."""
+    kinds: dict[str, str] = {}
+    fitting = []
+    for judgment in judgments:
+        judge = judgment.judge
+        if judge.strip() != judge or judge.lower() in PAIR:
+            left_out.append(f"{judgment.qid} {judgment.memory_id}: a judge called {judge!r} cannot head a column")
+        elif kinds.setdefault(judge, judgment.kind) != judgment.kind:
+            left_out.append(f"{judgment.qid} {judgment.memory_id}: {judge!r} names both a person and a model")
+        else:
+            fitting.append(judgment)
+    return fitting
 
 
 def sniff(sample: Sample) -> bool:
@@ -70,4 +86,13 @@ def sniff(sample: Sample) -> bool:
     return columns[:2] == list(PAIR) and len(columns) > 2 and columns != list(HEADER)
 
 
-register(Reader(NAME, "a Quepid book: query,docid and a column per judge", 3, sniff, read, (".csv",)))
+FORMAT = Format(
+    NAME,
+    "a Quepid book: query,docid and a column per judge",
+    order=3,
+    sniff=sniff,
+    read=read,
+    suffixes=(".csv",),
+    judgments=JudgmentWriter(write, by_words=True, fitting=_with_nameable_judges, place=6),
+    place=17,
+)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats import fields
-from cems_workbench.formats.lines import read_objects
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.dataset import DataSet, Exported, json_line, write_rows
+from cems_workbench.formats.base.files import Sample, read_objects
+from cems_workbench.formats.base.format import DatasetWriter, Format
+from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
 
@@ -38,23 +38,25 @@ def as_row(query: Query) -> dict[str, Any]:
 
 def write(queries: Iterable[Query]) -> str:
     """The queries as text, one line each."""
-    rows = map(as_row, queries)
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+    return "".join(f"{json_line(as_row(query))}\n" for query in queries)
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the queries of a file; raises InputError when it cannot be read."""
     errors: list[RowError] = []
     objects = read_objects(path, errors, progress)
-    found = collect(str(path), objects, parse_query, lambda query: query.qid, "qid", KNOWN, errors)
-    return ParsedInput(
-        str(path),
-        NAME,
-        queries=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"queries": found.rows}},
-    )
+    collected = collect(str(path), objects, parse_query, lambda query: query.qid, "qid", KNOWN, errors)
+    return collected.parsed(path, NAME, "queries", errors)
+
+
+def write_queries(dataset: DataSet, path: Path, progress: Progress) -> Exported:
+    """Write queries.jsonl; raises InputError when there are none."""
+    return write_rows(dataset.queries, _line, "queries", path)
+
+
+def _line(query: Query) -> tuple[str, Query]:
+    row = as_row(query)
+    return json_line(row), parse_query(row)
 
 
 def sniff(sample: Sample) -> bool:
@@ -62,4 +64,12 @@ def sniff(sample: Sample) -> bool:
     return any("qid" in row and "query" in row for row in sample.objects)
 
 
-register(Reader(NAME, "one query a line: {qid, query, project?, as_of?, type?}", 2, sniff, read))
+FORMAT = Format(
+    NAME,
+    "one query a line: {qid, query, project?, as_of?, type?}",
+    order=2,
+    sniff=sniff,
+    read=read,
+    dataset=DatasetWriter(write_queries, ("queries",), place=4),
+    place=4,
+)

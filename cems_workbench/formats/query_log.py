@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import fields
-from cems_workbench.formats.csv_table import open_table, read_rows
-from cems_workbench.formats.lines import read_records
-from cems_workbench.formats.reader import parse_json
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.csv_table import open_table, read_rows
+from cems_workbench.formats.base.files import parse_json, read_records
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 
@@ -69,9 +68,9 @@ def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tup
 
 def _cell(cell: str) -> list[Any]:
     if cell.lstrip().startswith("["):
-        found = parse_json(cell)
-        if isinstance(found, list):
-            return found
+        items = parse_json(cell)
+        if isinstance(items, list):
+            return items
     return [name.strip() for name in cell.split(";") if name.strip()]
 
 
@@ -82,13 +81,13 @@ def _entry(row: Mapping[str, Any]) -> LogEntry:
     results = row.get("results")
     if results is not None and not isinstance(results, list):
         raise fields.FieldError("results", "must be a list of memory ids")
-    found = []
+    returned = []
     for result in results or []:
         given = result.get("memory_id", result.get("id")) if isinstance(result, dict) else result
-        found.append(fields.identifier({"results": given}, "results"))
+        returned.append(fields.identifier({"results": given}, "results"))
     return LogEntry(
         fields.required_text(row, words),
         fields.moment(row, when),
-        tuple(dict.fromkeys(found)),
+        tuple(dict.fromkeys(returned)),
         fields.text(row, "project"),
     )

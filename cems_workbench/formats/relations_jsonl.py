@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.formats import fields
-from cems_workbench.formats.lines import read_objects
-from cems_workbench.formats.reader import Reader, Sample, register
-from cems_workbench.formats.rows import collect
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.dataset import DataSet, Exported, json_line, write_rows
+from cems_workbench.formats.base.files import Sample, read_objects
+from cems_workbench.formats.base.format import DatasetWriter, Format
+from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Relation, RowError
 
@@ -42,15 +43,18 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the relations of a file; raises InputError when it cannot be read."""
     errors: list[RowError] = []
     objects = read_objects(path, errors, progress)
-    found = collect(str(path), objects, parse_relation, _key, "source_id, target_id, kind", KNOWN, errors)
-    return ParsedInput(
-        str(path),
-        NAME,
-        relations=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"relations": found.rows}},
-    )
+    collected = collect(str(path), objects, parse_relation, _key, "source_id, target_id, kind", KNOWN, errors)
+    return collected.parsed(path, NAME, "relations", errors)
+
+
+def write(dataset: DataSet, path: Path, progress: Progress) -> Exported:
+    """Write relations.jsonl; raises InputError when there are none."""
+    return write_rows(dataset.relations, _line, "relations", path)
+
+
+def _line(relation: Relation) -> tuple[str, Relation]:
+    row = as_row(relation)
+    return json_line(row), parse_relation(row)
 
 
 def sniff(sample: Sample) -> bool:
@@ -58,4 +62,12 @@ def sniff(sample: Sample) -> bool:
     return any("source_id" in row and "target_id" in row for row in sample.objects)
 
 
-register(Reader(NAME, "one edge a line: {source_id, target_id, kind?, weight?}", 1, sniff, read))
+FORMAT = Format(
+    NAME,
+    "one edge a line: {source_id, target_id, kind?, weight?}",
+    order=1,
+    sniff=sniff,
+    read=read,
+    dataset=DatasetWriter(write, ("relations",), place=3),
+    place=18,
+)

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.lines import type_name
-from cems_workbench.formats.reader import parse_json
+from cems_workbench.formats.base.files import parse_json, type_name
 from cems_workbench.records import RowError
 
 LISTS = ("results", "memories", "hits", "documents", "items", "matches", "data", "response")
@@ -58,20 +57,20 @@ def parse_response(text: str, source: str = "response") -> Response:
         raise InputError(f"{source}: it is empty")
     errors: list[RowError] = []
     if text[0] in "[{":
-        form, found = _from_json(text, source, errors)
+        form, rows = _from_json(text, source, errors)
         runs = None
     else:
         lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         if sum(bool(_RUN.fullmatch(line)) for _, line in lines) * 2 > len(lines):
-            runs = {qid: _unique(rows, source, errors) for qid, rows in _from_run(lines, source, errors).items()}
-            form, found = "TREC run", list(next(iter(runs.values()), ()))
+            runs = {qid: _unique(run, source, errors) for qid, run in _from_run(lines, source, errors).items()}
+            form, rows = "TREC run", list(next(iter(runs.values()), ()))
         else:
-            form, found, runs = "list", _from_lines(lines, source, errors), None
-    kept = _unique(found, source, errors)
-    if not kept and not runs:
+            form, rows, runs = "list", _from_lines(lines, source, errors), None
+    returned = _unique(rows, source, errors)
+    if not returned and not runs:
         first = f": {errors[0]}" if errors else ""
         raise InputError(f"{source}: no row of it can be used{first}")
-    return Response(form, kept, tuple(sorted(errors, key=lambda error: error.row)), runs)
+    return Response(form, returned, tuple(sorted(errors, key=lambda error: error.row)), runs)
 
 
 def _from_json(text: str, source: str, errors: list[RowError]) -> tuple[str, list[Returned]]:
@@ -87,8 +86,8 @@ def _from_json(text: str, source: str, errors: list[RowError]) -> tuple[str, lis
                 items.append((number, parse_json(line)))
             except ValueError as problem:
                 errors.append(RowError(source, number, str(problem)))
-    found = [_item(row, value, source, errors) for row, value in items]
-    return "search response", [one for one in found if one is not None]
+    rows = [_item(row, value, source, errors) for row, value in items]
+    return "search response", [row for row in rows if row is not None]
 
 
 def _items(value: Any, depth: int = 0) -> list[tuple[int, Any]]:
@@ -129,24 +128,24 @@ def _item(row: int, value: Any, source: str, errors: list[RowError]) -> Returned
 def _from_run(lines: Iterable[tuple[int, str]], source: str, errors: list[RowError]) -> dict[str, list[Returned]]:
     ranked: dict[str, list[tuple[int, Returned]]] = {}
     for number, line in lines:
-        found = _RUN.fullmatch(line)
-        if not found:
+        match = _RUN.fullmatch(line)
+        if not match:
             columns = len(line.split())
             errors.append(
                 RowError(source, number, f"must have the 6 columns qid Q0 docno rank score tag, found {columns}")
             )
             continue
-        qid, _, docno, rank, said, _ = found.groups()
+        qid, _, docno, rank, said, _ = match.groups()
         score = _number(said)
         if score is None:
             errors.append(RowError(source, number, f"must be a finite number, found {ascii(said)[:60]}", "score"))
             continue
         ranked.setdefault(qid, []).append((int(rank), Returned(number, docno, score)))
-    return {qid: [one for _, one in sorted(rows, key=lambda row: row[0])] for qid, rows in ranked.items()}
+    return {qid: [row for _, row in sorted(rows, key=lambda pair: pair[0])] for qid, rows in ranked.items()}
 
 
 def _from_lines(lines: list[tuple[int, str]], source: str, errors: list[RowError]) -> list[Returned]:
-    found = []
+    rows = []
     for place, (number, line) in enumerate(lines):
         if place == 0 and _HEADER.fullmatch(line.replace('"', "")):
             continue
@@ -161,20 +160,20 @@ def _from_lines(lines: list[tuple[int, str]], source: str, errors: list[RowError
         if len(cells) == 2 and cells[1] and score is None:
             errors.append(RowError(source, number, f"must be a finite number, found {ascii(cells[1])[:60]}", "score"))
             continue
-        found.append(Returned(number, cells[0], score))
-    return found
+        rows.append(Returned(number, cells[0], score))
+    return rows
 
 
 def _unique(rows: Iterable[Returned], source: str, errors: list[RowError]) -> tuple[Returned, ...]:
     """Each memory once, where it stands first."""
     first: dict[str, Returned] = {}
-    for one in rows:
-        key = one.memory_id if one.memory_id is not None else f"\0{one.content}"
+    for row in rows:
+        key = row.memory_id if row.memory_id is not None else f"\0{row.content}"
         if key in first:
-            shown = ascii(one.memory_id or one.content)[:60]
-            errors.append(RowError(source, one.row, f"{shown} stands already in row {first[key].row}"))
+            shown = ascii(row.memory_id or row.content)[:60]
+            errors.append(RowError(source, row.row, f"{shown} stands already in row {first[key].row}"))
         else:
-            first[key] = one
+            first[key] = row
     return tuple(first.values())
 
 

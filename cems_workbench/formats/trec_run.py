@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cems_workbench.formats.lines import read_lines
+from cems_workbench.formats.base.files import read_lines
 from cems_workbench.formats.qrels import writable
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError

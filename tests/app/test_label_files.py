@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.formats import FORMS
+from cems_workbench.formats import judgment_writers
 from cems_workbench.records import Judgment
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
@@ -61,7 +61,7 @@ def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(page: AppT
     assert grades == {"ada": 3, "bo": 0, "cy": 1}
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", judgment_writers())
 def test_every_form_is_offered_and_says_what_it_cannot_hold(page: AppTest, form: str) -> None:
     checked(page.selectbox(key="lb:out:form").set_value(form).run())
     labels = " ".join(one.value for one in page.caption)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import FORMATS, detect, read, read_path
-from cems_workbench.formats.lines import take_sample
+from cems_workbench.formats.base.files import take_sample
 
 _NAMES = """
     id content title tags priority pinned importance created_at access_count scope qid query as_of type source_id

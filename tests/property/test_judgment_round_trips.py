@@ -10,10 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cems_workbench.formats import FORMS, cells, detect, queries_jsonl, read, trec_run, write_judgments
+from cems_workbench.formats import detect, judgment_writers, queries_jsonl, read, trec_run, write_judgments
+from cems_workbench.formats.base import cells
+from cems_workbench.formats.base.records import derived_id
 from cems_workbench.formats.cems_feedback import Feedback, counts, feedback_of
 from cems_workbench.formats.cems_feedback import write as write_feedback
-from cems_workbench.formats.rows import derived_id
 from cems_workbench.formats.trec_run import RunRow
 from cems_workbench.records import Judgment, Query
 
@@ -195,6 +196,6 @@ def test_no_cell_of_a_csv_is_a_formula(judgments, words, format):
 
 
 def test_every_form_is_tested_here():
-    assert set(FORMS) == {
+    assert set(judgment_writers()) == {
         "judgments-jsonl", "judgments-csv", "qrels", "quepid-csv", "srw-csv", "quepid-book", "cems-feedback",
     }  # fmt: skip

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from records import MEMORIES, QUERIES, RELATIONS, judgments
 
-from cems_workbench.formats import DataSet, cells, detect, read, write_dataset
+from cems_workbench.formats import DataSet, detect, read, write_dataset
+from cems_workbench.formats.base import cells
 
 quick = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SUFFIX = {"memories-csv": "csv", "beir": "folder"}

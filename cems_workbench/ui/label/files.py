@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.adjudication import Chosen, Rule, choose_judgments
-from cems_workbench.formats import FORMATS, FORMS, Written, cems_feedback, write_judgments
+from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_writers, write_judgments
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import ROW
@@ -62,8 +62,8 @@ def _import(resources: Resources) -> None:
     )  # fmt: skip
     kind, button, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
     chosen = kind.selectbox(
-        "Format", [AUTO, *FORMS], key="lb:files:format",
-        help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in FORMS),
+        "Format", [AUTO, *judgment_writers()], key="lb:files:format",
+        help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
     )  # fmt: skip
     pressed = button.button("Import", key="lb:files:import", type="primary", disabled=not files, width="stretch")
     if pressed and files:
@@ -122,8 +122,8 @@ def _choose(resources: Resources) -> _Choice | None:
     judge = boxes[2].selectbox("Judge", [ANYBODY, *names], key="lb:out:judge")
     rule = RULES[boxes[3].selectbox("Grades", list(RULES), key="lb:out:rule", help=RULE_HELP)]
     form = boxes[4].selectbox(
-        "Format", list(FORMS), key="lb:out:form",
-        help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in FORMS),
+        "Format", list(judgment_writers()), key="lb:out:form",
+        help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
     )  # fmt: skip
     queries = {query.qid: query for query in resources.store.queries()}
     qids = set(queries) if query_set == ALL else {query.qid for query in resources.store.queries(query_set)}

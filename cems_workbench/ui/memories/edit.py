@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.fields import FieldError
+from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.memories_jsonl import parse_memory
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory

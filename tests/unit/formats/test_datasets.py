@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import DATASETS, FORMATS, FORMS, DataSet, read, read_path, write_dataset
+from cems_workbench.formats import FORMATS, DataSet, dataset_writers, judgment_writers, read, read_path, write_dataset
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Judgment, Memory, Query
 
@@ -215,8 +215,8 @@ NOT_WRITTEN = {"facts-jsonl", "messages-jsonl", "cems-export"}
 
 
 def test_every_form_that_is_read_is_written_but_those_that_only_make_memories():
-    assert set(FORMATS) == set(DATASETS) | set(FORMS) | NOT_WRITTEN
-    assert not set(DATASETS) & set(FORMS)
+    assert set(FORMATS) == set(dataset_writers()) | set(judgment_writers()) | NOT_WRITTEN
+    assert not set(dataset_writers()) & set(judgment_writers())
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data are not here")

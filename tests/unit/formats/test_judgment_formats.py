@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import FORMS, read, trec_run, write_judgments
+from cems_workbench.formats import judgment_writers, read, trec_run, write_judgments
 from cems_workbench.formats.trec_run import RunRow
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import RowCounts, Store
@@ -140,7 +140,7 @@ def test_a_format_by_words_leaves_out_queries_it_cannot_tell_apart():
 def test_an_unknown_format_names_the_known_ones():
     with pytest.raises(InputError, match="did you mean qrels"):
         write_judgments("qrel", [], {})
-    assert len(FORMS) == 7
+    assert len(judgment_writers()) == 7
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import detect, read
-from cems_workbench.formats.cells import guarded, restored
+from cems_workbench.formats.base.cells import guarded, restored
 from cems_workbench.records import Memory
 
 GOOD = Memory("good", "kept")

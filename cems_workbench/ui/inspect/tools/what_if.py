@@ -19,7 +19,7 @@ from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.analysis.why.path import ordinal
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.grades import K
-from cems_workbench.formats.fields import FieldError
+from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.memories_jsonl import parse_memory
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.resources import Resources

@@ -13,11 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.datasets.dataset import DataSet, Exported, Losses, finished, judged
-from cems_workbench.formats.writing import one_grade_each
+from cems_workbench.formats.base.dataset import DataSet, Exported, Losses, judged, written_whole
+from cems_workbench.formats.base.format import DatasetWriter
+from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 
+MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+"""By hand, because strptime reads and writes months in the user's language."""
+WRITTEN = Path("written.json")
+"""What a document is called that is read back before it is written."""
 MOST_HELD = 10_000
 """How many places of one conversation are held by empty turns at most."""
 
@@ -33,8 +41,8 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """A format of conversations.
+class ConversationForm:
+    """A form that conversations are written in.
 
     `memory` and `query` give the name of the conversation something belongs to, or raise ValueError with the reason why it
     can be in none. `build` makes the document of a part and says how many places it holds; `parse` reads it.
@@ -43,20 +51,29 @@ class Form:
     memory: Callable[[Memory], str]
     query: Callable[[Query], str]
     build: Callable[[Part], tuple[dict[str, Any], int]]
-    parse: Callable[[Any], ParsedInput]
+    parse: Callable[[Any, Path], ParsedInput]
     by_question: bool = False
     """Whether a question has a conversation of its own, which may be without turns, and no turn stands without a question."""
 
 
-def write(form: Form, dataset: DataSet, path: Path, progress: Progress) -> Exported:
+def conversation_writer(form: ConversationForm, place: int) -> DatasetWriter:
+    """The writer of a format with this form."""
+    return DatasetWriter(
+        lambda dataset, path, progress: _write(form, dataset, path, progress),
+        ("memories", "queries", "judgments"),
+        place,
+    )
+
+
+def _write(form: ConversationForm, dataset: DataSet, path: Path, progress: Progress) -> Exported:
     """Write a list of conversations as one JSON document; raises InputError when there is none among the memories."""
     losses = Losses()
     parts = _sorted_in(form, dataset, losses, progress, path.name)
     rows = {"memories": 0, "queries": 0, "judgments": 0}
-    with finished(path) as place, place.open("w", encoding="utf-8", newline="") as file:
+    with written_whole(path) as place, place.open("w", encoding="utf-8", newline="") as file:
         for number, part in enumerate(parts):
             progress(f"checking {path.name}", number, len(parts))
-            document = _settled(form, part, losses)
+            document = _writable(form, part, losses)
             if document is None:
                 continue
             file.write("[\n" if not rows["memories"] + rows["queries"] else ",\n")
@@ -71,7 +88,7 @@ def write(form: Form, dataset: DataSet, path: Path, progress: Progress) -> Expor
     return Exported.of(rows, losses)
 
 
-def _sorted_in(form: Form, dataset: DataSet, losses: Losses, progress: Progress, name: str) -> list[Part]:
+def _sorted_in(form: ConversationForm, dataset: DataSet, losses: Losses, progress: Progress, name: str) -> list[Part]:
     """The conversations, in the order in which they come first."""
     parts: dict[str, Part] = {}
     place_of: dict[str, str] = {}
@@ -105,26 +122,26 @@ def _sorted_in(form: Form, dataset: DataSet, losses: Losses, progress: Progress,
     return list(parts.values())
 
 
-def _settled(form: Form, part: Part, losses: Losses) -> dict[str, Any] | None:
+def _writable(form: ConversationForm, part: Part, losses: Losses) -> dict[str, Any] | None:
     """The document of a part of which everything comes back; what does not is taken out of the part. None if that is all."""
     while part.queries if form.by_question else part.memories:
         document, held = form.build(part)
-        back = form.parse([document])
-        memories = {one.id: one for one in back.memories}
-        queries = {one.qid: one for one in back.queries}
-        strangers = (memories.keys() - {one.id for one in part.memories}) | (
-            queries.keys() - {one.qid for one in part.queries}
+        back = form.parse([document], WRITTEN)
+        memories = {memory.id: memory for memory in back.memories}
+        queries = {query.qid: query for query in back.queries}
+        strangers = (memories.keys() - {memory.id for memory in part.memories}) | (
+            queries.keys() - {query.qid for query in part.queries}
         )
-        lost = {one.id for one in part.memories if not _same(one, memories.get(one.id))}
-        silent = {one.qid for one in part.queries if not _same(one, queries.get(one.qid))}
+        lost = {memory.id for memory in part.memories if not _same(memory, memories.get(memory.id))}
+        silent = {query.qid for query in part.queries if not _same(query, queries.get(query.qid))}
         if not (lost or silent or strangers):
             _compare(part, memories, queries, back.judgments, losses)
             losses.held += held
             return document
         if not lost and not silent:  # under other names only
-            lost, silent = {one.id for one in part.memories}, {one.qid for one in part.queries}
+            lost, silent = {memory.id for memory in part.memories}, {query.qid for query in part.queries}
         _take_out(part, lost, silent, losses)
-    for name in (*(one.id for one in part.memories), *(one.qid for one in part.queries)):
+    for name in (*(memory.id for memory in part.memories), *(query.qid for query in part.queries)):
         losses.leave_out(
             name, "nothing of its conversation can be written" if part.queries else "its question is not here"
         )
@@ -138,12 +155,12 @@ def _same(before: Memory | Query, after: Memory | Query | None) -> bool:
 
 
 def _take_out(part: Part, lost: set[str], silent: set[str], losses: Losses) -> None:
-    for name in (one.id for one in part.memories if one.id in lost):
-        losses.leave_out(name, "would be read back under another id or with another text")
-    for qid in (one.qid for one in part.queries if one.qid in silent):
+    for memory_id in (memory.id for memory in part.memories if memory.id in lost):
+        losses.leave_out(memory_id, "would be read back under another id or with another text")
+    for qid in (query.qid for query in part.queries if query.qid in silent):
         losses.leave_out(qid, "would be read back under another id or in other words")
-    part.memories = [one for one in part.memories if one.id not in lost]
-    part.queries = [one for one in part.queries if one.qid not in silent]
+    part.memories = [memory for memory in part.memories if memory.id not in lost]
+    part.queries = [query for query in part.queries if query.qid not in silent]
     for qid, labels in part.evidence.items():
         for label in labels:
             if label.memory_id in lost or qid in silent:
@@ -166,13 +183,13 @@ def _compare(
         losses.compare(memory.id, memory, memories[memory.id])
     for query in part.queries:
         losses.compare(query.qid, query, queries[query.qid])
-    back = {(one.qid, one.memory_id): one for one in judgments}
+    back = {(judgment.qid, judgment.memory_id): judgment for judgment in judgments}
     for qid, labels in part.evidence.items():
         for label in labels:
-            if (found := back.get((qid, label.memory_id))) is None:
+            if (read := back.get((qid, label.memory_id))) is None:
                 losses.leave_out(judged(label), "the evidence of a question cannot name this turn")
             else:
-                losses.compare(judged(label), label, found)
+                losses.compare(judged(label), label, read)
         part.evidence[qid] = [label for label in labels if (qid, label.memory_id) in back]
 
 

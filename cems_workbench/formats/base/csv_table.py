@@ -1,9 +1,7 @@
-"""Reading CSV so that a row with a broken quote, or with bytes that are not UTF-8, costs only itself.
+"""CSV, read so that a row with a broken quote or with bytes that are not UTF-8 costs only itself, and written.
 
-A CSV under a header: its columns by name, each row as text by column, and the lines they stand in.
-
-Comma, semicolon or tab between cells. A leading apostrophe that guards against formula injection is taken off. Rows are
-numbered by the line they begin in.
+A table is the lines of a file under a header that names its columns; comma, semicolon or tab stand between cells. A leading apostrophe
+that guards against formula injection is taken off, and put on where it is needed. Rows are numbered by the line they begin in.
 """
 
 from __future__ import annotations
@@ -15,13 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import cells
-from cems_workbench.formats.reader import open_file
+from cems_workbench.formats.base import cells
+from cems_workbench.formats.base.files import open_file
 from cems_workbench.progress import Progress
 from cems_workbench.records import RowError
 
 MAX_CELL = 2**31 - 1
 LONGEST_HEADER = 100_000
+DELIMITERS = (",", ";", "\t")
+_QUOTED = re.compile(r'[",;\t\r\n]|^\s|\s$|^$')
 REREAD = 20
 """How many times its own length a file is read again at most, looking for rows behind broken quotes."""
 
@@ -92,10 +92,6 @@ def _not_utf8(row: list[str]) -> str | None:
     return None
 
 
-DELIMITERS = (",", ";", "\t")
-_QUOTED = re.compile(r'[",;\t\r\n]|^\s|\s$|^$')
-
-
 @dataclass(frozen=True, slots=True)
 class CsvTable:
     """A CSV that was opened: where it is, its lines, where its rows begin (0-based line), its delimiter and columns."""
@@ -117,7 +113,7 @@ def open_table(path: Path, required: Sequence[str], known: Sequence[str] = ()) -
     if start is None:
         raise InputError(f"{path} is empty")
     tried = [(delimiter, columns_of(lines[start], delimiter)) for delimiter in DELIMITERS]
-    delimiter, columns = max(tried, key=lambda found: len({name.lower() for name in found[1]} & {*required, *known}))
+    delimiter, columns = max(tried, key=lambda under: len({name.lower() for name in under[1]} & {*required, *known}))
     there = [name.lower() for name in columns]
     missing = [name for name in required if name not in there]
     if missing:

@@ -1,18 +1,92 @@
-"""Reading a text file line by line, or a JSON list item by item, so that a bad one costs only itself."""
+"""Reading files: a whole JSON document, a text line by line, a JSON list item by item, so that a bad row costs only itself.
+
+Nothing here raises anything but InputError, and that only when a whole file is unusable; a bad row becomes a RowError.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.reader import SAMPLE_LINES, Sample, open_file, parse_json, read_document
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 
 BOM = b"\xef\xbb\xbf"
+SAMPLE_LINES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The beginning of a file, for recognising it: its first lines that are not empty, and the JSON in it.
+
+    `objects` are the lines that are JSON objects; `document` is the whole file when its name ends in .json.
+    """
+
+    path: Path
+    lines: tuple[str, ...] = ()
+    objects: tuple[dict[str, Any], ...] = ()
+    document: Any = None
+
+    @property
+    def rows(self) -> tuple[dict[str, Any], ...]:
+        """The first objects of the file, be they lines, the items of a list, or the one object of a document."""
+        items = self.document if isinstance(self.document, list) else [self.document]
+        return self.objects or tuple(item for item in items[:SAMPLE_LINES] if isinstance(item, dict))
+
+
+def parse_json(text: str | bytes) -> Any:
+    """`json.loads` whose every failure is a ValueError with a short message."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error.msg} at column {error.colno}") from None
+    except ValueError as error:  # A number too long to convert, or bytes that are no UTF.
+        raise ValueError(f"cannot be read as JSON: {error}") from None
+
+
+def open_file(path: Path) -> Path:
+    """Check that `path` is a readable file with something in it; raises InputError otherwise."""
+    try:
+        if path.is_dir():
+            raise InputError(f"{path} is a directory, not a file")
+        with path.open("rb") as file:
+            head = file.read(64)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    if not head:
+        raise InputError(f"{path} is empty")
+    # The mark alone may be a broken first line; text in UTF-16 has zero bytes too.
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") and b"\0" in head:
+        raise InputError(f"{path} is UTF-16; save it as UTF-8")
+    return path
+
+
+def read_document(path: Path) -> Any:
+    """The whole file as one JSON document; raises InputError with line and column when it is none."""
+    raw = open_file(path).read_bytes().removeprefix(b"\xef\xbb\xbf")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}:{line}: is not UTF-8 (byte {raw[error.start]:#04x})") from None
+    if not text.strip():
+        raise InputError(f"{path} is empty")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}: is not JSON: {error.msg} at column {error.colno}") from None
+    except (RecursionError, ValueError) as error:
+        reason = "is nested too deeply" if isinstance(error, RecursionError) else f"cannot be read as JSON: {error}"
+        raise InputError(f"{path}: {reason}") from None
 
 
 def read_lines(path: Path, errors: list[RowError], progress: Progress = silent) -> Iterator[tuple[int, str]]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cems_workbench.formats.fields import FieldError
-from cems_workbench.formats.lines import type_name
-from cems_workbench.formats.reader import parse_json
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import parse_json, type_name
 
 WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _FORMULA = re.compile(r"'*[=+\-@＝＋－＠\t\r\n]")
@@ -48,9 +47,9 @@ def tags(field: str, cell: str) -> list[Any]:
     if not cell.lstrip().startswith("["):
         return [tag.strip() for tag in cell.split(";") if tag.strip()]
     try:
-        found = parse_json(cell)
+        items = parse_json(cell)
     except ValueError as error:
         raise FieldError(field, f"begins like a JSON array but {error}") from None
-    if not isinstance(found, list):
-        raise FieldError(field, f"must be a list of strings, found {type_name(found)}")
-    return found
+    if not isinstance(items, list):
+        raise FieldError(field, f"must be a list of strings, found {type_name(items)}")
+    return items

@@ -1,24 +1,29 @@
-"""What is written as one file or folder, and what became of it.
+"""Writing memories, queries and judgments together: what is written, what became of it, and forms with a row a line.
 
-What a form cannot hold, found by reading back what is written of a record and comparing it with the record.
+What is written is read again as it was. Rows are written as they come, so that a store of any size goes through; each is read as it
+will be read from the file before it is written, and what a form cannot hold is found by comparing the two.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, Query, Relation
 
 Record = TypeVar("Record", Memory, Query, Judgment, Relation)
+Line = Callable[[Record], tuple[str, Record]]
+"""The line of a record, without its end, and the record it is read as; raises FieldError when it is none."""
 KINDS = {Memory: "memories", Query: "queries", Judgment: "judgments", Relation: "relations"}
 
 
@@ -39,19 +44,19 @@ class Losses:
         """Count the fields of a record that are read back otherwise."""
         if before == after:
             return
-        for one in dataclass_fields(before):
-            if getattr(before, one.name) != getattr(after, one.name):
-                key = (KINDS[type(before)], one.name)
+        for compared in dataclass_fields(before):
+            if getattr(before, compared.name) != getattr(after, compared.name):
+                key = (KINDS[type(before)], compared.name)
                 count, example = self._changed.get(key, (0, name))
                 self._changed[key] = (count + 1, example)
 
     def not_kept(self) -> tuple[str, ...]:
         """A line for each field that does not come back, with the number of records and one of them."""
         order = list(KINDS.values())
-        ranked: Sequence[tuple[tuple[str, str], tuple[int, str]]] = sorted(
+        most_first: Sequence[tuple[tuple[str, str], tuple[int, str]]] = sorted(
             self._changed.items(), key=lambda item: (order.index(item[0][0]), -item[1][0], item[0][1])
         )
-        return tuple(f"{name} of {count} {kind}, e.g. {example}" for (kind, name), (count, example) in ranked)
+        return tuple(f"{name} of {count} {kind}, e.g. {example}" for (kind, name), (count, example) in most_first)
 
 
 def judged(judgment: Judgment) -> str:
@@ -96,7 +101,7 @@ class Exported:
 
 
 @contextmanager
-def finished(path: Path, folder: bool = False) -> Iterator[Path]:
+def written_whole(path: Path, folder: bool = False) -> Iterator[Path]:
     """A place to write to that takes the name `path` when the block ends; a failure leaves what was there as it was.
 
     Raises InputError when it cannot be written, or when a folder would take the place of something.
@@ -124,3 +129,64 @@ def _remove(part: Path) -> None:
         shutil.rmtree(part, ignore_errors=True)
     else:
         part.unlink(missing_ok=True)
+
+
+def json_line(row: dict[str, Any]) -> str:
+    """A row as one line of JSON."""
+    return json.dumps(row, ensure_ascii=False)
+
+
+def put_rows(records: Iterable[Record], line: Line[Record], losses: Losses, path: Path, header: str = "") -> int:
+    """Write the records whose rows are read back as them, and count them; no file when there are none."""
+    count = 0
+    with path.open("wb") as file:
+        file.write(header.encode())
+        for record in records:
+            try:
+                text, back = line(record)
+                raw = f"{text}\n".encode()
+            except (FieldError, UnicodeEncodeError) as error:
+                losses.leave_out(_name(record), str(error))
+                continue
+            if _key(back) != _key(record):
+                losses.leave_out(_name(record), "would be read back under another id or with another text")
+                continue
+            losses.compare(_name(record), record, back)
+            file.write(raw)
+            count += 1
+    if not count:
+        path.unlink()
+    return count
+
+
+def write_rows(records: Iterable[Record], line: Line[Record], kind: str, path: Path, header: str = "") -> Exported:
+    """Write one file of such rows; raises InputError when there is nothing that can be written."""
+    losses = Losses()
+    with written_whole(path) as place:
+        count = put_rows(records, line, losses, place, header)
+        if not count:
+            raise nothing_to_write(path, kind, losses)
+    return Exported.of({kind: count}, losses)
+
+
+def nothing_to_write(path: Path, kind: str, losses: Losses) -> InputError:
+    """The error for a file without a row, with the first reason there is."""
+    why = f", e.g. {losses.left_out[0]}" if losses.left_out else ""
+    return InputError(f"{path}: there are no {kind} to write{why}")
+
+
+def _name(record: Memory | Query | Judgment | Relation) -> str:
+    if isinstance(record, Judgment):
+        return judged(record)
+    if isinstance(record, Relation):
+        return f"{record.source_id} {record.target_id}"
+    return record.id if isinstance(record, Memory) else record.qid
+
+
+def _key(record: Memory | Query | Judgment | Relation) -> tuple[object, ...]:
+    """What must come back as it was for a row to be the same row."""
+    if isinstance(record, Judgment):
+        return record.qid, record.memory_id, record.grade
+    if isinstance(record, Relation):
+        return record.source_id, record.target_id, record.kind
+    return (record.id, record.content) if isinstance(record, Memory) else (record.qid, record.query)

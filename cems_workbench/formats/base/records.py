@@ -1,33 +1,52 @@
-"""Turning the objects of a file into records: bad rows are reported, keys are kept unique, unknown fields noted.
-
-Reading a file of JSON rows that each become a memory: what the memory, fact and message formats share.
-"""
+"""Turning the rows of a file into records: bad rows are reported, keys are kept unique, unknown fields noted."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from cems_workbench.formats.fields import FieldError, UnknownFields
-from cems_workbench.formats.lines import read_records
+from cems_workbench.formats.base.fields import FieldError, UnknownFields
+from cems_workbench.formats.base.files import read_records
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, RowError
 
 Record = TypeVar("Record")
 Row = TypeVar("Row")
+Kind = Literal["memories", "relations", "queries", "judgments"]
 MAX_NOTES = 20
 
 
 @dataclass
 class Collected(Generic[Record]):
-    """The records of a file with the row each came from, and what was left out."""
+    """The records of a file with the row each came from, and notes on them."""
 
     records: list[Record] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+
+    def parsed(
+        self,
+        path: Path,
+        format: str,
+        kind: Kind,
+        errors: Iterable[RowError],
+        notes: Iterable[str] = (),
+        fields: Mapping[str, str] | None = None,
+    ) -> ParsedInput:
+        """The records as what was read of a file; `fields` are the file's names of a record's fields, where they differ."""
+        extra: dict[str, Any] = {"rows": {kind: self.rows}}
+        values: dict[str, Any] = {kind: tuple(self.records)}
+        return ParsedInput(
+            str(path),
+            format,
+            **values,
+            errors=tuple(errors),
+            notes=(*self.notes, *notes),
+            extra=extra if fields is None else {**extra, "fields": dict(fields)},
+        )
 
 
 def collect(
@@ -39,7 +58,10 @@ def collect(
     known: Iterable[str],
     errors: list[RowError],
 ) -> Collected[Record]:
-    """Make a record of every object; of several with one key the first is kept and the others are reported."""
+    """Make a record of every (row number, object); of several with one key the first is taken and the others are reported.
+
+    `make` raises FieldError for a row that cannot be used. `known` are the fields it looks at; others are noted.
+    """
     collected: Collected[Record] = Collected()
     unknown = UnknownFields(known)
     first: dict[Hashable, int] = {}
@@ -69,7 +91,7 @@ def collect_judgments(
 
     Of several grades of one judge for a pair all are given: which of them is on the scale only the store can tell.
     """
-    found: Collected[Judgment] = Collected()
+    collected: Collected[Judgment] = Collected()
     first: dict[Judgment, int] = {}
     repeated = []
     for number, row in rows:
@@ -79,16 +101,16 @@ def collect_judgments(
             errors.append(RowError(source, number, error.reason, error.field or None))
             continue
         before = first.setdefault(judgment, number)
-        if len(first) == len(found.records):
+        if len(first) == len(collected.records):
             repeated.append(f"row {number} repeats row {before}")
         else:
-            found.records.append(judgment)
-            found.rows.append(number)
+            collected.records.append(judgment)
+            collected.rows.append(number)
     errors.sort(key=lambda error: error.row)
     if len(repeated) > MAX_NOTES:
         repeated[MAX_NOTES:] = [f"{len(repeated) - MAX_NOTES} more rows repeat earlier ones"]
-    found.notes = tuple(repeated)
-    return found
+    collected.notes = tuple(repeated)
+    return collected
 
 
 def derived_id(prefix: str, *parts: str) -> str:
@@ -100,15 +122,9 @@ def derived_id(prefix: str, *parts: str) -> str:
 def read_memory_rows(
     path: Path, name: str, parse: Callable[[dict[str, Any]], Memory], known: Iterable[str], progress: Progress
 ) -> ParsedInput:
-    """Every good row of `path` as a memory made by `parse`; raises InputError when the file cannot be read."""
+    """Every good row of a file of JSON rows as a memory made by `parse`; raises InputError when the file cannot be read."""
     errors: list[RowError] = []
     rows = read_records(path, errors, progress)
-    found = collect(str(path), rows, parse, lambda memory: memory.id, "id", known, errors)
-    return ParsedInput(
-        str(path),
-        name,
-        memories=tuple(found.records),
-        errors=tuple(errors),
-        notes=found.notes,
-        extra={"rows": {"memories": found.rows}},
+    return collect(str(path), rows, parse, lambda memory: memory.id, "id", known, errors).parsed(
+        path, name, "memories", errors
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from cems_workbench.formats.lines import type_name
+from cems_workbench.formats.base.files import type_name
 
 MAX_COUNT = 2**63 - 1
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")

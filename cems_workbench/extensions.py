@@ -1,0 +1,187 @@
+"""Extension points: what this package and other packages add to the workbench, by name.
+
+A registry holds the things of one kind: those of this package, a module each in one folder, which need no list to stand in, and those
+of other packages, declared as entry points of one group (Python packaging guide, "Creating and discovering plugins"):
+
+    [project.entry-points."cems_workbench.measures"]
+    gain = "a_package.gain:MEASURE"
+
+Reading the names runs no code of another package; a thing is loaded when it is first asked for. What cannot be used is left out with a
+problem that names its package: said once on stderr, and listed by `doctor`. It is never an error.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.progress import Cancelled
+
+FORMATS = "cems_workbench.formats"
+MEASURES = "cems_workbench.measures"
+RERANKERS = "cems_workbench.rerankers"
+LIST_SOURCES = "cems_workbench.list_sources"
+PATTERNS: Mapping[str, str] = {
+    FORMATS: r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
+    MEASURES: r"[A-Za-z]+",
+    RERANKERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
+    LIST_SOURCES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
+}
+"""The groups of entry points, and what a name in each of them may look like."""
+
+US = "CEMS Workbench"
+LAST = 100
+"""The `place` of what says nothing about where it stands."""
+
+_problems: dict[str, None] = {}
+_lock = threading.RLock()
+
+
+class Extension(Protocol):
+    """What a registry holds: something with a name, and a place in lists of such things, lowest first."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def place(self) -> int: ...
+
+
+Item = TypeVar("Item", bound=Extension)
+
+
+def problems() -> tuple[str, ...]:
+    """What was left out so far, a line each that names the package; a registry that nobody has asked anything is not in it."""
+    return tuple(_problems)
+
+
+def module_names(package: str) -> tuple[str, ...]:
+    """The public modules directly in a package of ours, by name; nothing is imported."""
+    folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
+    return tuple(sorted(found.name for found in pkgutil.iter_modules([str(folder)]) if not found.name.startswith("_")))
+
+
+def declared(group: str, taken: Iterable[str] = ()) -> Mapping[str, EntryPoint]:
+    """The entry points of a group by name, none of them loaded: those with a fit name that nobody else has.
+
+    `taken` are the names that are ours.
+    """
+    return _declared(group, frozenset(taken))
+
+
+@cache
+def _declared(group: str, taken: frozenset[str]) -> Mapping[str, EntryPoint]:
+    by_name: dict[str, list[EntryPoint]] = {}
+    for entry in entry_points(group=group):
+        by_name.setdefault(entry.name, []).append(entry)
+    usable = {}
+    for name, entries in sorted(by_name.items()):
+        packages = " and ".join(sorted(map(_package, entries)))
+        if name in taken:
+            _report(f"{group}: {name} of {packages} is left out: {US} has a {name} itself")
+        elif len(entries) > 1:
+            _report(f"{group}: {name} is left out: {packages} both have one")
+        elif not re.fullmatch(PATTERNS[group], name):
+            _report(f"{group}: {name!r} of {packages} is left out: a name here looks like {PATTERNS[group]}")
+        else:
+            usable[name] = entries[0]
+    return usable
+
+
+class Registry(Mapping[str, Item]):
+    """The things of one kind by name, in the order of their places, then names; loaded when first asked for.
+
+    `attribute` is what a module in `package` calls its thing of this `kind`. KeyError for a name that is not known.
+    """
+
+    def __init__(self, group: str, kind: type[Item], package: str, attribute: str) -> None:
+        self._group, self._kind, self._package, self._attribute = group, kind, package, attribute
+        self._items: dict[str, Item] | None = None
+        self._origins: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> Item:
+        return self._loaded()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded())
+
+    def __len__(self) -> int:
+        return len(self._loaded())
+
+    def origin(self, name: str) -> str | None:
+        """The package that added something, with its version; None for what is ours."""
+        self._loaded()
+        return self._origins.get(name)
+
+    @property
+    def origins(self) -> Mapping[str, str]:
+        """What other packages added, and which package each is from."""
+        self._loaded()
+        return self._origins
+
+    @contextmanager
+    def answerable(self, name: str, raises: type[WorkbenchError]) -> Iterator[None]:
+        """Runs code of something: where another package's fails in a way that nobody expects, that is an error that names it."""
+        try:
+            yield
+        except (WorkbenchError, Cancelled):
+            raise
+        except Exception as error:
+            origin = self.origin(name)
+            if origin is None:
+                raise
+            raise raises(f"{name} of {origin} failed: {type(error).__name__}: {error}") from error
+
+    def _loaded(self) -> dict[str, Item]:
+        with _lock:
+            if self._items is None:
+                items = self._ours()
+                for name, entry in declared(self._group, items).items():
+                    item = self._load(entry)
+                    if item is not None:
+                        items[name] = item
+                        self._origins[name] = _package(entry)
+                self._items = dict(sorted(items.items(), key=lambda pair: (pair[1].place, pair[0])))
+            return self._items
+
+    def _ours(self) -> dict[str, Item]:
+        found = [
+            getattr(import_module(f"{self._package}.{name}"), self._attribute, None)
+            for name in module_names(self._package)
+        ]
+        return {item.name: item for item in found if isinstance(item, self._kind)}
+
+    def _load(self, entry: EntryPoint) -> Item | None:
+        where = f"{self._group}: {entry.name} of {_package(entry)} is left out"
+        try:
+            item: Any = entry.load()
+        except Exception as error:
+            _report(f"{where}: {entry.value} does not load: {type(error).__name__}: {error}")
+            return None
+        if not isinstance(item, self._kind):
+            _report(f"{where}: {entry.value} is no {self._kind.__name__}, but {type(item).__name__}")
+            return None
+        if item.name != entry.name:
+            _report(f"{where}: {entry.value} calls itself {item.name!r}")
+            return None
+        return item
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.value if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
+
+
+def _report(problem: str) -> None:
+    if problem not in _problems:
+        _problems[problem] = None
+        print(f"warning: {problem}", file=sys.stderr)

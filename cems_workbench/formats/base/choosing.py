@@ -1,0 +1,170 @@
+"""Choosing a format: which one a file is in, and the one of a name; reading and writing with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cems_workbench.errors import InputError, nearest
+from cems_workbench.formats.base.dataset import DataSet, Exported
+from cems_workbench.formats.base.files import take_sample
+from cems_workbench.formats.base.format import FORMATS, Format, dataset_writers, judgment_writers, unknown
+from cems_workbench.formats.base.judgments import one_grade_each, with_unique_words
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Judgment, ParsedInput, Query
+
+
+def detect(path: Path) -> str:
+    """The name of the format of a file, by what is in it and, when that says nothing, by its name.
+
+    Raises InputError for a file that cannot be read or that no format recognises, listing the known ones.
+    """
+    path = Path(path)
+    sample = take_sample(path)
+    for form in sorted(FORMATS.values(), key=lambda form: form.breadth):
+        with FORMATS.answerable(form.name, InputError):
+            if form.sniff(sample):
+                return form.name
+    name, suffix = path.stem.lower(), path.suffix.lower()
+    named = [form for form in FORMATS.values() if name.startswith(form.name.split("-")[0]) and suffix in form.suffixes]
+    if len(named) == 1:
+        return named[0].name
+    raise InputError(f"{path}: the format is not recognised; pass one of {', '.join(sorted(FORMATS))}")
+
+
+def read(path: Path, format: str = "auto", progress: Progress = silent) -> ParsedInput:
+    """Read one file. `format` is a name in FORMATS or "auto". Raises InputError when the file is unusable."""
+    path = Path(path)
+    form = FORMATS[detect(path)] if format == "auto" else _named(format)
+    return _read(form, path, progress)
+
+
+def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> list[ParsedInput]:
+    """Read a file, or every file of a directory in a known format, memories before what refers to them.
+
+    A folder that is one data set in a known form (BEIR) is read as one, be it `path` itself or in it; no other
+    directory is descended into. What is skipped is named, with the reason, in the notes of the first input.
+    Raises InputError when there is nothing to read.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        return [read(path, format, progress)]
+    wanted = None if format == "auto" else _named(format)
+    parsed: list[ParsedInput] = []
+    notes: list[str] = []
+    for place, form in _sources(path, notes):
+        if wanted in (None, form):
+            parsed.append(_read(form, place, progress))
+        else:
+            notes.append(f"skipped {place.name}: it is {form.name}")
+    if not parsed:
+        raise InputError(f"{path} has no file to read; known formats are {', '.join(sorted(FORMATS))}")
+    parsed.sort(key=_order)
+    return [replace(parsed[0], notes=(*notes, *parsed[0].notes)), *parsed[1:]]
+
+
+def _read(form: Format, path: Path, progress: Progress) -> ParsedInput:
+    with FORMATS.answerable(form.name, InputError):
+        return form.read(path, progress)
+
+
+def _order(parsed: ParsedInput) -> int:
+    """When an input can be imported: by the kind of rows it brings, after what such rows refer to."""
+    kinds = (parsed.memories, parsed.relations, parsed.queries, parsed.judgments)
+    first = next((order for order, rows in enumerate(kinds) if rows), 0)
+    return max(first, FORMATS[parsed.format].order)
+
+
+def _sources(directory: Path, notes: list[str]) -> Iterator[tuple[Path, Format]]:
+    """What a directory holds to be read, by name; hidden entries are left out and what is not known is noted."""
+    whole = _as_folder(directory)
+    if whole is not None:
+        yield directory, whole[0]
+    for entry in _entries(directory):
+        if entry.name.startswith(".") or (whole is not None and entry.name in whole[1]):
+            continue
+        if entry.is_dir():
+            inner = _as_folder(entry)
+            if inner is not None:
+                yield entry, inner[0]
+            else:
+                notes.append(f"skipped {entry.name}: it is a directory")
+            continue
+        try:
+            yield entry, FORMATS[detect(entry)]
+        except InputError as error:
+            notes.append(f"skipped {entry.name}: {_without_path(error, entry)}")
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except OSError as error:
+        raise InputError(f"{directory} cannot be read: {error.strerror or error}") from None
+
+
+def _as_folder(directory: Path) -> tuple[Format, frozenset[str]] | None:
+    """The format that reads the directory as one, and which of its entries that takes in."""
+    for form in FORMATS.values():
+        if names := form.folder(directory):
+            return form, names
+    return None
+
+
+def _without_path(error: InputError, file: Path) -> str:
+    return str(error).removeprefix(str(file)).lstrip(": ")
+
+
+def _named(name: str) -> Format:
+    if name in FORMATS:
+        return FORMATS[name]
+    near = nearest(name, FORMATS)
+    hint = f"; did you mean {near}?" if near else ""
+    raise InputError(f"format: {name!r} is not one of auto, {', '.join(sorted(FORMATS))}{hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file's text, how many judgments are in it, and what is not, with the reason."""
+
+    text: str
+    rows: int
+    left_out: tuple[str, ...] = ()
+
+
+def write_judgments(format: str, judgments: Sequence[Judgment], queries: Mapping[str, Query]) -> Written:
+    """The judgments in a format that has a writer for them, with a line for each that the format cannot hold.
+
+    `queries` gives the words of each qid. What is written is read again as it was. Raises InputError for another format.
+    """
+    writers = judgment_writers()
+    if format not in writers:
+        raise unknown(format, writers)
+    writer = writers[format]
+    left_out: list[str] = []
+    fitting = list(judgments)
+    if writer.by_words:
+        fitting = with_unique_words(fitting, queries, left_out)
+    fitting = writer.fitting(fitting, left_out)
+    if not writer.judges:
+        fitting = one_grade_each(fitting, left_out)
+    words = {qid: query.query for qid, query in queries.items()}
+    with FORMATS.answerable(format, InputError):
+        return Written(writer.write(fitting, words), len(fitting), tuple(left_out))
+
+
+def write_dataset(format: str, dataset: DataSet, path: Path, progress: Progress = silent) -> Exported:
+    """Write memories, queries and judgments to a file, or a new folder, in a format that has a writer for them.
+
+    What is written is read again as it was: what would come back as another record is left out with a line each, and fields a format
+    has no place for are counted by name. Raises InputError for another format, when there is nothing the format can hold, or when
+    `path` cannot be written; it then has what it had.
+    """
+    writers = dataset_writers()
+    if format not in writers:
+        if format in judgment_writers():
+            raise InputError(f"format: {format!r} holds judgments alone; `judgments --to {format}` writes them")
+        raise unknown(format, writers)
+    with FORMATS.answerable(format, InputError):
+        return writers[format].write(dataset, Path(path), progress)

@@ -1,0 +1,61 @@
+"""Ratings as CSV for the OpenSearch Search Relevance Workbench: `query,docid,rating`, exactly three columns, the header optional.
+
+A query is named by its words.
+
+Source: https://docs.opensearch.org/latest/search-plugins/search-relevance/judgments
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base import cells
+from cems_workbench.formats.base.csv_table import CsvTable, columns_of, read_csv_lines, records
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import Sample
+from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.judgments import whole_rating
+from cems_workbench.formats.quepid_csv import HEADER, read_ratings, write
+from cems_workbench.progress import Progress
+from cems_workbench.records import ParsedInput
+
+NAME = "srw-csv"
+
+
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read ratings of exactly three columns, with or without a header; raises InputError."""
+    lines = read_csv_lines(path)
+    start = next((n for n, line in enumerate(lines) if line.strip()), None)
+    if start is None:
+        raise InputError(f"{path} is empty")
+    first = [name.lower() for name in columns_of(lines[start], ",")]
+    below = start + 1 if first == list(HEADER) else start
+    return read_ratings(CsvTable(str(path), lines, below, ",", HEADER), NAME, progress)
+
+
+def sniff(sample: Sample) -> bool:
+    """Three cells that end in a whole number, in most of the first lines."""
+    rows = [row for _, row in records([f"{line}\n" for line in sample.lines], 0, ",")]
+    return sum(isinstance(row, list) and len(row) == 3 and _is_rating(row[2]) for row in rows) * 2 > max(len(rows), 1)
+
+
+def _is_rating(cell: str) -> bool:
+    try:
+        whole_rating("rating", cells.restored(cell))
+    except FieldError:
+        return False
+    return True
+
+
+FORMAT = Format(
+    NAME,
+    "OpenSearch judgments: query,docid,rating, header optional",
+    order=3,
+    sniff=sniff,
+    read=read,
+    suffixes=(".csv",),
+    breadth=3,
+    judgments=JudgmentWriter(write, by_words=True, judges=False, place=5),
+    place=16,
+)
