@@ -41,7 +41,7 @@ def queue_store(sample_store: Path, tmp_path: Path) -> Path:
 def page(open_page: OpenPage, queue_store: Path) -> AppTest:
     """The page at work as ada."""
     opened = open_page(queue_store).switch_page("pages/label.py").run()
-    opened.text_input(key="lb:name").set_value("ada").run()
+    opened.text_input(key="reviewer:name").set_value("ada").run()
     return checked(opened)
 
 
@@ -146,7 +146,7 @@ def test_a_press_for_a_card_that_is_gone_labels_nothing(page: AppTest) -> None:
 def test_labelling_loads_no_model(queue_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(queue_store))
     alone = AppTest.from_file(str(ROOT / "pages" / "label.py"), default_timeout=60).run()
-    alone.text_input(key="lb:name").set_value("ada").run()
+    alone.text_input(key="reviewer:name").set_value("ada").run()
     press(alone, "lb:grade:1")
     assert (len(labels()), handles.warmth().state) == (1, "cold")
     release()
@@ -177,7 +177,7 @@ def test_where_sign_in_is_configured_labels_carry_the_signed_in_name_and_none_is
 ) -> None:
     signed_in_as(monkeypatch, is_logged_in=True, email="grace@example.org", name="Grace")
     opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
-    assert not [box for box in opened.text_input if box.key == "lb:name"]
+    assert not [box for box in opened.text_input if box.key == "reviewer:name"]
     press(opened, "lb:grade:2")
     assert [one.judge for one in labels()] == ["grace@example.org"]
 
@@ -187,8 +187,8 @@ def test_where_sign_in_is_configured_nobody_labels_before_it_under_whatever_name
 ) -> None:
     signed_in_as(monkeypatch, is_logged_in=False)
     opened = open_page(queue_store).switch_page("pages/label.py")
-    opened.session_state["lb:name"] = "somebody else"
+    opened.session_state["reviewer:name"] = "somebody else"
     checked(opened.run())
     assert "Sign in above to begin." in opened.info[0].value
     assert not [button for button in opened.button if str(button.key).startswith("lb:grade")]
-    assert [button.label for button in opened.button if str(button.key).startswith("lb:sign_in")] == ["Sign in"]
+    assert [button.label for button in opened.button if str(button.key).startswith("reviewer:sign_in")] == ["Sign in"]

@@ -35,7 +35,7 @@ def few_store(sample_store: Path, tmp_path: Path) -> Path:
 def page(open_page: OpenPage, few_store: Path) -> AppTest:
     """The page, opened by ada."""
     opened = open_page(few_store).switch_page("pages/label.py").run()
-    opened.text_input(key="lb:name").set_value("ada").run()
+    opened.text_input(key="reviewer:name").set_value("ada").run()
     return checked(opened)
 
 

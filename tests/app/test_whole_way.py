@@ -41,7 +41,7 @@ def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest
     assert f"missing: {MISSING} (grade 3)" in " ".join(one.value for one in checked(page.run()).caption)
 
     page = checked(page.switch_page("pages/label.py").run())
-    page.text_input(key="lb:name").set_value("ada").run()
+    page.text_input(key="reviewer:name").set_value("ada").run()
     next(button for button in page.button if str(button.key).startswith("lb:grade:0")).click()
     checked(page.run())
     assert [(one.judge, one.grade) for one in handles.resources().store.labels.queue_labels("one")] == [("ada", 0)]

@@ -2,18 +2,16 @@
 
 A pair is done when `overlap` people have graded it. A reviewer gets the first pair of their order that they have not graded or skipped,
 whose query they did not call unclear, and for which graders and the reviewers who look at it now are fewer than `overlap`. The order is
-the queue's; of a shuffled queue everybody has an order of their own, and a decisive queue is put in order anew for each card: a relevant
-memory that was found makes the rest of its query worth less (`evaluation.decisive`).
+the queue's; of a shuffled queue everybody has an order of their own, and a decisive queue is put in order anew for each card.
 
-Decisive first: the pairs whose label could change which of two configs is better on nDCG@k.
-
-The difference of two configs on a query, with gain g of memory m and discount d(r) = 1 / log2(1 + r) up to rank k and 0 beyond, is
+*Decisive first* deals the pairs whose label could change which of two configs is better on nDCG@k. The difference of two configs on a
+query, with gain g of memory m and discount d(r) = 1 / log2(1 + r) up to rank k and 0 beyond, is
 
     DCG_A - DCG_B = sum over m of g(m) * (d(rank of m under A) - d(rank of m under B))
 
 so a memory that both rank alike cannot decide, whatever its grade, and a query that both rank alike needs no label at all. A label is
 worth |d_A - d_B| times the chance that the memory is relevant, over the gain already known to be there (which nDCG divides by). The
-labels that are known narrow that: a pair judged needs none, and its gain makes the rest of its query worth less.
+labels that are known narrow that: a pair judged needs none, and the gain of a relevant memory makes the rest of its query worth less.
 
 Source: Carterette, Allan and Sitaraman, "Minimal Test Collections for Retrieval Evaluation" (SIGIR 2006), there for average precision.
 """
@@ -38,6 +36,9 @@ from cems_workbench.store import LabelEvent, QueueRecord, Store
 from cems_workbench.store.memory_rows import text_sha
 
 CUT = 10
+"""Ranks that nDCG looks at."""
+PACE_LABELS = 20
+PAUSE_SECONDS = 300.0
 
 
 def discount(rank: int | None, k: int = CUT) -> float:
@@ -45,14 +46,14 @@ def discount(rank: int | None, k: int = CUT) -> float:
     return float(1 / np.log2(1 + rank)) if rank is not None and rank <= k else 0.0
 
 
-def swing(one: PooledPair, first: str, second: str, k: int = CUT) -> float:
+def swing(pair: PooledPair, first: str, second: str, k: int = CUT) -> float:
     """What a relevant label adds to the DCG of config `first` less that of `second`; 0: it cannot decide."""
-    return discount(one.ranks.get(first), k) - discount(one.ranks.get(second), k)
+    return discount(pair.ranks.get(first), k) - discount(pair.ranks.get(second), k)
 
 
-def by_rank(one: PooledPair) -> float:
+def by_rank(pair: PooledPair) -> float:
     """The chance of being relevant where no model says it: falling with the best rank."""
-    return 1 / (1 + one.best_rank)
+    return 1 / (1 + pair.best_rank)
 
 
 def decisive_first(
@@ -69,8 +70,8 @@ def decisive_first(
     there is none. Pairs that cannot decide are left out.
     """
     known = grades or {}
-    undecided = [one for one in pairs if one.pair not in known and swing(one, first, second, k) != 0]
-    undecided.sort(key=lambda one: one.pair)
+    undecided = [pooled for pooled in pairs if pooled.pair not in known and swing(pooled, first, second, k) != 0]
+    undecided.sort(key=lambda pooled: pooled.pair)
     order = by_worth(undecided, stakes(undecided, first, second, chances, k), gains(known))
     return [undecided[at] for at in order]
 
@@ -80,11 +81,11 @@ def stakes(
 ) -> NDArray[np.float64]:
     """What a label of each pair is worth while its query has no gain yet: |swing| times the chance that it is relevant."""
 
-    def stake(one: PooledPair) -> float:
-        chance = (chances or {}).get(one.pair)
-        return abs(swing(one, first, second, k)) * (by_rank(one) if chance is None else chance)
+    def stake(pooled: PooledPair) -> float:
+        chance = (chances or {}).get(pooled.pair)
+        return abs(swing(pooled, first, second, k)) * (by_rank(pooled) if chance is None else chance)
 
-    return np.array([stake(one) for one in pairs], np.float64)
+    return np.array([stake(pooled) for pooled in pairs], np.float64)
 
 
 def gains(grades: Mapping[Pair, int]) -> dict[str, float]:
@@ -97,12 +98,8 @@ def gains(grades: Mapping[Pair, int]) -> dict[str, float]:
 
 def by_worth(pairs: Sequence[PooledPair], stake: NDArray[np.float64], gained: Mapping[str, float]) -> list[int]:
     """The places of the pairs, most worth first, ties in their order; cheap enough to be asked after every label."""
-    over = np.array([1 + gained.get(one.qid, 0.0) for one in pairs], np.float64)
+    over = np.array([1 + gained.get(pair.qid, 0.0) for pair in pairs], np.float64)
     return [int(at) for at in np.argsort(-stake / over, kind="stable")]
-
-
-PACE_LABELS = 20
-PAUSE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +121,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class QueueProgress:
     """How far a reviewer is. `seconds_per_label` is the median over the latest labels, pauses left out; None at first.
 
     `left` are the pairs this reviewer could still be dealt, `done_by_all` those with enough graders, `total` all of the queue.
@@ -161,15 +158,15 @@ def make_queue(
         raise InputError(f"strategy: {strategy!r} is not one of {', '.join(STRATEGIES)}")
     if not pairs:
         raise InputError(f"queue {name}: there is no pair to judge")
-    how = {**(settings or {}), "strategy": strategy, "seed": seed}
-    kept = {
+    recorded = {**(settings or {}), "strategy": strategy, "seed": seed}
+    returned = {
         config: {qid: tuple(results) for qid, results in ranked.items()} for config, ranked in (rankings or {}).items()
     }
-    return QueueRecord(name, datetime.now(UTC), overlap, how, tuple(one.pair for one in pairs), kept)
+    return QueueRecord(name, datetime.now(UTC), overlap, recorded, tuple(pooled.pair for pooled in pairs), returned)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueueSnapshot:
     """What people had said of a queue's pairs, and what was skipped or called unclear, at one moment."""
 
     labels: tuple[Judgment, ...]
@@ -196,22 +193,24 @@ class LabelQueue:
         """The pairs in the order they were kept in."""
         return self._pairs
 
-    def standing(self) -> Standing:
+    def snapshot(self) -> QueueSnapshot:
         """What was said until now."""
-        return Standing(tuple(self._store.labels.queue_labels(self.record.name)), tuple(self._store.labels.marks()))
+        return QueueSnapshot(
+            tuple(self._store.labels.queue_labels(self.record.name)), tuple(self._store.labels.marks())
+        )
 
     def next_card(self, reviewer: str) -> Card | None:
         """The next card for a reviewer, held for them until they ask again; None when nothing is left for them now."""
         return self.deal(reviewer)[0]
 
-    def deal(self, reviewer: str) -> tuple[Card | None, Standing]:
+    def deal(self, reviewer: str) -> tuple[Card | None, QueueSnapshot]:
         """The next card as in `next_card`, and what it was chosen by."""
-        chosen_by: list[Standing] = []
+        chosen_by: list[QueueSnapshot] = []
 
         def choose(looking: dict[str, Pair]) -> Pair | None:
             # Read while nobody's claim can move: a label is committed before its reviewer moves on, so that a pair which
             # nobody looks at any more is seen with its label.
-            chosen_by.append(self.standing())
+            chosen_by.append(self.snapshot())
             graders, open_pairs = self._open(reviewer, chosen_by[-1])
             busy: dict[Pair, set[str]] = {}
             for who, pair in looking.items():
@@ -232,14 +231,14 @@ class LabelQueue:
         query, memory = self._queries.get(pair[0]), self._store.memory(pair[1])
         return None if query is None or memory is None else Card(self.record.name, query, memory)
 
-    def progress(self, reviewer: str, standing: Standing | None = None) -> Progress:
-        """How far a reviewer is, and the queue as a whole, now or at a moment."""
-        now = standing or self.standing()
+    def progress(self, reviewer: str, snapshot: QueueSnapshot | None = None) -> QueueProgress:
+        """How far a reviewer is, and the queue as a whole, at the moment of a snapshot, or now."""
+        now = snapshot or self.snapshot()
         graders, open_pairs = self._open(reviewer, now)
         there = set(self._pairs)
         own = [label for label in now.labels if label.judge == reviewer]
         mine = [mark for mark in now.marks if mark.judge == reviewer]
-        return Progress(
+        return QueueProgress(
             graded=len(own),
             skipped=len({(mark.qid, mark.memory_id) for mark in mine if mark.action == "skip"} & there),
             unclear=len({mark.qid for mark in mine if mark.action == "unclear"} & {qid for qid, _ in there}),
@@ -249,7 +248,7 @@ class LabelQueue:
             seconds_per_label=pace(own),
         )
 
-    def _open(self, reviewer: str, now: Standing) -> tuple[dict[Pair, set[str]], list[Pair]]:
+    def _open(self, reviewer: str, now: QueueSnapshot) -> tuple[dict[Pair, set[str]], list[Pair]]:
         """Who graded each pair, and the pairs this reviewer has neither graded nor put aside, in their order."""
         graders: dict[Pair, set[str]] = {}
         for label in now.labels:
@@ -268,7 +267,7 @@ class LabelQueue:
         if reviewer not in self._shuffled:
             pairs = [PooledPair(qid, memory_id, {}) for qid, memory_id in self._pairs]
             drawn = shuffled(pairs, f"{self.record.settings.get('seed', 0)}/{reviewer}")
-            self._shuffled[reviewer] = [one.pair for one in drawn]
+            self._shuffled[reviewer] = [pooled.pair for pooled in drawn]
         return self._shuffled[reviewer]
 
     def _decisive_order(self) -> Callable[[Sequence[Judgment]], Sequence[Pair]] | None:
@@ -282,13 +281,15 @@ class LabelQueue:
         ):
             return None
         there = set(self._pairs)
-        pooled = {
-            one.pair: one
-            for one in pool(rankings, max(len(row) for each in rankings.values() for row in each.values()))
-        }
-        pairs = [pooled.get(pair, PooledPair(*pair, {})) for pair in sorted(there)]
+        depth = max(len(results) for ranked in rankings.values() for results in ranked.values())
+        by_pair = {pooled.pair: pooled for pooled in pool(rankings, depth)}
+        pairs = [by_pair.get(pair, PooledPair(*pair, {})) for pair in sorted(there)]
         stake = stakes(pairs, compared[0], compared[1])
-        elsewhere = [one for one in self._store.judgments(kind="human") if (one.qid, one.memory_id) not in there]
+        elsewhere = [
+            judgment
+            for judgment in self._store.judgments(kind="human")
+            if (judgment.qid, judgment.memory_id) not in there
+        ]
 
         def order(labels: Sequence[Judgment]) -> Sequence[Pair]:
             agreed = agreed_grades([*elsewhere, *labels], "human")

@@ -32,23 +32,25 @@ def time_left(seconds: float, done: int, rest: int) -> str:
     return f" · about {duration(seconds * rest / done)} left"
 
 
+def progress_text(label: str, done: int, total: int, seconds: float, first: int = 0) -> str:
+    """`embedding: 12 of 1,200 · about 3 min left`, after `seconds` of work that began at step `first`.
+
+    Reading counts bytes, which are shown as a share.
+    """
+    count = f"{100 * done // total if total else 0} %" if label.startswith("reading") else f"{done:,} of {total:,}"
+    return f"{label}: {count}{time_left(seconds, done - first, total - done)}"
+
+
 def progress_in(place: DeltaGenerator) -> Progress:
     """A progress that draws its bar in `place`, with the time that is left once that can be told."""
     begun: dict[str, tuple[float, int]] = {}
 
     def report(label: str, done: int, total: int) -> None:
         start, first = begun.setdefault(label, (time.monotonic(), done))
-        text = f"{label}: {_count(label, done, total)}{time_left(time.monotonic() - start, done - first, total - done)}"
+        text = progress_text(label, done, total, time.monotonic() - start, first)
         place.progress(min(done / total, 1.0) if total else 0.0, text=plain(text))
 
     return report
-
-
-def _count(label: str, done: int, total: int) -> str:
-    """`12 of 1,200`; reading counts bytes, which are shown as a share."""
-    if label.startswith("reading"):
-        return f"{100 * done // total if total else 0} %"
-    return f"{done:,} of {total:,}"
 
 
 @contextmanager

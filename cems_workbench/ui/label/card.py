@@ -10,7 +10,7 @@ from html import escape
 
 import streamlit as st
 
-from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, Progress
+from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import GradeScale
 from cems_workbench.store.search.tokenizer import STOPWORDS
@@ -37,10 +37,10 @@ def draw(at_work: LabelQueue, resources: Resources, who: str) -> None:
 
 def _draw(at_work: LabelQueue, resources: Resources, who: str) -> None:
     """Progress and card are one element: in the browser the count never runs ahead of the card that a key would answer."""
-    one, standing = state.card(at_work, who)
+    one, snapshot = state.card(at_work, who)
     if st.session_state.get(state.PROBLEM):
         st.error(plain(st.session_state[state.PROBLEM]), icon=":material/block:")
-    progress = at_work.progress(who, standing)
+    progress = at_work.progress(who, snapshot)
     st.html(progress_html(progress) + (card_html(one, state.turn()) if one is not None else ""))
     if one is None:
         _finished(progress)
@@ -90,7 +90,7 @@ def marked(text: str, query: str) -> str:
     return "".join(out) + escape(text[end:])
 
 
-def progress_html(progress: Progress) -> str:
+def progress_html(progress: QueueProgress) -> str:
     """A bar and a line: how much is done, at what pace, and what is left."""
     done = progress.total - progress.left if progress.total else 0
     share = 100 * done / progress.total if progress.total else 100
@@ -165,7 +165,7 @@ def _toggle(key: str) -> None:
     st.session_state[key] = not st.session_state.get(key)
 
 
-def _finished(progress: Progress) -> None:
+def _finished(progress: QueueProgress) -> None:
     if progress.left:
         st.info("Other reviewers look at what is left. Press Undo to change your last label, or come back in a minute.")
         return

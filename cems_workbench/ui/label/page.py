@@ -7,7 +7,7 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import handles, reviewer
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.label import agreement as label_agreement
@@ -17,7 +17,6 @@ from cems_workbench.ui.label import judge as label_judge
 from cems_workbench.ui.label import keys as label_keys
 from cems_workbench.ui.label import queues as label_queue_view
 from cems_workbench.ui.label import queues as label_queues
-from cems_workbench.ui.label import reviewer as label_reviewer
 from cems_workbench.ui.label import state as labels
 
 VIEWS = ("Label", "Queue", "Agreement", "People and judge", "Files")
@@ -27,13 +26,13 @@ def draw_label(resources: Resources) -> None:
     """The name, the queue, the card."""
     name_box, queue_box, new_box = st.columns([2, 4, 1.4], vertical_alignment="bottom")
     with name_box:
-        label_reviewer.ask()
+        reviewer.ask()
     name = label_queues.choose(resources, queue_box, new_box)
-    who = label_reviewer.reviewer()
+    who = reviewer.reviewer()
     if name is None:
         return
     if who is None:
-        how = "Sign in" if label_reviewer.sign_in_configured() else "Give your name"
+        how = "Sign in" if reviewer.sign_in_configured() else "Give your name"
         st.info(f"{how} above to begin.", icon=":material/badge:")
         return
     label_keys.listen()
@@ -51,7 +50,7 @@ def draw_queue(resources: Resources) -> None:
 def main() -> None:
     """Draw the page."""
     state.prepare()
-    write_stylesheet("workbench")
+    write_stylesheet("workbench", "label")
     try:
         resources = handles.resources()
     except WorkbenchError as error:
@@ -68,13 +67,13 @@ def main() -> None:
     )
     try:
         if view == "Agreement":
-            label_agreement.draw(resources, label_reviewer.reviewer())
+            label_agreement.draw(resources, reviewer.reviewer())
         elif view == "Queue":
             draw_queue(resources)
         elif view == "Files":
             label_files.draw(resources)
         elif view == "People and judge":
-            label_judge.draw(resources, label_reviewer.reviewer())
+            label_judge.draw(resources, reviewer.reviewer())
         else:
             draw_label(resources)
     except WorkbenchError as error:

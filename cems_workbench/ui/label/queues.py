@@ -13,7 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.pooling import Strategy, coverage, mean_judged
 from cems_workbench.evaluation.labelling.prejudging import PairScores, prelabel
-from cems_workbench.evaluation.labelling.queue import LabelQueue, Standing
+from cems_workbench.evaluation.labelling.queue import LabelQueue, QueueSnapshot
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.gathering import Wanted
 from cems_workbench.runs.labelling import QueuePlan, assemble
@@ -154,14 +154,14 @@ PRELABEL = (
 
 def draw(at_work: LabelQueue, resources: Resources) -> None:
     """The queue, its coverage, and what can be done with it."""
-    standing = at_work.standing()
-    _about(at_work, standing)
+    snapshot = at_work.snapshot()
+    _about(at_work, snapshot)
     _coverage(at_work, resources)
     _prelabel(at_work, resources)
     _forget(at_work, resources)
 
 
-def _about(at_work: LabelQueue, standing: Standing) -> None:
+def _about(at_work: LabelQueue, snapshot: QueueSnapshot) -> None:
     record = at_work.record
     how = record.settings
     order = next((name for name, (strategy, _) in ORDERS.items() if strategy == how.get("strategy")), "in its order")
@@ -170,13 +170,13 @@ def _about(at_work: LabelQueue, standing: Standing) -> None:
     source = f" from query set {plain(str(how['query_set']))}" if how.get("query_set") else ""
     pooled = f", the first {how['depth']} of {configs}" if configs and how.get("depth") else ""
     st.caption(f"{len(at_work.pairs):,} pairs{source}{pooled}; {order.lower()}; made {made}.")
-    reviewers = sorted({one.judge for one in standing.labels})
+    reviewers = sorted({one.judge for one in snapshot.labels})
     if not reviewers:
         st.caption("Nobody has graded any of them yet.")
         return
     rows = []
     for who in reviewers:
-        progress = at_work.progress(who, standing)
+        progress = at_work.progress(who, snapshot)
         rows.append(
             {
                 "reviewer": who, "graded": progress.graded, "skipped": progress.skipped,

@@ -9,7 +9,7 @@ import streamlit as st
 
 from cems_workbench import garbage
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, Standing
+from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSnapshot
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Judgment
 
@@ -27,15 +27,15 @@ def queue(resources: Resources, name: str) -> LabelQueue:
     return kept[1]
 
 
-def card(at_work: LabelQueue, who: str) -> tuple[Card | None, Standing]:
+def card(at_work: LabelQueue, who: str) -> tuple[Card | None, QueueSnapshot]:
     """The card on the table, dealt when there is none (None: nothing is left), and how the queue stands."""
     kept: tuple[str, Card] | None = st.session_state.get(CARD)
     if kept is not None and kept[0] == who:
-        return kept[1], at_work.standing()
-    dealt, standing = at_work.deal(who)
+        return kept[1], at_work.snapshot()
+    dealt, snapshot = at_work.deal(who)
     if dealt is not None:
         _lay(who, dealt)
-    return dealt, standing
+    return dealt, snapshot
 
 
 def turn() -> int:

@@ -39,7 +39,7 @@ def header(resources: Resources) -> None:
 
 def main() -> None:
     """Draw the page."""
-    write_stylesheet("workbench")
+    write_stylesheet("workbench", "memories")
     try:
         resources = handles.resources()
     except WorkbenchError as error:

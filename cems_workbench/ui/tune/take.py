@@ -28,7 +28,7 @@ from cems_workbench.ui.evaluate.state import named
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.label.reviewer import reviewer, sign_in_configured
+from cems_workbench.ui.kit.reviewer import reviewer, sign_in_configured
 from cems_workbench.ui.tune.goal import GROUP_WORDS
 from cems_workbench.ui.tune.result import headline
 from cems_workbench.ui.tune.state import Found, show

@@ -232,7 +232,7 @@ def test_the_rankings_of_a_queue_are_kept_without_deleted_memories_and_go_with_i
 
 def test_progress_can_be_told_from_the_moment_a_card_was_dealt(store):
     work = queue(store)
-    card, standing = work.deal("Ann")
+    card, snapshot = work.deal("Ann")
     grade(store, card, "Ann")
-    assert work.progress("Ann", standing).graded == 0
+    assert work.progress("Ann", snapshot).graded == 0
     assert work.progress("Ann").graded == 1

@@ -1,6 +1,6 @@
-"""Who labels: the name that is signed in where `st.login` is configured, else a name that is asked for once.
+"""Who works with the app: the name that is signed in where `st.login` is configured, else a name that is asked for once.
 
-Where sign-in is configured nobody labels without it, and no name can be typed: a label's author is then who the provider says.
+Where sign-in is configured nobody labels or signs without it, and no name can be typed: the author is then who the provider says.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import streamlit as st
 
 from cems_workbench.ui.kit.escape import plain
 
-NAME = "lb:name"
+NAME = "reviewer:name"
 
 
 def sign_in_configured() -> bool:
@@ -25,12 +25,12 @@ def signed_in() -> str | None:
     user = _user()
     if not user.get("is_logged_in"):
         return None
-    said = user.get("email") or user.get("preferred_username") or user.get("name") or user.get("sub")
-    return str(said).strip() or None if said else None
+    name = user.get("email") or user.get("preferred_username") or user.get("name") or user.get("sub")
+    return str(name).strip() or None if name else None
 
 
 def reviewer() -> str | None:
-    """Who labels; None until it is known."""
+    """The name that labels and configs are kept under; None until it is known."""
     name = signed_in() if sign_in_configured() else st.session_state.get(NAME)
     return name.strip() or None if isinstance(name, str) else None
 
@@ -47,12 +47,12 @@ def ask() -> None:
     if who is not None:
         box = st.container(horizontal=True, vertical_alignment="center")
         box.caption(f"Signed in as {plain(who)}")
-        box.button("Sign out", key="lb:sign_out", type="tertiary", on_click=st.logout)
+        box.button("Sign out", key="reviewer:sign_out", type="tertiary", on_click=st.logout)
         return
     for provider in _providers():
         words = "Sign in" if provider is None else f"Sign in with {plain(provider)}"
         st.button(
-            words, key=f"lb:sign_in:{provider or ''}", icon=":material/login:", on_click=st.login, width="stretch",
+            words, key=f"reviewer:sign_in:{provider or ''}", icon=":material/login:", on_click=st.login, width="stretch",
             args=() if provider is None else (provider,), help="Labels carry the name you sign in with.",
         )  # fmt: skip
 
