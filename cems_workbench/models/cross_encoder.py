@@ -33,10 +33,10 @@ class CrossEncoderReranker:
     batch = 32
 
     def __init__(self, asked: str) -> None:
-        found = locate(asked)
-        if found is None:
+        resolved = locate(asked)
+        if resolved is None:
             raise ModelError(f"{_named(asked)} was not found: no such folder, not in the local cache, no model hub")
-        self.resolved: Resolved = found
+        self.resolved: Resolved = resolved
         self._lock = threading.Lock()
 
     @property
@@ -88,11 +88,11 @@ class CrossEncoderReranker:
         lengths = [
             len(ids) for ids in tokenizer([query] * len(unique), unique, truncation=False, verbose=False)["input_ids"]
         ]
-        found = {
+        scores = {
             text: _pair(float(logit), cut=bool(room) and length > room)
             for text, logit, length in zip(unique, logits, lengths, strict=True)
         }
-        return [found[text] for text in texts]
+        return [scores[text] for text in texts]
 
 
 def _named(model: str) -> str:

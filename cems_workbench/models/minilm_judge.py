@@ -75,8 +75,8 @@ class MiniLMJudge:
         weights, unique = self._weights(), list(dict.fromkeys(texts))
         asked = weights.ids(query)
         with ThreadPoolExecutor(min(self._threads, len(unique))) as pool:
-            found = dict(zip(unique, pool.map(lambda text: weights.pair(asked, text), unique), strict=True))
-        return [found[text] for text in texts]
+            scores = dict(zip(unique, pool.map(lambda text: weights.pair(asked, text), unique), strict=True))
+        return [scores[text] for text in texts]
 
     def _weights(self) -> Weights:
         with self._lock:
@@ -98,21 +98,21 @@ class Weights:
 
     def ids(self, text: str) -> list[int]:
         """The wordpieces of a text, without special tokens."""
-        found: list[int] = self.tokenizer.encode(sendable(text), add_special_tokens=False).ids
-        return found
+        ids: list[int] = self.tokenizer.encode(sendable(text), add_special_tokens=False).ids
+        return ids
 
     def pair(self, query: Sequence[int], text: str) -> PairScore:
         """The logit of [CLS] query [SEP] text [SEP], cut to `TOKENS`; that something was cut is in the detail."""
         asked, read = list(query[:QUERY_TOKENS]), self.ids(text)
-        kept = read[: TOKENS - 3 - len(asked)]
-        ids = [self.first, *asked, self.between, *kept, self.between]
-        types = [0] * (len(asked) + 2) + [1] * (len(kept) + 1)
+        taken = read[: TOKENS - 3 - len(asked)]
+        ids = [self.first, *asked, self.between, *taken, self.between]
+        types = [0] * (len(asked) + 2) + [1] * (len(taken) + 1)
         fed = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": types}
         given = self.session.run(["logits"], {name: np.array([row], np.int64) for name, row in fed.items()})
         logit = float(given[0][0])
         if not math.isfinite(logit):
             return PairScore(None, f"not finite: the model gave {logit}")
-        cut = len(asked) < len(query) or len(kept) < len(read)
+        cut = len(asked) < len(query) or len(taken) < len(read)
         return PairScore(logit, detail=TRUNCATED if cut else None)
 
 
@@ -145,10 +145,10 @@ def loaded(folder: Path) -> Weights:
     return Weights(session, tokenizer, first, between, scale, digest)
 
 
-def calibrated(kept: Any) -> JudgeScale:
+def calibrated(fitted: Any) -> JudgeScale:
     """Threshold and bands of calibration.json; raises ValueError when they are none."""
     try:
-        scale = JudgeScale(float(kept["threshold"]), tuple(float(low) for low in kept["bands"]))
+        scale = JudgeScale(float(fitted["threshold"]), tuple(float(low) for low in fitted["bands"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"calibration.json needs threshold and bands, in numbers: {error!r}") from error
     falling = all(high >= low for high, low in zip(scale.bands, scale.bands[1:], strict=False))

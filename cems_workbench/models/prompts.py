@@ -9,12 +9,11 @@
 A `Question` holds its version, which changes with its wording or its reader; a cached reply belongs to
 `cache_key(model_id)`. Query, terms and profile are untrusted text: they stand in tags, as material.
 
+A reply is read tolerantly: fences, thinking aloud, numbering, bullets, quotes, JSON, prose around it. Every reader is pure, reads
+at most `READ_CHARS` characters, and raises ModelError, never anything else, when the reply cannot be used. An apology ("I'm sorry,
+...") is no reply.
+
 Source: CEMS retrieval guide (synthesize_query, generate_hypothetical_memory); PIPELINE.md, "query" and "expansion".
-
-Reading what a language model said, tolerantly: fences, thinking aloud, numbering, bullets, quotes, JSON, prose around it.
-
-Every reader is pure, reads at most `READ_CHARS` characters, and raises ModelError, never anything else, when the reply
-cannot be used. An apology ("I'm sorry, ...") is no reply.
 """
 
 from __future__ import annotations
@@ -59,12 +58,12 @@ def json_values(text: str) -> Iterator[Any]:
     """Every JSON object or array that stands in the text, outermost only, in order; none for text without any."""
     decoder = json.JSONDecoder()
     at, failures = 0, 0
-    while failures < 100 and (found := _OPENING.search(text, at)):
+    while failures < 100 and (opening := _OPENING.search(text, at)):
         try:
-            value, at = decoder.raw_decode(text, found.start())
+            value, at = decoder.raw_decode(text, opening.start())
             yield value
         except (ValueError, RecursionError):
-            at, failures = found.start() + 1, failures + 1
+            at, failures = opening.start() + 1, failures + 1
 
 
 def lines(reply: str, most: int) -> list[str]:
@@ -75,21 +74,21 @@ def lines(reply: str, most: int) -> list[str]:
     when no item is left.
     """
     text = usable(reply)
-    items = next((found for value in json_values(text) if (found := _texts(value))), None)
+    items = next((texts for value in json_values(text) if (texts := _texts(value))), None)
     if items is None and not text.startswith(("[", "{")):  # JSON that was cut off is no list of lines
         rows = [row for row in text.splitlines() if row.strip()]
         marked = [row for row in rows if _MARK.match(row)]
         items = [_MARK.sub("", row, count=1) for row in marked] or [
             row for row in rows if not row.rstrip().endswith(":")
         ]
-    kept: dict[str, str] = {}
+    distinct: dict[str, str] = {}
     for item in items or ():
         bare = unwrapped(" ".join(item.split()))
         if any(char.isalnum() for char in bare) and len(bare) <= LINE_CHARS:
-            kept.setdefault(bare.casefold(), bare)
-    if not kept:
+            distinct.setdefault(bare.casefold(), bare)
+    if not distinct:
         raise _unusable("a list", reply)
-    return list(kept.values())[: max(most, 0)]
+    return list(distinct.values())[: max(most, 0)]
 
 
 def passage(reply: str) -> str:
@@ -98,9 +97,9 @@ def passage(reply: str) -> str:
     Raises ModelError when it is empty or an apology.
     """
     text = usable(reply)
-    found = next((value for value in json_values(text) if text.startswith(("{", "["))), None)
-    texts = [value for value in found.values() if isinstance(value, str)] if isinstance(found, dict) else _texts(found)
-    text = texts[0] if texts and len(texts) == 1 else text
+    decoded = next((value for value in json_values(text) if text.startswith(("{", "["))), None)
+    values = [v for v in decoded.values() if isinstance(v, str)] if isinstance(decoded, dict) else _texts(decoded)
+    text = values[0] if values and len(values) == 1 else text
     text = text[heading.end() :] if (heading := _HEADING.match(text)) else text
     text = unwrapped(_LABEL.sub("", unwrapped(text), count=1) if _LABEL.match(unwrapped(text)) else text)
     text = text[:TEXT_CHARS].strip()
@@ -112,15 +111,15 @@ def passage(reply: str) -> str:
 def fields(reply: str) -> dict[str, Any]:
     """The fields of a JSON object, or of lines "key: value"; keys in lower case with underscores. Raises ModelError."""
     text = usable(reply)
-    found: dict[str, Any] | None = next(
+    named: dict[str, Any] | None = next(
         (value for value in json_values(text) if isinstance(value, dict) and value), None
     )
-    if found is None:
+    if named is None:
         pairs = [_MARK.sub("", row, count=1).partition(":") for row in text.splitlines()]
-        found = {key: value.strip() for key, colon, value in pairs if colon and value.strip() and len(key) < 40}
-    if not found:
+        named = {key: value.strip() for key, colon, value in pairs if colon and value.strip() and len(key) < 40}
+    if not named:
         raise _unusable("fields", reply)
-    return {re.sub(r"\W+", "_", unwrapped(key.strip()).lower()): value for key, value in found.items()}
+    return {re.sub(r"\W+", "_", unwrapped(key.strip()).lower()): value for key, value in named.items()}
 
 
 def yes_or_no(value: Any) -> bool | None:
@@ -132,10 +131,10 @@ def yes_or_no(value: Any) -> bool | None:
     if not isinstance(value, str):
         return None
     words: list[str] = [word.lower() for word in _WORD.findall(value[:READ_CHARS])]
-    said = {word in ("yes", "true") for word in words if word in ("yes", "no", "true", "false")}
+    answers = {word in ("yes", "true") for word in words if word in ("yes", "no", "true", "false")}
     if words and words[0] in ("yes", "no"):
         return words[0] == "yes"
-    return True in said if len(said) == 1 else None
+    return True in answers if len(answers) == 1 else None
 
 
 def decision(reply: str) -> bool:
@@ -143,9 +142,9 @@ def decision(reply: str) -> bool:
     text = usable(reply)
     for value in json_values(text):
         inside = list(value.values()) if isinstance(value, dict) else value
-        said = {answer for item in inside if (answer := yes_or_no(item)) is not None}
-        if len(said) == 1:
-            return said.pop()
+        answers = {answer for item in inside if (answer := yes_or_no(item)) is not None}
+        if len(answers) == 1:
+            return answers.pop()
     answer = yes_or_no(text)
     if answer is None:
         raise _unusable("yes or no", reply)
@@ -181,7 +180,7 @@ def _texts(value: Any, depth: int = 3) -> list[str] | None:
     """The texts of a JSON list, or of the first list in an object; None when there are none, or only deeper ones."""
     if isinstance(value, dict):
         inner = (_texts(inside, depth - 1) for inside in value.values() if depth)
-        return next((found for found in inner if found), None)
+        return next((texts for texts in inner if texts), None)
     if not isinstance(value, Sequence) or isinstance(value, str):
         return None
     out = []
@@ -195,8 +194,10 @@ def _texts(value: Any, depth: int = 3) -> list[str] | None:
 
 
 def _unusable(wanted: str, reply: str) -> ModelError:
-    said = one_line(reply)[:80]
-    return ModelError(f"the language model's reply holds no {wanted.removeprefix('a ').removeprefix('an ')}: {said!r}")
+    quoted = one_line(reply)[:80]
+    return ModelError(
+        f"the language model's reply holds no {wanted.removeprefix('a ').removeprefix('an ')}: {quoted!r}"
+    )
 
 
 T = TypeVar("T")
@@ -306,15 +307,15 @@ Answer with yes or no and nothing else."""
 
 def read_understanding(reply: str) -> Understanding:
     """JSON or lines "key: value"; complexity and reasoning have to be there. Raises ModelError."""
-    found = fields(reply)
-    complexity = _complexity(found.get("complexity"))
-    reasoning = yes_or_no(found.get("requires_reasoning", found.get("reasoning")))
+    values = fields(reply)
+    complexity = _complexity(values.get("complexity"))
+    reasoning = yes_or_no(values.get("requires_reasoning", values.get("reasoning")))
     if complexity is None or reasoning is None:
         lacks = "complexity of simple, moderate or complex" if complexity is None else "yes or no for reasoning"
         raise ModelError(f"the language model's understanding of the query has no {lacks}")
-    intent = found.get("intent")
+    intent = values.get("intent")
     intent = " ".join(unwrapped(intent).split())[:LINE_CHARS] if isinstance(intent, str) else ""
-    return Understanding(intent, complexity, reasoning, _domains(found.get("domains")))
+    return Understanding(intent, complexity, reasoning, _domains(values.get("domains")))
 
 
 def _complexity(value: Any) -> Complexity | None:
@@ -335,10 +336,10 @@ def _other(query: str, reply: str, most: int, none: bool = False) -> list[str]:
     if none and [] in json_values(plain(reply)):
         return []
     same = " ".join(query.split()).casefold()
-    found = [text for text in lines(reply, most + 1) if text.casefold() != same]
-    if not found and not none:
+    texts = [text for text in lines(reply, most + 1) if text.casefold() != same]
+    if not texts and not none:
         raise ModelError("the language model only repeated the query")
-    return found[:most]
+    return texts[:most]
 
 
 def _profile(lines: Sequence[str]) -> str:

@@ -69,8 +69,8 @@ def ask_all(
             return error
 
     def answers() -> Answers:
-        said, had, listed, beat = answer(llama), answer(ollama), answer(llm), answer(chroma)
-        return Answers(said, had, listed, beat)
+        status, tags, listed, heartbeat = answer(llama), answer(ollama), answer(llm), answer(chroma)
+        return Answers(status, tags, listed, heartbeat)
 
     return answers
 
@@ -136,7 +136,7 @@ def _look_up(url: str) -> None:
     try:
         in_thread(lambda: socket.getaddrinfo(parts.hostname, parts.port)).result(LOOKUP_SECONDS)
     except TimeoutError:
-        said = f"{server_name(url)}: the host's name was not looked up within {LOOKUP_SECONDS:g} s"
-        raise CallError("timeout", said) from None
+        what = f"{server_name(url)}: the host's name was not looked up within {LOOKUP_SECONDS:g} s"
+        raise CallError("timeout", what) from None
     except (OSError, UnicodeError):
         return
