@@ -143,6 +143,8 @@ class Registry(Mapping[str, Item]):
             raise raises(f"{name} of {origin} failed: {type(error).__name__}: {error}") from error
 
     def _loaded(self) -> dict[str, Item]:
+        if self._items is not None:
+            return self._items
         with _lock:
             if self._items is None:
                 items = self._ours()

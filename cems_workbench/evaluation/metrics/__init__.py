@@ -1,9 +1,12 @@
 """Measures of rankings against judgments: one family a file, vectorised over queries; names as in `measure`."""
 
 from cems_workbench.evaluation.metrics.measure import (
-    FAMILIES,
+    MEASURES,
     STANDARD,
     Measure,
+    MeasureFamily,
+    measures_help,
+    offered_measures,
     parse_measure,
     parse_measures,
     standard_measures,
@@ -12,11 +15,14 @@ from cems_workbench.evaluation.metrics.rankings import GradedRankings, graded
 from cems_workbench.evaluation.metrics.rbo import rbo
 
 __all__ = [
-    "FAMILIES",
+    "MEASURES",
     "STANDARD",
     "GradedRankings",
     "Measure",
+    "MeasureFamily",
     "graded",
+    "measures_help",
+    "offered_measures",
     "parse_measure",
     "parse_measures",
     "rbo",

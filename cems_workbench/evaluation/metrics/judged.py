@@ -5,6 +5,7 @@ Source: ir-measures, Judged, which divides by the results there are when they ar
 
 from __future__ import annotations
 
+from cems_workbench.evaluation.metrics.measure import MeasureFamily
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
 from cems_workbench.pipeline.table import Floats
 
@@ -14,3 +15,13 @@ def judged_share(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
     shown = rankings.filled[:, :k].sum(axis=1)
     share: Floats = (rankings.judged & rankings.filled)[:, :k].sum(axis=1) / shown.clip(1)
     return share
+
+
+MEASURE = MeasureFamily(
+    "Judged",
+    "share of the first k that anybody judged",
+    judged_share,
+    reads_grade=False,
+    needs_relevant=False,
+    place=7,
+)

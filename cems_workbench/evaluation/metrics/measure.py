@@ -1,6 +1,7 @@
 """Measures by name: `hit@5`, `recall@10`, `P@3`, `MRR`, `nDCG@10`, `AP`, `Judged@10`, and `hit(rel=2)@5` for another grade.
 
-`R@5` is refused: the CEMS and ACE documents mean hit@5 by it, everybody else recall@5.
+A family of measures is a module here that declares `MEASURE = MeasureFamily(...)`, or an entry point of another package in the group
+`cems_workbench.measures`. `R@5` is refused: the CEMS and ACE documents mean hit@5 by it, everybody else recall@5.
 """
 
 from __future__ import annotations
@@ -11,42 +12,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cems_workbench import extensions
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.evaluation.metrics.average_precision import average_precision
-from cems_workbench.evaluation.metrics.hits import hit, precision, recall
-from cems_workbench.evaluation.metrics.judged import judged_share
-from cems_workbench.evaluation.metrics.ndcg import ndcg
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
-from cems_workbench.evaluation.metrics.reciprocal_rank import reciprocal_rank
 from cems_workbench.pipeline.table import Floats
 
 Compute = Callable[[GradedRankings, int | None, int], Floats]
+"""(rankings of Q queries, cut-off or None for the whole ranking, lowest relevant grade) -> (Q) values."""
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """Measures that differ in cut-off and grade alone. Some need a cut-off, and some read no grade threshold."""
+class MeasureFamily:
+    """Measures that differ in cut-off and grade alone. `description` is one line for help texts.
+
+    `needs_cutoff`: it cannot be written without @k. `reads_grade`: it asks which grades count as relevant. `needs_relevant`: a query
+    with nothing relevant has no value. `aliases` are other names it can be written with, in lower case.
+    """
 
     name: str
-    what: str
+    description: str
     compute: Compute
     needs_cutoff: bool = False
     reads_grade: bool = True
+    needs_relevant: bool = True
+    aliases: tuple[str, ...] = ()
+    place: int = extensions.LAST
 
 
-FAMILIES = {
-    family.name: family
-    for family in (
-        Family("hit", "is any of the first k relevant? The CEMS and ACE documents call this R@k", hit, True),
-        Family("recall", "share of all relevant memories that is among the first k", recall, True),
-        Family("P", "share of the first k that is relevant", precision, True),
-        Family("MRR", "1 / rank of the first relevant result", reciprocal_rank),
-        Family("nDCG", "graded gain, discounted by rank, of the best possible", ndcg, reads_grade=False),
-        Family("AP", "precision at the rank of each relevant memory, averaged", average_precision),
-        Family("Judged", "share of the first k that anybody judged", judged_share, reads_grade=False),
-    )
-}
-ALIASES = {"success": "hit", "precision": "P", "rr": "MRR", "map": "AP", "ndcg": "nDCG"}
+MEASURES = extensions.Registry(extensions.MEASURES, MeasureFamily, "cems_workbench.evaluation.metrics", "MEASURE")
+"""Every family of measures by name."""
+
 _WRITTEN = re.compile(r"([A-Za-z]+)(?:\(rel=(-?\d{1,6})\))?(?:@(\d{1,6}))?")
 
 
@@ -60,17 +55,22 @@ class Measure:
 
     def __str__(self) -> str:
         written = self.family
-        if self.grade != 1 and FAMILIES[self.family].reads_grade:
+        if self.grade != 1 and MEASURES[self.family].reads_grade:
             written += f"(rel={self.grade})"
         return written if self.k is None else f"{written}@{self.k}"
 
     def values(self, rankings: GradedRankings) -> Floats:
-        """(Q) the measure of each query; NaN for a query with nothing relevant (Judged is defined for every query)."""
-        found = FAMILIES[self.family].compute(rankings, self.k, self.grade)
-        if self.family == "Judged":
-            return found
-        least = 1 if self.family == "nDCG" else self.grade
-        return np.where(rankings.relevant_count(least) > 0, found, np.nan)
+        """(Q) the measure of each query; NaN for a query with nothing relevant, where the measure needs something relevant.
+
+        Raises InputError when the formula of another package fails.
+        """
+        family = MEASURES[self.family]
+        with MEASURES.answerable(self.family, InputError):
+            values = family.compute(rankings, self.k, self.grade)
+            if not family.needs_relevant:
+                return values
+            least = self.grade if family.reads_grade else 1
+            return np.where(rankings.relevant_count(least) > 0, values, np.nan)
 
 
 def parse_measure(text: str, grade: int = 1) -> Measure:
@@ -83,12 +83,12 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
         raise InputError(
             f"measure {text}: write hit@{k or 5} (what the CEMS and ACE documents mean) or recall@{k or 5}"
         )
-    known = {family.lower(): family for family in FAMILIES} | ALIASES
+    known = _spellings()
     if name.lower() not in known:
         close = nearest(name.lower(), known)
         hint = f"; did you mean {known[close]}?" if close else ""
-        raise InputError(f"measure {text}: unknown{hint} Known measures: {', '.join(FAMILIES)}")
-    family = FAMILIES[known[name.lower()]]
+        raise InputError(f"measure {text}: unknown{hint} Known measures: {', '.join(MEASURES)}")
+    family = MEASURES[known[name.lower()]]
     if k is not None and int(k) < 1:
         raise InputError(f"measure {text}: the cut-off must be at least 1")
     if k is None and family.needs_cutoff:
@@ -96,16 +96,34 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
     return Measure(family.name, None if k is None else int(k), grade if stated is None else int(stated))
 
 
+def _spellings() -> dict[str, str]:
+    """The family that each name and alias in lower case means; a name goes before an alias, and ours before another package's."""
+    families = list(MEASURES.values())
+    aliases = {alias: family.name for family in reversed(families) for alias in family.aliases}
+    return aliases | {family.name.lower(): family.name for family in reversed(families)}
+
+
 def parse_measures(text: str, grade: int = 1) -> tuple[Measure, ...]:
     """Several measures, separated by spaces or commas, each once. Raises InputError, also when there are none."""
-    found = tuple(dict.fromkeys(parse_measure(part, grade) for part in re.split(r"[\s,]+", text.strip()) if part))
-    if not found:
+    measures = tuple(dict.fromkeys(parse_measure(part, grade) for part in re.split(r"[\s,]+", text.strip()) if part))
+    if not measures:
         raise InputError("no measure is named; try hit@5 nDCG@10")
-    return found
+    return measures
 
 
 STANDARD = "hit@1 hit@5 hit@10 recall@1 recall@5 recall@10 P@3 MRR nDCG@10 AP Judged@10"
 """The measures of a full report."""
+
+
+def offered_measures() -> list[str]:
+    """The measures to choose from, as written: those of a full report, and each family of another package, at 10 if it needs a cut-off."""
+    added = (MEASURES[name] for name in MEASURES.origins)
+    return [*STANDARD.split(), *(f"{family.name}@10" if family.needs_cutoff else family.name for family in added)]
+
+
+def measures_help() -> str:
+    """What each family measures, a sentence each."""
+    return " ".join(f"{family.name}: {family.description}." for family in MEASURES.values())
 
 
 def standard_measures(grade: int = 1) -> Sequence[Measure]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cems_workbench.evaluation.metrics.measure import MeasureFamily
 from cems_workbench.evaluation.metrics.rankings import GradedRankings, discounts
 from cems_workbench.pipeline.table import Floats, Ints
 
@@ -27,3 +28,8 @@ def _cumulated(grades: Ints, k: int | None) -> Floats:
     gains = np.maximum(grades[:, :k], 0)
     total: Floats = gains @ discounts(gains.shape[1])
     return total
+
+
+MEASURE = MeasureFamily(
+    "nDCG", "graded gain, discounted by rank, of the best possible", ndcg, reads_grade=False, place=5
+)

@@ -1,4 +1,4 @@
-"""What measures read: Q rankings as the grades found at each rank, beside every grade that was given."""
+"""What measures read: Q rankings as the grades that stand at each rank, beside every grade that was given."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class GradedRankings:
 
     def relevant(self, grade: int) -> Bools:
         """(Q, R) judged results of at least this grade."""
-        found: Bools = self.judged & (self.grade >= grade)
-        return found
+        relevant: Bools = self.judged & (self.grade >= grade)
+        return relevant
 
     def relevant_count(self, grade: int) -> Ints:
         """(Q) judged memories of at least this grade, found or not."""
@@ -46,7 +46,7 @@ def graded(rankings: Sequence[Sequence[str]], grades: Sequence[Mapping[str, int]
         filled[q, : len(ranking)] = True
         judged[q, : len(ranking)] = [key in grades[q] for key in ranking]
         grade[q, : len(ranking)] = [grades[q].get(key, 0) for key in ranking]
-    return GradedRankings(grade, judged, filled, ideal_grades([list(one.values()) for one in grades]))
+    return GradedRankings(grade, judged, filled, ideal_grades([list(of_query.values()) for of_query in grades]))
 
 
 def ideal_grades(grades: Sequence[Sequence[int]]) -> Ints:

@@ -18,18 +18,18 @@ PERSISTENCE = 0.9
 """The first ten ranks have 86 % of the weight."""
 
 
-def rbo(one: Ints, other: Ints, p: float = PERSISTENCE) -> Floats:
+def rbo(first: Ints, second: Ints, p: float = PERSISTENCE) -> Floats:
     """(Q) overlap of Q pairs of rankings: (Q, R) items as numbers that mean the same in both, best first, -1 past the end."""
-    a, b = (one[:, :, None], other[:, None, :])
-    place = np.maximum(np.arange(1, one.shape[1] + 1)[:, None], np.arange(1, other.shape[1] + 1)[None, :])
-    met = np.where((a == b) & (a >= 0), place, 0).reshape(len(one), -1)  # the depth from which on a memory is in both
-    first, second = (one >= 0).sum(axis=1), (other >= 0).sum(axis=1)
-    short, long = np.minimum(first, second), np.maximum(first, second)
-    depth = max(one.shape[1], other.shape[1])
+    a, b = (first[:, :, None], second[:, None, :])
+    place = np.maximum(np.arange(1, first.shape[1] + 1)[:, None], np.arange(1, second.shape[1] + 1)[None, :])
+    met = np.where((a == b) & (a >= 0), place, 0).reshape(len(first), -1)  # the depth from which on a memory is in both
+    lengths = (first >= 0).sum(axis=1), (second >= 0).sum(axis=1)
+    short, long = np.minimum(*lengths), np.maximum(*lengths)
+    depth = max(first.shape[1], second.shape[1])
     common = np.stack([((met > 0) & (met <= d)).sum(axis=1) for d in range(1, depth + 1)], axis=1).astype(float)
     if not depth:
-        return np.ones(len(one))
-    rows = np.arange(len(one))
+        return np.ones(len(first))
+    rows = np.arange(len(first))
     at_short = np.where(short > 0, common[rows, short - 1], 0.0)
     at_long = np.where(long > 0, common[rows, long - 1], 0.0)
     d = np.arange(1, depth + 1)[None, :]
@@ -37,5 +37,5 @@ def rbo(one: Ints, other: Ints, p: float = PERSISTENCE) -> Floats:
     agreed = (common / d * weight).sum(axis=1)
     beyond = np.where(d > short[:, None], at_short[:, None] * (d - short[:, None]) / (short[:, None].clip(1) * d), 0.0)
     rest = (at_long - at_short) / long.clip(1) + at_short / short.clip(1)
-    found: Floats = (1 - p) / p * (agreed + (beyond * weight).sum(axis=1)) + rest * p**long
-    return np.where(long == 0, 1.0, found)
+    overlap: Floats = (1 - p) / p * (agreed + (beyond * weight).sum(axis=1)) + rest * p**long
+    return np.where(long == 0, 1.0, overlap)

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from cems_workbench.evaluation.metrics.measure import MeasureFamily
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
 from cems_workbench.pipeline.table import Floats
 
 
 def reciprocal_rank(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
     """(Q) reciprocal rank within the first k, all when None."""
-    found = rankings.relevant(grade)[:, :k]
-    if not found.shape[1]:
-        return np.zeros(len(found))
-    return np.where(found.any(axis=1), 1 / (found.argmax(axis=1) + 1), 0.0)
+    relevant = rankings.relevant(grade)[:, :k]
+    if not relevant.shape[1]:
+        return np.zeros(len(relevant))
+    return np.where(relevant.any(axis=1), 1 / (relevant.argmax(axis=1) + 1), 0.0)
+
+
+MEASURE = MeasureFamily("MRR", "1 / rank of the first relevant result", reciprocal_rank, aliases=("rr",), place=4)

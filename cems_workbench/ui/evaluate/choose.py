@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig, import_config
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.metrics import FAMILIES, STANDARD, Measure, parse_measures
+from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.gathering import Wanted
 from cems_workbench.store.reports import QuerySet
@@ -18,7 +18,6 @@ from cems_workbench.ui.evaluate.state import JUDGES, NOW, Choice, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 
-MEASURES = STANDARD.split()
 SHOWN = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
 CHEAP = "recollection"
 """A preset that asks no model for its ranking, so that a first comparison is there soon."""
@@ -164,8 +163,8 @@ def _first() -> list[str]:
 
 def _measures(grade: int) -> tuple[Measure, ...] | None:
     names = st.multiselect(
-        "Measures", MEASURES, default=list(SHOWN), key="ev:measures", accept_new_options=True, persist_state="session",
-        help="Type others, such as hit@3 or nDCG@5. " + " ".join(f"{one.name}: {one.what}." for one in FAMILIES.values()),
+        "Measures", offered_measures(), default=list(SHOWN), key="ev:measures", accept_new_options=True, persist_state="session",
+        help="Type others, such as hit@3 or nDCG@5. " + measures_help(),
     )  # fmt: skip
     try:
         return parse_measures(" ".join(names), grade)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from cems_workbench.evaluation.comparison import Comparison, Difference, compare
 from cems_workbench.evaluation.evaluate import Summary, number
-from cems_workbench.evaluation.metrics import FAMILIES, Measure
+from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.report import LEVEL
 from cems_workbench.ui.evaluate.state import Measured
 from cems_workbench.ui.kit.escape import plain, tick
@@ -136,9 +136,9 @@ def _with(mean: float, low: float, high: float) -> str | None:
 def _mean_columns(measures: Sequence[Measure], *, wide: bool) -> dict[str, Any]:
     column = st.column_config.NumberColumn
     columns: dict[str, Any] = {
-        str(measure): st.column_config.TextColumn(str(measure), width=132, help=FAMILIES[measure.family].what)
+        str(measure): st.column_config.TextColumn(str(measure), width=132, help=MEASURES[measure.family].description)
         if wide
-        else column(str(measure), format="%.3f", width=78, help=FAMILIES[measure.family].what)
+        else column(str(measure), format="%.3f", width=78, help=MEASURES[measure.family].description)
         for measure in measures
     }
     columns["config"] = st.column_config.TextColumn("config", width=150, pinned=True)

@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.metrics import FAMILIES, STANDARD
+from cems_workbench.evaluation.metrics import measures_help, offered_measures
 from cems_workbench.tuning.folds import GROUPINGS, GroupBy, Split, groups_of, natural_grouping, split
 from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
 from cems_workbench.tuning.space import SearchSpace
@@ -38,10 +38,10 @@ def draw_goal(ground: Ground, space: SearchSpace) -> Goal | None:
     """Objectives and guards; None while one of them cannot be read, which is said in place."""
     left, right = st.columns(2, vertical_alignment="bottom")
     wanted = left.multiselect(
-        "Maximise", STANDARD.split(), default=["nDCG@10"], key="tn:objectives", accept_new_options=True,
+        "Maximise", offered_measures(), default=["nDCG@10"], key="tn:objectives", accept_new_options=True,
         persist_state="session", max_selections=3,
         help="The first decides. With a second one the search maps the Pareto front: the configs that gain nothing in one "
-        "without losing in another. " + " ".join(f"{one.name}: {one.what}." for one in FAMILIES.values()),
+        "without losing in another. " + measures_help(),
     )  # fmt: skip
     types = sorted({kind for kind in ground.batch.types if kind})
     offered = [*GUARDED, *(f"{kind}:{measure}" for measure in GUARDED[:1] for kind in types)]
