@@ -15,6 +15,7 @@ from cems_workbench.cli.evaluate import (
     JudgesOption,
     MetricsOption,
     PresetsOption,
+    check_judges,
     chosen_configs,
     chosen_measures,
     remarks,
@@ -48,23 +49,22 @@ def compare_command(
 ) -> None:
     """Compare configs with the first of them, query by query. Nothing is gathered and no model is asked."""
     from cems_workbench.evaluation.assertions import check_no_loss, parse_scoped_measure
-    from cems_workbench.evaluation.batch import LabelledBatch
     from cems_workbench.evaluation.comparison import compare
-    from cems_workbench.evaluation.evaluate import evaluate
     from cems_workbench.evaluation.evidence_file import read_evidence_file
+    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
 
     guarded = [parse_scoped_measure(text, grade) for text in no_loss or ()]
     measures = chosen_measures(metrics, grade, [measure for measure, _ in guarded])
     configs = chosen_configs(config, preset, changes)
     if len(configs) < 2:
         raise InputError("compare needs two configs at least: --config A --config B (files, or presets by name)")
-    if judges not in (None, "human", "model"):
-        raise InputError(f"--judges {judges}: expected human or model")
+    check_judges(judges)
     read = read_evidence_file(evidence)
-    batch = LabelledBatch.of(read, judges)
-    if not batch.queries:
+    of_file = labelled_file(read, judges)
+    if not of_file.batch.queries:
         raise InputError(f"{evidence}: no query has both evidence and a judgment")
-    comparison = compare([evaluate(batch, one, measures, seed=seed) for one in configs], seed=seed)
+    measured, _ = evaluate_configs([(one.name, one) for one in configs], lambda _: of_file, measures, seed=seed)
+    comparison = compare([one.evaluation for one in measured], seed=seed)
     outcomes = [outcome for measure, kind in guarded for outcome in check_no_loss(comparison, measure, kind, tolerance)]
     if as_json:
         checks = [{"holds": outcome.holds, "line": outcome.line} for outcome in outcomes]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.batch import LabelledBatch
     from cems_workbench.evaluation.evaluate import Evaluation
+    from cems_workbench.evaluation.evidence_file import EvidenceSet
     from cems_workbench.evaluation.honest import HonestView
     from cems_workbench.evaluation.metrics import Measure
+    from cems_workbench.runs.evaluation import Labelled, LabelledEvidence
 
 CHECK_FAILED = 1
 ConfigsOption = Annotated[
@@ -73,20 +76,28 @@ def evaluate_command(
     """Measure configs on labelled queries. An evidence file needs no store and no model."""
     from cems_workbench.evaluation.ablation import ablations
     from cems_workbench.evaluation.assertions import check, parse_assertion
-    from cems_workbench.evaluation.evaluate import evaluate
+    from cems_workbench.evaluation.evidence_file import is_evidence_file, read_evidence_file
+    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
 
     assertions = [parse_assertion(text, grade) for text in asserted or ()]
     measures = chosen_measures(metrics, grade, [one.measure for one in assertions])
-    source = _Source(evidence, judges, project_only, limit, seed, store, as_json)
-    configs = chosen_configs(config, preset, changes) or [source.default(changes)]
+    check_judges(judges)
+    read = read_evidence_file(Path(evidence)) if is_evidence_file(Path(evidence)) else None
+    if read is not None and (project_only or limit is not None):
+        raise InputError("--project-only and --limit are for gathering; the evidence file is gathered already")
+    configs = chosen_configs(config, preset, changes) or [_default(read, changes)]
     if ablate:
         configs = [variant for one in configs for variant in ablations(ablate, one)]
     if run_out is not None and len(configs) > 1:
         raise InputError(f"--run-out holds one run, and there are {len(configs)} configs")
-    evaluations, batches = [], []
-    for one in configs:
-        batches.append(source.batch(one))
-        evaluations.append(evaluate(batches[-1], one, measures, seed=seed))
+    named = [(one.name, one) for one in configs]
+    if read is not None:
+        of_file = labelled_file(read, judges)
+        measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
+    else:
+        with _gathered(evidence, judges, project_only, (limit, seed), store, as_json) as source:
+            measured, _ = evaluate_configs(named, source, measures, seed=seed)
+    evaluations, batches = [one.evaluation for one in measured], [one.batch for one in measured]
     _refuse_nothing(evaluations[0], evidence)
     if run_out is not None:
         _write_run(run_out, batches[0], evaluations[0])
@@ -112,73 +123,57 @@ def evaluate_command(
         raise typer.Exit(CHECK_FAILED)
 
 
-class _Source:
-    """Where the evidence is from: a file that serves every config, or a store in which each config gathers its own."""
+def check_judges(judges: str | None) -> None:
+    """Raise InputError where --judges is neither human nor model."""
+    if judges not in (None, "human", "model"):
+        raise InputError(f"--judges {judges}: expected human or model")
 
-    def __init__(
-        self, name: str, judges: str | None, project_only: bool, limit: int | None, seed: int, store: Path | None,
-        quiet: bool,
-    ) -> None:  # fmt: skip
-        from cems_workbench.evaluation.evidence_file import is_evidence_file, read_evidence_file
 
-        if judges not in (None, "human", "model"):
-            raise InputError(f"--judges {judges}: expected human or model")
-        self._name, self._judges, self._store, self._quiet = name, judges, store, quiet
-        self._drawn, self._project_only = (limit, seed), project_only
-        self._read = read_evidence_file(Path(name)) if is_evidence_file(Path(name)) else None
-        self._whole: LabelledBatch | None = None
-        if self._read is not None and (project_only or limit is not None):
-            raise InputError("--project-only and --limit are for gathering; the evidence file is gathered already")
+def _default(read: EvidenceSet | None, changes: Sequence[str] | None) -> PipelineConfig:
+    """The config that a file was gathered with; the first preset for a query set."""
+    from cems_workbench.config import parse_assignment, with_values
 
-    def default(self, changes: Sequence[str] | None) -> PipelineConfig:
-        """The config that a file was gathered with; the first preset for a query set."""
-        from cems_workbench.config import parse_assignment, with_values
+    if read is None:
+        return chosen_config(None, None, changes)
+    return with_values(read.header.config, dict(parse_assignment(text) for text in changes or ()), "--set")
 
-        if self._read is None:
-            return chosen_config(None, None, changes)
-        return with_values(self._read.header.config, dict(parse_assignment(text) for text in changes or ()), "--set")
 
-    def batch(self, config: PipelineConfig) -> LabelledBatch:
-        """The labelled batch to replay a config on."""
-        from cems_workbench.evaluation.batch import LabelledBatch
+@contextmanager
+def _gathered(
+    name: str, judges: str | None, project_only: bool, drawing: tuple[int | None, int], store: Path | None, quiet: bool
+) -> Iterator[Labelled]:  # fmt: skip
+    """The labelled evidence of a query set of the store, by config: what was gathered before, or else is gathered now, and kept."""
+    from cems_workbench.runs.caching import RecentCache
+    from cems_workbench.runs.evaluation import agreed, labelled
+    from cems_workbench.runs.gathering import QuerySelection, drawn, obtained_evidence
+    from cems_workbench.runs.opening import open_resources
 
-        if self._read is None:
-            return self._gathered(config)
-        if self._whole is None:
-            self._whole = LabelledBatch.of(self._read, self._judges)
-        return self._whole
+    cache = RecentCache(size=2)  # configs that come one after the other often ask for the same
+    resources = open_resources(settings_for(store), create=False)
+    try:
+        queries, judgments = labelled_queries(name, resources, True)
+        selection = QuerySelection(name, tuple(drawn(queries, *drawing)), project_only)
+        grades = agreed(judgments, judges)
 
-    def _gathered(self, config: PipelineConfig) -> LabelledBatch:
-        from cems_workbench.evaluation.batch import LabelledBatch
-        from cems_workbench.evaluation.grades import agreed_grades
-        from cems_workbench.runs.gathering import drawn, gather_for_once
-        from cems_workbench.runs.opening import open_resources
+        def source(config: PipelineConfig) -> LabelledEvidence:
+            with progress_bar(quiet) as progress:
+                evidence = obtained_evidence(config, selection, judgments, resources, progress, cache)
+            return labelled(evidence, grades, cache, timed=False)
 
-        with progress_bar(self._quiet) as progress:
-            resources = open_resources(settings_for(self._store), create=False)
-            try:
-                queries, judgments = labelled_queries(self._name, resources, True)
-                queries = drawn(queries, *self._drawn)
-                found = gather_for_once(queries, config, resources, project_only=self._project_only, progress=progress)
-            finally:
-                resources.close()
-        return LabelledBatch(queries, found, agreed_grades(judgments, self._judges))
+        yield source
+    finally:
+        resources.close()
 
 
 def chosen_configs(
     files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None
 ) -> list[PipelineConfig]:
     """The configs that were named, each with the changes, and each with a name of its own."""
+    from cems_workbench.runs.catalogue import told_apart
+
     found = [chosen_config(None, path, changes) for path in files or ()]
     found += [chosen_config(name, None, changes) for name in presets or ()]
-    named: list[PipelineConfig] = []
-    for one in found:
-        taken = {other.name for other in named}
-        name, copy = one.name, 2
-        while name in taken:
-            name, copy = f"{one.name} ({copy})", copy + 1
-        named.append(one.model_copy(update={"name": name}))
-    return named
+    return told_apart(found)
 
 
 def chosen_measures(text: str | None, grade: int, further: Sequence[Measure] = ()) -> tuple[Measure, ...]:

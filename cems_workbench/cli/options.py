@@ -52,23 +52,14 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
 
     Raises InputError when both a preset and a file are named.
     """
-    from cems_workbench.config import load_import, parse_assignment, preset, preset_names, with_values
+    from cems_workbench.config import parse_assignment, with_values
+    from cems_workbench.runs.catalogue import config_named
 
-    if preset_name is not None and config is not None:
-        raise InputError("name a --preset or a --config, not both")
-    if config is not None and not config.exists() and str(config) in preset_names():
-        preset_name, config = str(config), None
-    elif config is not None and not config.suffix and not config.exists():
-        raise InputError(f"{config}: neither a config file nor a preset; presets: {', '.join(preset_names())}")
-    if config is not None:
-        imported = load_import(config)
-        chosen = imported.config
-        for warning in imported.warnings:
-            typer.echo(f"warning: {' '.join(warning.split())}", err=True)
-    else:
-        chosen = preset(preset_name or preset_names()[0]).config
+    named = config_named(preset_name, config)
+    for warning in named.warnings:
+        typer.echo(f"warning: {' '.join(warning.split())}", err=True)
     assignments = dict(parse_assignment(text) for text in changes or ())
-    return with_values(chosen, assignments, source="--set") if assignments else chosen
+    return with_values(named.config, assignments, source="--set") if assignments else named.config
 
 
 def print_json(values: Any) -> None:

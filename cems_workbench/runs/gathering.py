@@ -1,25 +1,28 @@
-"""Gathering a query set: the evidence of each query, added to one file as soon as it is there.
+"""Gathering run: the evidence of a query set, found where it was gathered before, or gathered a query at a time.
 
-What was finished before a cancel or a kill stays in the file, and a later gather goes on after it. Queries are embedded some dozens
-at a time. A query that cannot be searched is left out and reported; a score that fails is flagged in the evidence, as in a single search.
+A `QuerySelection` says which queries are asked. The evidence of a selection under a config stands in a file on the shelf, the folder
+`evidence` beside the store, whose name is a digest of all that gathering depends on: store and content version, embedder, gather
+parameters, queries. So configs that ask for the same share it, and so do pages and command line: `read_evidence` gives the complete
+evidence, of the selection or of a wider one of the same set; `gather_evidence` gathers it, or goes on with a gather that was broken
+off; `pending_gathers` and `seconds_left` say what is missing and about how long that takes.
 
-The evidence files that a store keeps beside itself: one per query set, content and gather parameters.
+`gather_query_set` gathers into a file of any name. Each query is in the file as soon as it is there, so that what was finished before a
+cancel or a kill stays, and a later gather goes on after it. Queries are embedded some dozens at a time. A query that cannot be searched
+is left out and reported; a score that fails is flagged in the evidence, as in a single search.
 
-A config finds the file that answers it, whoever gathered that; where none does, a gather for it has a name of its own, so that it is
-gone on with when it was broken off, and configs that ask for the same share it.
+`EvidenceMemory` keeps evidence without the judge's scores in memory, for views that measure a few queries again and again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import random
 import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,19 +39,33 @@ from cems_workbench.evaluation.evidence_file import (
 )
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import score_missing
+from cems_workbench.pipeline.variants import read_dictionary
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Query, RowError
+from cems_workbench.runs.caching import Cache, uncached
 
 LABEL = "gathering queries"
 AHEAD = 64
 """Queries embedded at a time. Alone each costs a call of the model; with all cores busy a call takes as long as sixty texts."""
+FOLDER, SUFFIX = "evidence", ".evidence"
+NAME_LENGTH = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class QuerySelection:
+    """The queries that are asked: those of a set, or some of them, each within its own project or not."""
+
+    query_set: str
+    queries: tuple[Query, ...]
+    project_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GatherReport:
     """What a gather did: queries found finished, gathered now and left out, and the file's content hash."""
 
     path: Path
@@ -57,6 +74,39 @@ class Gathered:
     left_out: tuple[RowError, ...]
     content_hash: str
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class PendingGather:
+    """A config whose evidence has to be gathered: how many of the queries are there already, and the seconds they took."""
+
+    name: str
+    config: PipelineConfig
+    total: int
+    finished: int = 0
+    seconds: float = 0.0
+
+    @property
+    def pace(self) -> float | None:
+        """Seconds a query took so far; None before the first."""
+        return self.seconds / self.finished if self.finished else None
+
+
+def judged_selection(
+    query_set: str, resources: Resources, judgments: Sequence[Judgment], project_only: bool = False
+) -> QuerySelection:
+    """The queries of a set of the store that have a judgment, in their order."""
+    judged = {judgment.qid for judgment in judgments}
+    queries = tuple(query for query in resources.store.queries(query_set) if query.qid in judged)
+    return QuerySelection(query_set, queries, project_only)
+
+
+def drawn(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
+    """The queries in their order, or `limit` of them drawn without replacement with a seed, in their order."""
+    if limit is None or limit >= len(queries):
+        return list(queries)
+    chosen = sorted(random.Random(seed).sample(range(len(queries)), limit))
+    return [queries[i] for i in chosen]
 
 
 def request_for(query: Query, moment: datetime, project_only: bool = False) -> Request:
@@ -77,7 +127,7 @@ def header_for(
 def gather_query_set(
     path: Path, queries: Sequence[Query], judgments: Sequence[Judgment], config: PipelineConfig, resources: Resources, *,
     query_set: str = "", project_only: bool = False, progress: Progress = silent,
-) -> Gathered:  # fmt: skip
+) -> GatherReport:  # fmt: skip
     """Gather the evidence of every query into the file at `path`, which is made, or gone on with when it is there.
 
     Raises InputError when the file is of another store, set or config, naming what differs. A `Cancelled` from `progress` passes
@@ -112,25 +162,7 @@ def gather_query_set(
             gathered += 1
         mark = file.finish()
         progress(LABEL, len(queries), len(queries))
-    return Gathered(path, before, gathered, tuple(left_out), mark, time.monotonic() - started)
-
-
-def gather_for_once(
-    queries: Sequence[Query], config: PipelineConfig, resources: Resources, *, project_only: bool = False,
-    progress: Progress = silent,
-) -> dict[str, Evidence]:  # fmt: skip
-    """The evidence of every query by qid, kept nowhere. A query that cannot be searched is absent. Raises as `gather` does."""
-    resources.refresh()
-    moment = datetime.now(UTC)
-    found = {}
-    for i, query in enumerate(queries):
-        progress(LABEL, i, len(queries))
-        if i % AHEAD == 0:
-            _embed_ahead(queries[i : i + AHEAD], resources)
-        with contextlib.suppress(InputError):
-            found[query.qid] = gather(request_for(query, moment, project_only), config, resources)
-    progress(LABEL, len(queries), len(queries))
-    return found
+    return GatherReport(path, before, gathered, tuple(left_out), mark, time.monotonic() - started)
 
 
 def _embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
@@ -139,38 +171,38 @@ def _embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
         resources.embedder.remember([query.query.strip() for query in queries])
 
 
-def drawn(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
-    """The queries in their order, or `limit` of them drawn without replacement with a seed, in their order."""
-    if limit is None or limit >= len(queries):
-        return list(queries)
-    chosen = sorted(random.Random(seed).sample(range(len(queries)), limit))
-    return [queries[i] for i in chosen]
-
-
-FOLDER = "evidence"
-SUFFIX = ".evidence"
-NAME_LENGTH = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a comparison measures on: the queries of a set, each within its own project or not."""
-
-    query_set: str
-    queries: tuple[Query, ...]
-    project_only: bool = False
-
-
-def path_for(config: PipelineConfig, wanted: Wanted, resources: Resources) -> Path:
+def evidence_path(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> Path:
     """Where the evidence of a config is, or would be; the name says what it is of, the digest what it was gathered with."""
-    header = header_for(config, resources, query_set=wanted.query_set, project_only=wanted.project_only)
-    parts = (
-        header.store_id, header.content_version, header.embedder, wanted.project_only,
-        sorted(gather_parameters(config).items()), wanted.queries,
+    return _shelf(resources) / _file_name(selection, _digest(config, selection, resources))
+
+
+def _shelf(resources: Resources) -> Path:
+    return resources.store.path / FOLDER
+
+
+def _file_name(selection: QuerySelection, digest: str) -> str:
+    name = re.sub(r"[^\w.-]+", "-", selection.query_set).strip("-.")[:NAME_LENGTH] or "queries"
+    return f"{name}-{digest}{SUFFIX}"
+
+
+def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> str:
+    """Of all that gathering depends on; how the set is called is no part of it."""
+    store = resources.store
+    parts: tuple[object, ...] = (
+        store.identity, store.content_version, resources.embedder.model_id, selection.project_only,
+        sorted(gather_parameters(config).items()), selection.queries,
     )  # fmt: skip
-    digest = hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
-    name = re.sub(r"[^\w.-]+", "-", wanted.query_set).strip("-.")[:NAME_LENGTH] or "queries"
-    return resources.store.path / FOLDER / f"{name}-{digest}{SUFFIX}"
+    words = _dictionary(config, resources)
+    if words is not None:
+        parts += (words,)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
+
+def _dictionary(config: PipelineConfig, resources: Resources) -> Sequence[tuple[str, str]] | None:
+    """The words that expansion looks up, which make other variants when one is added; None where it does not."""
+    return (
+        sorted(read_dictionary(resources.dictionary_path).items()) if config.expansion.backend == "dictionary" else None
+    )
 
 
 def not_of_this_store(header: Header, resources: Resources) -> str | None:
@@ -179,43 +211,101 @@ def not_of_this_store(header: Header, resources: Resources) -> str | None:
     return mismatch(header, here)
 
 
-def read_for(config: PipelineConfig, wanted: Wanted, resources: Resources) -> EvidenceSet | None:
-    """The complete evidence of a config, None while there is none. Raises InputError for a file that is damaged."""
-    path = path_for(config, wanted, resources)
-    if not path.is_file():
-        return None
-    read = read_evidence_file(path)
-    header = header_for(config, resources, query_set=wanted.query_set, project_only=wanted.project_only)
-    return read if read.complete and mismatch(read.header, header) is None else None
+class _Incomplete(Exception):
+    """A gather was broken off; no cache keeps that."""
 
 
-def begun_for(config: PipelineConfig, wanted: Wanted, resources: Resources) -> tuple[int, float]:
-    """Queries that a gather for this config finished before it was broken off, and the seconds they took; (0, 0.0) when none began."""
-    path = path_for(config, wanted, resources)
-    try:
-        return read_progress(path) if path.is_file() else (0, 0.0)
-    except InputError:  # it is being gathered right now, or is damaged, which a gather says
-        return 0, 0.0
+def read_evidence(
+    config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
+) -> EvidenceSet | None:
+    """The complete evidence of a config, None while there is none. Raises InputError for a file that is damaged.
+
+    Where only a wider selection of the same set was gathered, it is that one's, with the asked queries alone. `cache` keeps what was
+    read as long as its file is unchanged.
+    """
+    found = _read_complete(config, selection, resources, cache)
+    if found is not None:
+        return found
+    for wider in _wider(selection, resources):
+        found = _read_complete(config, wider, resources, cache)
+        if found is not None:
+            return _narrowed(found, selection)
+    return None
 
 
-def gather_for(
-    config: PipelineConfig, wanted: Wanted, judgments: Sequence[Judgment], resources: Resources,
+def _read_complete(
+    config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache
+) -> EvidenceSet | None:
+    """The complete evidence of just these queries; that of a set of another name with the same queries is as good."""
+    here = header_for(config, resources, query_set=selection.query_set, project_only=selection.project_only)
+    digest = _digest(config, selection, resources)
+    own = _file_name(selection, digest)
+    for path in sorted(_shelf(resources).glob(f"*-{digest}{SUFFIX}"), key=lambda path: path.name != own):
+
+        def read(path: Path = path) -> EvidenceSet:
+            evidence = read_evidence_file(path)
+            if not evidence.complete or mismatch(evidence.header, here) is not None:
+                raise _Incomplete
+            return evidence
+
+        with suppress(_Incomplete, FileNotFoundError):
+            return cache(("evidence", path, path.stat().st_mtime_ns), read)
+    return None
+
+
+def _wider(selection: QuerySelection, resources: Resources) -> Iterator[QuerySelection]:
+    """What else may have been gathered of the same set that holds every query of the selection: the judged ones, and all of it."""
+    store = resources.store
+    if selection.query_set not in {known.name for known in store.query_sets()}:
+        return
+    whole = tuple(store.queries(selection.query_set))
+    judged = {judgment.qid for judgment in store.judgments()}
+    asked = set(selection.queries)
+    for queries in (tuple(query for query in whole if query.qid in judged), whole):
+        if queries != selection.queries and asked.issubset(queries):
+            yield replace(selection, queries=queries)
+
+
+def _narrowed(evidence: EvidenceSet, selection: QuerySelection) -> EvidenceSet:
+    """The evidence of some of its queries; the time is their share of all, since a file does not say it of each."""
+    asked = [query.qid for query in selection.queries]
+    evidences = {qid: evidence.evidences[qid] for qid in asked if qid in evidence.evidences}
+    share = len(evidences) / len(evidence.evidences) if evidence.evidences else 0.0
+    return replace(evidence, queries=selection.queries, evidences=evidences, seconds=evidence.seconds * share)
+
+
+def gather_evidence(
+    config: PipelineConfig, selection: QuerySelection, judgments: Sequence[Judgment], resources: Resources,
     progress: Progress = silent,
-) -> Gathered:  # fmt: skip
+) -> GatherReport:  # fmt: skip
     """Gather the evidence of a config into its file, or go on with it.
 
     Raises as `gather_query_set` does, and InputError while another thread of this process gathers the same.
     """
-    path = path_for(config, wanted, resources)
+    path = evidence_path(config, selection, resources)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
     with _alone(path):
         return gather_query_set(
-            path, wanted.queries, judgments, config, resources,
-            query_set=wanted.query_set, project_only=wanted.project_only, progress=progress,
+            path, selection.queries, judgments, config, resources,
+            query_set=selection.query_set, project_only=selection.project_only, progress=progress,
         )  # fmt: skip
+
+
+def obtained_evidence(
+    config: PipelineConfig, selection: QuerySelection, judgments: Sequence[Judgment], resources: Resources,
+    progress: Progress = silent, cache: Cache = uncached,
+) -> EvidenceSet:  # fmt: skip
+    """The evidence of a config: that which is there, else gathered first. Raises as `gather_evidence` does."""
+    evidence = read_evidence(config, selection, resources, cache)
+    if evidence is None:
+        gather_evidence(config, selection, judgments, resources, progress)
+        evidence = read_evidence(config, selection, resources, cache)
+    if evidence is None:
+        raise InputError(f"{config.name}: its evidence could not be gathered")
+    return evidence
 
 
 _under_way: set[Path] = set()
@@ -234,3 +324,120 @@ def _alone(path: Path) -> Iterator[None]:
     finally:
         with _changing:
             _under_way.discard(path)
+
+
+def pending_gathers(
+    configs: Sequence[tuple[str, PipelineConfig]], selection: QuerySelection, resources: Resources
+) -> list[PendingGather]:
+    """How far the gather of each of these named configs had come when it was broken off."""
+    pending = []
+    for name, config in configs:
+        finished, seconds = _progress_of(evidence_path(config, selection, resources))
+        pending.append(PendingGather(name, config, len(selection.queries), finished, seconds))
+    return pending
+
+
+def _progress_of(path: Path) -> tuple[int, float]:
+    try:
+        return read_progress(path) if path.is_file() else (0, 0.0)
+    except InputError:  # it is being gathered right now, or is damaged, which a gather says
+        return 0, 0.0
+
+
+def seconds_left(pending: Sequence[PendingGather], paces: Sequence[tuple[PipelineConfig, float]] = ()) -> float | None:
+    """About how many seconds the pending gathers take together; None while that would be a guess.
+
+    A gather that has begun goes on at its own pace. One that has not goes at the slowest of `paces`, seconds a query by config, among
+    those with the same reranker, judge and expansion, which are what takes long.
+    """
+    left = 0.0
+    for one in pending:
+        pace = one.pace
+        if pace is None:
+            alike = [seconds for config, seconds in paces if _slow_parts(config) == _slow_parts(one.config)]
+            if not alike:
+                return None
+            pace = max(alike)
+        left += pace * (one.total - one.finished)
+    return left
+
+
+def _slow_parts(config: PipelineConfig) -> tuple[object, ...]:
+    rerank = config.rerank
+    head = (rerank.model, rerank.input_limit) if rerank.backend != "none" else ()
+    return rerank.backend, *head, config.judge.backend, config.expansion.backend
+
+
+SETS_IN_MEMORY = 4
+MemoryKey = tuple[str, int, str]
+
+
+class EvidenceMemory:
+    """Evidence of single queries in memory, by what it was gathered with, the last few; shared by all sessions of a process.
+
+    It holds lists and the reranker's scores, without the judge's. A query is kept as soon as it is there, so that a gather that was
+    broken off goes on after it.
+    """
+
+    def __init__(self, sets: int = SETS_IN_MEMORY) -> None:
+        self._sets = sets
+        self._gathered: dict[MemoryKey, dict[Query, Evidence]] = {}
+
+    @staticmethod
+    def key(config: PipelineConfig, resources: Resources) -> MemoryKey:
+        """What the evidence of a query depends on: store, content version, gather parameters and dictionary."""
+        parameters = repr((sorted(gather_parameters(config).items()), _dictionary(config, resources)))
+        return str(resources.store.path), resources.store.content_version, parameters
+
+    def has(self, queries: Sequence[Query], config: PipelineConfig, resources: Resources) -> bool:
+        """Is the evidence of every query at hand?"""
+        gathered = self._gathered.get(self.key(config, resources), {})
+        return all(query in gathered for query in queries)
+
+    def get(
+        self, queries: Sequence[Query], config: PipelineConfig, resources: Resources, progress: Progress = silent
+    ) -> list[Evidence]:
+        """The evidence of every query in their order; what is not at hand is taken from the shelf, or gathered.
+
+        Raises as `gather` does. Whatever `progress` raises passes through, and what was gathered by then is kept.
+        """
+        gathered = self._slot(self.key(config, resources))
+        if not all(query in gathered for query in queries):
+            _take_from_shelf(gathered, queries, config, resources)
+        missing = [query for query in queries if query not in gathered]
+        for i, query in enumerate(missing):
+            progress("gathering the query set", len(queries) - len(missing) + i, len(queries))
+            if i % AHEAD == 0:
+                _embed_ahead(missing[i : i + AHEAD], resources)
+            lists = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+            gathered[query] = score_missing(lists, config, resources)
+        return [gathered[query] for query in queries]
+
+    def _slot(self, key: MemoryKey) -> dict[Query, Evidence]:
+        if key not in self._gathered:
+            while len(self._gathered) >= self._sets:
+                self._gathered.pop(next(iter(self._gathered)))
+            self._gathered[key] = {}
+        return self._gathered[key]
+
+
+def _take_from_shelf(
+    gathered: dict[Query, Evidence], queries: Sequence[Query], config: PipelineConfig, resources: Resources
+) -> None:
+    """Add those of the queries whose evidence was gathered with a set of the store; a file that is damaged is as none."""
+    store = resources.store
+    judgments = store.judgments()
+    for known in store.query_sets():
+        whole = QuerySelection(known.name, tuple(store.queries(known.name)))
+        for selection in (judged_selection(known.name, resources, judgments), whole):
+            missing = {query for query in queries if query not in gathered}
+            if not missing.intersection(selection.queries):
+                continue
+            with suppress(InputError):
+                evidence = _read_complete(config, selection, resources, uncached)
+                if evidence is not None:
+                    gathered |= {
+                        q: evidence.evidences[q.qid]
+                        for q in evidence.queries
+                        if q in missing and q.qid in evidence.evidences
+                    }

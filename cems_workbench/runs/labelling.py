@@ -29,7 +29,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.judge import scale_of
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment
-from cems_workbench.runs.gathering import Wanted, gather_for, read_for
+from cems_workbench.runs.gathering import QuerySelection, obtained_evidence
 from cems_workbench.store import QueueRecord
 
 Evidences = Mapping[str, Mapping[str, Evidence]]
@@ -38,13 +38,13 @@ Evidences = Mapping[str, Mapping[str, Evidence]]
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """What goes into a queue: the first `depth` results of configs (by name) for the wanted queries, and in which order.
+    """What goes into a queue: the first `depth` results of configs (by name) for the selected queries, and in which order.
 
     `overlap` is how many people grade each pair; `leave_out_judged` leaves out what a person judged already.
     """
 
     name: str
-    wanted: Wanted
+    selection: QuerySelection
     configs: Mapping[str, PipelineConfig]
     depth: int = 10
     strategy: Strategy = "top"
@@ -59,22 +59,23 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
         raise InputError("a queue needs a config whose results are judged")
     if plan.strategy == "decisive" and len(plan.configs) < 2:
         raise InputError("decisive first needs two configs: what could decide between them")
+    judgments = resources.store.judgments()
     evidences = {
-        name: _evidence(name, config, plan.wanted, resources, progress) for name, config in plan.configs.items()
+        name: obtained_evidence(config, plan.selection, judgments, resources, _named(name, progress)).evidences
+        for name, config in plan.configs.items()
     }
     rankings: dict[str, Ranked] = {
         name: {qid: _first(one, plan.configs[name], plan.depth) for qid, one in found.items()}
         for name, found in evidences.items()
     }
-    judgments = resources.store.judgments()
     pairs = pool(rankings, plan.depth)
     if plan.leave_out_judged:
         pairs = without_judged(pairs, judgments)
         if not pairs:
             raise InputError("people have judged every result of these configs within this depth")
     settings = {
-        "query_set": plan.wanted.query_set, "configs": list(plan.configs), "depth": plan.depth,
-        "project_only": plan.wanted.project_only,
+        "query_set": plan.selection.query_set, "configs": list(plan.configs), "depth": plan.depth,
+        "project_only": plan.selection.project_only,
     }  # fmt: skip
     ordered = _ordered(pairs, plan, evidences, judgments)
     return make_queue(plan.name, ordered, plan.strategy, plan.overlap, plan.seed, settings, rankings)
@@ -119,15 +120,6 @@ def _uncertain(
     return uncertain_first(pairs, doubts, 0.0)
 
 
-def _evidence(
-    name: str, config: PipelineConfig, wanted: Wanted, resources: Resources, progress: Progress
-) -> Mapping[str, Evidence]:
-    read = read_for(config, wanted, resources)
-    if read is None:
-        gather_for(
-            config, wanted, resources.store.judgments(), resources, lambda _, done, total: progress(name, done, total)
-        )
-        read = read_for(config, wanted, resources)
-    if read is None:
-        raise InputError(f"{name}: its evidence could not be gathered")
-    return read.evidences
+def _named(name: str, progress: Progress) -> Progress:
+    """The progress of one config, under its name."""
+    return lambda _, done, total: progress(name, done, total)

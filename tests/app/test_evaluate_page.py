@@ -22,9 +22,9 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput
 from cems_workbench.runs import gathering
 from cems_workbench.store import Store
-from cems_workbench.ui.evaluate import gather as evaluate_gather
 from cems_workbench.ui.inspect import baseline
 from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import progress as kit_progress
 
 pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
 OpenPage = Callable[..., AppTest]
@@ -102,7 +102,7 @@ def test_a_gather_that_was_cancelled_goes_on_after_what_it_had_finished(
     page.session_state["ev:configs"] = ["cems_head"]
     checked(page.run())
     with monkeypatch.context() as cancelled:
-        cancelled.setattr(evaluate_gather, "progress_in", until_five)
+        cancelled.setattr(kit_progress, "progress_in", until_five)
         page.button(key="ev:gather").click().run()
     checked(page.run())
     assert f"cems_head (5 of {QUERIES} are there)" in plainly(page.info[0].value)

@@ -12,8 +12,8 @@ from cems_workbench.evaluation.ablation import ablations
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.compare import pick_measure, verdict
-from cems_workbench.ui.evaluate.state import Measured
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import ROW
@@ -31,7 +31,7 @@ ZERO, GRID = "rgba(128,128,128,0.6)", "rgba(128,128,128,0.16)"
 BETTER, WORSE = LIST_COLOURS[4], LIST_COLOURS[3]
 
 
-def draw(measured: Sequence[Measured]) -> None:
+def draw(measured: Sequence[EvaluatedConfig]) -> None:
     """Choose a config and a table; the table is computed when it is chosen, from evidence that is there."""
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     names = {one.name: one for one in measured}
@@ -58,7 +58,7 @@ def draw(measured: Sequence[Measured]) -> None:
         )
 
 
-def _evaluations(one: Measured, kind: str) -> list[Evaluation]:
+def _evaluations(one: EvaluatedConfig, kind: str) -> list[Evaluation]:
     key = (id(one.evaluation), kind)
     kept: tuple[object, list[Evaluation]] | None = st.session_state.get("ev:ablation")
     if kept is None or kept[0] != key:

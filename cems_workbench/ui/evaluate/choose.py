@@ -10,11 +10,12 @@ from cems_workbench.config import PipelineConfig, import_config
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.gathering import Wanted
+from cems_workbench.runs.catalogue import AS_SET, file_name
+from cems_workbench.runs.gathering import QuerySelection, judged_selection
 from cems_workbench.store.reports import QuerySet
 from cems_workbench.ui.evaluate import files as evaluate_file
 from cems_workbench.ui.evaluate import log as evaluate_log
-from cems_workbench.ui.evaluate.state import JUDGES, NOW, Choice, config_options
+from cems_workbench.ui.evaluate.state import JUDGES, Choice, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 
@@ -31,8 +32,8 @@ def choose(resources: Resources) -> Choice | None:
         st.session_state["ev:configs"] = st.session_state.pop("ev:next_configs")
     sets = {one.name: one for one in resources.store.query_sets()}
     file = evaluate_file.opened()
-    judged = {judgment.qid for judgment in resources.store.judgments()}
-    if file is None and not (sets and judged):
+    judgments = resources.store.judgments()
+    if file is None and not (sets and judgments):
         _nothing(bool(sets))
         _further(resources)
         return None
@@ -47,16 +48,16 @@ def choose(resources: Resources) -> Choice | None:
         return None
     if name == evaluate_file.OPENED and file is not None:
         return _on_file(file, configs, kind, measures)
-    queries = tuple(query for query in resources.store.queries(name) if query.qid in judged)
-    if not queries:
+    selection = judged_selection(name, resources, judgments, within)
+    if not selection.queries:
         st.info("No query of this set is judged yet. Label some, or import judgments.", icon=":material/rule:")
         st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
         return None
-    return Choice(Wanted(name, queries, within), configs, kind, measures)
+    return Choice(selection, configs, kind, measures)
 
 
 def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
-    options = config_options(resources)
+    options = config_options(resources).configs
     names = st.multiselect(
         "Configs", list(options), default=_first(), key="ev:configs", persist_state="session",
         help="The first is the baseline; the others are compared with it. “As set in Inspect” is what the sliders say now.",
@@ -112,7 +113,7 @@ def _on_file(
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}")
     right.button("Close the file", key="ev:file_close", on_click=evaluate_file.close, width="stretch")
-    return Choice(Wanted(file.name, found.queries, header.project_only), configs, kind, measures, file)
+    return Choice(QuerySelection(file.name, found.queries, header.project_only), configs, kind, measures, file)
 
 
 def _further(resources: Resources) -> None:
@@ -147,7 +148,7 @@ def _bring_in(file: str, content: bytes) -> None:
     except InputError as error:
         st.error(plain(str(error)))
         return
-    name = f"{file} (file)"
+    name = file_name(file)
     st.session_state["ev:imported"] = {**st.session_state.get("ev:imported", {}), name: result.config}
     st.session_state["ev:config_warnings"] = list(result.warnings)
     chosen = st.session_state.get("ev:configs", [])
@@ -158,7 +159,7 @@ def _bring_in(file: str, content: bytes) -> None:
 def _first() -> list[str]:
     """The preset and what was made of it; while nothing was changed, another preset."""
     name = st.session_state["preset"]
-    return [name, NOW] if state.changed() else [name, CHEAP] if name != CHEAP else [name, "cems"]
+    return [name, AS_SET] if state.changed() else [name, CHEAP] if name != CHEAP else [name, "cems"]
 
 
 def _measures(grade: int) -> tuple[Measure, ...] | None:

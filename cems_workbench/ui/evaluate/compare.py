@@ -11,7 +11,7 @@ from cems_workbench.evaluation.comparison import Comparison, Difference, compare
 from cems_workbench.evaluation.evaluate import Summary, number
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.report import LEVEL
-from cems_workbench.ui.evaluate.state import Measured
+from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -27,7 +27,7 @@ BESIDE: dict[str, Callable[[Summary], tuple[float, float]]] = {
 """What stands in brackets beside a mean."""
 
 
-def compared(measured: Sequence[Measured]) -> Comparison:
+def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
     """The comparison with the first, kept for the session as long as the evaluations are the same."""
     key = tuple(id(one.evaluation) for one in measured)
     kept: tuple[object, Comparison] | None = st.session_state.get("ev:comparison")
@@ -37,7 +37,7 @@ def compared(measured: Sequence[Measured]) -> Comparison:
     return kept[1]
 
 
-def draw(measured: Sequence[Measured]) -> None:
+def draw(measured: Sequence[EvaluatedConfig]) -> None:
     """The table of means, the chart of one measure, and the differences."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
@@ -82,7 +82,7 @@ def pick_measure(measures: Sequence[Measure]) -> Measure:
     return by_name[name or next(iter(by_name))]
 
 
-def remarks(measured: Sequence[Measured]) -> list[str]:
+def remarks(measured: Sequence[EvaluatedConfig]) -> list[str]:
     """What was left out, and which rerankers failed; each once."""
     base = measured[0].evaluation
     lines = []
@@ -100,7 +100,7 @@ def remarks(measured: Sequence[Measured]) -> list[str]:
     return lines
 
 
-def _lacking(measured: Sequence[Measured]) -> None:
+def _lacking(measured: Sequence[EvaluatedConfig]) -> None:
     """What configs ask for that their evidence was not gathered with: one line, and the list on request."""
     rows = [
         {"config": one.name, "the evidence lacks": what, "queries": count}
@@ -118,7 +118,7 @@ def _lacking(measured: Sequence[Measured]) -> None:
         )  # fmt: skip
 
 
-def _means(one: Measured, beside: Callable[[Summary], tuple[float, float]] | None) -> dict[str, Any]:
+def _means(one: EvaluatedConfig, beside: Callable[[Summary], tuple[float, float]] | None) -> dict[str, Any]:
     row: dict[str, Any] = {"config": one.name}
     for summary in one.evaluation.summaries:
         row[str(summary.measure)] = number(summary.mean) if beside is None else _with(summary.mean, *beside(summary))
@@ -153,7 +153,7 @@ def _mean_columns(measures: Sequence[Measure], *, wide: bool) -> dict[str, Any]:
     return columns
 
 
-def figure(measured: Sequence[Measured], measure: Measure) -> Figure:
+def figure(measured: Sequence[EvaluatedConfig], measure: Measure) -> Figure:
     """A row a config: mean, interval, and the bounds that unjudged results leave."""
     import plotly.graph_objects as go
 
@@ -202,7 +202,7 @@ def verdict(found: Difference) -> str:
     return "▲ better" if found.difference > 0 else "▼ worse"
 
 
-def differences(comparison: Comparison, measured: Sequence[Measured]) -> None:
+def differences(comparison: Comparison, measured: Sequence[EvaluatedConfig]) -> None:
     """Every config and measure against the baseline."""
     rows = []
     for one in comparison.compared:

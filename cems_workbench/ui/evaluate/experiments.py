@@ -13,14 +13,15 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.comparison import Comparison
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.store.reports import Experiment
 from cems_workbench.ui.evaluate.compare import compared
-from cems_workbench.ui.evaluate.state import Choice, Measured
+from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit.escape import csv_bytes, plain
 from cems_workbench.ui.kit.tables import ROW
 
 
-def draw(measured: Sequence[Measured], choice: Choice, resources: Resources) -> None:
+def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
     """Keep or download the present comparison; below it what was kept."""
     comparison = compared(measured)
     _keep(comparison, measured, choice, resources)
@@ -43,7 +44,7 @@ def draw(measured: Sequence[Measured], choice: Choice, resources: Resources) -> 
         _reopened(kept[picked[0]])
 
 
-def _keep(comparison: Comparison, measured: Sequence[Measured], choice: Choice, resources: Resources) -> None:
+def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
     with st.form("ev:keep", border=False):
         name_box, note_box, button_box = st.columns([2, 4, 1], vertical_alignment="bottom")
         name = name_box.text_input("Keep as", value=measured[-1].name, max_chars=120)
@@ -54,7 +55,7 @@ def _keep(comparison: Comparison, measured: Sequence[Measured], choice: Choice, 
     if not name.strip():
         st.error("Give it a name.")
         return
-    card = experiment_card(comparison, choice.wanted.query_set, _hash(measured))
+    card = experiment_card(comparison, choice.selection.query_set, _hash(measured))
     config = measured[-1].evaluation.config.model_copy(update={"name": name.strip()})
     try:
         number = resources.store.save_experiment(name.strip(), dump_config(config), note.strip(), card)
@@ -64,15 +65,15 @@ def _keep(comparison: Comparison, measured: Sequence[Measured], choice: Choice, 
     st.success(f"Kept as experiment {number}. Its config can be chosen above.", icon=":material/bookmark:")
 
 
-def _hash(measured: Sequence[Measured]) -> str:
+def _hash(measured: Sequence[EvaluatedConfig]) -> str:
     return str(measured[-1].content_hash)
 
 
-def _downloads(comparison: Comparison, measured: Sequence[Measured], choice: Choice) -> None:
+def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     box = st.container(horizontal=True)
-    name = "".join(c if c.isalnum() else "-" for c in choice.wanted.query_set)[:40] or "queries"
+    name = "".join(c if c.isalnum() else "-" for c in choice.selection.query_set)[:40] or "queries"
     box.download_button(
-        "Report (Markdown)", lambda: markdown_report(comparison, choice.wanted.query_set, _hash(measured)),
+        "Report (Markdown)", lambda: markdown_report(comparison, choice.selection.query_set, _hash(measured)),
         f"{name}.md", "text/markdown", key="ev:md", on_click="ignore",
     )  # fmt: skip
     box.download_button(
@@ -84,7 +85,7 @@ def _downloads(comparison: Comparison, measured: Sequence[Measured], choice: Cho
         on_click="ignore",
     )
     box.download_button(
-        "Everything (JSON)", lambda: _json(experiment_card(comparison, choice.wanted.query_set, _hash(measured))),
+        "Everything (JSON)", lambda: _json(experiment_card(comparison, choice.selection.query_set, _hash(measured))),
         f"{name}.json", "application/json", key="ev:json", on_click="ignore",
     )  # fmt: skip
     box.download_button(
@@ -97,7 +98,7 @@ def _json(card: dict[str, Any]) -> str:
     return json.dumps(card, ensure_ascii=False, indent=1)
 
 
-def _run(one: Measured) -> str:
+def _run(one: EvaluatedConfig) -> str:
     try:
         return trec_run(one.batch, one.evaluation)
     except ValueError as error:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from cems_workbench.evaluation.honest import HonestView, honest_view
-from cems_workbench.ui.evaluate.state import Measured
+from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import ROW
 
@@ -23,7 +23,7 @@ HELP = {
 }
 
 
-def draw(measured: Sequence[Measured]) -> None:
+def draw(measured: Sequence[EvaluatedConfig]) -> None:
     """One config's run under every judge."""
     names = {one.name: one for one in measured}
     name = st.selectbox("Config", list(names), key="ev:honest", persist_state="session")
@@ -49,7 +49,7 @@ def draw(measured: Sequence[Measured]) -> None:
         )  # fmt: skip
 
 
-def _view(one: Measured) -> HonestView:
+def _view(one: EvaluatedConfig) -> HonestView:
     kept: tuple[int, HonestView] | None = st.session_state.get("ev:honest_view")
     if kept is None or kept[0] != id(one.evaluation):
         kept = (id(one.evaluation), honest_view(one.batch, one.evaluation))

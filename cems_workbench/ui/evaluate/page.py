@@ -8,6 +8,7 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate import ablation as evaluate_ablation
 from cems_workbench.ui.evaluate import choose as evaluate_choose
 from cems_workbench.ui.evaluate import compare as evaluate_compare
@@ -15,7 +16,7 @@ from cems_workbench.ui.evaluate import experiments as evaluate_experiments
 from cems_workbench.ui.evaluate import gather as evaluate_gather
 from cems_workbench.ui.evaluate import honest as evaluate_honest
 from cems_workbench.ui.evaluate import queries as evaluate_queries
-from cems_workbench.ui.evaluate.state import Choice, Measured, measured
+from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.assets import write_stylesheet
@@ -47,7 +48,7 @@ def main() -> None:
         st.error(plain(str(error)), icon=":material/block:")
 
 
-def _views(found: Sequence[Measured], choice: Choice, resources: Resources) -> None:
+def _views(found: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
     """The chosen view of what was measured."""
     if not found[0].batch.queries:
         st.info("No query has both evidence and a judgment of this kind.")

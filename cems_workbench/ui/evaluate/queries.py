@@ -12,8 +12,9 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.evaluation.comparison import SAME
 from cems_workbench.evaluation.evaluate import NO_TYPE, number
 from cems_workbench.records import Query
+from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.compare import pick_measure
-from cems_workbench.ui.evaluate.state import Choice, Measured
+from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import ROW
@@ -21,7 +22,7 @@ from cems_workbench.ui.kit.tables import ROW
 OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
 
 
-def draw_types(measured: Sequence[Measured]) -> None:
+def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
     """A type a row, a config a column; a fall against the baseline is marked."""
     measure = pick_measure(measured[0].evaluation.measures)
     base = measured[0].evaluation.by_type()
@@ -50,7 +51,7 @@ def draw_types(measured: Sequence[Measured]) -> None:
     st.caption(f"Mean {measure} of each type. A gain in all can hide the loss of one: “falls” names it.")
 
 
-def draw_queries(measured: Sequence[Measured], choice: Choice) -> None:
+def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     """Every query with its values, the largest change first; a chosen one opens in Inspect under both configs."""
     measure = pick_measure(measured[0].evaluation.measures)
     boxes = st.columns(3)
@@ -103,7 +104,7 @@ def draw_queries(measured: Sequence[Measured], choice: Choice) -> None:
     st.caption(f"A click on the box before a row opens its query in Inspect, with {which}.{_elsewhere(choice)}")
 
 
-def _other(measured: Sequence[Measured], place: DeltaGenerator) -> Measured | None:
+def _other(measured: Sequence[EvaluatedConfig], place: DeltaGenerator) -> EvaluatedConfig | None:
     if len(measured) < 2:
         place.caption("Add a second config above to see wins and losses.")
         return None
@@ -120,7 +121,7 @@ def _row(query: Query, base: str, before: float, other: tuple[str, float, str] |
     return row
 
 
-def _columns(base: Measured, other: Measured | None) -> dict[str, Any]:
+def _columns(base: EvaluatedConfig, other: EvaluatedConfig | None) -> dict[str, Any]:
     value, text = st.column_config.NumberColumn, st.column_config.TextColumn
     columns: dict[str, Any] = {
         "qid": text("qid", width=64), "type": text("type", width=104), "query": text("query", width=250),
@@ -138,7 +139,7 @@ def _elsewhere(choice: Choice) -> str:
     return " Inspect searches the open store, not the one that this evidence is of." if read_only else ""
 
 
-def _open(query: Query, base: Measured, other: Measured | None) -> None:
+def _open(query: Query, base: EvaluatedConfig, other: EvaluatedConfig | None) -> None:
     """Into Inspect: the other config on the sliders, the baseline pinned."""
     st.session_state["query"] = query.query
     st.session_state["project"] = query.project

@@ -13,39 +13,43 @@ import streamlit as st
 from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.records import Query
+from cems_workbench.runs.gathering import MemoryKey
 from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.picker import Key, evidence_key, evidence_of, human_grades, is_gathered
+from cems_workbench.ui.inspect.picker import evidence_memory, gathered, human_grades
 from cems_workbench.ui.kit.escape import plain
 
-KEPT = "labelled"
+LABELLED = "labelled"
 """Key of the session state."""
 Grades = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A built set, and what it was built from: the store, the gather parameters and the judgments."""
+class BuiltSet:
+    """A labelled set, and what it was built from: the gather parameters, the queries and the judgments."""
 
-    key: Key
+    key: MemoryKey
+    queries: list[Query]
     grades: Grades
-    built: LabelledSet
+    labelled: LabelledSet
 
 
 def labelled_set(look: Look) -> LabelledSet | None:
     """The labelled queries under the gather parameters of now; None while their evidence has not been gathered."""
     queries, grades = _judged(look)
     config = look.trace.config
-    kept: Kept | None = st.session_state.get(KEPT)
-    if kept is not None and kept.key == evidence_key(look.resources, queries, config) and kept.grades == grades:
-        return kept.built
-    return _build(look, queries, grades) if queries and is_gathered(look.resources, queries, config) else None
+    built: BuiltSet | None = st.session_state.get(LABELLED)
+    key = evidence_memory().key(config, look.resources)
+    if built is not None and (built.key, built.queries, built.grades) == (key, queries, grades):
+        return built.labelled
+    there = queries and evidence_memory().has(queries, config, look.resources)
+    return _build(look, queries, grades) if there else None
 
 
 def offer_labelled(look: Look, key: str = "gather_labelled") -> LabelledSet | None:
     """The set, or a button that gathers it with progress; None while it is not there. An error is one line."""
-    built = labelled_set(look)
-    if built is not None:
-        return built
+    labelled = labelled_set(look)
+    if labelled is not None:
+        return labelled
     queries, grades = _judged(look)
     if not queries:
         st.caption("No query of this store is judged. With judgments, this shows what a change does to all of them.")
@@ -60,19 +64,19 @@ def offer_labelled(look: Look, key: str = "gather_labelled") -> LabelledSet | No
         return None
     place.empty()
     try:
-        built = _build(look, queries, grades)
+        labelled = _build(look, queries, grades)
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return None
-    return built
+    return labelled
 
 
 def _build(look: Look, queries: list[Query], grades: Grades) -> LabelledSet:
-    evidences = evidence_of(look.resources, queries, look.trace.config)
-    named = {query.qid: evidence for query, evidence in zip(queries, evidences, strict=True)}
-    built = LabelledSet(named, grades)
-    st.session_state[KEPT] = Kept(evidence_key(look.resources, queries, look.trace.config), grades, built)
-    return built
+    config = look.trace.config
+    evidences = gathered(look.resources, queries, config)
+    labelled = LabelledSet({query.qid: one for query, one in zip(queries, evidences, strict=True)}, grades)
+    st.session_state[LABELLED] = BuiltSet(evidence_memory().key(config, look.resources), queries, grades, labelled)
+    return labelled
 
 
 def _judged(look: Look) -> tuple[list[Query], Grades]:

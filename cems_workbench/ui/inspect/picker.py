@@ -11,24 +11,20 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import Grades, K, QueryStatus, agreed_grades, query_statuses
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import score_missing
-from cems_workbench.pipeline.variants import read_dictionary
 from cems_workbench.records import Query
+from cems_workbench.runs.gathering import EvidenceMemory
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.progress import progress_in
 
 SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
 Choose = Callable[[str, str | None, datetime | None], None]
-Key = tuple[str, int, str]
 
 
 @st.cache_resource(show_spinner=False)
-def _kept() -> dict[Key, dict[str, Evidence]]:
-    """Evidence by qid of whole query sets, by store, content version and gather parameters; the last few."""
-    return {}
+def evidence_memory() -> EvidenceMemory:
+    """Evidence of judged queries, for every session of the app."""
+    return EvidenceMemory()
 
 
 def draw_picker(resources: Resources, choose: Choose) -> None:
@@ -45,7 +41,7 @@ def draw_picker(resources: Resources, choose: Choose) -> None:
         return
     with popover:
         try:
-            evidences = evidence_of(resources, queries, state.config())
+            evidences = gathered(resources, queries, state.config())
         except WorkbenchError as error:
             st.error(str(error))
             return
@@ -98,50 +94,19 @@ def _search_selected(rows: list[QueryStatus], choose: Choose) -> None:
         st.session_state["picker"] = False
 
 
-def evidence_of(resources: Resources, queries: list[Query], config: PipelineConfig) -> list[Evidence]:
+def gathered(resources: Resources, queries: list[Query], config: PipelineConfig) -> list[Evidence]:
     """The evidence of every query, gathered once per content and gather parameters, with progress.
 
     Any interaction ends the gathering; what was gathered by then is kept.
     """
-    kept = _kept().get(evidence_key(resources, queries, config), {})
-    missing = [query for query in queries if query.qid not in kept]
-    if missing:
-        kept = _gathered(resources, queries, missing, config)
-    return [kept[query.qid] for query in queries]
-
-
-def is_gathered(resources: Resources, queries: list[Query], config: PipelineConfig) -> bool:
-    """Is the evidence of every query at hand?"""
-    kept = _kept().get(evidence_key(resources, queries, config), {})
-    return all(query.qid in kept for query in queries)
-
-
-def _gathered(
-    resources: Resources, queries: list[Query], missing: list[Query], config: PipelineConfig
-) -> dict[str, Evidence]:
-    """Every query's evidence, after gathering that of the missing ones."""
-    key = evidence_key(resources, queries, config)
-    while len(_kept()) >= 4 and key not in _kept():
-        _kept().pop(next(iter(_kept())))
-    kept = _kept().setdefault(key, {})
+    memory = evidence_memory()
+    if memory.has(queries, config, resources):
+        return memory.get(queries, config, resources)
     place = st.empty()
-    progress = progress_in(place)
     try:
-        for i, query in enumerate(missing, len(queries) - len(missing)):
-            progress("gathering the query set", i, len(queries))
-            found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
-            kept[query.qid] = score_missing(found, config, resources)
+        return memory.get(queries, config, resources, progress_in(place))
     finally:
         place.empty()
-    return kept
-
-
-def evidence_key(resources: Resources, queries: list[Query], config: PipelineConfig) -> Key:
-    """What the evidence of a query set depends on: store, content version, gather parameters and dictionary."""
-    wanted = repr(sorted(gather_parameters(config).items()))
-    if config.expansion.backend == "dictionary":
-        wanted += repr(sorted(read_dictionary(resources.dictionary_path).items()))
-    return str(resources.store.path), resources.store.content_version, f"{len(queries)} {wanted}"
 
 
 def human_grades(resources: Resources) -> Grades:

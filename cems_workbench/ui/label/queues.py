@@ -15,7 +15,7 @@ from cems_workbench.evaluation.labelling.pooling import Strategy, coverage, mean
 from cems_workbench.evaluation.labelling.prejudging import PairScores, prelabel
 from cems_workbench.evaluation.labelling.queue import LabelQueue, QueueSnapshot
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.gathering import Wanted
+from cems_workbench.runs.gathering import QuerySelection, judged_selection
 from cems_workbench.runs.labelling import QueuePlan, assemble
 from cems_workbench.ui.evaluate.state import config_options
 from cems_workbench.ui.inspect import state
@@ -91,12 +91,11 @@ def _offer_unjudged(resources: Resources) -> None:
     )  # fmt: skip
     if not pressed:
         return
-    options = config_options(resources)
+    options = config_options(resources).configs
     chosen = {name: options[name] for name in names if name in options}
-    judged = {one.qid for one in resources.store.judgments()}
-    queries = tuple(query for query in resources.store.queries(query_set) if query.qid in judged)
     within = bool(st.session_state.get("ev:project_only"))
-    _keep(QueuePlan(f"{query_set}-unjudged", Wanted(query_set, queries, within), chosen, UNJUDGED_DEPTH), resources)
+    selection = judged_selection(query_set, resources, resources.store.judgments(), within)
+    _keep(QueuePlan(f"{query_set}-unjudged", selection, chosen, UNJUDGED_DEPTH), resources)
 
 
 def _form(resources: Resources) -> QueuePlan | None:
@@ -105,7 +104,7 @@ def _form(resources: Resources) -> QueuePlan | None:
     if not sets:
         st.caption("This store has no queries. Import some on the Memories page first.")
         return None
-    options = config_options(resources)
+    options = config_options(resources).configs
     query_set = st.selectbox(
         "Query set", sorted(sets), key="lb:new:set", format_func=lambda one: f"{one} · {sets[one].size} queries"
     )
@@ -136,9 +135,9 @@ def _form(resources: Resources) -> QueuePlan | None:
     )
     if not st.button("Make the queue", key="lb:new:make", type="primary", width="stretch"):
         return None
-    wanted = Wanted(query_set, tuple(resources.store.queries(query_set)))
+    selection = QuerySelection(query_set, tuple(resources.store.queries(query_set)))
     chosen = {one: options[one] for one in configs}
-    return QueuePlan(name.strip() or usual, wanted, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
+    return QueuePlan(name.strip() or usual, selection, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
 
 
 DONE = "lb:prelabelled"

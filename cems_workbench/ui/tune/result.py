@@ -66,7 +66,7 @@ def verdict_html(found: Found) -> str:
     given_up = sum(trial.pruned for trial in trials)
     broken = sum(bool(trial.broken) for trial in trials)
     parts = [
-        f"“{order.ground.wanted.query_set}”, baseline {order.plan.space.baseline.name}",
+        f"“{order.ground.selection.query_set}”, baseline {order.plan.space.baseline.name}",
         f"{len(trials) - 1} configs of {len(order.plan.space.axes)} parameters",
         *([f"{given_up} given up early"] if given_up else []),
         *([f"{broken} broke a guard"] if broken else []),
@@ -147,7 +147,7 @@ def _holdout(found: Found, resources: Resources) -> None:
     if tuned.holdout is not None:
         st.caption(f"Look {tuned.looks} at these sealed queries.")
         return
-    looks = resources.store.holdouts.count(order.ground.wanted.query_set, order.sealed)
+    looks = resources.store.holdouts.count(order.ground.selection.query_set, order.sealed)
     box = st.popover(
         f"Open the sealed hold-out (look {looks + 1})", key=f"tn:seal:{looks}", icon=":material/lock_open:"
     )
@@ -172,6 +172,6 @@ def _holdout(found: Found, resources: Resources) -> None:
 def _open(found: Found, resources: Resources) -> None:
     order = found.order
     tuned = open_holdout(
-        found.tuned, order.score, resources.store.holdouts, order.ground.wanted.query_set, order.sealed
+        found.tuned, order.score, resources.store.holdouts, order.ground.selection.query_set, order.sealed
     )
     st.session_state[FOUND] = replace(found, tuned=tuned)

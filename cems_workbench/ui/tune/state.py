@@ -6,7 +6,6 @@ goes on where it was, and one that is repeated costs nothing.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +16,10 @@ import streamlit as st
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import EvidenceSet
-from cems_workbench.evaluation.grades import Grades, agreed_grades
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.gathering import Wanted, path_for, read_for
+from cems_workbench.runs.evaluation import agreed, labelled_selection
+from cems_workbench.runs.gathering import QuerySelection
+from cems_workbench.ui.kit.run_cache import for_all_sessions
 
 if TYPE_CHECKING:
     from cems_workbench.tuning.folds import GroupBy
@@ -38,7 +38,7 @@ class Ground:
     """What a search stands on: a baseline, and judged queries with the evidence that was gathered for it."""
 
     baseline: PipelineConfig
-    wanted: Wanted
+    selection: QuerySelection
     evidence: EvidenceSet
     batch: LabelledBatch
     """Every judged query that was gathered; some may have nothing relevant."""
@@ -119,37 +119,13 @@ def take_turn() -> None:
     st.session_state[VIEW] = st.session_state.pop(NEXT_VIEW, present)
 
 
-def grades_of(resources: Resources, kind: str | None) -> tuple[Grades, str]:
-    """The agreed grades of one kind of judge (None: people, else models), with their digest."""
-    judgments = [one for one in resources.store.judgments() if kind in (None, one.kind)]
-    grades = agreed_grades(judgments, kind)
-    rows = sorted((qid, sorted(given.items())) for qid, given in grades.items())
-    return grades, hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
-
-
-def ground_for(baseline: PipelineConfig, wanted: Wanted, kind: str | None, resources: Resources) -> Ground | None:
+def ground_for(
+    baseline: PipelineConfig, selection: QuerySelection, kind: str | None, resources: Resources
+) -> Ground | None:
     """The ground of a baseline; None while its evidence has to be gathered. Raises InputError for evidence that is damaged."""
-    path = path_for(baseline, wanted, resources)
-    if not path.is_file():
-        return None
-    evidence = _read(path, path.stat().st_mtime_ns, baseline, wanted, resources)
-    if evidence is None:
-        _read.clear()  # a gather that was broken off is read again when it is complete
-        return None
-    grades, mark = grades_of(resources, kind)
-    return Ground(baseline, wanted, evidence, _batch(evidence.content_hash, mark, evidence, wanted, grades), mark)
-
-
-@st.cache_resource(show_spinner=False, max_entries=4)
-def _read(
-    path: Path, changed_ns: int, _config: PipelineConfig, _wanted: Wanted, _resources: Resources
-) -> EvidenceSet | None:
-    return read_for(_config, _wanted, _resources)
-
-
-@st.cache_resource(show_spinner=False, max_entries=4)
-def _batch(content_hash: str, mark: str, _evidence: EvidenceSet, _wanted: Wanted, _grades: Grades) -> LabelledBatch:
-    return LabelledBatch(_wanted.queries, _evidence.evidences, _grades)
+    grades = agreed(resources.store.judgments(), kind)
+    found = labelled_selection(baseline, selection, grades, resources, for_all_sessions)
+    return None if found is None else Ground(baseline, selection, found.evidence, found.batch, found.grades_digest)
 
 
 def scorer_for(ground: Ground, measures: Sequence[Scored], seed: int) -> tuple[LabelledBatch, BatchScorer]:

@@ -23,8 +23,8 @@ from cems_workbench.config import (
 from cems_workbench.config.export_names import TARGET_PRESETS, TARGET_TITLES
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.catalogue import named
 from cems_workbench.tuning.card import evidence_card
-from cems_workbench.ui.evaluate.state import named
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain

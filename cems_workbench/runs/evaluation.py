@@ -1,0 +1,137 @@
+"""Evaluation run: configs measured on labelled evidence, which is that of a query set or of one evidence file.
+
+Judgments become grades in one place, `agreed`, by the kind of judge that is asked for. With the evidence of a config they make a batch,
+`labelled_selection` and `labelled_file`, on which any config that the evidence answers is replayed. A query set has evidence for each
+config's own gather parameters, so that every config is measured on a batch of its own; a file serves every config. `evaluate_configs`
+measures them and says which lack evidence. A `Cache` keeps batches and evaluations, so that a change of view costs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.evaluate import Evaluation, evaluate
+from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.evaluation.grades import Grades, agreed_grades
+from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Judgment
+from cems_workbench.runs.caching import Cache, uncached
+from cems_workbench.runs.catalogue import named
+from cems_workbench.runs.gathering import QuerySelection, read_evidence
+
+
+@dataclass(frozen=True, eq=False)
+class AgreedGrades:
+    """Grade by qid and memory id, and a digest of all of them: equal digests are equal grades."""
+
+    grades: Grades
+    digest: str
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledEvidence:
+    """Evidence with the grades of its memories, ready to be replayed."""
+
+    evidence: EvidenceSet
+    batch: LabelledBatch
+    grades_digest: str
+
+    @property
+    def content_hash(self) -> str:
+        """The hash of the evidence file, which names it on reports and cards."""
+        return self.evidence.content_hash
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from other labelled evidence: the file, which of its queries, and the grades."""
+        return _key(self.evidence, self.grades_digest)
+
+
+@dataclass(frozen=True)
+class EvaluatedConfig:
+    """A config's evaluation, under the name that it was chosen by, and what it was made on."""
+
+    name: str
+    labelled: LabelledEvidence
+    evaluation: Evaluation
+
+    @property
+    def batch(self) -> LabelledBatch:
+        """The queries with their grades."""
+        return self.labelled.batch
+
+    @property
+    def content_hash(self) -> str:
+        """The hash of the evidence."""
+        return self.labelled.content_hash
+
+
+Labelled = Callable[[PipelineConfig], LabelledEvidence | None]
+"""The labelled evidence that a config is measured on; None while it has to be gathered."""
+
+
+def agreed(judgments: Sequence[Judgment], kind: str | None) -> AgreedGrades:
+    """The grades of one kind of judge, human or model; where `kind` is None a model's grade counts where no person gave one."""
+    grades = agreed_grades(judgments, kind)
+    rows = sorted((qid, sorted(given.items())) for qid, given in grades.items())
+    return AgreedGrades(grades, hashlib.sha256(repr(rows).encode()).hexdigest()[:16])
+
+
+def labelled_selection(
+    config: PipelineConfig, selection: QuerySelection, grades: AgreedGrades, resources: Resources,
+    cache: Cache = uncached,
+) -> LabelledEvidence | None:  # fmt: skip
+    """The evidence of a config for a selection of queries, with these grades; None while it has to be gathered.
+
+    Raises InputError for evidence that is damaged.
+    """
+    evidence = read_evidence(config, selection, resources, cache)
+    return None if evidence is None else labelled(evidence, grades, cache)
+
+
+def labelled_file(evidence: EvidenceSet, kind: str | None, cache: Cache = uncached) -> LabelledEvidence:
+    """An evidence file with the judgments that are in it."""
+    return labelled(evidence, agreed(evidence.judgments, kind), cache)
+
+
+def labelled(
+    evidence: EvidenceSet, grades: AgreedGrades, cache: Cache = uncached, *, timed: bool = True
+) -> LabelledEvidence:
+    """Evidence with grades; the queries are encoded once for each of the two. `timed`: its cost includes what gathering took."""
+    seconds = evidence.seconds_per_query if timed else None
+    batch = cache(
+        ("batch", *_key(evidence, grades.digest), seconds),
+        lambda: LabelledBatch(evidence.queries, evidence.evidences, grades.grades, seconds),
+    )
+    return LabelledEvidence(evidence, batch, grades.digest)
+
+
+def _key(evidence: EvidenceSet, grades_digest: str) -> tuple[object, ...]:
+    return evidence.content_hash, hash(tuple(query.qid for query in evidence.queries)), grades_digest
+
+
+def evaluate_configs(
+    configs: Sequence[tuple[str, PipelineConfig]], source: Labelled, measures: Sequence[Measure], *, seed: int = 0,
+    cache: Cache = uncached,
+) -> tuple[list[EvaluatedConfig], list[tuple[str, PipelineConfig]]]:  # fmt: skip
+    """The configs whose evidence is there, measured under their names, and those whose evidence has to be gathered first."""
+    measured, missing = [], []
+    for name, config in configs:
+        found = source(config)
+        if found is None:
+            missing.append((name, config))
+        else:
+            measured.append(EvaluatedConfig(name, found, _evaluated(found, named(name, config), measures, seed, cache)))
+    return measured, missing
+
+
+def _evaluated(
+    found: LabelledEvidence, config: PipelineConfig, measures: Sequence[Measure], seed: int, cache: Cache
+) -> Evaluation:
+    key = ("evaluation", *found.key, config, tuple(measures), seed)
+    return cache(key, lambda: evaluate(found.batch, config, measures, seed=seed))

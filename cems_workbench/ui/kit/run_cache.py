@@ -1,0 +1,27 @@
+"""What runs have read and encoded, kept for every session of the app: evidence of query sets and labelled batches, the last few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import streamlit as st
+
+Made = TypeVar("Made")
+
+
+def for_all_sessions(key: Hashable, make: Callable[[], Made], /) -> Made:
+    """A `Cache` for evidence that was read and batches that were encoded; `key` is a tuple that begins with which of the two it is."""
+    kind = key[0] if isinstance(key, tuple) else key
+    made: Made = (_evidence if kind == "evidence" else _batch)(key, make)
+    return made
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _evidence(key: Hashable, _make: Callable[[], Any]) -> Any:
+    return _make()
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _batch(key: Hashable, _make: Callable[[], Any]) -> Any:
+    return _make()
