@@ -15,8 +15,9 @@ from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.compare import pick_measure, verdict
 from cems_workbench.ui.kit.escape import plain, tick
+from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, lines
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.tables import ROW, table_height
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ TABLES = {
     "CEMS phases 0–6": ("cems", "The plan’s phases, each with all before it; the last is the config itself."),
     "ACE A–D": ("ace", "The four rows of ACE’s A/B test, as the presets ace_a to ace_d."),
 }
-ZERO, GRID = "rgba(128,128,128,0.6)", "rgba(128,128,128,0.16)"
+ZERO = "rgba(128,128,128,0.6)"
 BETTER, WORSE = LIST_COLOURS[4], LIST_COLOURS[3]
 
 
@@ -44,17 +45,17 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
     made = _evaluations(one, kind)
     measure = pick_measure(one.evaluation.measures)
     st.caption(about)
-    st.plotly_chart(figure(made, measure), key="ev:ablate:figure", config={"displayModeBar": False},
+    st.plotly_chart(figure(made, measure), key="ev:ablate:figure", config=NO_TOOLBAR,
                     alt="Difference of each row from the first, of the chosen measure.")  # fmt: skip
     st.dataframe(
-        _rows(made, measure), hide_index=True, key="ev:ablate:rows", row_height=ROW, height=ROW * (len(made) + 1) + 4,
+        _rows(made, measure), hide_index=True, key="ev:ablate:rows", row_height=ROW, height=table_height(len(made), len(made)),
         placeholder="–", column_config=_columns(measure),
     )  # fmt: skip
     lacking = sorted({(row.config.name, what) for row in made for what in row.rankings.needs})
     if lacking:
-        lines = "; ".join(f"{plain(name)}: {plain(what)}" for name, what in lacking[:6])
+        named = "; ".join(f"{plain(name)}: {plain(what)}" for name, what in lacking[:6])
         st.caption(
-            f":orange[⚠] The evidence was gathered for {plain(one.name)}. Not in it: {lines}. These rows show what is there."
+            f":orange[⚠] The evidence was gathered for {plain(one.name)}. Not in it: {named}. These rows show what is there."
         )
 
 
@@ -118,8 +119,8 @@ def figure(made: Sequence[Evaluation], measure: Measure) -> Figure:
     bars.add_bar(
         x=values, y=list(range(len(rest))), orientation="h", marker={"color": [BETTER if value > 0 else WORSE for value in values]},
         text=[f"{'▲' if value > 1e-9 else '▼' if value < -1e-9 else '='} {value:+.3f}" for value in values], textposition="outside",
-        cliponaxis=False, hovertext=[f"{tick(one.config.name, 60)}<br>{one.mean(measure):.4f}" for one in rest],
-        hovertemplate="%{hovertext}<extra></extra>",
+        cliponaxis=False, hovertext=[lines(tick(one.config.name, 60), f"{one.mean(measure):.4f}") for one in rest],
+        hovertemplate=HOVERTEXT,
     )  # fmt: skip
     reach = max([abs(value) for value in values] or [0.0]) * 1.35 or 0.05
     bars.update_layout(

@@ -18,6 +18,8 @@ from cems_workbench.ui.evaluate import log as evaluate_log
 from cems_workbench.ui.evaluate.state import JUDGES, Choice, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.panels import empty
+from cems_workbench.ui.kit.templates import render
 
 SHOWN = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
 CHEAP = "recollection"
@@ -175,8 +177,5 @@ def _measures(grade: int) -> tuple[Measure, ...] | None:
 
 
 def _nothing(has_queries: bool) -> None:
-    what = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
-    st.html(
-        f'<div class="wb-empty"><h3>Measure configs on judged queries</h3><p>{what} Import queries and judgments on the '
-        "<b>Memories</b> page (BEIR, LoCoMo, TREC, Quepid, JSONL, CSV), or label the results of some queries.</p></div>"
-    )
+    lacking = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
+    empty("Measure configs on judged queries", render("evaluate/nothing_judged.html", lacking=lacking))

@@ -13,7 +13,8 @@ from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.report import LEVEL
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.kit.escape import plain, tick
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, lines
+from cems_workbench.ui.kit.tables import ROW, table_height
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
     _lacking(measured)
     measure = pick_measure(measured[0].evaluation.measures)
     st.plotly_chart(
-        figure(measured, measure), key="ev:figure", config={"displayModeBar": False},
+        figure(measured, measure), key="ev:figure", config=NO_TOOLBAR,
         alt="Mean of the chosen measure per config with its 95 % confidence interval.",
     )  # fmt: skip
     count = next(one.queries for one in measured[0].evaluation.summaries if one.measure == measure)
@@ -85,19 +86,19 @@ def pick_measure(measures: Sequence[Measure]) -> Measure:
 def remarks(measured: Sequence[EvaluatedConfig]) -> list[str]:
     """What was left out, and which rerankers failed; each once."""
     base = measured[0].evaluation
-    lines = []
+    said = []
     if base.without_relevant:
-        lines.append(
+        said.append(
             f"{len(base.without_relevant)} queries have nothing relevant and say nothing of a ranking: left out."
         )
     for one in measured:
         if one.evaluation.not_gathered:
-            lines.append(
+            said.append(
                 f"{plain(one.name)}: {len(one.evaluation.not_gathered)} queries could not be gathered: left out."
             )
         for why, count in one.evaluation.failed.items():
-            lines.append(f":orange[⚠] {plain(one.name)}: its reranker failed in {count} queries: {plain(why)}.")
-    return lines
+            said.append(f":orange[⚠] {plain(one.name)}: its reranker failed in {count} queries: {plain(why)}.")
+    return said
 
 
 def _lacking(measured: Sequence[EvaluatedConfig]) -> None:
@@ -113,7 +114,7 @@ def _lacking(measured: Sequence[EvaluatedConfig]) -> None:
     which = plain(", ".join(names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     with st.expander(f":orange[⚠] The evidence lacks what {which} asked for; they are measured on what is there"):
         st.dataframe(
-            rows, hide_index=True, key="ev:lacking", row_height=ROW, height=ROW * (min(len(rows), 10) + 1) + 4,
+            rows, hide_index=True, key="ev:lacking", row_height=ROW, height=table_height(len(rows), 10),
             column_config={"the evidence lacks": st.column_config.TextColumn("the evidence lacks", width="large")},
         )  # fmt: skip
 
@@ -175,14 +176,14 @@ def figure(measured: Sequence[EvaluatedConfig], measure: Measure) -> Figure:
         made.add_scatter(
             x=[row.mean], y=[y], mode="markers+text", text=[f"  {row.mean:.3f}"], textposition="top center",
             marker={"color": colour, "size": 11, "symbol": "circle" if y else "diamond"},
-            hovertext=[f"{tick(one.name)}<br>mean {row.mean:.4f}<br>95 % {row.low:.4f} to {row.high:.4f}<br>"
-                       f"unjudged {row.worst:.4f} to {row.best:.4f}"],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertext=[lines(tick(one.name), f"mean {row.mean:.4f}", f"95 % {row.low:.4f} to {row.high:.4f}",
+                             f"unjudged {row.worst:.4f} to {row.best:.4f}")],
+            hovertemplate=HOVERTEXT,
         )  # fmt: skip
     names = [f"{tick(one.name)}{'' if y else ' (baseline)'}  " for y, one in enumerate(measured)]
     made.update_layout(
         height=60 + 46 * len(measured), margin={"l": 8, "r": 16, "t": 12, "b": 30}, showlegend=False,
-        xaxis={"range": [-0.02, 1.02], "fixedrange": True, "zeroline": False, "gridcolor": "rgba(128,128,128,0.16)"},
+        xaxis={"range": [-0.02, 1.02], "fixedrange": True, "zeroline": False, "gridcolor": GRID},
         yaxis={
             "range": [len(measured) - 0.5, -0.7], "automargin": True, "tickvals": list(range(len(measured))), "ticktext": names,
             "fixedrange": True, "showgrid": False, "zeroline": False,
@@ -219,7 +220,7 @@ def differences(comparison: Comparison, measured: Sequence[EvaluatedConfig]) -> 
     st.markdown(f"###### Against the baseline, {plain(measured[0].name)}")
     number_column, text = st.column_config.NumberColumn, st.column_config.TextColumn
     st.dataframe(
-        rows, hide_index=True, key="ev:differences", row_height=ROW, placeholder="–", height=ROW * (min(len(rows), 14) + 1) + 4,
+        rows, hide_index=True, key="ev:differences", row_height=ROW, placeholder="–", height=table_height(len(rows), 14),
         column_config={
             "config": text("config", width=140, pinned=True), "measure": text("measure", width=80),
             "baseline": number_column("baseline", format="%.3f", width=70), "value": number_column("value", format="%.3f", width=60),

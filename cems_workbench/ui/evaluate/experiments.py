@@ -18,7 +18,7 @@ from cems_workbench.store.reports import Experiment
 from cems_workbench.ui.evaluate.compare import compared
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit.escape import csv_bytes, plain
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.tables import ROW, table_height
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
@@ -33,7 +33,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
         return
     event = st.dataframe(
         [_row(one) for one in kept], hide_index=True, key="ev:kept_table", row_height=ROW, placeholder="–", on_select="rerun",
-        selection_mode="single-row", height=ROW * (min(len(kept), 8) + 1) + 4,
+        selection_mode="single-row", height=table_height(len(kept), 8),
         column_config={"nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Of the config that was kept"),
                        "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Of the config that was kept"),
                        "note": st.column_config.TextColumn("note", width="large"),

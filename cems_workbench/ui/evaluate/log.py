@@ -17,7 +17,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.tables import ROW, table_height
 
 WAYS: dict[str, Way] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
@@ -96,7 +96,7 @@ def _outcome() -> None:
         return
     st.success(plain(made.line), icon=":material/check:")
     rows = [_row(one, made.scores) for one in made.chosen]
-    st.dataframe(rows, hide_index=True, key="ev:log_rows", row_height=ROW, height=ROW * (min(len(rows), 6) + 1) + 4, placeholder="–",
+    st.dataframe(rows, hide_index=True, key="ev:log_rows", row_height=ROW, height=table_height(len(rows), 6), placeholder="–",
         column_config={"query": st.column_config.TextColumn("query", width="large"),
                        "asked": st.column_config.NumberColumn("asked", help="How often it is in the log"),
                        "judge": st.column_config.NumberColumn("judge", format="%.2f", help="The judge’s raw score of its best result")},
@@ -117,7 +117,7 @@ def _row(one: LoggedQuery, scores: dict[str, float]) -> dict[str, Any]:
 def _rejected(errors: list[RowError]) -> None:
     st.caption(f":orange[⚠] {len(errors)} rows of the log were left out:")
     rows = [{"row": error.row, "field": error.field, "reason": error.reason} for error in errors]
-    st.dataframe(rows, hide_index=True, key="ev:log_errors", row_height=ROW, height=ROW * (min(len(rows), 6) + 1) + 4, placeholder="–",
+    st.dataframe(rows, hide_index=True, key="ev:log_errors", row_height=ROW, height=table_height(len(rows), 6), placeholder="–",
         column_config={"row": st.column_config.NumberColumn("row", width=60),
                        "reason": st.column_config.TextColumn("reason", width="large")},
     )  # fmt: skip

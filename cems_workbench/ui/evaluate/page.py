@@ -9,18 +9,13 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.evaluation import EvaluatedConfig
-from cems_workbench.ui.evaluate import ablation as evaluate_ablation
-from cems_workbench.ui.evaluate import choose as evaluate_choose
-from cems_workbench.ui.evaluate import compare as evaluate_compare
-from cems_workbench.ui.evaluate import experiments as evaluate_experiments
-from cems_workbench.ui.evaluate import gather as evaluate_gather
-from cems_workbench.ui.evaluate import honest as evaluate_honest
-from cems_workbench.ui.evaluate import queries as evaluate_queries
+from cems_workbench.ui.evaluate import ablation, choose, compare, experiments, gather, honest, queries
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.switch import switch
 
 VIEWS = ("Compare", "By type", "By query", "Honest view", "Ablation", "Experiments")
 
@@ -34,13 +29,13 @@ def main() -> None:
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/lock:")
         return
-    choice = evaluate_choose.choose(resources)
+    choice = choose.choose(resources)
     handles.warm_up(resources)
     if choice is None:
         return
     try:
         found, missing = measured(choice, resources)
-        if evaluate_gather.offer(missing, found, choice, resources):
+        if gather.offer(missing, found, choice, resources):
             st.rerun()
         if found:
             _views(found, choice, resources)
@@ -53,24 +48,16 @@ def _views(found: Sequence[EvaluatedConfig], choice: Choice, resources: Resource
     if not found[0].batch.queries:
         st.info("No query has both evidence and a judgment of this kind.")
         return
-    chosen = st.segmented_control(
-        "View",
-        VIEWS,
-        default="Compare",
-        required=True,
-        key="ev:view",
-        label_visibility="collapsed",
-        persist_state="session",
-    )
-    if chosen == "Compare":
-        evaluate_compare.draw(found)
-    elif chosen == "By type":
-        evaluate_queries.draw_types(found)
-    elif chosen == "By query":
-        evaluate_queries.draw_queries(found, choice)
-    elif chosen == "Honest view":
-        evaluate_honest.draw(found)
-    elif chosen == "Ablation":
-        evaluate_ablation.draw(found)
-    elif chosen == "Experiments":
-        evaluate_experiments.draw(found, choice, resources)
+    view = switch("View", VIEWS, "ev:view")
+    if view == "Compare":
+        compare.draw(found)
+    elif view == "By type":
+        queries.draw_types(found)
+    elif view == "By query":
+        queries.draw_queries(found, choice)
+    elif view == "Honest view":
+        honest.draw(found)
+    elif view == "Ablation":
+        ablation.draw(found)
+    else:
+        experiments.draw(found, choice, resources)

@@ -17,7 +17,7 @@ from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.tables import ROW, table_height
 
 OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
 
@@ -92,7 +92,7 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         st.caption("No query is left under these filters.")
         return
     event = st.dataframe(
-        rows, hide_index=True, key="ev:queries", row_height=ROW, height=ROW * (min(len(rows), 14) + 1) + 4, placeholder="–",
+        rows, hide_index=True, key="ev:queries", row_height=ROW, height=table_height(len(rows), 14), placeholder="–",
         on_select="rerun", selection_mode="single-row", column_config=_columns(base, other),
     )  # fmt: skip
     picked = event["selection"]["rows"]

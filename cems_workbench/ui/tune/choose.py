@@ -18,8 +18,9 @@ from cems_workbench.runs.gathering import (
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import not_gathered
+from cems_workbench.ui.kit.panels import empty, not_gathered
 from cems_workbench.ui.kit.progress import duration
+from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.tune.state import Ground, ground_for
 
 
@@ -84,9 +85,5 @@ def _ground(config: PipelineConfig, selection: QuerySelection, kind: str | None,
 
 
 def _nothing(has_queries: bool) -> None:
-    what = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
-    st.html(
-        f'<div class="wb-empty"><h3>Find better weights on judged queries</h3><p>{what} Import queries and judgments on the '
-        "<b>Memories</b> page, or label the results of some queries on the <b>Label</b> page. Some twenty judged queries are a "
-        "beginning; a hundred tell small gains from luck.</p></div>"
-    )
+    lacking = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
+    empty("Find better weights on judged queries", render("tune/nothing_judged.html", lacking=lacking))

@@ -16,7 +16,9 @@ from cems_workbench.store.config_history import ConfigRecord
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.transfer import diff_table, draw_import
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.panels import empty
+from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.templates import render
 
 
 def draw(resources: Resources) -> None:
@@ -25,10 +27,7 @@ def draw(resources: Resources) -> None:
     if kept:
         _table(kept, resources)
     else:
-        st.html(
-            '<div class="wb-empty"><h3>No config is kept yet</h3><p>Keep a proposal from <b>Take it away</b>: it stands here with '
-            "who, when and why, and can be set on the sliders again at any time.</p></div>"
-        )
+        empty("No config is kept yet", render("tune/nothing_kept.html"))
     st.markdown("###### From a file")
     draw_import("tn:")
 
@@ -36,7 +35,7 @@ def draw(resources: Resources) -> None:
 def _table(kept: list[ConfigRecord], resources: Resources) -> None:
     event = st.dataframe(
         [_row(one, resources) for one in kept], hide_index=True, key="tn:history", row_height=ROW, placeholder="–",
-        on_select="rerun", selection_mode="single-row", height=ROW * (min(len(kept), 8) + 1) + 4,
+        on_select="rerun", selection_mode="single-row", height=table_height(len(kept), 8),
         column_config={
             "name": st.column_config.TextColumn("name", width=150), "when": st.column_config.TextColumn("when", width=116),
             "who": st.column_config.TextColumn("who", width=80), "from": st.column_config.TextColumn("from", width=80),

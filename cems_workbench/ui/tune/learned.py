@@ -13,6 +13,7 @@ from cems_workbench.tuning.learned import Curve, Importance, Surface, importance
 from cems_workbench.tuning.space import Axis
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain, tick
+from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, hover, lines
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.space import label
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 KEPT = "tn:learned"
-BLUE, ORANGE, GREY, GRID = LIST_COLOURS[0], LIST_COLOURS[1], "#7B848D", "rgba(128,128,128,0.16)"
+BLUE, ORANGE, GREY = LIST_COLOURS[0], LIST_COLOURS[1], "#7B848D"
 BAND = "rgba(0,114,178,0.2)"
 
 
@@ -35,7 +36,7 @@ def draw(found: Found) -> None:
     if shares is None:
         st.caption("Too few configs were tried, or all of them reached the same: nothing can be said.")
     else:
-        st.plotly_chart(importance_figure(shares, names), key="tn:importance", config={"displayModeBar": False},
+        st.plotly_chart(importance_figure(shares, names), key="tn:importance", config=NO_TOOLBAR,
                         alt="Share of the variance that each parameter explains alone.")  # fmt: skip
         st.caption(_importance_words(shares), help=_IMPORTANCE_HELP)
     ranked = [path for path, _ in shares.shares] if shares is not None else list(names)
@@ -94,7 +95,7 @@ def _curve(found: Found, ranked: list[str], names: dict[str, str], measure: str)
         label_visibility="collapsed",
     )  # fmt: skip
     curve = _kept_curve(found, path)
-    st.plotly_chart(curve_figure(curve, found, names[path], measure), key="tn:response", config={"displayModeBar": False},
+    st.plotly_chart(curve_figure(curve, found, names[path], measure), key="tn:response", config=NO_TOOLBAR,
                     alt=f"{measure} at values of {path}, the rest as proposed.")  # fmt: skip
     st.caption(
         "Everything else as proposed, on the queries searched on; each point is replayed. The band is one standard error of the "
@@ -132,7 +133,7 @@ def _surface(found: Found, ranked: list[str], names: dict[str, str], measure: st
         place = st.empty()
         kept[key] = response_surface(found.tuned, found.order.score, (first, second), progress=progress_in(place))
         place.empty()
-    st.plotly_chart(surface_figure(kept[key], names, measure), key="tn:surface", config={"displayModeBar": False},
+    st.plotly_chart(surface_figure(kept[key], names, measure), key="tn:surface", config=NO_TOOLBAR,
                     alt=f"{measure} over {first} and {second}, the rest as proposed.")  # fmt: skip
     st.caption("Brighter is better; the ring is the proposal. A cell without colour breaks a constraint.")
 
@@ -155,8 +156,10 @@ def curve_figure(curve: Curve, found: Found, name: str, measure: str) -> Figure:
         marker={"size": 6 if numeric else 11, "color": BLUE},
         error_y=None if numeric else {"array": curve.difference_error, "color": BLUE, "thickness": 1.5},
         customdata=np.stack([curve.difference, curve.difference_error], axis=1),
-        hovertemplate=f"{tick(name, 60)} %{{x}}<br>{measure} %{{y:.4f}}<br>against the proposal %{{customdata[0]:+.4f}} ± "
-        "%{customdata[1]:.4f}<extra></extra>",
+        hovertemplate=hover(
+            f"{tick(name, 60)} %{{x}}", f"{measure} %{{y:.4f}}",
+            "against the proposal %{customdata[0]:+.4f} ± %{customdata[1]:.4f}",
+        ),
     )  # fmt: skip
     made.add_hline(y=float(curve.mean[curve.own]), line={"color": GREY, "width": 1, "dash": "dot"})
     ring = {"size": 16, "symbol": "circle-open", "color": ORANGE, "line": {"width": 3}}
@@ -185,17 +188,20 @@ def surface_figure(surface: Surface, names: dict[str, str], measure: str) -> Fig
 
     across, up = surface.values
     made = go.Figure()
-    hover = [
+    texts = [
         [
-            f"{tick(names[surface.paths[0]], 60)} {shown(a)}<br>{tick(names[surface.paths[1]], 60)} {shown(b)}<br>"
-            f"{measure} {surface.mean[i, j]:.4f} ± {surface.error[i, j]:.4f}"
+            lines(
+                f"{tick(names[surface.paths[0]], 60)} {shown(a)}",
+                f"{tick(names[surface.paths[1]], 60)} {shown(b)}",
+                f"{measure} {surface.mean[i, j]:.4f} ± {surface.error[i, j]:.4f}",
+            )
             for i, a in enumerate(across)
         ]
         for j, b in enumerate(up)
     ]
     made.add_heatmap(
         x=list(range(len(across))), y=list(range(len(up))), z=surface.mean.T, colorscale="Cividis", xgap=1, ygap=1,
-        hovertext=hover, hovertemplate="%{hovertext}<extra></extra>",
+        hovertext=texts, hovertemplate=HOVERTEXT,
         colorbar={"title": {"text": measure, "side": "right"}, "thickness": 12, "tickformat": ".3f", "outlinewidth": 0},
     )  # fmt: skip
     at = {"x": [surface.own[0]], "y": [surface.own[1]], "mode": "markers", "hoverinfo": "skip", "showlegend": False}

@@ -11,7 +11,8 @@ from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR
+from cems_workbench.ui.kit.tables import ROW, table_height
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.state import Found
 
@@ -34,7 +35,7 @@ def draw(found: Found) -> None:
     st.caption("On the queries searched on; the sealed ones stay sealed, and are not listed.")
     changed = [change for change in changes if change.outcome != "same"]
     if changed:
-        st.plotly_chart(figure(changed, measure), key="tn:wins", config={"displayModeBar": False},
+        st.plotly_chart(figure(changed, measure), key="tn:wins", config=NO_TOOLBAR,
                         alt=f"Difference in {measure} of every query that changed, the greatest gain first.")  # fmt: skip
     _types(changes)
     _table(found, changes, measure)
@@ -53,13 +54,13 @@ def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
         x=list(range(len(changes))), y=[change.difference for change in changes],
         marker={"color": [COLOURS[change.outcome] for change in changes]},
         hovertext=[f"{measure} {change.baseline:.3f} → {change.proposal:.3f}" for change in changes],
-        hovertemplate="%{hovertext}<extra></extra>",
+        hovertemplate=HOVERTEXT,
     )  # fmt: skip
     made.update_layout(
         height=190, margin={"l": 8, "r": 8, "t": 6, "b": 6}, bargap=0.15 if len(changes) < 120 else 0, showlegend=False,
         xaxis={"visible": False, "fixedrange": True, "range": [-1, max(len(changes), 12)]},
         yaxis={"title": {"text": f"Δ {measure}"}, "fixedrange": True, "zerolinecolor": "rgba(128,128,128,0.6)",
-               "gridcolor": "rgba(128,128,128,0.16)", "automargin": True, "tickformat": "+.2f"},
+               "gridcolor": GRID, "automargin": True, "tickformat": "+.2f"},
     )  # fmt: skip
     return made
 
@@ -93,7 +94,7 @@ def _table(found: Found, changes: Sequence[QueryChange], measure: str) -> None:
         return
     event = st.dataframe(
         [_row(change, measure) for change in listed], hide_index=True, key="tn:queries", row_height=ROW, on_select="rerun",
-        height=ROW * (min(len(listed), 12) + 1) + 4, selection_mode="single-row", placeholder="–", column_config=_columns(measure),
+        height=table_height(len(listed), 12), selection_mode="single-row", placeholder="–", column_config=_columns(measure),
     )  # fmt: skip
     picked = event["selection"]["rows"]
     if picked and picked[0] < len(listed):

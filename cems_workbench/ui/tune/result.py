@@ -1,22 +1,39 @@
-"""What a search found: the verdict, what the proposal is worth on each part of the queries, and what it changes."""
+"""What a search found: the verdict, what the proposal is worth on each part of the queries, its Pareto front, and what it changes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from html import escape
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.tuning.holdout import Gain, gain, mean_of
-from cems_workbench.tuning.tune import open_holdout
+from cems_workbench.tuning.objective import RERANKED
+from cems_workbench.tuning.space import Axis
+from cems_workbench.tuning.stability import Region
+from cems_workbench.tuning.tune import open_holdout, proposed
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.tune import pareto as tune_pareto
-from cems_workbench.ui.tune.html import GainRow, axes_html, gains_html
+from cems_workbench.ui.kit.figures import GRID, NO_TOOLBAR, hover
+from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.run import start
 from cems_workbench.ui.tune.space import label
 from cems_workbench.ui.tune.state import FOUND, Found
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+LEVEL = 0.05
+TRIED = "#7B848D"
+"""The colour of configs that are neither on the front nor the proposal."""
+COST = "candidates reranked"
 
 
 def draw(found: Found, resources: Resources) -> None:
@@ -36,7 +53,7 @@ def draw(found: Found, resources: Resources) -> None:
     for need in found.needs:
         st.caption(f":orange[⚠] {plain(need)}: the proposal was measured on what is there.")
     if len(found.order.plan.goal.names) > 1:
-        tune_pareto.draw(found)
+        _front(found)
     st.markdown("###### What the proposal changes")
     space, proposal = found.order.plan.space, found.tuned.proposal
     names = [label(axis.path, space.baseline) for axis in space.axes]
@@ -56,11 +73,11 @@ def headline(found: Found) -> str:
     if gained.difference <= 0:
         return f"No gain over {base} on queries that the search did not see"
     where = "the sealed queries" if tuned.holdout is not None else "queries that the search did not see"
-    sure = "" if gained.p < 0.05 else ", which may be chance"
+    sure = "" if gained.p < LEVEL else ", which may be chance"
     return f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}{sure}"
 
 
-def verdict_html(found: Found) -> str:
+def verdict_html(found: Found) -> Markup:
     """The verdict, and under it what was searched."""
     order, trials = found.order, found.tuned.found.trials
     given_up = sum(trial.pruned for trial in trials)
@@ -72,14 +89,14 @@ def verdict_html(found: Found) -> str:
         *([f"{broken} broke a guard"] if broken else []),
         f"seed {order.plan.seed}",
     ]
-    about = escape(" · ".join(parts))
+    doubt = ""
     if not found.better:
         best = found.tuned.found.best
-        about += (
-            f"<br>The best of them reached {best.reached[0]:.4f} where the baseline has {found.tuned.found.baseline.reached[0]:.4f}: "
+        doubt = (
+            f"The best of them reached {best.reached[0]:.4f} where the baseline has {found.tuned.found.baseline.reached[0]:.4f}: "
             "within what chance gives the best of many."
         )
-    return f'<div class="wb-verdict"><h3>{escape(headline(found))}</h3><p>{about}</p></div>'
+    return render("tune/verdict.html", headline=headline(found), about=" · ".join(parts), doubt=doubt)
 
 
 def _go_on(found: Found) -> None:
@@ -87,6 +104,21 @@ def _go_on(found: Found) -> None:
     left.info("Stopped before its end. What was tried is kept; going on skips it.", icon=":material/pause:")
     right.button("Go on", key="tn:go_on", icon=":material/play_arrow:", type="primary", width="stretch",
                  on_click=start, args=(found.order,))  # fmt: skip
+
+
+# What the proposal is worth on each part of the queries
+
+
+@dataclass(frozen=True, slots=True)
+class GainRow:
+    """One part of the queries: its name, what it is, and the gain there; None while it is sealed or was not reached."""
+
+    name: str
+    about: str
+    gain: Gain | None
+    absent: str = ""
+    fair: bool = True
+    """Were these queries kept from the choice? Of the best of many, p says nothing."""
 
 
 def gain_rows(found: Found) -> list[GainRow]:
@@ -107,6 +139,72 @@ def searched_gain(found: Found) -> Gain:
     """The proposal against the baseline on the queries that were searched on."""
     base, best = found.tuned.found.baseline.scores[:, 0], found.tuned.proposal.scores[:, 0]
     return gain(base, best, found.order.plan.seed)
+
+
+def verdict(gain: Gain) -> str:
+    """In a word what a gain says, with its sign."""
+    if abs(gain.difference) < 1e-9 and gain.low == gain.high:
+        return "= same"
+    if gain.p >= LEVEL:
+        return "not certain"
+    return "▲ better" if gain.difference > 0 else "▼ worse"
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    help: str = ""
+    numeric: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _GainCells:
+    """A gain as it stands in the table; `left`, `width` and `middle` are its interval and mean on the common scale, in percent."""
+
+    queries: int
+    baseline: str
+    proposal: str
+    difference: str
+    interval: str
+    left: str
+    width: str
+    middle: str
+    p: str
+    verdict: str
+
+
+def gains_html(rows: Sequence[GainRow], measure: str) -> Markup:
+    """A row a part: baseline, proposal, difference, its 95 % interval as text and on one scale for all, p, and what that says."""
+    widest = max(
+        [abs(edge) for row in rows if row.gain for edge in (row.gain.low, row.gain.high, row.gain.difference)] or [0]
+    )
+    columns = [
+        _Column("queries", "How many queries the means are of"),
+        _Column(f"baseline {measure}"),
+        _Column("proposal"),
+        _Column("difference", "Proposal less baseline, mean over the queries"),
+        _Column("95 % interval", "Of the difference, by a paired bootstrap over queries; the line is 0", numeric=False),
+        _Column("p", "Two-sided paired randomisation test: how often chance alone would give so large a difference"),
+        _Column("", numeric=False),
+    ]
+    edge = widest * 1.08 or 1.0
+    cells = [
+        {
+            "name": row.name, "about": row.about, "absent": row.absent, "fair": row.fair,
+            "cells": None if row.gain is None else _gain_cells(row.gain, edge),
+        }
+        for row in rows
+    ]  # fmt: skip
+    return render("tune/gains.html", columns=columns, rows=cells)
+
+
+def _gain_cells(gain: Gain, edge: float) -> _GainCells:
+    """`edge` is the difference at either end of the scale, whose middle is 0."""
+    left, right, middle = (50 + 50 * value / edge for value in (gain.low, gain.high, gain.difference))
+    return _GainCells(
+        gain.queries, f"{gain.baseline:.3f}", f"{gain.tuned:.3f}", f"{gain.difference:+.3f}", f"{gain.low:+.3f} to {gain.high:+.3f}",
+        f"{left:.2f}", f"{right - left:.2f}", f"{middle:.2f}", f"{gain.p:.4f}", verdict(gain),
+    )  # fmt: skip
 
 
 def gap_line(found: Found) -> str:
@@ -132,7 +230,7 @@ def guard_lines(found: Found) -> list[str]:
         column = order.plan.goal.measures.index(guard.measure)
         asked = np.full(len(types), True) if guard.query_type is None else types == guard.query_type
         if asked.any():
-            was, now = (mean_of(one.scores[asked, column]) for one in (tuned.found.baseline, tuned.proposal))
+            was, now = (mean_of(trial.scores[asked, column]) for trial in (tuned.found.baseline, tuned.proposal))
             lines.append(
                 f":material/shield: Guarded: {plain(str(guard))} ({was:.3f} → {now:.3f}, {int(asked.sum())} queries)"
             )
@@ -175,3 +273,178 @@ def _open(found: Found, resources: Resources) -> None:
         found.tuned, order.score, resources.store.holdouts, order.ground.selection.query_set, order.sealed
     )
     st.session_state[FOUND] = replace(found, tuned=tuned)
+
+
+# The Pareto front: what each further bit of one objective costs in another
+
+
+def _front(found: Found) -> None:
+    """The chart of two objectives, and the table of the front, from which any config can be set on the sliders."""
+    names = _objective_names(found)
+    st.markdown("###### The Pareto front")
+    second = 1
+    if len(names) > 2:
+        second = names.index(
+            st.segmented_control("Against", names[1:], default=names[1], required=True, key="tn:against") or names[1]
+        )
+    st.plotly_chart(
+        front_figure(found, second), key="tn:pareto", config=NO_TOOLBAR,
+        alt=f"Every config tried, {names[0]} against {names[second]}; those of the front joined by a line.",
+    )  # fmt: skip
+    _front_table(found, names)
+
+
+def _objective_names(found: Found) -> list[str]:
+    """The objectives in their order; the cost, which is small where it is good, last."""
+    return [COST if name == RERANKED else name for name in found.order.plan.goal.names]
+
+
+def _reached(found: Found) -> Any:
+    """(T, M) what every trial reached, the cost as a count."""
+    reached = np.stack([trial.reached for trial in found.tuned.found.trials])
+    if found.order.plan.goal.fewer_reranked:
+        reached[:, -1] *= -1
+    return reached
+
+
+def _front_table(found: Found, names: list[str]) -> None:
+    reached, trials = _reached(found), found.tuned.found.trials
+    front = sorted(found.tuned.found.front, key=lambda i: -float(reached[i, 0]))
+    paths = [axis.path for axis in found.order.plan.space.axes]
+    rows = [
+        {name: float(value) for name, value in zip(names, reached[i], strict=True)}
+        | {path: shown(value) for path, value in zip(paths, trials[i].values, strict=True)}
+        for i in front
+    ]
+    event = st.dataframe(
+        rows, hide_index=True, key="tn:front", row_height=ROW, height=table_height(len(rows), 8), on_select="rerun",
+        selection_mode="single-row", column_config={name: _objective_column(name) for name in names},
+    )  # fmt: skip
+    picked = event["selection"]["rows"]
+    if not picked:
+        st.caption(
+            "On the queries searched on. Select a row to set that config on the sliders instead of the proposal."
+        )
+        return
+    trial = trials[front[picked[0]]]
+    space = found.order.plan.space
+    config = proposed(space, trial, f"{space.baseline.name}-front")
+    left, right = st.columns([4, 1], vertical_alignment="center")
+    left.caption(plain(", ".join(f"{path} {shown(value)}" for path, value in zip(paths, trial.values, strict=True))))
+    if right.button("To the sliders", key="tn:front_take", icon=":material/tune:", width="stretch"):
+        state.take(config)
+        st.toast("Set on the sliders of Inspect.", icon=":material/check:")
+
+
+def _objective_column(name: str) -> Any:
+    return st.column_config.NumberColumn(
+        name, format="%.0f" if name == COST else "%.3f", width=135 if name == COST else 80
+    )
+
+
+def front_figure(found: Found, second: int) -> Figure:
+    """The trials as dots, the front as a line, the baseline as a diamond, the proposal as a ring."""
+    import plotly.graph_objects as go
+
+    names, reached, search = _objective_names(found), _reached(found), found.tuned.found
+    x, y = reached[:, second], reached[:, 0]
+    made = go.Figure()
+
+    def dots(rows: list[int], name: str, marker: dict[str, Any], mode: str = "markers", **more: Any) -> None:
+        made.add_scatter(
+            x=x[rows], y=y[rows], mode=mode, name=name, marker=marker,
+            hovertemplate=hover(name, f"{names[second]} %{{x:.4g}}", f"{names[0]} %{{y:.4f}}"), **more,
+        )  # fmt: skip
+
+    usable = [i for i, trial in enumerate(search.trials) if trial.usable]
+    dots(usable, "tried", {"color": TRIED, "size": 5, "opacity": 0.55})
+    broken = [i for i, trial in enumerate(search.trials) if trial.broken]
+    if broken:
+        dots(broken, "breaks a guard", {"color": LIST_COLOURS[3], "size": 6, "symbol": "x-thin-open"})
+    front = sorted(search.front, key=lambda i: (float(x[i]), float(y[i])))
+    dots(
+        front,
+        "front",
+        {"color": LIST_COLOURS[0], "size": 8},
+        "lines+markers",
+        line={"color": LIST_COLOURS[0], "width": 2},
+    )
+    dots([0], "baseline", {"color": TRIED, "size": 13, "symbol": "diamond-open", "line": {"width": 2.5}})
+    proposal = next(i for i, trial in enumerate(search.trials) if trial is found.tuned.proposal)
+    dots([proposal], "proposal", {"color": LIST_COLOURS[1], "size": 17, "symbol": "circle-open", "line": {"width": 3}})
+    made.update_layout(
+        height=360, margin={"l": 8, "r": 16, "t": 8, "b": 8}, hovermode="closest",
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
+        xaxis={"title": {"text": names[second]}, "gridcolor": GRID, "zeroline": False, "fixedrange": True, "automargin": True},
+        yaxis={"title": {"text": names[0]}, "gridcolor": GRID, "zeroline": False, "fixedrange": True, "automargin": True},
+    )  # fmt: skip
+    return made
+
+
+# What the proposal changes
+
+
+@dataclass(frozen=True, slots=True)
+class _AxisRow:
+    """A searched parameter as it stands in the table; places in the range are in percent of it, None where there is none."""
+
+    name: str
+    path: str
+    baseline: str
+    proposal: str
+    same: bool
+    stable: str
+    range: str = ""
+    choices: str = ""
+    baseline_at: str | None = None
+    proposal_at: str | None = None
+    stable_at: tuple[str, str] | None = None
+    """Left end and width."""
+
+
+def axes_html(
+    axes: Sequence[Axis], names: Sequence[str], before: Sequence[Any], after: Sequence[Any], regions: Sequence[Region]
+) -> Markup:
+    """A row a searched parameter: baseline, proposal, and both in the range with how far the value can move."""
+    by_path = {region.path: region for region in regions}
+    rows = [
+        _axis_row(axis, name, was, now, by_path.get(axis.path))
+        for axis, name, was, now in zip(axes, names, before, after, strict=True)
+    ]
+    return render("tune/axes.html", rows=rows)
+
+
+def _axis_row(axis: Axis, name: str, was: Any, now: Any, region: Region | None) -> _AxisRow:
+    row = _AxisRow(name, axis.path, shown(was), shown(now), was == now, stable_words(region))
+    if axis.choices:
+        return replace(row, choices=" · ".join(shown(choice) for choice in axis.choices))
+
+    def at(value: Any) -> float:
+        share = (float(value) - axis.low) / ((axis.high - axis.low) or 1.0)
+        return 100 * min(1.0, max(0.0, share))
+
+    stable_at = None
+    if region is not None and region.low is not None:
+        left, right = at(region.low), at(region.high)
+        stable_at = (f"{left:.2f}", f"{max(right - left, 0.8):.2f}")
+    return replace(
+        row, range=f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}", stable_at=stable_at,
+        baseline_at=None if was is None else f"{at(was):.2f}", proposal_at=None if now is None else f"{at(now):.2f}",
+    )  # fmt: skip
+
+
+def stable_words(region: Region | None) -> str:
+    """The region in words: `0.4 to 1.2`; “up to” or “from … on” where it ends only because the range does."""
+    if region is None:
+        return "–"
+    if region.kept:
+        return ", ".join(shown(value) for value in region.kept)
+    if region.low is None:
+        return "–"
+    if region.at_low_edge and region.at_high_edge:
+        return "any value"
+    if region.at_low_edge:
+        return f"up to {shown(region.high)}"
+    if region.at_high_edge:
+        return f"from {shown(region.low)} on"
+    return f"{shown(region.low)} to {shown(region.high)}"

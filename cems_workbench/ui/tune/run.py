@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.figures import GRID, NO_TOOLBAR, hover
 from cems_workbench.ui.kit.progress import ESTIMATE_AFTER
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.goal import configs_in_all, effort
@@ -80,7 +81,7 @@ def _watched(at_work: Running) -> None:
         measure = str(at_work.order.plan.goal.objectives[0])
         st.plotly_chart(
             curve_figure(list(at_work.curve), measure, at_work.order.plan.trials + 1), key="tn:curve",
-            config={"displayModeBar": False}, alt=f"Best {measure} so far after each config.",
+            config=NO_TOOLBAR, alt=f"Best {measure} so far after each config.",
         )  # fmt: skip
         gained = at_work.curve[-1] - at_work.curve[0]
         st.caption(
@@ -123,7 +124,7 @@ def curve_figure(curve: list[float], measure: str, total: int) -> Figure:
     made = go.Figure()
     made.add_scatter(
         x=list(range(len(curve))), y=curve, mode="lines", line={"color": LIST_COLOURS[0], "width": 2.5, "shape": "hv"},
-        hovertemplate=f"after %{{x}} configs<br>{measure} %{{y:.4f}}<extra></extra>",
+        hovertemplate=hover("after %{x} configs", f"{measure} %{{y:.4f}}"),
     )  # fmt: skip
     made.add_hline(y=curve[0], line={"color": "#7B848D", "width": 1, "dash": "dash"}, annotation_text="baseline",
                    annotation_position="bottom right", annotation_font_size=12)  # fmt: skip
@@ -131,7 +132,7 @@ def curve_figure(curve: list[float], measure: str, total: int) -> Figure:
         height=230, margin={"l": 8, "r": 16, "t": 10, "b": 8}, showlegend=False, uirevision="curve",
         xaxis={"title": {"text": "configs tried"}, "range": [0, max(total - 1, len(curve))], "fixedrange": True, "zeroline": False,
                "showgrid": False},
-        yaxis={"title": {"text": measure}, "fixedrange": True, "zeroline": False, "gridcolor": "rgba(128,128,128,0.16)",
+        yaxis={"title": {"text": measure}, "fixedrange": True, "zeroline": False, "gridcolor": GRID,
                "automargin": True, "tickformat": ".3f"},
     )  # fmt: skip
     return made
