@@ -12,7 +12,7 @@ run: $(VENV)/.runs sample
 
 # The sample is imported once; a store that holds anything, or that another process holds, is left alone.
 HOLDS := import sys; from pathlib import Path; from cems_workbench.store import Store; \
-  store = Store.open(Path(sys.argv[1])); count = store.count(); store.close(); sys.exit(count > 0)
+  store = Store.open(Path(sys.argv[1])); count = store.memories.count(); store.close(); sys.exit(count > 0)
 sample: $(VENV)/.runs
 	@{ test -f $(STORE)/workbench.duckdb && ! $(BIN)/python -c "$(HOLDS)" $(STORE) 2>/dev/null; } || $(BIN)/python -m cems_workbench import sample_data --store $(STORE)
 

@@ -31,7 +31,7 @@ import sys, pathlib
 from cems_workbench.records import Judgment
 from cems_workbench.store import Store
 store = Store.open(pathlib.Path(sys.argv[1]))
-reviewer, memories = sys.argv[2], sorted(store.memories())
+reviewer, memories = sys.argv[2], sorted(store.memories.read())
 print("ready", flush=True)
 for n in range(10**9):
     qid, memory_id = f"q{n // len(memories) % 20}", memories[n % len(memories)]
@@ -76,7 +76,7 @@ def concurrent_sessions(home: Path, sessions: int, labels: int) -> tuple[list[st
         for thread in threads:
             thread.join()
     with Store.open(home) as store:  # what is on disk
-        found = [(one.judge, one.qid, one.memory_id, one.grade) for one in store.judgments()]
+        found = [(one.judge, one.qid, one.memory_id, one.grade) for one in store.judgments.read()]
     expected = {
         (f"reviewer {number}", qid, memory_id, (place + number) % 4)
         for number in range(sessions)
@@ -104,7 +104,9 @@ def killed_process(home: Path, kills: int, seed: int) -> tuple[list[str], int]:
             _, qid, memory_id, grade = line.split()
             last[qid, memory_id] = int(grade)
         with Store.open(home) as store:
-            found = {(one.qid, one.memory_id): one.grade for one in store.judgments() if one.judge == f"killed {kill}"}
+            found = {
+                (one.qid, one.memory_id): one.grade for one in store.judgments.read() if one.judge == f"killed {kill}"
+            }
             events = {event.id for event in store.labels.history(f"killed {kill}")}
         lost = [pair for pair, grade in last.items() if found.get(pair) != grade]
         if lost:

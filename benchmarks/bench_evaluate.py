@@ -77,7 +77,11 @@ def sample(folder: Path) -> tuple[Path, Path]:
         started = time.perf_counter()
         config = with_values(preset("cems").config, {"judge.backend": "none"})
         done = gather_query_set(
-            folder / "sample.evidence", resources.store.queries(), resources.store.judgments(), config, resources
+            folder / "sample.evidence",
+            resources.store.queries.read(),
+            resources.store.judgments.read(),
+            config,
+            resources,
         )
         seconds = time.perf_counter() - started
         print(f"gathered {done.gathered} queries in {seconds:.1f} s, indexing included")

@@ -43,12 +43,10 @@ addEventListener('DOMContentLoaded', () =>
 def queue_of(store: Path, cards: int) -> None:
     """A queue of that many pairs nobody judged."""
     with Store.open(store) as opened:
-        judged = {(one.qid, one.memory_id) for one in opened.judgments()}
-        ids = sorted(opened.memories())
-        every = [(query.qid, key) for query in opened.queries() for key in ids if (query.qid, key) not in judged]
-        opened.labels.keep_queue(
-            make_queue("bench", [PooledPair(*pair, {"cems": 1}) for pair in every[:cards]], "shuffled")
-        )
+        judged = {(one.qid, one.memory_id) for one in opened.judgments.read()}
+        ids = sorted(opened.memories.read())
+        every = [(query.qid, key) for query in opened.queries.read() for key in ids if (query.qid, key) not in judged]
+        opened.queues.save(make_queue("bench", [PooledPair(*pair, {"cems": 1}) for pair in every[:cards]], "shuffled"))
 
 
 def graded(browser: Browser, url: str, cards: int) -> list[dict[str, float]]:
@@ -93,7 +91,7 @@ def main() -> None:
 def check(store: Path, cards: int) -> None:
     """Every label once, in the store, under its author."""
     with Store.open(store) as opened:
-        labels = opened.labels.queue_labels("bench")
+        labels = opened.queues.labels("bench")
     if len(labels) != cards or {one.judge for one in labels} != {"bench"}:
         raise SystemExit(f"{cards} keys were pressed, {len(labels)} labels are in the store")
 

@@ -141,7 +141,7 @@ def bench_lexical(store: Store, texts: Sequence[str], embedder: GivenVectors, qu
     """(a)"""
     import bm25s
 
-    index = store.indexes(embedder).lexical
+    index = store.indexes.open(embedder).lexical
     rng = np.random.default_rng(1)
     asked = [" ".join(rng.choice(texts[int(rng.integers(len(texts)))].split()[1:], 6)) for _ in range(queries + 50)]
     terms = [[term for term in tokenize(query) if term in index.vocabulary] for query in asked]
@@ -159,7 +159,7 @@ def bench_lexical(store: Store, texts: Sequence[str], embedder: GivenVectors, qu
 
 def bench_vectors(store: Store, vectors: Float32, embedder: GivenVectors, queries: int) -> Ratio:
     """(b); also prints the share of the exact hits found and the cost of filters."""
-    index = store.indexes(embedder).vectors
+    index = store.indexes.open(embedder).vectors
     rng = np.random.default_rng(2)
     asked = vectors[rng.integers(0, len(vectors), queries + 50)] + 0.02 * rng.normal(size=(queries + 50, DIMENSION))
     asked = (asked / np.linalg.norm(asked, axis=1, keepdims=True)).astype(np.float32)
@@ -208,7 +208,7 @@ def bench_lookup(store: Store, n: int) -> None:
     """Bulk reads of 300 memories and of their vectors."""
     rng = np.random.default_rng(3)
     wanted = [[f"m{row:06d}" for row in rng.integers(0, n, 300)] for _ in range(60)]
-    ms, _ = alternate(lambda i: store.memories(wanted[i]), lambda i: None, 40)
+    ms, _ = alternate(lambda i: store.memories.read(wanted[i]), lambda i: None, 40)
     print(f"  memories of 300 ids: {ms:.2f} ms")
 
 
@@ -219,15 +219,15 @@ def bench_import(texts: Sequence[str]) -> Ratio:
     memories = [Memory(f"m{number:06d}", text) for number, text in enumerate(texts)]
     with tempfile.TemporaryDirectory() as home, Store.open(Path(home) / "store") as store:
         store.add(ParsedInput("warm", "warm", memories=tuple(memories[:64])))
-        store.refresh(embedder)  # Loads Chroma and bm25s and warms up the model, as in an app that is running.
+        store.indexes.refresh(embedder)  # Loads Chroma and bm25s and warms up the model, as in an app that is running.
     ours: list[float] = []
     peer: list[float] = []
     for number in range(5):
         with tempfile.TemporaryDirectory() as home, Store.open(Path(home) / "store") as store:
-            store.refresh(embedder)  # Opens Chroma, as the app has done before anyone imports.
+            store.indexes.refresh(embedder)  # Opens Chroma, as the app has done before anyone imports.
             started = time.perf_counter()
             store.add(ParsedInput("bench", "bench", memories=tuple(memories)))
-            store.refresh(embedder)
+            store.indexes.refresh(embedder)
             ours.append(len(texts) / (time.perf_counter() - started))
         started = time.perf_counter()
         embedder.encode([indexed_text(memory) for memory in memories])
@@ -250,7 +250,7 @@ def fill(store: Store, texts: Sequence[str], embedder: GivenVectors) -> None:
     def mark(label: str, done: int, total: int) -> None:
         marks.setdefault(label, time.perf_counter())
 
-    report = store.refresh(embedder, mark)
+    report = store.indexes.refresh(embedder, mark)
     split = marks["embedding memories"] - marks["indexing words"]
     print(f"  lexical index {split:.1f} s, vectors {report.seconds - split:.1f} s", flush=True)
 
@@ -268,7 +268,7 @@ def main() -> int:
     embedder = GivenVectors(vectors)
     ratios: list[Ratio] = []
     with tempfile.TemporaryDirectory() as home, Store.open(options.keep or Path(home) / "store") as store:
-        if store.count() != options.n:
+        if store.memories.count() != options.n:
             fill(store, texts, embedder)
         ratios.append(bench_lexical(store, texts, embedder, options.queries))
         ratios.append(bench_vectors(store, vectors, embedder, options.queries))

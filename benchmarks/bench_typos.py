@@ -80,9 +80,9 @@ def bench_vocabulary(count: int, rng: np.random.Generator) -> None:
     with tempfile.TemporaryDirectory() as home, Store.open(Path(home) / "store") as store:
         store.add(ParsedInput("bench", "bench", memories=memories))
         started = time.perf_counter()
-        found = store.vocabulary()
+        found = store.indexes.vocabulary()
         print(f"{count:,} memories: {len(found):,} words counted in {since(started):.0f} ms")
-        print(f"  again {milliseconds(store.vocabulary):.2f} ms")
+        print(f"  again {milliseconds(store.indexes.vocabulary):.2f} ms")
         version = store.content_version
         documents = (Document(memory.id, memory.content, None, "personal") for memory in memories)
         lexical_refresh.build(store.path / "lexical", documents, count, version, silent)
@@ -90,7 +90,7 @@ def bench_vocabulary(count: int, rng: np.random.Generator) -> None:
             other.add(ParsedInput("bench", "bench", memories=memories[:1]))
             (store.path / "lexical").rename(other.path / "lexical")
             started = time.perf_counter()
-            assert len(other.vocabulary()) == len(found)
+            assert len(other.indexes.vocabulary()) == len(found)
             print(f"  read from a fresh lexical index {since(started):.1f} ms")
 
 

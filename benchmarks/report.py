@@ -137,7 +137,7 @@ def gathered(
     resources = open_resources(Settings(store=work / "store"))
     found = {}
     try:
-        if not resources.store.count():
+        if not resources.store.memories.count():
             for parsed in formats.read_path(dataset.path):
                 resources.store.add(parsed)
         queries, judgments = query_set(resources, dataset)
@@ -152,18 +152,18 @@ def gathered(
                 f"{dataset.name} {name}: {done.gathered} gathered in {done.seconds:.0f} s", file=sys.stderr, flush=True
             )
             found[name] = read_evidence_file(path)
-        return found, resources.store.count()
+        return found, resources.store.memories.count()
     finally:
         resources.close()
 
 
 def query_set(resources: Resources, dataset: Dataset) -> tuple[list[Query], list[Judgment]]:
     """The judged queries; within its own project where the data set is one project per conversation."""
-    judgments = resources.store.judgments()
+    judgments = resources.store.judgments.read()
     judged = {judgment.qid: judgment.memory_id for judgment in judgments}
-    queries = [query for query in resources.store.queries() if query.qid in judged]
+    queries = [query for query in resources.store.queries.read() if query.qid in judged]
     if dataset.project_only:
-        projects = resources.store.memories([judged[query.qid] for query in queries])
+        projects = resources.store.memories.read([judged[query.qid] for query in queries])
         queries = [replace(query, project=projects[judged[query.qid]].project) for query in queries]
     kept = {query.qid for query in queries}
     return queries, [judgment for judgment in judgments if judgment.qid in kept]

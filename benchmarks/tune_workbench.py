@@ -161,7 +161,7 @@ def gathered(dataset: Dataset, name: str, config: PipelineConfig, work: Path) ->
     folder.mkdir(parents=True, exist_ok=True)
     resources = open_resources(Settings(store=folder / "store"))
     try:
-        if not resources.store.count():
+        if not resources.store.memories.count():
             for parsed in formats.read_path(dataset.path):
                 resources.store.add(parsed)
         queries, judgments = query_set(resources, dataset)

@@ -65,8 +65,8 @@ def sample(folder: Path, judge: str) -> Labelled:
         resources, _, _ = open_data_set(folder, Path(scratch))
         model, _ = scorer(judge, None, preset("ace").config.rerank, resources)
         pairs = graded(resources)
-        asked = {query.qid: query.query for query in resources.store.queries()}
-        memories = resources.store.memories()
+        asked = {query.qid: query.query for query in resources.store.queries.read()}
+        memories = resources.store.memories.read()
         scores = [
             raw_scores(model, asked[qid], [memories[memory_id].content[:CHARACTERS] for memory_id in grades])
             for qid, grades in pairs.items()
@@ -79,7 +79,7 @@ def sample(folder: Path, judge: str) -> Labelled:
 def graded(resources: Resources) -> dict[str, dict[str, int]]:
     """The grade of every judged memory, by query."""
     grades: dict[str, dict[str, int]] = {}
-    for judgment in resources.store.judgments():
+    for judgment in resources.store.judgments.read():
         grades.setdefault(judgment.qid, {})[judgment.memory_id] = judgment.grade
     return grades
 

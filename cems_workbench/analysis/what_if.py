@@ -48,12 +48,12 @@ def scratch_evidence(
 
     Scores of a reranker or a judge for a changed content are left out, so that they are asked for again.
     """
-    stored = resources.store.memory(edited.id) or edited
+    stored = resources.store.memories.get(edited.id) or edited
     scratch = _Scratch(stored, edited, evidence, config, request, resources)
     lists = scratch.searched()
     related = relation_list(lists, config, resources, ANY)
     ids = {hit.memory_id for ranked in (*lists, related) for hit in ranked.hits}
-    memories = resources.store.memories(ids) | ({edited.id: edited} if edited.id in ids else {})
+    memories = resources.store.memories.read(ids) | ({edited.id: edited} if edited.id in ids else {})
     known = [scratch.known(ranked, memories) for ranked in lists]
     allowed = {key: memory for key, memory in memories.items() if passes(memory, scratch.where)}
     known.append(scratch.known(related, allowed))
@@ -164,10 +164,10 @@ class _Scratch:
     def _newest(self) -> list[str]:
         """The pool of the most recently accessed, with the memory where its edited dates put it."""
         size, store = self.config.lists.pool.size, self.resources.store
-        newest = [key for key in store.newest_by_access(size + 1, self.where) if key != self.edited.id]
+        newest = [key for key in store.memories.newest_by_access(size + 1, self.where) if key != self.edited.id]
         if not passes(self.edited, self.where):
             return newest[:size]
-        moments = {key: _accessed(memory) for key, memory in store.memories(newest).items()}
+        moments = {key: _accessed(memory) for key, memory in store.memories.read(newest).items()}
         moments[self.edited.id] = _accessed(self.edited)
         return sorted(sorted(moments), key=lambda key: moments[key], reverse=True)[:size]
 
@@ -274,7 +274,7 @@ def what_if(
     Raises InputError when there is no such memory, ModelError when its text cannot be embedded. Only scores of a reranker or judge
     for the changed text are kept, in their cache; no memory is written.
     """
-    stored = resources.store.memory(edited.id)
+    stored = resources.store.memories.get(edited.id)
     if stored is None:
         raise InputError(f"{edited.id}: no such memory; it may have been deleted")
     scratch = scratch_evidence(edited, evidence, config, request, resources)

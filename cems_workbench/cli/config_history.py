@@ -37,7 +37,7 @@ def config_history_command(
         elif number is not None:
             _take(opened, number, out, as_json)
         else:
-            _list(opened.history.list(), as_json)
+            _list(opened.configs.history(), as_json)
 
 
 def _add(store: Store, path: Path, why: str, by: str | None) -> None:
@@ -56,7 +56,7 @@ def _take(store: Store, number: int, out: Path | None, as_json: bool) -> None:
     from cems_workbench.config.forms.reading import SUFFIXES
     from cems_workbench.tuning.card import restored
 
-    record = store.history.get(number)
+    record = store.configs.get(number)
     found = restored(record, store)
     for warning in found.warnings:
         typer.echo(f"warning: {' '.join(warning.split())}", err=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.judgments import SetNameOption, chosen_labels, opened_store
+from cems_workbench.cli.judgments import SetNameOption, asked_queries, chosen_labels, opened_store
 from cems_workbench.cli.options import JsonOption, StoreOption, print_json, progress_bar
 from cems_workbench.errors import InputError
 
@@ -67,21 +67,21 @@ def _chosen(
     """What is asked for; the memories pass through, the rest is in memory. Raises InputError for an unknown project."""
     from cems_workbench.formats import DataSet
 
-    queries = store.queries(query_set)
-    counts = dict(store.projects())
+    queries = asked_queries(store, query_set)
+    counts = dict(store.memories.projects())
     if project is not None and project not in counts:
         known = ", ".join(sorted(name for name in counts if name is not None)[:10])
         raise InputError(f"--project: no memory of project {project!r}; there are {known or 'none'}")
-    relations = store.relations()
+    relations = store.relations.read()
     judgments = chosen_labels(store, {query.qid for query in queries}, *labels)
     if project is not None:
         queries = [query for query in queries if query.project in (None, project)]
-        about = {memory.id for memory in store.each_memory(project)}
+        about = {memory.id for memory in store.memories.each(project)}
         asked = {query.qid for query in queries}
         judgments = [label for label in judgments if label.memory_id in about and label.qid in asked]
         relations = [one for one in relations if one.source_id in about and one.target_id in about]
-    total = store.count() if project is None else counts[project]
-    return DataSet(store.each_memory(project), total, relations, queries, judgments)
+    total = store.memories.count() if project is None else counts[project]
+    return DataSet(store.memories.each(project), total, relations, queries, judgments)
 
 
 def _tell(done: Exported, left: dict[str, int], to: str, out: Path) -> None:

@@ -60,7 +60,7 @@ def gather_command(
     with progress_bar(as_json) as progress:
         resources = open_resources(settings_for(store), create=False)
         try:
-            if not resources.store.count():
+            if not resources.store.memories.count():
                 raise StoreError(f"the store {resources.store.path} is empty; import something first")
             queries, judgments = labelled_queries(query_set, resources, judged)
             queries = drawn(queries, limit, seed)
@@ -99,13 +99,13 @@ def labelled_queries(name: str, resources: Resources, judged: bool) -> tuple[Seq
     """
     from cems_workbench import formats
 
-    named = {found.name for found in resources.store.query_sets()}
+    named = {found.name for found in resources.store.query_sets.latest()}
     queries: Sequence[Query]
-    judgments: list[Judgment] = resources.store.judgments()
+    judgments: list[Judgment] = resources.store.judgments.read()
     if name in named:
-        queries = resources.store.queries(name)
+        queries = resources.store.query_sets.queries(name)
     elif name == ALL:
-        queries = resources.store.queries()
+        queries = resources.store.queries.read()
     elif Path(name).exists():
         parsed = formats.read_path(Path(name))
         queries = [query for one in parsed for query in one.queries]

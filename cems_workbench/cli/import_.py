@@ -52,7 +52,7 @@ def import_command(
                 refreshed = resources.refresh(progress)
             except ModelError as failure:  # what was imported is in the store all the same
                 problem = f"not embedded yet, the next search goes on with it: {failure}"
-            total = resources.store.count()
+            total = resources.store.memories.count()
         finally:
             resources.close()
     left_out = [error for report in reports for error in report.errors]
@@ -113,6 +113,6 @@ def _scale(text: str | None) -> GradeScale | None:
 
 
 def _check_set_name(name: str) -> None:
-    from cems_workbench.store.query_sets import check_name
+    from cems_workbench.store.rows import check_name
 
     check_name(name)

@@ -12,7 +12,7 @@ from cems_workbench.cli.options import JsonOption, StoreOption, print_json, prin
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
-    from cems_workbench.records import Judgment
+    from cems_workbench.records import Judgment, Query
     from cems_workbench.store import Store
 
 QUERIES = "queries-jsonl"
@@ -36,11 +36,11 @@ def judgments_command(
 
     left_out: tuple[str, ...] = ()
     with opened_store(store) as opened:
-        queries = {query.qid: query for query in opened.queries(query_set)}
+        queries = {query.qid: query for query in asked_queries(opened, query_set)}
         if to == QUERIES:
             text = queries_jsonl.write(queries.values())
         else:
-            every = {query.qid: query for query in opened.queries()}  # others may have the same words
+            every = {query.qid: query for query in opened.queries.read()}  # others may have the same words
             written = write_judgments(to, chosen_labels(opened, set(queries), judge, kind, rule), every)
             text, left_out = written.text, written.left_out
     if out is None:
@@ -72,9 +72,9 @@ def agreement_command(
     if level not in ("nominal", "ordinal", "interval"):
         raise InputError(f"--level: {level!r} is not one of nominal, ordinal, interval")
     with opened_store(store) as opened:
-        queries = {query.qid: query for query in opened.queries(query_set)}
+        queries = {query.qid: query for query in asked_queries(opened, query_set)}
         labels = chosen_labels(opened, set(queries), None, "human", None)
-        scale = [grade for grade, _ in opened.query_set(query_set).scale.grades] if query_set else []
+        scale = [grade for grade, _ in opened.query_sets.get(query_set).scale.grades] if query_set else []
     table = agreement.label_table(labels, scale)
     rows: list[tuple[str, agreement.Estimate]] = [
         (f"kappa {one.first} / {one.second}", one.kappa)
@@ -104,6 +104,11 @@ def opened_store(store: Path | None) -> Store:
     from cems_workbench.store import Store
 
     return Store.open(settings_for(store).store, create=False)
+
+
+def asked_queries(store: Store, query_set: str | None) -> list[Query]:
+    """The queries of a set, or all of them when none is named; raises StoreError for a set that is not there."""
+    return store.queries.read() if query_set is None else store.query_sets.queries(query_set)
 
 
 def chosen_labels(store: Store, qids: set[str], judge: str | None, kind: str, rule: str | None) -> list[Judgment]:

@@ -35,7 +35,7 @@ def sample_command(
         resources = open_resources(settings_for(store))
         try:
             chosen, scores = log_sampling.sampled(entries, by, size, seed, resources, progress)
-            made = resources.store.sets.put(query_set, [one.query for one in chosen], log.name)
+            made = resources.store.query_sets.put(query_set, [one.query for one in chosen], log.name)
         finally:
             resources.close()
     rows = [[one.query.qid, one.query.query, one.times, scores.get(one.query.qid)] for one in chosen]

@@ -60,7 +60,7 @@ def search_command(
     with progress_bar(as_json) as progress:
         resources = open_resources(settings_for(store), create=False)
         try:
-            if not resources.store.count():
+            if not resources.store.memories.count():
                 raise StoreError(f"the store {resources.store.path} is empty; import something first")
             evidence = gather(request, chosen, resources, progress)
         finally:

@@ -88,9 +88,9 @@ def why_command(
         with progress_bar(as_json) as progress:
             resources = open_resources(settings_for(store), create=False)
             try:
-                if not resources.store.count():
+                if not resources.store.memories.count():
                     raise StoreError(f"the store {resources.store.path} is empty; import something first")
-                require_known(memory_id, resources.store.memories())
+                require_known(memory_id, resources.store.memories.read())
                 gathered, judged, left_out = _gathered(request, chosen, resources, off, labelled, progress)
                 found = explain(
                     memory_id, gathered, chosen, k=k, request=request, resources=resources, labelled=judged,
@@ -129,8 +129,8 @@ def _gathered(
     own = score_missing(lists, config, resources, switched_off=left_out)
     if not labelled:
         return own, None, left_out
-    grades = agreed_grades(resources.store.judgments(kind="human"))
-    queries = [query for query in resources.store.queries() if query.qid in grades]
+    grades = agreed_grades(resources.store.judgments.read(kind="human"))
+    queries = [query for query in resources.store.queries.read() if query.qid in grades]
     evidences = {}
     for i, query in enumerate(queries):
         progress("gathering the judged queries", i, len(queries))

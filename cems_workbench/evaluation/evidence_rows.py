@@ -16,8 +16,8 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.records import Judgment, Memory, Query
-from cems_workbench.store import memory_rows
-from cems_workbench.store.memory_rows import to_aware, to_naive
+from cems_workbench.store import memories as memories_table
+from cems_workbench.store.rows import to_aware, to_naive
 
 if TYPE_CHECKING:
     import duckdb
@@ -103,10 +103,10 @@ def _write_memories(cursor: duckdb.DuckDBPyConnection, evidence: Evidence, known
         return
     first = len(known.memories)
     vectors = [_single(memory.id, evidence.embeddings.get(memory.id)) for memory in fresh]
-    table = memory_rows.staging(fresh).append_column("embedding", pa.array(vectors, pa.list_(pa.float32())))
+    table = memories_table.staging(fresh).append_column("embedding", pa.array(vectors, pa.list_(pa.float32())))
     cursor.register("staged", table.append_column("number", pa.array(range(first, first + len(fresh)), pa.int32())))
     try:
-        columns = ", ".join(("number", *memory_rows.FIELDS, "embedding"))
+        columns = ", ".join(("number", *memories_table.FIELDS, "embedding"))
         cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged")
     finally:
         cursor.unregister("staged")
@@ -190,9 +190,9 @@ def read_memories(
     cursor: duckdb.DuckDBPyConnection,
 ) -> tuple[dict[str, tuple[int, Memory]], dict[str, Any]]:
     """Number and record of every memory by id, and the embeddings, each of shape (dimension,)."""
-    columns = ", ".join(memory_rows.FIELDS)
+    columns = ", ".join(memories_table.FIELDS)
     rows = cursor.execute(f"SELECT {columns} FROM memories ORDER BY number").fetchall()
-    records = [memory_rows.record(row) for row in rows]
+    records = [memories_table.record(row) for row in rows]
     vectors = arrow(cursor, "SELECT embedding FROM memories ORDER BY number")["embedding"]
     found = {}
     values, starts = flat(vectors)

@@ -105,7 +105,9 @@ def judge_scores(
     Results that are not in the store, and scores that failed, are passed over; a query of which nothing is left has no
     score. Raises ModelError when no judge can be loaded.
     """
-    texts = {memory_id: memory.content for memory_id, memory in resources.store.memories(_results(queries)).items()}
+    texts = {
+        memory_id: memory.content for memory_id, memory in resources.store.memories.read(_results(queries)).items()
+    }
     backend = "cross_encoder" if config.judge.backend in ("auto", "none") else config.judge.backend
 
     def judged(model: PairScorer) -> dict[str, float]:

@@ -86,7 +86,7 @@ def gather_lists(
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
     progress("searching", 1, 3)
     lists.append(relation_list(lists, config, resources, where))
-    memories = resources.store.memories({hit.memory_id for ranked in lists for hit in ranked.hits})
+    memories = resources.store.memories.read({hit.memory_id for ranked in lists for hit in ranked.hits})
     lists = [_only_known(ranked, memories) for ranked in lists]
     lists += metadata_lists(memories, lists, config)
     progress("searching", 2, 3)
@@ -135,7 +135,7 @@ def _search(
 
 def _pool_warning(config: PipelineConfig, resources: Resources) -> list[str]:
     size = config.lists.pool.size
-    if config.lists.pool.mode == "all" or resources.store.count() <= size:
+    if config.lists.pool.mode == "all" or resources.store.memories.count() <= size:
         return []
     return [f"the vector list ranks the {size} most recently accessed memories and the lexical hits only"]
 
@@ -143,7 +143,7 @@ def _pool_warning(config: PipelineConfig, resources: Resources) -> list[str]:
 def _pool(
     lexical: Sequence[tuple[str, float]], config: PipelineConfig, resources: Resources, where: Filter
 ) -> list[str]:
-    newest = resources.store.newest_by_access(config.lists.pool.size, where)
+    newest = resources.store.memories.newest_by_access(config.lists.pool.size, where)
     return list(dict.fromkeys([*newest, *(memory_id for memory_id, _ in lexical)]))
 
 
@@ -162,10 +162,10 @@ def relation_list(
     section = config.lists.relations
     seeds = sorted(fused, key=lambda memory_id: (-fused[memory_id], memory_id))[: section.seeds]
     best: dict[str, float] = {}
-    for _, neighbour, weight in resources.store.neighbours(seeds, section.per_seed):
+    for _, neighbour, weight in resources.store.relations.neighbours(seeds, section.per_seed):
         best[neighbour] = max(weight, best.get(neighbour, 0.0))
     if not where.trivial:
-        best = {key: best[key] for key, memory in resources.store.memories(best).items() if passes(memory, where)}
+        best = {key: best[key] for key, memory in resources.store.memories.read(best).items() if passes(memory, where)}
     ordered = sorted(best, key=lambda memory_id: (-best[memory_id], memory_id))
     return RankedList("relations", "relations", None, tuple(Hit(memory_id, best[memory_id]) for memory_id in ordered))
 

@@ -71,16 +71,16 @@ class Resources:
             if self._indexes is not None and self._indexes[0] == version:
                 return None
             report = None
-            if not all(state.fresh for state in self.store.index_state(self.embedder.model_id)):
-                report = self.store.refresh(self.embedder, progress)
-            self._indexes = (version, self.store.indexes(self.embedder))
+            if not all(state.fresh for state in self.store.indexes.states(self.embedder.model_id)):
+                report = self.store.indexes.refresh(self.embedder, progress)
+            self._indexes = (version, self.store.indexes.open(self.embedder))
             return report
 
     def rebuild(self, progress: Progress = silent) -> RefreshReport:
         """Drop the indexes, build them anew and open them. When it is cancelled, the next refresh goes on."""
         with self._lock:
             self._indexes = None
-            return self.store.rebuild(self.embedder, progress)
+            return self.store.indexes.rebuild(self.embedder, progress)
 
     def cosines(self, query: Float32, ids: Sequence[str]) -> list[tuple[str, float]]:
         """(id, cosine) of each of `ids` to the query vector, best first, ties by id; exact."""
@@ -121,7 +121,7 @@ class Resources:
                 return WordpieceFrequencies(kept["documents"], {int(k): v for k, v in kept["counts"].items()})
         except (OSError, ValueError, KeyError):
             pass  # never counted, or half written: count again
-        texts = (indexed_text(memory) for memory in self.store.memories().values())
+        texts = (indexed_text(memory) for memory in self.store.memories.read().values())
         counted = WordpieceFrequencies.of(embedder, texts, progress)
         content = {"label": label, "documents": counted.documents, "counts": counted.counts}
         partial = self._frequency_file.with_suffix(".partial")

@@ -285,7 +285,7 @@ def cached_or_scored(
             known |= _cached(batch, name, query, resources)  # another run may have scored them meanwhile
             rest = [text for text in batch if text not in known]
             found = dict(zip(rest, scorer.score(query, rest), strict=True)) if rest else {}
-            resources.store.cache_scores(name, query, list(found.items()))
+            resources.store.scores.write(name, query, list(found.items()))
         fresh |= found
         if found and all((score.error or "").startswith("refused") for score in found.values()):
             fresh |= dict.fromkeys(todo[start + scorer.batch :], next(iter(found.values())))  # nobody is there
@@ -298,7 +298,7 @@ def cached_or_scored(
 
 
 def _cached(texts: Sequence[str], name: str, query: str, resources: Resources) -> dict[str, PairScore]:
-    found = resources.store.cached_scores(name, query, texts)
+    found = resources.store.scores.read(name, query, texts)
     return {text: score for text, score in zip(texts, found, strict=True) if score is not None}
 
 

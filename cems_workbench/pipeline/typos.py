@@ -215,13 +215,13 @@ def corrected(query: str, config: TypoCorrection, resources: Resources, llm: Ask
     """The query to search with; what was replaced is learned when the config says so."""
     if not config.enabled:
         return CorrectedQuery(query)
-    before = resources.store.learned_pairs()
+    before = resources.store.corrections.read()
     lexicon = technical_terms(resources.technical_terms_path)
-    found = correct(query, resources.store.vocabulary(), before, config, lexicon)
+    found = correct(query, resources.store.indexes.vocabulary(), before, config, lexicon)
     if found.corrections and config.auto_learn:
         pairs = [(correction.typo, correction.correction) for correction in found.corrections]
         known = {(pair.typo, pair.correction) for pair in before}
-        learned = resources.store.learn_pairs(pairs, config.max_learned)
+        learned = resources.store.corrections.learn(pairs, config.max_learned)
         fresh = [pair for pair in learned if pair not in known]
         if fresh and config.validate_ and llm is not None:
             threading.Thread(target=validate, args=(fresh, resources, llm), name="typo-validation", daemon=True).start()
@@ -233,6 +233,6 @@ def validate(pairs: Sequence[tuple[str, str]], resources: Resources, llm: Asker)
     for typo, correction in pairs:
         try:
             if not llm.ask(prompts.correction(typo, correction)):
-                resources.store.refuse_pair(typo, correction)
+                resources.store.corrections.refuse(typo, correction)
         except WorkbenchError:
             return

@@ -50,7 +50,7 @@ class Asker:
     def ask(self, question: Question[T]) -> T:
         """What the model's reply says. Raises ModelError when it cannot be reached or read; then it is not asked again."""
         key = question.cache_key(self.chat.model_id)
-        kept = self.resources.store.cached_reply(key)
+        kept = self.resources.store.replies.read(key)
         if kept is not None:
             self.cached += 1
             return question.read(kept)
@@ -63,7 +63,7 @@ class Asker:
             raise
         self.calls += 1
         result = question.read(said)
-        self.resources.store.keep_reply(key, said)
+        self.resources.store.replies.write(key, said)
         return result
 
     def or_none(self, question: Question[T], instead: str, say: Callable[[str], None]) -> T | None:

@@ -222,7 +222,7 @@ def _material(
     if section.backend == "dictionary":
         return read_dictionary(resources.dictionary_path), []
     found = resources.indexes.lexical.search(query, FEEDBACK_DOCUMENTS, where)
-    memories = resources.store.memories([memory_id for memory_id, _ in found])
+    memories = resources.store.memories.read([memory_id for memory_id, _ in found])
     return {}, [(memories[memory_id], score) for memory_id, score in found if memory_id in memories]
 
 
@@ -246,5 +246,5 @@ def _profile(query: str, kind: str, config: PipelineConfig, resources: Resources
     hits = resources.indexes.vectors.search(
         resources.embedder.encode_query(f"I like, use and prefer: {query}"), PROFILE, where
     )
-    memories = resources.store.memories([memory_id for memory_id, _ in hits])
+    memories = resources.store.memories.read([memory_id for memory_id, _ in hits])
     return [memories[memory_id].content for memory_id, _ in hits if memory_id in memories]

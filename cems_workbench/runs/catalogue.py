@@ -50,13 +50,13 @@ def catalogue(
     configs = {AS_SET: present} if present is not None else {}
     configs |= {name: preset(name).config for name in preset_names()}
     configs |= files or {}
-    for record in store.history.list():
+    for record in store.configs.history():
         try:
             configs[history_name(record.name, record.id)] = parse_config(record.config_yaml, record.name)
         except WorkbenchError:
             continue
     problems = []
-    for experiment in store.experiments():
+    for experiment in store.configs.experiments():
         name = experiment_name(experiment.name, experiment.id)
         try:
             configs[name] = parse_config(experiment.config_yaml, name)

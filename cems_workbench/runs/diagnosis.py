@@ -285,10 +285,12 @@ def _store(settings: Settings, answers: Callable[[], Answers]) -> list[Check]:
     except StoreError as error:
         return [Check("store", "failed", str(error), "python -m cems_workbench import sample_data")]
     with store:
-        count = store.count()
-        content = f"{where}: {count} memories, {len(store.queries())} queries, {len(store.judgments())} judgments"
+        count = store.memories.count()
+        content = (
+            f"{where}: {count} memories, {len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
+        )
         checks = [Check("store", "ok" if count else "warning", content, "" if count else "import something")]
-        for state in store.index_state(_embedder_id(settings, answers)):
+        for state in store.indexes.states(_embedder_id(settings, answers)):
             note = state.note or f"content version {state.version}"
             status: Status = "ok" if state.fresh else "warning"
             advice = "" if state.fresh else "it is rebuilt at the next search"

@@ -97,7 +97,7 @@ def judged_selection(
 ) -> QuerySelection:
     """The queries of a set of the store that have a judgment, in their order."""
     judged = {judgment.qid for judgment in judgments}
-    queries = tuple(query for query in resources.store.queries(query_set) if query.qid in judged)
+    queries = tuple(query for query in resources.store.query_sets.queries(query_set) if query.qid in judged)
     return QuerySelection(query_set, queries, project_only)
 
 
@@ -256,10 +256,10 @@ def _read_complete(
 def _wider(selection: QuerySelection, resources: Resources) -> Iterator[QuerySelection]:
     """What else may have been gathered of the same set that holds every query of the selection: the judged ones, and all of it."""
     store = resources.store
-    if selection.query_set not in {known.name for known in store.query_sets()}:
+    if selection.query_set not in {known.name for known in store.query_sets.latest()}:
         return
-    whole = tuple(store.queries(selection.query_set))
-    judged = {judgment.qid for judgment in store.judgments()}
+    whole = tuple(store.query_sets.queries(selection.query_set))
+    judged = {judgment.qid for judgment in store.judgments.read()}
     asked = set(selection.queries)
     for queries in (tuple(query for query in whole if query.qid in judged), whole):
         if queries != selection.queries and asked.issubset(queries):
@@ -426,9 +426,9 @@ def _take_from_shelf(
 ) -> None:
     """Add those of the queries whose evidence was gathered with a set of the store; a file that is damaged is as none."""
     store = resources.store
-    judgments = store.judgments()
-    for known in store.query_sets():
-        whole = QuerySelection(known.name, tuple(store.queries(known.name)))
+    judgments = store.judgments.read()
+    for known in store.query_sets.latest():
+        whole = QuerySelection(known.name, tuple(store.query_sets.queries(known.name)))
         for selection in (judged_selection(known.name, resources, judgments), whole):
             missing = {query for query in queries if query not in gathered}
             if not missing.intersection(selection.queries):

@@ -59,7 +59,7 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
         raise InputError("a queue needs a config whose results are judged")
     if plan.strategy == "decisive" and len(plan.configs) < 2:
         raise InputError("decisive first needs two configs: what could decide between them")
-    judgments = resources.store.judgments()
+    judgments = resources.store.judgments.read()
     evidences = {
         name: obtained_evidence(config, plan.selection, judgments, resources, _named(name, progress)).evidences
         for name, config in plan.configs.items()

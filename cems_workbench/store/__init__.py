@@ -4,23 +4,19 @@
 or an index is asked for.
 """
 
-from cems_workbench.store.browsing import DeletedMemory, Facets, Page, Selection
-from cems_workbench.store.config_history import ConfigRecord
+from cems_workbench.store.configs import ConfigRecord
+from cems_workbench.store.corrections import LearnedPair
+from cems_workbench.store.decisions import Decision
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.learned_pairs import LearnedPair
-from cems_workbench.store.reports import (
-    Decision,
-    Experiment,
-    ImportReport,
-    IndexState,
-    LabelEvent,
-    QuerySet,
-    QueueRecord,
-    RefreshReport,
-    RowCounts,
-)
-from cems_workbench.store.search.indexes import Indexes
+from cems_workbench.store.importing import ImportReport
+from cems_workbench.store.label_events import LabelEvent
+from cems_workbench.store.memories import DeletedMemory, Facets, Page
+from cems_workbench.store.query_sets import QuerySet
+from cems_workbench.store.queues import QueueRecord
+from cems_workbench.store.rows import RowCounts
+from cems_workbench.store.search.indexes import Indexes, IndexState, RefreshReport
 from cems_workbench.store.search.vocabulary import Vocabulary
+from cems_workbench.store.selection import Selection
 from cems_workbench.store.statistics import Duplicates, Statistics
 from cems_workbench.store.store import Store
 
@@ -30,7 +26,6 @@ __all__ = [
     "Decision",
     "DeletedMemory",
     "Duplicates",
-    "Experiment",
     "Facets",
     "Filter",
     "ImportReport",

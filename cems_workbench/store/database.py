@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError, StoreLockedError
-from cems_workbench.store import schema
+from cems_workbench.store.schema.migrations import prepare
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,7 +44,7 @@ class Database:
         self._calling = threading.Lock()
         try:
             with self.transaction() as cursor:
-                schema.prepare(cursor, str(directory))
+                prepare(cursor, str(directory))
         except BaseException:
             self._connection.close()
             raise

@@ -2,28 +2,24 @@
 
 The order is memories, relations, queries, judgments, so that rows may refer to others of the same input. A row that
 names something unknown or repeats another row's key is reported and kept out; the rest goes in. Queries are put into a query
-set; judgments have rules of their own (importing_judgments).
+set; judgments have rules of their own (judgments.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cems_workbench.progress import Progress
 from cems_workbench.records import GradeScale, Memory, ParsedInput, Query, Relation, RowError
-from cems_workbench.store import (
-    importing_judgments,
-    memory_rows,
-    queries_by_words,
-    query_rows,
-    query_set_rows,
-    relation_rows,
-    schema,
-)
-from cems_workbench.store.reports import ImportReport, QuerySet, RowCounts
+from cems_workbench.store import memories, queries, query_sets, relations
+from cems_workbench.store.judgments import import_judgments
+from cems_workbench.store.meta import bump_content_version, content_version
+from cems_workbench.store.query_sets import QuerySet
+from cems_workbench.store.rows import NO_ROWS, RowCounts
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,10 +28,27 @@ BATCH_ROWS = 10_000
 BATCH_CHARS = 64_000_000
 Row = TypeVar("Row")
 Numbered = list[tuple[int, Row]]
-
-
+DEFAULT_SET = "all"
+"""The set of queries that came from an input without a name."""
 ANYTHING = ("queries", "query", "test", "dev", "train", "questions", "qrels", "")
 """File names that say nothing about what is in the file; its folder's name says more."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """The outcome of importing one input: counts per kind, every row that was left out, notes, and the query sets that are new
+    or have a new version because of it."""
+
+    source: str
+    format: str
+    memories: RowCounts = NO_ROWS
+    relations: RowCounts = NO_ROWS
+    queries: RowCounts = NO_ROWS
+    judgments: RowCounts = NO_ROWS
+    errors: tuple[RowError, ...] = ()
+    notes: tuple[str, ...] = ()
+    content_version: int = 0
+    query_sets: tuple[QuerySet, ...] = ()
 
 
 def import_rows(
@@ -52,27 +65,29 @@ def import_rows(
     the caller rolls back.
     """
     problems: list[RowError] = []
-    parsed = queries_by_words.resolved(cursor, parsed)
-    memories, notes = _memories(cursor, parsed, progress, problems)
-    version = int(schema.read_meta(cursor, "content_version") or 0)
-    if memories.added or memories.updated:
-        version = schema.bump_content_version(cursor)
-    relations = _relations(cursor, parsed, problems)
-    queries = _rows(_distinct(parsed, "queries", _qid, problems))
-    query_counts = query_rows.upsert(cursor, queries) if queries else RowCounts()
-    sets = _put_in_sets(cursor, parsed, queries, query_set or set_name(parsed.source), scale, when) if queries else ()
-    judgments, judgment_notes = importing_judgments.put(cursor, parsed, problems, when)
+    parsed = queries.resolve_words(cursor, parsed)
+    memory_counts, notes = _import_memories(cursor, parsed, progress, problems)
+    version = content_version(cursor)
+    if memory_counts.added or memory_counts.updated:
+        version = bump_content_version(cursor)
+    relation_counts = _import_relations(cursor, parsed, problems)
+    asked = _rows(_distinct(parsed, "queries", _qid, problems))
+    query_counts, changed = RowCounts(), list[QuerySet]()
+    if asked:
+        query_counts = queries.upsert(cursor, asked)
+        changed = _put_in_sets(cursor, parsed, asked, query_set or set_name(parsed.source), scale, when)
+    judgment_counts, judgment_notes = import_judgments(cursor, parsed, problems, when)
     return ImportReport(
         source=parsed.source,
         format=parsed.format,
-        memories=memories,
-        relations=relations,
+        memories=memory_counts,
+        relations=relation_counts,
         queries=query_counts,
-        judgments=judgments,
+        judgments=judgment_counts,
         errors=tuple(sorted((*parsed.errors, *problems), key=lambda error: (error.source, error.row))),
         notes=(*parsed.notes, *notes, *judgment_notes),
         content_version=version,
-        query_sets=tuple(sets),
+        query_sets=tuple(changed),
     )
 
 
@@ -81,26 +96,26 @@ def set_name(source: str) -> str:
     path = Path(source)
     stem, folder = path.stem.strip(), path.parent.name.strip()
     if stem.lower() in ANYTHING:
-        return folder or stem or query_set_rows.ALL
+        return folder or stem or DEFAULT_SET
     return f"{folder}-{stem}" if folder and stem.isdigit() else stem
 
 
 def _put_in_sets(
     cursor: duckdb.DuckDBPyConnection,
     parsed: ParsedInput,
-    queries: Sequence[Query],
+    asked: Sequence[Query],
     name: str,
     scale: GradeScale | None,
     when: datetime,
 ) -> list[QuerySet]:
     """Put the queries into the set, and give other sets that share one of them its new words; returns what changed."""
-    before = {one.name: one.digest for one in query_set_rows.read(cursor)}
-    put = query_set_rows.put(cursor, name, {Path(parsed.source).name: queries}, when, scale)
-    changed = (put, *query_set_rows.follow_queries(cursor, when))
-    return [one for one in changed if before.get(one.name) != one.digest]
+    before = {each.name: each.digest for each in query_sets.latest(cursor)}
+    put = query_sets.put(cursor, name, {Path(parsed.source).name: asked}, when, scale)
+    changed = (put, *query_sets.follow_queries(cursor, when))
+    return [each for each in changed if before.get(each.name) != each.digest]
 
 
-def _memories(
+def _import_memories(
     cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, progress: Progress, problems: list[RowError]
 ) -> tuple[RowCounts, list[str]]:
     rows = _rows(_distinct(parsed, "memories", _memory_id, problems))
@@ -109,43 +124,43 @@ def _memories(
     added = updated = done = 0
     for batch in _batches(rows):
         progress("importing memories", done, len(rows))
-        counts = memory_rows.upsert(cursor, batch)
+        counts = memories.upsert(cursor, batch)
         added, updated, done = added + counts.added, updated + counts.updated, done + len(batch)
     progress("importing memories", done, len(rows))
-    deleted = memory_rows.deleted_ids(cursor).intersection(memory.id for memory in rows)
+    deleted = memories.deleted_ids(cursor).intersection(memory.id for memory in rows)
     notes = [f"{len(deleted)} of these memories were deleted here and stay so, e.g. {min(deleted)}"] if deleted else []
     return RowCounts(added, updated, done - added - updated), notes
 
 
-def _batches(memories: Sequence[Memory]) -> list[Sequence[Memory]]:
+def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
     """Slices small enough in rows and characters that progress moves and a batch fits in memory twice."""
     batches: list[Sequence[Memory]] = []
     start = chars = 0
-    for position, memory in enumerate(memories):
+    for position, memory in enumerate(rows):
         if position - start >= BATCH_ROWS or (chars and chars + len(memory.content) > BATCH_CHARS):
-            batches.append(memories[start:position])
+            batches.append(rows[start:position])
             start, chars = position, 0
         chars += len(memory.content)
-    return [*batches, memories[start:]]
+    return [*batches, rows[start:]]
 
 
-def _relations(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]) -> RowCounts:
+def _import_relations(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]) -> RowCounts:
     def key(relation: Relation) -> tuple[str, str, str]:
         return relation.source_id, relation.target_id, relation.kind
 
     rows: Numbered[Relation] = _distinct(parsed, "relations", key, problems)
     if not rows:
         return RowCounts()
-    known = memory_rows.known_ids(cursor, [end for _, row in rows for end in (row.source_id, row.target_id)])
-    kept = []
+    known = memories.known_ids(cursor, [end for _, row in rows for end in (row.source_id, row.target_id)])
+    good = []
     for number, relation in rows:
         if relation.source_id not in known:
             problems.append(_unknown(parsed.source, number, "source_id", "memory", relation.source_id))
         elif relation.target_id not in known:
             problems.append(_unknown(parsed.source, number, "target_id", "memory", relation.target_id))
         else:
-            kept.append(relation)
-    return relation_rows.upsert(cursor, kept) if kept else RowCounts()
+            good.append(relation)
+    return relations.upsert(cursor, good) if good else RowCounts()
 
 
 def _unknown(source: str, row: int, field: str, kind: str, name: str) -> RowError:
@@ -176,8 +191,8 @@ def _distinct(
     first: dict[Hashable, tuple[int, Row]] = {}
     for number, row in zip(numbers, rows, strict=True):
         name = key(row)
-        kept = first.setdefault(name, (number, row))
-        if kept[1] is not row and kept[1] != row:
-            reason = f"{name!r} stands already in row {kept[0]} with other values; the first is kept"
+        earlier, same = first.setdefault(name, (number, row))
+        if same is not row and same != row:
+            reason = f"{name!r} stands already in row {earlier} with other values; the first is kept"
             problems.append(RowError(parsed.source, number, reason))
     return list(first.values())

@@ -1,22 +1,25 @@
 """The `label_events` table: what was done to each judgment, by whom, when, and what stood there before.
 
-Rows are only ever added. An event holds the state it replaced (`before`, None when there was none), so that it can be undone
-and a reviewer's changes of mind can be read.
+Rows are only ever added, by the judgments that an import replaces or somebody removes, and by the labels that people give. An event
+holds the state it replaced (`before`, None when there was none), so that it can be undone and a reviewer's changes of mind can be
+read.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.store.memory_rows import to_aware, to_naive
-from cems_workbench.store.reports import LabelEvent
+from cems_workbench.store.rows import to_aware, to_naive
 
 if TYPE_CHECKING:
     import duckdb
 
+Key = tuple[str, str, str, str]
+"""What a judgment is one of: query, memory, judge and kind of judge."""
 State = dict[str, Any]
 """A judgment without its key, as JSON values: grade, note, judged_at, source, shown."""
 _COLUMNS = "id, qid, memory_id, judge, kind, action, grade, note, source, before, undoes, recorded_at"
@@ -25,25 +28,48 @@ _BY_HAND = "'label', 'skip', 'unclear'"
 _NOT_UNDONE = "NOT EXISTS (FROM label_events AS u WHERE u.undoes = e.id)"
 
 
+@dataclass(frozen=True, slots=True)
+class LabelEvent:
+    """One change of a judgment: `action` is label, undo, remove or import, `grade` what it set (None: taken away).
+
+    A skip of a pair and a query called unclear (its memory_id is empty) are events too, and change no judgment.
+    `before` is the state it replaced, with grade, note, judged_at, source and shown; None when there was no judgment.
+    `undoes` is the id of the event that an undo took back.
+    """
+
+    id: int
+    qid: str
+    memory_id: str
+    judge: str
+    kind: str
+    action: str
+    grade: int | None
+    note: str | None
+    source: str
+    before: dict[str, Any] | None
+    undoes: int | None
+    recorded_at: datetime
+
+
 def state(grade: int, note: str | None, judged_at: datetime | None, source: str, shown: str | None) -> State:
     """A judgment's columns as a State; `judged_at` as the store has it, UTC without a zone."""
     moment = None if judged_at is None else judged_at.replace(tzinfo=UTC).isoformat()
     return {"grade": grade, "note": note, "judged_at": moment, "source": source, "shown": shown}
 
 
-def present(cursor: duckdb.DuckDBPyConnection, pair: tuple[str, str, str, str]) -> State | None:
+def present(cursor: duckdb.DuckDBPyConnection, key: Key) -> State | None:
     """The state of the judgment of (qid, memory_id, judge, kind), None when there is none."""
     rows = cursor.execute(
         "SELECT grade, note, judged_at, source, shown FROM judgments "
         "WHERE qid = ? AND memory_id = ? AND judge = ? AND kind = ?",
-        list(pair),
+        list(key),
     ).fetchall()
     return state(*rows[0]) if rows else None
 
 
 def append(
     cursor: duckdb.DuckDBPyConnection,
-    pair: tuple[str, str, str, str],
+    key: Key,
     action: str,
     when: datetime,
     *,
@@ -58,12 +84,12 @@ def append(
     rows = cursor.execute(
         "INSERT INTO label_events (qid, memory_id, judge, kind, action, grade, note, source, shown, before, undoes, recorded_at) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING id",
-        [*pair, action, grade, note, source, _json(shown), _json(before), undoes, to_naive(when)],
+        [*key, action, grade, note, source, _json(shown), _json(before), undoes, to_naive(when)],
     ).fetchall()
     return int(rows[0][0])
 
 
-def read_one(cursor: duckdb.DuckDBPyConnection, number: int) -> LabelEvent:
+def get(cursor: duckdb.DuckDBPyConnection, number: int) -> LabelEvent:
     """The event of an id that is there."""
     return _event(cursor.execute(f"SELECT {_COLUMNS} FROM label_events WHERE id = ?", [number]).fetchall()[0])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cems_workbench.store.memory_rows import to_aware, to_naive
+from cems_workbench.store.rows import to_aware, to_naive
 
 if TYPE_CHECKING:
     import duckdb
@@ -96,42 +96,42 @@ def _counts(cursor: duckdb.DuckDBPyConnection, column: str) -> Counts:
 
 
 def _months(cursor: duckdb.DuckDBPyConnection) -> tuple[tuple[date, int], ...]:
-    found = dict(
+    counts = dict(
         cursor.execute(
             f"SELECT date_trunc('month', created_at)::DATE, count(*) {_LIVE} AND created_at IS NOT NULL GROUP BY ALL"
         ).fetchall()
     )
-    if not found:
+    if not counts:
         return ()
-    months = [min(found)]
-    while months[-1] < max(found):
+    months = [min(counts)]
+    while months[-1] < max(counts):
         months.append((months[-1] + timedelta(days=31)).replace(day=1))
-    return tuple((month, found.get(month, 0)) for month in months)
+    return tuple((month, counts.get(month, 0)) for month in months)
 
 
 def _ages(cursor: duckdb.DuckDBPyConnection, now: datetime) -> tuple[tuple[str, int], ...]:
     steps = " ".join(
         f"WHEN created_at >= ?::TIMESTAMP - INTERVAL {days} DAY THEN {i}" for i, (_, days) in enumerate(AGES)
     )
-    found = dict(
+    counts = dict(
         cursor.execute(
             f"SELECT CASE {steps} ELSE {len(AGES)} END AS class, count(*) {_LIVE} AND created_at IS NOT NULL GROUP BY ALL",
             [to_naive(now)] * len(AGES),
         ).fetchall()
     )
-    return tuple((name, found.get(i, 0)) for i, name in enumerate((*(name for name, _ in AGES), OLDER)))
+    return tuple((name, counts.get(i, 0)) for i, name in enumerate((*(name for name, _ in AGES), OLDER)))
 
 
 def _lengths(cursor: duckdb.DuckDBPyConnection) -> tuple[tuple[str, int], ...]:
-    found = dict(
+    counts = dict(
         cursor.execute(
             f"SELECT greatest(0, floor(log2(greatest(length(content), 1) / {FIRST_LENGTH})) + 1)::INT, count(*) {_LIVE} "
             "GROUP BY ALL"
         ).fetchall()
     )
-    if not found:
+    if not counts:
         return ()
-    return tuple((_length_class(number), found.get(number, 0)) for number in range(min(found), max(found) + 1))
+    return tuple((_length_class(number), counts.get(number, 0)) for number in range(min(counts), max(counts) + 1))
 
 
 def _length_class(number: int) -> str:

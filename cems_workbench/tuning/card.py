@@ -46,7 +46,7 @@ def keep(
 ) -> ConfigRecord:  # fmt: skip
     """Add a config to the history, under its own name. Raises InputError for a name, author or reason that cannot be one."""
     values = None if card is None else card.model_dump(mode="json")
-    return store.history.add(config.name, dump_config(config), author=author, why=why, base=base, card=values)
+    return store.configs.add(config.name, dump_config(config), author=author, why=why, base=base, card=values)
 
 
 def restored(record: ConfigRecord, store: Store) -> Restored:

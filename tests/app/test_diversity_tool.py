@@ -94,7 +94,7 @@ def test_judged_results_are_counted_before_and_after(open_page: OpenPage) -> Non
     page = open_page()
     stored_query = next(
         query
-        for query in handles.resources().store.queries()
+        for query in handles.resources().store.queries.read()
         if query.query == "how many different doctors did I visit?"
     )
     page = tool(

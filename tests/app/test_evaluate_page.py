@@ -36,9 +36,9 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
     """The sample store with a query set "few" of some of its judged queries."""
     path = shutil.copytree(sample_store, tmp_path_factory.mktemp("evaluate") / "store")
     with Store.open(path) as store:
-        judged = {judgment.qid for judgment in store.judgments()}
-        few = [query for query in store.queries() if query.qid in judged][:QUERIES]
-        store.sets.put("few", few, "test")
+        judged = {judgment.qid for judgment in store.judgments.read()}
+        few = [query for query in store.queries.read() if query.qid in judged][:QUERIES]
+        store.query_sets.put("few", few, "test")
     return path
 
 
@@ -162,9 +162,9 @@ def test_an_experiment_is_kept_and_its_config_can_be_measured_again(page: AppTes
     page.text_input[0].set_value("my try")
     keep.click()
     checked(page.run())
-    kept = handles.resources().store.experiments()[0]
-    assert (kept.name, kept.evidence["query_set"]) == ("my try", "few")
-    assert len(kept.evidence["configs"][0]["per_query"]) == QUERIES
+    kept = handles.resources().store.configs.experiments()[0]
+    assert (kept.name, kept.card["query_set"]) == ("my try", "few")
+    assert len(kept.card["configs"][0]["per_query"]) == QUERIES
     page.run()
     assert f"my try (kept {kept.id})" in page.multiselect(key="ev:configs").options
 
@@ -266,7 +266,7 @@ def test_a_log_becomes_a_query_set_and_its_bad_rows_are_named(open_page: OpenPag
     page.number_input(key="ev:log_size").set_value(1).run()
     page.button(key="ev:log_make").click().run()
     checked(page)
-    made = handles.resources().store.queries("bad queries")
+    made = handles.resources().store.query_sets.queries("bad queries")
     assert [query.query for query in made] == ["How do  releases reach the cluster"], "asked twice, in its latest words"
     assert "Query set bad queries, version 1: 1 of 2 queries" in plainly(page.success[0].value)
     tables = {tuple(table.value.columns): table.value for table in page.dataframe}
@@ -294,7 +294,10 @@ def test_the_worst_queries_of_a_log_are_those_that_returned_nothing_or_little(
     page.number_input(key="ev:log_size").set_value(2).run()
     page.button(key="ev:log_make").click().run()
     checked(page)
-    assert {query.query for query in handles.resources().store.queries("worst")} == {"nothing came", "rain in Lisbon"}
+    assert {query.query for query in handles.resources().store.query_sets.queries("worst")} == {
+        "nothing came",
+        "rain in Lisbon",
+    }
 
 
 def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_path: Path) -> None:

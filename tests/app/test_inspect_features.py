@@ -155,7 +155,7 @@ def test_the_pickers_status_is_what_the_page_shows_for_the_query(open_page: Open
     page.session_state["picker"] = True
     page.run()
     row = page.dataframe[0].value.query("rank > 1").iloc[0]
-    stored = next(query for query in handles.resources().store.queries() if query.query == row["query"])
+    stored = next(query for query in handles.resources().store.queries.read() if query.query == row["query"])
     page.session_state["picker"] = False
     page.session_state["project"] = stored.project
     page.session_state["as_of"] = stored.as_of.date() if stored.as_of else None

@@ -32,9 +32,9 @@ def page(open_page: Callable[..., AppTest], sample_store: Path, tmp_path: Path) 
 
 def pair(store: Store) -> tuple[str, str]:
     """A pair that the sample does not judge."""
-    judged = {(one.qid, one.memory_id) for one in store.judgments() if one.judge == "human"}
-    qid = store.queries()[0].qid
-    return next((qid, key) for key in sorted(store.memories()) if (qid, key) not in judged)
+    judged = {(one.qid, one.memory_id) for one in store.judgments.read() if one.judge == "human"}
+    qid = store.queries.read()[0].qid
+    return next((qid, key) for key in sorted(store.memories.read()) if (qid, key) not in judged)
 
 
 def upload(page: AppTest, name: str, *rows: Any) -> AppTest:
@@ -57,7 +57,7 @@ def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(page: AppT
     assert "which is kept" in reasons  # ada's own label here
     assert "not on the scale" in reasons
     assert "<b>gone" in reasons
-    grades = {one.judge: one.grade for one in store.judgments(qid) if one.memory_id == memory_id}
+    grades = {one.judge: one.grade for one in store.judgments.read(qid) if one.memory_id == memory_id}
     assert grades == {"ada": 3, "bo": 0, "cy": 1}
 
 
@@ -80,5 +80,5 @@ def test_counted_feedback_is_what_the_selection_says(page: AppTest) -> None:
     checked(page.selectbox(key="lb:out:judge").set_value("ada").run())
     press(page, "lb:out:feedback")
     store = handles.resources().store
-    memory = store.memories()[pair(store)[1]]
+    memory = store.memories.read()[pair(store)[1]]
     assert (memory.relevant_count, memory.noise_count) == (1, 0)

@@ -30,10 +30,10 @@ def queue_store(sample_store: Path, tmp_path: Path) -> Path:
     """The sample store with a queue of three pairs of one query and one of another."""
     path = shutil.copytree(sample_store, tmp_path / "store")
     with Store.open(path) as store:
-        first, second = (query.qid for query in store.queries()[:2])
-        ids = sorted(store.memories())[:3]
+        first, second = (query.qid for query in store.queries.read()[:2])
+        ids = sorted(store.memories.read())[:3]
         pairs = [PooledPair(first, key, {"cems": 1}) for key in ids] + [PooledPair(second, ids[0], {"cems": 1})]
-        store.labels.keep_queue(make_queue("four", pairs, "top"))
+        store.queues.save(make_queue("four", pairs, "top"))
     return path
 
 
@@ -58,7 +58,7 @@ def press(page: AppTest, key: str) -> AppTest:
 
 
 def labels() -> list[Judgment]:
-    return handles.resources().store.labels.queue_labels("four")
+    return handles.resources().store.queues.labels("four")
 
 
 def card(page: AppTest) -> str:
@@ -116,7 +116,7 @@ def test_the_card_tells_no_rank_score_config_or_grade(page: AppTest) -> None:
 def test_agreement_needs_two_people(page: AppTest) -> None:
     store = handles.resources().store
     for judge, grade in (("bo", 3), ("cy", 0)):
-        for qid, memory_id in store.labels.queue_pairs("four"):
+        for qid, memory_id in store.queues.pairs("four"):
             store.labels.give(Judgment(qid, memory_id, grade, judge))
     page.session_state["lb:view"] = "Agreement"
     checked(page.run())
@@ -154,16 +154,16 @@ def test_labelling_loads_no_model(queue_store: Path, monkeypatch: pytest.MonkeyP
 
 def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grades_are_read(page: AppTest) -> None:
     resources = handles.resources()
-    qid, memory_id = next(pair for pair in resources.store.labels.queue_pairs("four") if not graded(pair))
+    qid, memory_id = next(pair for pair in resources.store.queues.pairs("four") if not graded(pair))
     for judge, grade in (("ann", 0), ("bo", 0), ("cy", 3)):
         resources.store.labels.give(Judgment(qid, memory_id, grade, judge))
     assert human_grades(resources)[qid][memory_id] == 0  # the median, not whoever came last
-    query = next(one for one in resources.store.queries() if one.qid == qid)
+    query = next(one for one in resources.store.queries.read() if one.qid == qid)
     assert grades(Request(query.query, query.project, query.as_of), resources)[memory_id] == 0
 
 
 def graded(pair: tuple[str, str]) -> bool:
-    return any((one.qid, one.memory_id) == pair for one in handles.resources().store.judgments())
+    return any((one.qid, one.memory_id) == pair for one in handles.resources().store.judgments.read())
 
 
 def signed_in_as(monkeypatch: pytest.MonkeyPatch, **user: object) -> None:

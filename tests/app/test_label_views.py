@@ -25,8 +25,8 @@ def few_store(sample_store: Path, tmp_path: Path) -> Path:
     """The sample store with a query set of two of its judged queries."""
     path = shutil.copytree(sample_store, tmp_path / "store")
     with Store.open(path) as store:
-        judged = sorted({one.qid for one in store.judgments()})[:2]
-        queries = tuple(query for query in store.queries() if query.qid in judged)
+        judged = sorted({one.qid for one in store.judgments.read()})[:2]
+        queries = tuple(query for query in store.queries.read() if query.qid in judged)
         store.add(ParsedInput("few.jsonl", "t", queries=queries))
     return path
 
@@ -69,8 +69,8 @@ def judged(page: AppTest) -> AppTest:
 def expected() -> PairScores:
     """What the judge says of the two queries' labelled pairs."""
     resources = handles.resources()
-    qids = {query.qid for query in resources.store.queries("few")}
-    pairs = [(one.qid, one.memory_id) for one in resources.store.judgments(kind="human") if one.qid in qids]
+    qids = {query.qid for query in resources.store.query_sets.queries("few")}
+    pairs = [(one.qid, one.memory_id) for one in resources.store.judgments.read(kind="human") if one.qid in qids]
     return score_pairs(pairs, preset("cems").config, resources)
 
 
@@ -79,7 +79,7 @@ def test_people_and_judge_compares_every_labelled_pair_and_keeps_no_judgment(pag
     scores = expected()
     assert f"{len(scores.scores)} pairs graded by people and by" in " ".join(one.value for one in page.caption)
     assert [one.label.split(",")[0].split(":")[0] for one in page.metric] == ["Agreement now", "Best"]
-    assert handles.resources().store.judgments(kind="model") == []
+    assert handles.resources().store.judgments.read(kind="model") == []
     assert "wb-confusion" in " ".join(str(one.proto.body) for one in page.get("html"))
 
 
@@ -108,7 +108,7 @@ def test_a_difference_is_labelled_again_under_the_reviewers_name(page: AppTest) 
     judged(page)
     chosen(page)
     press(page, "lb:differ:1")
-    (label,) = [one for one in handles.resources().store.judgments() if one.judge == "ada"]
+    (label,) = [one for one in handles.resources().store.judgments.read() if one.judge == "ada"]
     assert isinstance(label, Judgment)
     assert (label.grade, label.kind) == (1, "human")
 
@@ -167,14 +167,14 @@ def test_coverage_is_of_the_configs_of_the_queue(queued: AppTest) -> None:
 
 def test_prelabelling_keeps_a_models_judgments_and_leaves_peoples_and_the_cards(queued: AppTest) -> None:
     store = handles.resources().store
-    before = store.judgments(kind="human")
+    before = store.judgments.read(kind="human")
     view(queued, "Queue")
     press(queued, "lb:prelabel")
-    pairs = store.labels.queue_pairs("made")
-    given = store.judgments(kind="model")
+    pairs = store.queues.pairs("made")
+    given = store.judgments.read(kind="model")
     assert sorted((one.qid, one.memory_id) for one in given) == sorted(pairs)
     assert {one.judge for one in given} == {expected().judge}
-    assert store.judgments(kind="human") == before
+    assert store.judgments.read(kind="human") == before
     assert f"{len(pairs)} pairs judged by" in queued.success[0].value
     view(queued, "Label")
     assert any("<b>0</b> graded by you" in str(one.proto.body) for one in queued.get("html"))
@@ -185,7 +185,7 @@ def test_what_a_comparison_left_unjudged_is_queued_in_one_click(page: AppTest) -
     checked(page.run())
     press(page, "lb:unjudged")
     labels = handles.resources().store.labels
-    judged = {(one.qid, one.memory_id) for one in handles.resources().store.judgments(kind="human")}
+    judged = {(one.qid, one.memory_id) for one in handles.resources().store.judgments.read(kind="human")}
     assert page.session_state["lb:chosen"] == "few-unjudged"
     assert labels.queue_pairs("few-unjudged")
     assert not set(labels.queue_pairs("few-unjudged")) & judged
@@ -198,5 +198,5 @@ def test_a_queue_is_deleted_and_its_labels_stay(queued: AppTest) -> None:
     queued.session_state["lb:forget"] = True
     press(queued, "lb:forget:sure")
     store = handles.resources().store
-    assert store.labels.queues() == []
-    assert [one.grade for one in store.judgments() if one.judge == "ada"] == [1]
+    assert store.queues.read() == []
+    assert [one.grade for one in store.judgments.read() if one.judge == "ada"] == [1]

@@ -24,7 +24,7 @@ OpenPage = Callable[..., AppTest]
 def total(sample_store: Path) -> int:
     """Number of memories of the sample."""
     with Store.open(sample_store) as opened:
-        return opened.count()
+        return opened.memories.count()
 
 
 @pytest.fixture
@@ -129,20 +129,20 @@ def test_a_picked_memory_shows_its_text_facts_relations_and_judgments(open_memor
     body = html(page)
     assert "State on 27 August" in body and "harbor/api" in body and "session-summary" in body
     headings = [text.value for text in page.markdown]
-    relations, judged = store(page).relations_of("m137"), store(page).judgments_of("m137")
+    relations, judged = store(page).relations.of_memory("m137"), store(page).judgments.of_memory("m137")
     assert relations and judged
     assert f"###### Relations ({len(relations)})" in headings and f"###### Judgments ({len(judged)})" in headings
 
 
 def test_an_edit_is_saved_and_the_indexes_follow(open_memories: OpenPage) -> None:
     page = pick(open_memories(), "m003")
-    before, version = store(page).memory("m003"), store(page).content_version
+    before, version = store(page).memories.get("m003"), store(page).content_version
     page = checked(page.button(key="mem:edit").click().run())
     field(page, "text_area", "content").set_value("Dependencies are added with zebrafish.")
     field(page, "multiselect", "tags").set_value(["python", "new"])
     field(page, "toggle", "pinned").set_value(True)
     page = checked(page.button(key="mem:save").click().run())
-    after = store(page).memory("m003")
+    after = store(page).memories.get("m003")
     assert (after.content, after.tags, after.pinned) == (
         "Dependencies are added with zebrafish.",
         ("python", "new"),
@@ -150,7 +150,7 @@ def test_an_edit_is_saved_and_the_indexes_follow(open_memories: OpenPage) -> Non
     )
     assert (after.created_at, after.priority, after.title) == (before.created_at, before.priority, before.title)
     assert store(page).content_version == version + 1
-    assert all(index.fresh for index in store(page).index_state(handles.resources().embedder.model_id))
+    assert all(index.fresh for index in store(page).indexes.states(handles.resources().embedder.model_id))
     assert handles.resources().indexes.lexical.search("zebrafish", 1)[0][0] == "m003"
     assert "zebrafish" in html(page)
 
@@ -166,13 +166,13 @@ def test_a_refused_edit_is_one_clear_line_and_changes_nothing(
     open_memories: OpenPage, kind: str, name: str, value: str, line: str
 ) -> None:
     page = pick(open_memories(), "m003")
-    before, version = store(page).memory("m003"), store(page).content_version
+    before, version = store(page).memories.get("m003"), store(page).content_version
     page = page.button(key="mem:edit").click().run()
     field(page, kind, name).set_value(value)
     page = checked(page.button(key="mem:save").click().run())
     assert line in page.error[0].value.replace("\\", "")
     assert field(page, kind, name).value == value, "what was typed stays"
-    assert (store(page).memory("m003"), store(page).content_version) == (before, version)
+    assert (store(page).memories.get("m003"), store(page).content_version) == (before, version)
     page = checked(page.button(key="mem:edit:cancel").click().run())
     assert not page.error
 
@@ -195,20 +195,20 @@ def test_an_edit_drops_the_evidence_that_inspect_had_gathered(open_memories: Ope
 
 def test_a_deleted_memory_is_restored_by_undo(open_memories: OpenPage) -> None:
     page = pick(open_memories(), "m003")
-    before = store(page).memory("m003")
+    before = store(page).memories.get("m003")
     page = checked(page.button(key="mem:delete").click().run())
-    assert "m003" not in ids(page) and store(page).memory("m003") is None
+    assert "m003" not in ids(page) and store(page).memories.get("m003") is None
     assert "Deleted <code>m003</code>" in html(page)
     page = checked(page.button(key="mem:undo:button").click().run())
-    assert "m003" in ids(page) and store(page).memory("m003") == before
+    assert "m003" in ids(page) and store(page).memories.get("m003") == before
     assert "Deleted <code>" not in html(page)
-    assert all(index.fresh for index in store(page).index_state(handles.resources().embedder.model_id))
+    assert all(index.fresh for index in store(page).indexes.states(handles.resources().embedder.model_id))
 
 
 def test_the_deleted_view_lists_what_was_deleted(open_memories: OpenPage) -> None:
     page = open_memories(view="Deleted")
     assert "Nothing is deleted" in html(page)
-    store(page).delete("m003")
+    store(page).memories.delete("m003")
     page = checked(page.run())
     assert ids(page) == ["m003"]
     assert page.button(key="mem:restore").disabled
@@ -223,14 +223,14 @@ def test_an_upload_keeps_the_good_rows_and_lists_the_bad_ones(open_memories: Ope
         ("rows.jsonl", "\n".join(lines).encode()),
         ("picture.png", b"\x89PNG\x00\x01"),
     )
-    assert store(page).memory("n1").content == "new"
+    assert store(page).memories.get("n1").content == "new"
     counts, errors = page.dataframe[0].value, page.dataframe[1].value
     assert list(counts["file"]) == ["rows.jsonl", "judged.qrels"], "memories come before what refers to them"
     assert (counts.iloc[0]["added"], counts.iloc[0]["left out"]) == (1, 3)
     assert [(row["file"], row["row"]) for _, row in errors.iterrows()] == [("rows.jsonl", n) for n in (2, 3, 4)]
     assert len(page.error) == 1 and "picture" in page.error[0].value
-    assert store(page).count() == total + 1
-    assert all(index.fresh for index in store(page).index_state(handles.resources().embedder.model_id))
+    assert store(page).memories.count() == total + 1
+    assert all(index.fresh for index in store(page).indexes.states(handles.resources().embedder.model_id))
 
 
 def test_importing_the_same_file_again_changes_nothing(open_memories: OpenPage) -> None:
@@ -275,14 +275,14 @@ def test_another_store_is_created_and_the_first_one_opened_again(
     page.session_state["query"] = "a query of the old store"
     page.text_input(key="mem:folder").set_value(str(tmp_path / "new"))
     page = checked(page.button(key="mem:folder:create").click().run())
-    assert store(page).path == tmp_path / "new" and store(page).count() == 0
+    assert store(page).path == tmp_path / "new" and store(page).memories.count() == 0
     assert handles.resources().embedder is embedder, "the loaded model goes over"
     assert "query" not in page.session_state
     assert "This store has no memories yet" in html(show(page, "Browse"))
     page = show(page, "Store")
     page.text_input(key="mem:folder").set_value(str(copy))
     page = checked(page.button(key="mem:folder:open").click().run())
-    assert store(page).count() == total
+    assert store(page).memories.count() == total
     with Store.open(tmp_path / "new"):
         pass  # it was released
 
@@ -305,7 +305,7 @@ def test_a_folder_that_cannot_be_opened_is_one_line_and_the_store_stays_open(
     page.text_input(key="mem:folder").set_value(typed)
     page = checked(page.button(key=f"mem:folder:{button}").click().run())
     assert len(page.error) == 1 and "\n" not in page.error[0].value
-    assert store(page).count() == total
+    assert store(page).memories.count() == total
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -325,7 +325,7 @@ def test_a_switch_that_fails_raises_and_keeps_the_store(open_memories: OpenPage,
     present = store(page)
     with pytest.raises(StoreError, match="Create makes one"):
         handles.switch(str(tmp_path / "nowhere"), create=False)
-    assert store(page) is present and present.count() == total
+    assert store(page) is present and present.memories.count() == total
 
 
 def test_the_empty_store_offers_import_and_sample(open_memories: OpenPage, total: int, tmp_path: Path) -> None:

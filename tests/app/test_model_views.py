@@ -199,8 +199,8 @@ def test_a_corrected_typo_is_named_learned_and_can_be_forgotten(open_page: OpenP
     assert "elasticsaerch → elasticsearch" in shown
     assert "<td>0.92</td><td>store</td>" in shown
     store = handles.resources().store
-    store.learn_pairs([("<b>x</b>", "kafka")], 1000)
-    store.refuse_pair("kofka", "coffee")
+    store.corrections.learn([("<b>x</b>", "kafka")], 1000)
+    store.corrections.refuse("kofka", "coffee")
     page.session_state["typos"] = True
     page.run()
     assert not page.exception
@@ -208,14 +208,17 @@ def test_a_corrected_typo_is_named_learned_and_can_be_forgotten(open_page: OpenP
     assert "&lt;b&gt;x&lt;/b&gt; → <b>kafka</b>" in bodies
     assert "2 learned, 1 refused" in captions(page)
     page = page.button(key="typo:<b>x</b>:kafka").click().run()
-    assert {(pair.typo, pair.refused) for pair in store.learned_pairs()} == {("elasticsaerch", False), ("kofka", True)}
+    assert {(pair.typo, pair.refused) for pair in store.corrections.read()} == {
+        ("elasticsaerch", False),
+        ("kofka", True),
+    }
     page.text_input(key="query").set_value("cluster").run()
     page = page.button(key="typos_forget_all").click().run()
     assert not page.exception
-    assert [pair.typo for pair in store.learned_pairs()] == ["kofka"]
+    assert [pair.typo for pair in store.corrections.read()] == ["kofka"]
     page.button(key="typo:kofka:coffee").click().run()
     assert "Nothing is learned yet" in captions(page)
-    assert store.learned_pairs() == []
+    assert store.corrections.read() == []
 
 
 def test_the_typos_popover_stands_there_only_while_typos_are_corrected(open_page: OpenPage) -> None:

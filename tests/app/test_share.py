@@ -53,10 +53,10 @@ def said(page: AppTest) -> list[str]:
 def kept(change: Callable[[dict[str, object]], None], state_id: str) -> str:
     """The id of a state as another version would have kept it."""
     store = handles.resources().store
-    values = store.kept_state(state_id)
+    values = store.links.read(state_id)
     assert values is not None
     change(values)
-    return store.keep_state(values)
+    return store.links.save(values)
 
 
 def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: OpenPage) -> None:
@@ -137,7 +137,7 @@ def test_a_link_of_another_version_opens_as_far_as_it_can_and_says_what_is_missi
 def test_a_link_that_holds_nothing_of_use_opens_the_page(open_page: OpenPage) -> None:
     open_page()
     for values in ({}, {"query": 3, "config": "[", "as_of": "yesterday", "off": "x", "places": [], "preset": None}):
-        fresh = opened(open_page, handles.resources().store.keep_state(values))
+        fresh = opened(open_page, handles.resources().store.links.save(values))
         assert "See why a memory was found" in html(fresh, "wb-empty")
         assert said(fresh)
 

@@ -120,7 +120,7 @@ def test_each_variant_has_words_of_its_own(open_page: OpenPage) -> None:
 
 def test_memories_with_markup_are_shown_and_never_rendered(open_page: OpenPage) -> None:
     page = open_page()
-    memories = handles.resources().store.memories()
+    memories = handles.resources().store.memories.read()
     wild = next(memory for memory in memories.values() if "<" in memory.content and ">" in memory.content)
     page = tool(follow(search(page, wild.content[:80]), wild.id))
     body = re.sub(r"</?(div|mark|span|b)( [^>]*)?>", "", html(page, 'class="wb-whole"'))

@@ -28,8 +28,8 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
     """The sample store with a query set "few" of some of its judged queries."""
     path = shutil.copytree(sample_store, tmp_path_factory.mktemp("tune") / "store")
     with Store.open(path) as store:
-        judged = {judgment.qid for judgment in store.judgments() if judgment.grade > 0}
-        store.sets.put("few", [query for query in store.queries() if query.qid in judged][:QUERIES], "test")
+        judged = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
+        store.query_sets.put("few", [query for query in store.queries.read() if query.qid in judged][:QUERIES], "test")
     return path
 
 
@@ -236,7 +236,7 @@ def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
     page.text_input(key="tn:author").set_value("ada")
     page.run()
     checked(page.button(key="tn:keep").click().run())
-    kept = handles.resources().store.history.list()[0]
+    kept = handles.resources().store.configs.history()[0]
     assert (kept.name, kept.author, kept.why, kept.base) == ("better blend", "ada", "paraphrases were missed", "cems")
     assert page.session_state["tn:view"] == "History"
     assert "same" in set(page.dataframe[0].value["store"])
@@ -276,8 +276,8 @@ def test_a_guard_is_kept_by_the_proposal_and_shown(page: AppTest) -> None:
 
 def test_a_result_says_when_the_store_has_changed_since(tuned: AppTest) -> None:
     store = handles.resources().store
-    memory = store.memory(next(iter(store.memories())))
+    memory = store.memories.get(next(iter(store.memories.read())))
     assert memory is not None
-    store.update(replace(memory, content=f"{memory.content} And more."))
+    store.memories.update(replace(memory, content=f"{memory.content} And more."))
     page = show(tuned, "Result")
     assert "has changed since this search" in page.warning[0].value

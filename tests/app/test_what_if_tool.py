@@ -28,7 +28,7 @@ def field(page: AppTest, kind: str, name: str) -> Any:
 
 def test_the_first_judged_missing_memory_is_offered_with_its_stored_values(open_page: OpenPage) -> None:
     page = open_tool(open_page())
-    stored = handles.resources().store.memory("m089")
+    stored = handles.resources().store.memories.get("m089")
     assert stored is not None
     assert field(page, "text_area", "content").value == stored.content
     assert field(page, "number_input", "access_count").value == stored.access_count
@@ -50,7 +50,7 @@ def test_a_better_text_brings_the_copy_in_and_the_ranking_above_stays(open_page:
     assert "Approximated." in captions(page)
     assert order(page) == before
     assert handles.resources().store.content_version == version
-    assert getattr(handles.resources().store.memory("m089"), "content", "") != BETTER
+    assert getattr(handles.resources().store.memories.get("m089"), "content", "") != BETTER
 
 
 def test_starting_again_brings_the_stored_values_back(open_page: OpenPage) -> None:
@@ -58,7 +58,7 @@ def test_starting_again_brings_the_stored_values_back(open_page: OpenPage) -> No
     field(page, "text_area", "content").set_value(BETTER)
     page = click(page, "what_if:try")
     page = click(page, "what_if:again")
-    stored = handles.resources().store.memory("m089")
+    stored = handles.resources().store.memories.get("m089")
     assert stored is not None and field(page, "text_area", "content").value == stored.content
     assert not [body for body in bodies(page) if 'class="wb-outcome"' in body]
 

@@ -26,12 +26,16 @@ def few_store(sample_store: Path, tmp_path: Path) -> Path:
     """The sample store with a set "a few", the failing query in it, and a queue of one pair that nobody judged."""
     path = shutil.copytree(sample_store, tmp_path / "store")
     with Store.open(path) as store:
-        relevant = {judgment.qid for judgment in store.judgments() if judgment.grade > 0}
-        judged = {(judgment.qid, judgment.memory_id) for judgment in store.judgments()}
-        queries = sorted((one for one in store.queries() if one.qid in relevant), key=lambda one: one.query != QUERY)
-        store.sets.put("a few", queries[:QUERIES], "test")
-        pair = next((queries[0].qid, key) for key in sorted(store.memories()) if (queries[0].qid, key) not in judged)
-        store.labels.keep_queue(make_queue("one", [PooledPair(*pair, {"cems": 1})], "top"))
+        relevant = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
+        judged = {(judgment.qid, judgment.memory_id) for judgment in store.judgments.read()}
+        queries = sorted(
+            (one for one in store.queries.read() if one.qid in relevant), key=lambda one: one.query != QUERY
+        )
+        store.query_sets.put("a few", queries[:QUERIES], "test")
+        pair = next(
+            (queries[0].qid, key) for key in sorted(store.memories.read()) if (queries[0].qid, key) not in judged
+        )
+        store.queues.save(make_queue("one", [PooledPair(*pair, {"cems": 1})], "top"))
     return path
 
 
@@ -44,7 +48,7 @@ def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest
     page.text_input(key="reviewer:name").set_value("ada").run()
     next(button for button in page.button if str(button.key).startswith("lb:grade:0")).click()
     checked(page.run())
-    assert [(one.judge, one.grade) for one in handles.resources().store.labels.queue_labels("one")] == [("ada", 0)]
+    assert [(one.judge, one.grade) for one in handles.resources().store.queues.labels("one")] == [("ada", 0)]
 
     page = checked(page.switch_page("pages/tune.py").run())
     page.button(key="tn:gather").click().run()

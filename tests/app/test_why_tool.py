@@ -25,7 +25,7 @@ RAM = "browser eats all the RAM if I leave it open until evening"
 
 def open_tool(page: AppTest, query: str = RAM, **state: object) -> AppTest:
     """The tool on a query, as of its own day where it is judged."""
-    stored = next((one for one in handles.resources().store.queries() if one.query == query), None)
+    stored = next((one for one in handles.resources().store.queries.read() if one.query == query), None)
     page.session_state["section"] = "Why, and what if"
     page.session_state["tool"] = "Why is it missing?"
     if stored is not None and stored.as_of is not None:
@@ -62,7 +62,7 @@ def wanted(qid: str) -> tuple[str, str]:
     text = (ROOT / "sample_data" / "README.md").read_text(encoding="utf-8")
     found = re.search(rf"^\| {qid} \|[^|]+\| (m\d+)", text, re.MULTILINE)
     assert found
-    return next(one.query for one in handles.resources().store.queries() if one.qid == qid), found[1]
+    return next(one.query for one in handles.resources().store.queries.read() if one.qid == qid), found[1]
 
 
 @pytest.mark.parametrize("qid", ["q09", "q67", "q116", "q128"])
@@ -169,22 +169,22 @@ def test_a_query_without_an_answer_in_the_store_says_so(open_page: OpenPage) -> 
     page = open_page()
     store = handles.resources().store
     judged: dict[str, int] = {}
-    for judgment in store.judgments():
+    for judgment in store.judgments.read():
         judged[judgment.qid] = max(judged.get(judgment.qid, 0), judgment.grade)
-    query = next(one.query for one in store.queries() if judged.get(one.qid) == 0)
+    query = next(one.query for one in store.queries.read() if judged.get(one.qid) == 0)
     assert "No memory was judged relevant" in captions(open_tool(page, query))
 
 
 def test_a_memory_that_was_deleted_meanwhile_is_said_to_be_gone(open_page: OpenPage) -> None:
     page = pick(open_tool(open_page()), "m089")
     store = handles.resources().store
-    assert store.delete("m089")
+    assert store.memories.delete("m089")
     try:
         page = page.run()
         assert not page.exception
         assert any("not in the store any more" in info.value for info in page.info)
     finally:
-        store.restore("m089")
+        store.memories.restore("m089")
 
 
 def test_a_query_with_no_candidates_still_explains_a_chosen_memory(

@@ -27,8 +27,10 @@ def gathered(browser: Browser, sample_store: Path, tmp_path_factory: pytest.Temp
     """A window on Evaluate where three configs were gathered for a query set of six; every test here goes on in it."""
     store = shutil.copytree(sample_store, tmp_path_factory.mktemp("evaluate-browser") / "store")
     with Store.open(store) as opened:
-        judged = {judgment.qid for judgment in opened.judgments()}
-        opened.sets.put("few", [query for query in opened.queries() if query.qid in judged][:QUERIES], "test")
+        judged = {judgment.qid for judgment in opened.judgments.read()}
+        opened.query_sets.put(
+            "few", [query for query in opened.queries.read() if query.qid in judged][:QUERIES], "test"
+        )
     strangers: list[str] = []
     with serving(Path(store)) as url:
         context = browser.new_context(viewport={"width": 1440, "height": 1000}, color_scheme="light")

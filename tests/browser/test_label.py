@@ -39,12 +39,14 @@ def queue_store(sample_store: Path, tmp_path: Path) -> Path:
     """The sample store with a queue of a hundred pairs."""
     path = shutil.copytree(sample_store, tmp_path / "store")
     with Store.open(path) as store:
-        judged = {(one.qid, one.memory_id) for one in store.judgments()}
+        judged = {(one.qid, one.memory_id) for one in store.judgments.read()}
         every = [
-            (query.qid, memory_id) for query in store.queries()[:20] for memory_id in sorted(store.memories())[:10]
+            (query.qid, memory_id)
+            for query in store.queries.read()[:20]
+            for memory_id in sorted(store.memories.read())[:10]
         ]
         pairs = [PooledPair(*pair, {"cems": 1}) for pair in every if pair not in judged][:CARDS]
-        store.labels.keep_queue(make_queue("hundred", pairs, "top"))
+        store.queues.save(make_queue("hundred", pairs, "top"))
     return path
 
 
@@ -76,7 +78,7 @@ def test_a_hundred_cards_are_graded_by_keyboard_alone(
     record_property("key to next card, ms, median", round(statistics.median(took)))
     record_property("key to next card, ms, p95", round(statistics.quantiles(took, n=20)[-1]))
     with Store.open(queue_store) as store:
-        labels = store.labels.queue_labels("hundred")
+        labels = store.queues.labels("hundred")
     assert len({(one.qid, one.memory_id) for one in labels}) == len(labels) == CARDS
     assert {one.judge for one in labels} == {"ada"}
     assert [sum(one.grade == grade for one in labels) for grade in range(4)] == [CARDS // 4] * 4
@@ -87,10 +89,10 @@ def few_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """The sample store with a queue, and a set of two judged queries."""
     path = shutil.copytree(sample_store, tmp_path_factory.mktemp("label") / "store")
     with Store.open(path) as store:
-        queries = store.queries()
-        judged = {(one.qid, one.memory_id) for one in store.judgments()}
-        pairs = [(queries[0].qid, key) for key in sorted(store.memories()) if (queries[0].qid, key) not in judged]
-        store.labels.keep_queue(make_queue("few", [PooledPair(*pair, {"cems": 1}) for pair in pairs[:10]], "top"))
+        queries = store.queries.read()
+        judged = {(one.qid, one.memory_id) for one in store.judgments.read()}
+        pairs = [(queries[0].qid, key) for key in sorted(store.memories.read()) if (queries[0].qid, key) not in judged]
+        store.queues.save(make_queue("few", [PooledPair(*pair, {"cems": 1}) for pair in pairs[:10]], "top"))
         store.add(ParsedInput("two.jsonl", "t", queries=tuple(queries[:2])))
     return path
 

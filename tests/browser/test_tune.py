@@ -22,8 +22,10 @@ def few_store(sample_store: Path, tmp_path: Path) -> Path:
     """The sample store with a set of some judged queries, the first that the page offers."""
     path = shutil.copytree(sample_store, tmp_path / "store")
     with Store.open(path) as store:
-        judged = {judgment.qid for judgment in store.judgments() if judgment.grade > 0}
-        store.sets.put("a few", [query for query in store.queries() if query.qid in judged][:QUERIES], "test")
+        judged = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
+        store.query_sets.put(
+            "a few", [query for query in store.queries.read() if query.qid in judged][:QUERIES], "test"
+        )
     return path
 
 

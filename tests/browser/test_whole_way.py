@@ -22,9 +22,9 @@ def few_store(sample_store: Path, tmp_path: Path) -> Path:
     """The sample store with a set of some judged queries, the first that every page offers; the failing one is among them."""
     path = shutil.copytree(sample_store, tmp_path / "store")
     with Store.open(path) as store:
-        judged = {judgment.qid for judgment in store.judgments() if judgment.grade > 0}
-        queries = sorted((one for one in store.queries() if one.qid in judged), key=lambda one: one.query != QUERY)
-        store.sets.put("a few", queries[:QUERIES], "test")
+        judged = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
+        queries = sorted((one for one in store.queries.read() if one.qid in judged), key=lambda one: one.query != QUERY)
+        store.query_sets.put("a few", queries[:QUERIES], "test")
     return path
 
 
@@ -37,5 +37,5 @@ def test_from_a_failing_query_to_a_tuned_config_in_a_file(browser: Browser, few_
     assert difference(preset("cems").config, load_config(file))
     assert "Evidence card" in file.read_text(encoding="utf-8")
     with Store.open(few_store) as store:
-        labels = [label for queue in store.labels.queues() for label in store.labels.queue_labels(queue.name)]
+        labels = [label for queue in store.queues.read() for label in store.queues.labels(queue.name)]
     assert [(label.judge, label.grade) for label in labels] == [("ada", 1), ("ada", 0), ("ada", 2)]

@@ -103,7 +103,7 @@ def test_vector_mode_has_no_lexical_list(opened: Resources) -> None:
 
 def test_the_recent_access_pool_is_the_newest_and_every_lexical_hit(opened: Resources) -> None:
     found = evidence(opened, lists__pool__mode="recent_access", lists__pool__size=5, lists__vector__depth=None)
-    newest = opened.store.newest_by_access(5)
+    newest = opened.store.memories.newest_by_access(5)
     assert set(ids(found, "vector:0")) == set(newest) | set(ids(found, "lexical:0"))
     assert any("5 most recently accessed" in text for _, text in replay(found, preset("recollection").config).warnings)
 
@@ -115,7 +115,9 @@ def test_relations_are_the_neighbours_of_the_first_seeds_of_a_fixed_fusion(opene
         for rank, key in enumerate(ids(found, name), 1):
             scores[key] = scores.get(key, 0) + 1 / (60 + rank)
     seeds = sorted(scores, key=lambda key: (-scores[key], key))[:3]
-    assert set(ids(found, "relations")) == {neighbour for _, neighbour, _ in opened.store.neighbours(seeds, 2)}
+    assert set(ids(found, "relations")) == {
+        neighbour for _, neighbour, _ in opened.store.relations.neighbours(seeds, 2)
+    }
     assert ids(found, "relations")
 
 
@@ -131,7 +133,7 @@ def test_manual_expansions_are_searched_up_to_the_maximum(opened: Resources) -> 
 
 
 def test_a_project_only_request_searches_that_project_alone(opened: Resources) -> None:
-    project = next(name for name, _ in opened.store.projects() if name)
+    project = next(name for name, _ in opened.store.memories.projects() if name)
     found = gather(Request(QUERY, project, AS_OF, project_only=True), configured(), opened)
     assert found.memories
     assert {memory.project for memory in found.memories.values()} == {project}
@@ -151,7 +153,7 @@ def test_as_of_is_stamped_when_it_is_not_given(opened: Resources) -> None:
 
 def test_a_deleted_memory_is_in_no_list(resources: Resources) -> None:
     first = ids(evidence(resources), "vector:0")[0]
-    resources.store.delete(first)
+    resources.store.memories.delete(first)
     found = evidence(resources)
     assert first not in found.memories
     assert all(first not in ids(found, name) for name in names(found))
@@ -180,7 +182,7 @@ def test_gathered_evidence_replays_from_its_bundle_to_the_same_trace(reranked: E
 def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked: Evidence, opened: Resources) -> None:
     """Computed here from the model's raw token embeddings and a count over the store, without the reranker's code."""
     model = opened.embedder.model
-    memories = opened.store.memories()
+    memories = opened.store.memories.read()
 
     def tokens(text: str) -> tuple[list[int], Any]:
         special = set(model.tokenizer.all_special_ids)

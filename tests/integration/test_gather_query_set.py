@@ -42,7 +42,7 @@ CONFIG = with_values(preset("cems").config, {"judge.backend": "none"})
 def test_a_cancelled_gather_goes_on_without_repeating_what_was_finished(
     resources: Resources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    queries = resources.store.queries()[:6]
+    queries = resources.store.queries.read()[:6]
     path = tmp_path / "sample.evidence"
 
     def stop_at_four(label: str, done: int, total: int) -> None:
@@ -87,7 +87,7 @@ def test_a_dead_model_server_is_found_out_once_and_the_evidence_says_so(
             return real(server)
 
         monkeypatch.setattr(ollama, "open_client", counted)
-        queries = resources.store.queries()[:5]
+        queries = resources.store.queries.read()[:5]
         path = tmp_path / "dead.evidence"
         config = preset("cems_qwen").config
         gather_query_set(path, queries[:1], [], config, resources)
@@ -160,14 +160,14 @@ config = with_values(preset("cems").config, {{"judge.backend": "none"}})
 def dies(label, done, total):
     if done == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-gathering.gather_query_set(Path({str(path)!r}), resources.store.queries()[:5], [], config, resources, progress=dies)
+gathering.gather_query_set(Path({str(path)!r}), resources.store.queries.read()[:5], [], config, resources, progress=dies)
 """
     died = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr
     assert len(read_evidence_file(path).evidences) == 3
     resources = open_resources(Settings(store=store))
     try:
-        done = gather_query_set(path, resources.store.queries()[:5], [], CONFIG, resources)
+        done = gather_query_set(path, resources.store.queries.read()[:5], [], CONFIG, resources)
     finally:
         resources.close()
     assert (done.finished_before, done.gathered) == (3, 2)

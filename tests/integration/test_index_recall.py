@@ -22,7 +22,7 @@ QUERIES = (
 def test_the_list_of_a_small_store_is_the_exact_one(resources: Resources, where: Filter) -> None:
     vectors = resources.indexes.vectors
     ids = vectors.ids(where)
-    assert ids == sorted(resources.store.memories()) or not where.trivial
+    assert ids == sorted(resources.store.memories.read()) or not where.trivial
     for text in QUERIES:
         query = resources.embedder.encode_query(text)
         exact = exact_ranking(query, ids, vectors.embeddings)
@@ -57,6 +57,6 @@ def test_an_answer_with_a_hole_is_caught(resources: Resources) -> None:
 def test_a_deleted_memory_is_not_looked_for(resources: Resources) -> None:
     vectors = resources.indexes.vectors
     first = vectors.search(resources.embedder.encode_query(QUERIES[0]), 1)[0][0]
-    resources.store.delete(first)
+    resources.store.memories.delete(first)
     assert first not in vectors.ids()
     assert first not in resources.indexes.vectors.ids()

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
 def labelled(store: Path) -> Path:
     """The sample store with the labels of two people on three pairs."""
     with Store.open(store) as opened:
-        pairs = [(label.qid, label.memory_id) for label in opened.judgments()[:3]]
+        pairs = [(label.qid, label.memory_id) for label in opened.judgments.read()[:3]]
         for number, (qid, memory_id) in enumerate(pairs):
             opened.labels.give(Judgment(qid, memory_id, number, "Ann"))
             opened.labels.give(Judgment(qid, memory_id, 0, "Bo"))

@@ -166,13 +166,13 @@ def test_a_typo_is_corrected_learned_and_forgotten_for_good_when_the_model_refus
     evidence = found(resources, typed, **on)
     assert evidence.query == typed
     assert evidence.searched == evidence.notes["query"]["searched"] == "how does elasticsearch fail"
-    (pair,) = resources.store.learned_pairs()
+    (pair,) = resources.store.corrections.read()
     assert (pair.typo, pair.correction, pair.count) == ("elasticsaerch", "elasticsearch", 1)
     with model(resources, words):
         llm = asker(resources)
         assert llm is not None
         validate([("elasticsaerch", "elasticsearch")], resources, llm)
-    assert [learned.refused for learned in resources.store.learned_pairs()] == [True]
+    assert [learned.refused for learned in resources.store.corrections.read()] == [True]
     assert found(resources, typed, **on).searched == typed
 
 
@@ -181,7 +181,7 @@ def test_without_auto_learn_nothing_is_learned(resources: Resources) -> None:
         resources, "elasticsaerch", query__typo_correction__enabled=True, query__typo_correction__auto_learn=False
     )
     assert evidence.searched == "elasticsearch"
-    assert resources.store.learned_pairs() == []
+    assert resources.store.corrections.read() == []
 
 
 def test_a_conversational_query_gets_no_lexical_list_and_no_expansion(resources: Resources) -> None:

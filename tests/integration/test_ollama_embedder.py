@@ -88,12 +88,12 @@ def test_another_embedder_makes_the_vectors_of_a_store_stale_and_they_are_made_a
 ) -> None:
     resources = open_resources(settings(store, server.url))
     try:
-        states = {state.name: state for state in resources.store.index_state(resources.embedder.model_id)}
+        states = {state.name: state for state in resources.store.indexes.states(resources.embedder.model_id)}
         name = "vectors ollama:nomic-embed-text@sha256:1"
         assert states["lexical"].fresh
         assert (states[name].fresh, states[name].note) == (False, "never built")
         evidence = gather(Request("kubernetes cluster"), preset("recollection").config, resources)
-        assert all(state.fresh for state in resources.store.index_state(resources.embedder.model_id))
+        assert all(state.fresh for state in resources.store.indexes.states(resources.embedder.model_id))
         assert evidence.notes["models"]["embedder"] == "ollama:nomic-embed-text@sha256:1"
         assert {len(row) for row in evidence.embeddings.values()} == {WIDTH}
         assert replay(evidence, preset("recollection").config).results
@@ -108,7 +108,7 @@ def test_a_model_pulled_anew_makes_them_stale_again(store: Path, server: ModelSe
     ollama.digest = "sha256:2"
     second = open_resources(settings(store, server.url))
     try:
-        assert not all(state.fresh for state in second.store.index_state(second.embedder.model_id))
+        assert not all(state.fresh for state in second.store.indexes.states(second.embedder.model_id))
     finally:
         second.close()
 

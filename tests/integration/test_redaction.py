@@ -30,7 +30,7 @@ pytestmark = pytest.mark.models
 def test_sample_queries_replay_with_the_same_numbers_under_the_presets(sample_store: Path) -> None:
     resources = open_resources(Settings(store=sample_store))
     try:
-        queries = resources.store.queries()[::EVERY]
+        queries = resources.store.queries.read()[::EVERY]
         scored = preset("qmd").config
         found = [gather_lists(Request(query.query, query.project, query.as_of), scored, resources) for query in queries]
         evidences = [score_missing(evidence, scored, resources) for evidence in found]

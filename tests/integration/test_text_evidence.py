@@ -12,9 +12,9 @@ pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
 
 
 def test_the_parts_of_every_hit_sum_to_its_raw_score(resources: Resources) -> None:
-    lexical, memories = resources.indexes.lexical, resources.store.memories()
+    lexical, memories = resources.indexes.lexical, resources.store.memories.read()
     checked = 0
-    for query in resources.store.queries()[::4]:
+    for query in resources.store.queries.read()[::4]:
         for memory_id, score in lexical.search(query.query, 25):
             found = lexical_evidence(lexical, query.query, memories[memory_id])
             assert found.score == pytest.approx(score, rel=1e-6, abs=1e-6), (query.query, memory_id)

@@ -47,7 +47,7 @@ def cems() -> Iterator[PipelineConfig]:
 
 
 def test_bm25_of_every_unchanged_text_is_that_of_the_index(resources: Resources) -> None:
-    memories = resources.store.memories()
+    memories = resources.store.memories.read()
     index = resources.indexes.lexical
     mean = bm25.mean_length(index, memories.values())
     assert mean is not None
@@ -86,7 +86,7 @@ def test_it_is_what_gathering_finds_after_a_real_edit(
     evidence = gathered(cems, resources)
     edited = replace(evidence.memories["m089"], **edit)  # type: ignore[arg-type]
     scratch = scratch_evidence(edited, evidence, cems, RAM, resources)
-    resources.store.update(edited)
+    resources.store.memories.update(edited)
     real = gathered(cems, resources)
     assert scores(scratch, "m089").keys() == scores(real, "m089").keys()
     for name, score in scores(real, "m089").items():
@@ -107,7 +107,7 @@ def test_a_text_that_says_it_brings_the_memory_to_the_top_and_the_store_stays_as
     resources: Resources, cems: PipelineConfig
 ) -> None:
     evidence = gathered(cems, resources)
-    before, version = resources.store.memories(), resources.store.content_version
+    before, version = resources.store.memories.read(), resources.store.content_version
     edited = replace(
         evidence.memories["m089"], content="The browser eats all the RAM when it is left open until evening.",
         created_at=datetime(2026, 8, 29, tzinfo=UTC),
@@ -120,13 +120,13 @@ def test_a_text_that_says_it_brings_the_memory_to_the_top_and_the_store_stays_as
     assert lists["lexical:0"].after is not None and lists["lexical:0"].after.rank == 1
     assert any("BM25" in line for line in found.approximated)
     assert found.others() and all(moved.memory_id != "m089" for moved in found.others())
-    assert resources.store.memories() == before and resources.store.content_version == version
+    assert resources.store.memories.read() == before and resources.store.content_version == version
 
 
 def test_a_memory_that_is_no_candidate_enters_the_lists_it_is_good_enough_for(resources: Resources) -> None:
     config = with_values(preset("cems").config, {"lists.vector.depth": 10, "lists.lexical.depth": 5})
     evidence = gathered(config, resources)
-    stranger = next(memory for key, memory in resources.store.memories().items() if key not in evidence.memories)
+    stranger = next(memory for key, memory in resources.store.memories.read().items() if key not in evidence.memories)
     edited = replace(stranger, content="The browser eats all the RAM until evening.")
     scratch = scratch_evidence(edited, evidence, config, RAM, resources)
     assert {"vector:0", "lexical:0", "recency"} <= scores(scratch, stranger.id).keys()
@@ -163,11 +163,11 @@ def test_the_pool_of_recent_accesses_takes_and_leaves_it_by_its_date(
     config = with_values(cems, {"lists.pool.mode": "recent_access", "lists.pool.size": 20, "query.mode": "vector"})
     evidence = gathered(config, resources)
     pool = set(standings(evidence)["vector:0"])
-    old = next(memory for key, memory in resources.store.memories().items() if key not in pool)
+    old = next(memory for key, memory in resources.store.memories.read().items() if key not in pool)
     opened = replace(old, last_accessed=datetime(2027, 1, 1, tzinfo=UTC))
     scratch = scratch_evidence(opened, evidence, config, RAM, resources)
     assert old.id in standings(scratch)["vector:0"] and len(standings(scratch)["vector:0"]) == len(pool)
-    resources.store.update(opened)
+    resources.store.memories.update(opened)
     assert standings(scratch) == standings(gathered(config, resources))
 
 

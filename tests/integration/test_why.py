@@ -47,7 +47,7 @@ class Answered:
 
 def answered(resources: Resources, config: PipelineConfig) -> list[Answered]:
     """`why` for each failing query: into the first five, or to the top where it is in the five, below a wrong one."""
-    queries = {query.qid: query for query in resources.store.queries()}
+    queries = {query.qid: query for query in resources.store.queries.read()}
     found = []
     for qid, memory_id in failing_queries():
         query = queries[qid]

@@ -126,7 +126,7 @@ def own_terms(trials: Trials, resources: Resources) -> list[str]:
     A word that nothing else has finds the memory and little else; near to the query it is one that somebody could have
     typed. The query's own words are left out, and numbers. Ties fall by the order in the memory.
     """
-    memory = resources.store.memory(trials.memory_id)
+    memory = resources.store.memories.get(trials.memory_id)
     if memory is None:
         return []
     searched = trials.evidence.searched

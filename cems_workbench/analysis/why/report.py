@@ -44,7 +44,7 @@ def list_places(
 ) -> list[ListPlace]:
     """The memory's place in the vector and the lexical list of each variant; also of those that were not searched."""
     where = Filter(request.project, request.project_only, config.query.scope)
-    memory = resources.store.memory(memory_id)
+    memory = resources.store.memories.get(memory_id)
     if memory is not None:
         barred = _barred(where, memory.project, memory.scope)
         if barred:

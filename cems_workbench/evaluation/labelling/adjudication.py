@@ -98,14 +98,14 @@ def choose_judgments(
     """The judgments of the queries `qids`; by a rule of adjudication one per pair. Raises InputError for an unknown judge or kind."""
     if kind not in get_args(Kind):
         raise InputError(f"kind: {kind!r} is not one of {', '.join(get_args(Kind))}")
-    every = store.judgments(kind=None if kind == "all" else kind)
+    every = store.judgments.read(kind=None if kind == "all" else kind)
     found = [label for label in every if label.qid in qids and judge in (None, label.judge)]
     if judge is not None and not found:
-        known = sorted({label.judge for label in store.judgments()})
+        known = sorted({label.judge for label in store.judgments.read()})
         raise InputError(f"judge: no label of {judge!r}; there are labels of {', '.join(known[:NAMED]) or 'nobody'}")
     if rule is None:
         return Chosen(tuple(found))
-    decisions = [one for one in store.labels.decisions() if one.qid in qids]
+    decisions = [one for one in store.decisions.read() if one.qid in qids]
     verdicts = adjudicate(found, rule, decisions)
     still_open = tuple(
         f"{one.qid} {one.memory_id}: {', '.join(f'{who} {grade}' for who, grade in one.labels.items())}"

@@ -83,7 +83,7 @@ def _judged(
     if config.judge.backend == "none":
         raise InputError("the judge is off; choose one under Judge")
     texts = _texts(pairs, config.judge.max_chars, resources)
-    words = {query.qid: query.query.strip() for query in resources.store.queries()}
+    words = {query.qid: query.query.strip() for query in resources.store.queries.read()}
     total = sum(map(len, texts.values()))
 
     def use(model: PairScorer) -> dict[Pair, ModelScore]:
@@ -116,8 +116,8 @@ def _from(before: int, total: int, progress: Progress) -> Progress:
 def _texts(pairs: Iterable[Pair], length: int, resources: Resources) -> dict[str, dict[str, str]]:
     """The texts to judge by qid and memory id, queries in their order."""
     distinct = list(dict.fromkeys(pairs))
-    known = {query.qid for query in resources.store.queries()}
-    memories = resources.store.memories({memory_id for _, memory_id in distinct})
+    known = {query.qid for query in resources.store.queries.read()}
+    memories = resources.store.memories.read({memory_id for _, memory_id in distinct})
     texts: dict[str, dict[str, str]] = {}
     for qid, memory_id in distinct:
         if qid in known and memory_id in memories:
@@ -133,11 +133,11 @@ def _scale(own: JudgeScale | None, config: JudgeConfig) -> JudgeScale:
 def _keep(
     qid: str, scored: Mapping[str, ModelScore], model: PairScorer, config: PipelineConfig, resources: Resources
 ) -> None:
-    judge, grades = _scale(model.scale, config.judge), resources.store.labels.scale_of(qid)
+    judge, grades = _scale(model.scale, config.judge), resources.store.query_sets.scale_of(qid)
     now = datetime.now(UTC)
     judgments: Sequence[Judgment] = [
         Judgment(qid, key, grade_of(one.raw, judge, grades), model.label, "model", now, f"score {one.raw:.4g}")
         for key, one in scored.items()
         if one.good and one.raw is not None
     ]
-    resources.store.labels.record(judgments, SOURCE)
+    resources.store.judgments.record(judgments, SOURCE)

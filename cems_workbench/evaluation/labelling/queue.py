@@ -33,7 +33,7 @@ from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.pooling import STRATEGIES, Pair, PooledPair, Ranked, Strategy, pool, shuffled
 from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.store import LabelEvent, QueueRecord, Store
-from cems_workbench.store.memory_rows import text_sha
+from cems_workbench.store.rows import text_sha
 
 CUT = 10
 """Ranks that nDCG looks at."""
@@ -179,12 +179,12 @@ class LabelQueue:
     def __init__(self, store: Store, name: str) -> None:
         """Raises InputError when the store has no queue of that name."""
         self._store = store
-        known = {queue.name: queue for queue in store.labels.queues()}
+        known = {queue.name: queue for queue in store.queues.read()}
         if name not in known:
             raise InputError(f"no labelling queue {name!r} in the store; there are {', '.join(known) or 'none yet'}")
         self.record = known[name]
-        self._pairs = store.labels.queue_pairs(name)
-        self._queries = {query.qid: query for query in store.queries()}
+        self._pairs = store.queues.pairs(name)
+        self._queries = {query.qid: query for query in store.queries.read()}
         self._shuffled: dict[str, Sequence[Pair]] = {}
         self._decisive = self._decisive_order()
 
@@ -195,9 +195,7 @@ class LabelQueue:
 
     def snapshot(self) -> QueueSnapshot:
         """What was said until now."""
-        return QueueSnapshot(
-            tuple(self._store.labels.queue_labels(self.record.name)), tuple(self._store.labels.marks())
-        )
+        return QueueSnapshot(tuple(self._store.queues.labels(self.record.name)), tuple(self._store.labels.marks()))
 
     def next_card(self, reviewer: str) -> Card | None:
         """The next card for a reviewer, held for them until they ask again; None when nothing is left for them now."""
@@ -223,12 +221,12 @@ class LabelQueue:
             )
             return next(free, None)
 
-        pair = self._store.labels.claims.claim(reviewer, choose)
+        pair = self._store.queues.claims.claim(reviewer, choose)
         return None if pair is None else self.card(pair), chosen_by[-1]
 
     def card(self, pair: Pair) -> Card | None:
         """The card of a pair; None when its query or memory is gone."""
-        query, memory = self._queries.get(pair[0]), self._store.memory(pair[1])
+        query, memory = self._queries.get(pair[0]), self._store.memories.get(pair[1])
         return None if query is None or memory is None else Card(self.record.name, query, memory)
 
     def progress(self, reviewer: str, snapshot: QueueSnapshot | None = None) -> QueueProgress:
@@ -273,7 +271,7 @@ class LabelQueue:
     def _decisive_order(self) -> Callable[[Sequence[Judgment]], Sequence[Pair]] | None:
         """The order under some labels of a queue that is decisive first; None for another, and where its rankings were not kept."""
         compared = list(self.record.settings.get("configs", ()))[:2]
-        rankings = self._store.labels.queue_rankings(self.record.name)
+        rankings = self._store.queues.rankings(self.record.name)
         if (
             self.record.settings.get("strategy") != "decisive"
             or len(compared) < 2
@@ -287,7 +285,7 @@ class LabelQueue:
         stake = stakes(pairs, compared[0], compared[1])
         elsewhere = [
             judgment
-            for judgment in self._store.judgments(kind="human")
+            for judgment in self._store.judgments.read(kind="human")
             if (judgment.qid, judgment.memory_id) not in there
         ]
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.models.protocol import Embedder
-from cems_workbench.progress import Progress
-from cems_workbench.store import memory_rows, schema
+from cems_workbench.progress import Progress, silent
+from cems_workbench.store import memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
-from cems_workbench.store.reports import IndexState, RefreshReport
+from cems_workbench.store.meta import content_version, delete_meta, read_meta, write_meta
 from cems_workbench.store.search import lexical_refresh
 from cems_workbench.store.search import vector_index as chroma
 from cems_workbench.store.search import vector_refresh as embedded_rows
@@ -28,12 +28,41 @@ from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical_refresh import Document
 from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.store.search.vector_refresh import refresh_vectors
+from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
 _KEY = "vectors:"
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshReport:
+    """What a refresh of the derived indexes did; `seconds` is wall time.
+
+    `embedded` texts were encoded and written, `relabelled` only changed project or scope, `removed` left the index.
+    """
+
+    content_version: int
+    embedded: int = 0
+    relabelled: int = 0
+    removed: int = 0
+    lexical_rebuilt: bool = False
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """One derived index: `version` is the content it was built from (None: never), `fresh` whether that is today's."""
+
+    name: str
+    version: int | None
+    content_version: int
+    fresh: bool
+    rows: int
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +87,7 @@ class DerivedIndexes:
         self._client: ClientAPI | None = None
         self._refreshing = threading.Lock()
         self._opened: dict[str, Indexes] = {}
+        self._vocabulary = CurrentVocabulary(self._lexical_home, database)
 
     def close(self) -> None:
         """Release Chroma's files."""
@@ -67,13 +97,16 @@ class DerivedIndexes:
             self._client = None
 
     def open(self, embedder: Embedder) -> Indexes:
-        """Both indexes as the last refresh left them, opened once; empty ones where nothing was built yet."""
+        """Both indexes as the last refresh left them; empty ones where nothing was built. Their `states` say if they are up to date.
+
+        Ask again after a refresh: the objects given before stay usable, but show the content before it.
+        """
         opened = self._opened
-        found = opened.get(embedder.model_id)
-        if found is None:
+        indexes = opened.get(embedder.model_id)
+        if indexes is None:
             # Kept in the dict seen above: a refresh that ended meanwhile has put another in its place.
-            found = opened[embedder.model_id] = self._open(embedder)
-        return replace(found, states=tuple(self.states(embedder.model_id)))
+            indexes = opened[embedder.model_id] = self._open(embedder)
+        return replace(indexes, states=tuple(self.states(embedder.model_id)))
 
     def _open(self, embedder: Embedder) -> Indexes:
         manifest = lexical_refresh.read_manifest(self._lexical_home)
@@ -84,13 +117,19 @@ class DerivedIndexes:
         vectors = VectorIndex(collection, lambda where: self._passing(key, where), self._hidden)
         return Indexes(vectors, lexical)
 
-    def refresh(self, embedder: Embedder, progress: Progress) -> RefreshReport:
-        """Bring both to the content as it is now; durable in steps. Raises what `progress` raises."""
+    def refresh(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
+        """Bring both to the content as it is now; durable in steps, so that a cancelled refresh is continued by the next.
+
+        Raises what `progress` raises.
+        """
         with self._refreshing:
             return self._bring_up_to_date(embedder, progress)
 
-    def rebuild(self, embedder: Embedder, progress: Progress) -> RefreshReport:
-        """Drop both and build them anew. Raises what `progress` raises; `refresh` goes on from there."""
+    def rebuild(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
+        """Drop both and build them anew from the memories. Raises what `progress` raises; `refresh` goes on from there.
+
+        Indexes opened before may fail from then on; ask for them again afterwards.
+        """
         with self._refreshing:
             self._opened = {}
             lexical_refresh.discard(self._lexical_home)
@@ -113,16 +152,19 @@ class DerivedIndexes:
         """Forget the embedder's vectors, then drop them: a crash in between leaves a collection that is cleaned later."""
         name = self._collection_name(embedder.model_id)
         with self._database.transaction() as cursor:
-            recorded = schema.read_meta(cursor, _KEY + embedder.model_id)
+            recorded = read_meta(cursor, _KEY + embedder.model_id)
             if recorded is not None:
                 embedded_rows.forget_all(cursor, json.loads(recorded)["collection"])
-                schema.delete_meta(cursor, _KEY + embedder.model_id)
+                delete_meta(cursor, _KEY + embedder.model_id)
         chroma.drop_collection(self._chroma(), name)
 
-    def states(self, embedder_id: str | None) -> list[IndexState]:
-        """States read from the store alone: Chroma is neither loaded nor asked."""
+    def states(self, embedder_id: str | None = None) -> list[IndexState]:
+        """The lexical index and the vectors of one embedder (of all known ones when None).
+
+        States are read from the store alone: Chroma is neither loaded nor asked.
+        """
         with self._database.reading() as cursor:
-            version = int(schema.read_meta(cursor, "content_version") or 0)
+            version = content_version(cursor)
             recorded = {
                 key.removeprefix(_KEY): json.loads(value)
                 for key, value in cursor.execute(
@@ -141,20 +183,24 @@ class DerivedIndexes:
             ]
         return [_lexical_state(lexical_refresh.read_manifest(self._lexical_home), version), *vectors]
 
+    def vocabulary(self) -> Vocabulary:
+        """The words of the live memories with the number of memories each stands in, computed once per content version."""
+        return self._vocabulary.read()
+
     def _refresh_lexical(self, version: int, progress: Progress) -> bool:
         manifest = lexical_refresh.read_manifest(self._lexical_home)
         if manifest is not None and manifest.usable and manifest.content_version == version:
             return False
         with self._database.reading() as cursor:
-            version = int(schema.read_meta(cursor, "content_version") or 0)
-            total = memory_rows.count(cursor)
-            documents = (Document(*row) for row in memory_rows.documents(cursor))
+            version = content_version(cursor)
+            total = memories.count(cursor)
+            documents = (Document(*row) for row in memories.documents(cursor))
             lexical_refresh.build(self._lexical_home, documents, total, version, progress)
         return True
 
     def _refresh_vectors(self, embedder: Embedder, version: int, progress: Progress) -> tuple[int, int, int, list[str]]:
         with self._database.reading() as cursor:
-            recorded = schema.read_meta(cursor, _KEY + embedder.model_id)
+            recorded = read_meta(cursor, _KEY + embedder.model_id)
         known: dict[str, Any] = json.loads(recorded) if recorded else {}
         collection, notes = self._collection(embedder, known.get("collection"))
         if str(collection.id) != known.get("collection"):
@@ -175,7 +221,7 @@ class DerivedIndexes:
 
     def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:
         with self._database.transaction() as cursor:
-            schema.write_meta(cursor, _KEY + embedder.model_id, json.dumps(value))
+            write_meta(cursor, _KEY + embedder.model_id, json.dumps(value))
 
     def _passing(self, collection: str, where: Filter) -> frozenset[str]:
         with self._database.reading() as cursor:
@@ -183,7 +229,7 @@ class DerivedIndexes:
 
     def _content_version(self) -> int:
         with self._database.reading() as cursor:
-            return int(schema.read_meta(cursor, "content_version") or 0)
+            return content_version(cursor)
 
     def _collection_name(self, embedder_id: str) -> str:
         return chroma.collection_name(self._store_id, embedder_id)

@@ -19,10 +19,10 @@ from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, indexed_text
-from cems_workbench.store import memory_rows
+from cems_workbench.store import memories as memories_table
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
-from cems_workbench.store.memory_rows import text_sha
+from cems_workbench.store.rows import staged, text_sha
 
 if TYPE_CHECKING:
     import duckdb
@@ -96,14 +96,11 @@ def record(cursor: duckdb.DuckDBPyConnection, collection: str, memories: Sequenc
             "scope": [memory.scope for memory in memories],
         }
     )
-    cursor.register("staged_embedded", table)
-    try:
+    with staged(cursor, "staged_embedded", table):
         cursor.execute(
             "INSERT OR REPLACE INTO embedded SELECT ?, memory_id, text_sha, project, scope FROM staged_embedded",
             [collection],
         )
-    finally:
-        cursor.unregister("staged_embedded")
 
 
 def forget(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str]) -> None:
@@ -208,7 +205,7 @@ def _reconcile(database: Database, collection: Collection) -> None:
 
 def _read(database: Database, ids: Sequence[str]) -> list[Memory]:
     with database.reading() as cursor:
-        return list(memory_rows.read(cursor, ids).values())
+        return list(memories_table.read(cursor, ids).values())
 
 
 def _by_size(memories: Sequence[Memory]) -> Iterator[Sequence[Memory]]:

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from cems_workbench.store import memory_rows, schema
+from cems_workbench.store import memories
 from cems_workbench.store.database import Database
+from cems_workbench.store.meta import content_version
 from cems_workbench.store.search import lexical_index, lexical_refresh
 from cems_workbench.store.search.lexical_refresh import plain_words
 from cems_workbench.store.search.tokenizer import chunks, normalised
@@ -72,11 +73,11 @@ class CurrentVocabulary:
     def read(self) -> Vocabulary:
         """The vocabulary of the content as it is now; the same object as long as that does not change."""
         with self._computing, self._database.reading() as cursor:
-            version = int(schema.read_meta(cursor, "content_version") or 0)
+            version = content_version(cursor)
             if self._known is None or self._known[0] != version:
                 indexed = _indexed_words(self._lexical_home, version)
                 if indexed is None:
-                    indexed = count_words(text for _, text, _, _ in memory_rows.documents(cursor))
+                    indexed = count_words(text for _, text, _, _ in memories.documents(cursor))
                 self._known = version, Vocabulary(indexed)
             return self._known[1]
 

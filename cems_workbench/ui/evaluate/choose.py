@@ -12,7 +12,7 @@ from cems_workbench.evaluation.metrics import Measure, measures_help, offered_me
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.catalogue import AS_SET, file_name
 from cems_workbench.runs.gathering import QuerySelection, judged_selection
-from cems_workbench.store.reports import QuerySet
+from cems_workbench.store import QuerySet
 from cems_workbench.ui.evaluate import files as evaluate_file
 from cems_workbench.ui.evaluate import log as evaluate_log
 from cems_workbench.ui.evaluate.state import JUDGES, Choice, config_options
@@ -32,9 +32,9 @@ def choose(resources: Resources) -> Choice | None:
         st.session_state["ev:set"] = st.session_state.pop("ev:next_set")
     if "ev:next_configs" in st.session_state:
         st.session_state["ev:configs"] = st.session_state.pop("ev:next_configs")
-    sets = {one.name: one for one in resources.store.query_sets()}
+    sets = {one.name: one for one in resources.store.query_sets.latest()}
     file = evaluate_file.opened()
-    judgments = resources.store.judgments()
+    judgments = resources.store.judgments.read()
     if file is None and not (sets and judgments):
         _nothing(bool(sets))
         _further(resources)

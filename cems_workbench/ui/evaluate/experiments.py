@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -14,7 +14,7 @@ from cems_workbench.evaluation.comparison import Comparison
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.evaluation import EvaluatedConfig
-from cems_workbench.store.reports import Experiment
+from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.evaluate.compare import compared
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit.escape import csv_bytes, plain
@@ -27,7 +27,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
     _keep(comparison, measured, choice, resources)
     _downloads(comparison, measured, choice)
     st.markdown("###### Kept")
-    kept = resources.store.experiments()
+    kept = resources.store.configs.experiments()
     if not kept:
         st.caption("Nothing is kept yet. Keep a comparison to find its config, its values and your note again.")
         return
@@ -58,11 +58,11 @@ def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: C
     card = experiment_card(comparison, choice.selection.query_set, _hash(measured))
     config = measured[-1].evaluation.config.model_copy(update={"name": name.strip()})
     try:
-        number = resources.store.save_experiment(name.strip(), dump_config(config), note.strip(), card)
+        kept = resources.store.configs.add_experiment(name.strip(), dump_config(config), note.strip(), card)
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return
-    st.success(f"Kept as experiment {number}. Its config can be chosen above.", icon=":material/bookmark:")
+    st.success(f"Kept as experiment {kept.id}. Its config can be chosen above.", icon=":material/bookmark:")
 
 
 def _hash(measured: Sequence[EvaluatedConfig]) -> str:
@@ -105,16 +105,16 @@ def _run(one: EvaluatedConfig) -> str:
         return f"# {error}\n"
 
 
-def _row(one: Experiment) -> dict[str, Any]:
-    card = one.evidence
+def _row(kept: ConfigRecord) -> dict[str, Any]:
+    card = kept.card or {}
     return {
-        "kept": one.id, "name": one.name, "when": one.created_at.strftime("%Y-%m-%d %H:%M"), "query set": card.get("query_set"),
+        "kept": kept.id, "name": kept.name, "when": kept.saved_at.strftime("%Y-%m-%d %H:%M"), "query set": card.get("query_set"),
         "nDCG@10": _mean(card, "nDCG@10"), "hit@5": _mean(card, "hit@5"), "baseline": card.get("baseline"),
-        "evidence": str(card.get("content_hash") or "")[:12], "note": one.note,
+        "evidence": str(card.get("content_hash") or "")[:12], "note": kept.why,
     }  # fmt: skip
 
 
-def _mean(card: dict[str, Any], measure: str) -> float | None:
+def _mean(card: Mapping[str, Any], measure: str) -> float | None:
     configs = card.get("configs")
     if not isinstance(configs, list) or not configs:
         return None
@@ -122,17 +122,17 @@ def _mean(card: dict[str, Any], measure: str) -> float | None:
     return mean
 
 
-def _reopened(one: Experiment) -> None:
+def _reopened(kept: ConfigRecord) -> None:
     """What it measured then, and its config."""
     rows = [
         {"config": config["config"], **{name: found["mean"] for name, found in config["measures"].items()}}
-        for config in one.evidence.get("configs", ())
+        for config in (kept.card or {}).get("configs", ())
     ]
-    st.markdown(f"**{plain(one.name)}**" + (f"  \n:small[{plain(one.note)}]" if one.note else ""))
+    st.markdown(f"**{plain(kept.name)}**" + (f"  \n:small[{plain(kept.why)}]" if kept.why else ""))
     if rows:
         numbers = {name: st.column_config.NumberColumn(name, format="%.3f") for name in rows[0] if name != "config"}
         st.dataframe(rows, hide_index=True, key="ev:reopened", row_height=ROW, placeholder="–", column_config=numbers)
-    option = f"{one.name} (kept {one.id})"
+    option = f"{kept.name} (kept {kept.id})"
     left, right = st.columns(2)
     if option not in st.session_state.get("ev:configs", ()):
         left.button("Measure it again", key="ev:again", icon=":material/replay:", on_click=_choose, args=(option,),
@@ -141,8 +141,8 @@ def _reopened(one: Experiment) -> None:
         left.caption("Its config is among those above.")
     right.download_button(
         "Config (YAML)",
-        one.config_yaml,
-        f"experiment-{one.id}.yaml",
+        kept.config_yaml,
+        f"experiment-{kept.id}.yaml",
         "text/yaml",
         key="ev:kept_yaml",
         on_click="ignore",

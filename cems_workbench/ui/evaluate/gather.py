@@ -48,7 +48,7 @@ def _paces(measured: Sequence[EvaluatedConfig]) -> list[tuple[PipelineConfig, fl
 
 
 def _gather(pending: Sequence[PendingGather], choice: Choice, resources: Resources, progress: Progress) -> None:
-    judgments = resources.store.judgments()
+    judgments = resources.store.judgments.read()
     left_out: list[str] = []
     for i, one in enumerate(pending):
         which = f"{one.name} ({i + 1} of {len(pending)})" if len(pending) > 1 else one.name

@@ -77,7 +77,7 @@ def _make(upload: UploadedFile, way: Way, size: int, seed: int, name: str, resou
         chosen, scores = sampled(entries, way, size, seed, resources, progress)
         if not chosen:
             raise InputError(f"{upload.name}: the judge could score no query; are its results memories of this store?")
-        made = resources.store.sets.put(name, [one.query for one in chosen], upload.name)
+        made = resources.store.query_sets.put(name, [one.query for one in chosen], upload.name)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
         if errors:

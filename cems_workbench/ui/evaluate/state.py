@@ -66,5 +66,5 @@ def _source(choice: Choice, resources: Resources) -> Callable[[PipelineConfig], 
     if choice.opened is not None:
         of_file = labelled_file(read(choice.opened), choice.kind, for_all_sessions)
         return lambda config: of_file
-    grades = agreed(resources.store.judgments(), choice.kind)
+    grades = agreed(resources.store.judgments.read(), choice.kind)
     return lambda config: labelled_selection(config, choice.selection, grades, resources, for_all_sessions)

@@ -137,13 +137,13 @@ def grades(request: Request, resources: Resources) -> dict[str, int]:
 
     Of several with the same words, the one of the same project and moment is meant, else the latest.
     """
-    same = [query for query in resources.store.queries() if query.query == request.query]
+    same = [query for query in resources.store.queries.read() if query.query == request.query]
     if not same:
         return {}
     meant = max(
         same, key=lambda query: (query.as_of == request.as_of, query.project == request.project, str(query.as_of))
     )
-    return agreed_grades(resources.store.judgments(meant.qid, "human")).get(meant.qid, {})
+    return agreed_grades(resources.store.judgments.read(meant.qid, "human")).get(meant.qid, {})
 
 
 def offer_sample_data(resources: Resources) -> None:

@@ -81,4 +81,4 @@ def _build(look: Look, queries: list[Query], grades: Grades) -> LabelledSet:
 
 def _judged(look: Look) -> tuple[list[Query], Grades]:
     grades = human_grades(look.resources)
-    return [query for query in look.resources.store.queries() if query.qid in grades], grades
+    return [query for query in look.resources.store.queries.read() if query.qid in grades], grades

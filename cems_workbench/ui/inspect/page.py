@@ -65,7 +65,7 @@ def ask(resources: Resources) -> Request | None:
         persist_state="session",
     )
     project_box, only_box, as_of_box = st.columns([3, 2, 2], vertical_alignment="bottom")
-    projects = [name for name, _ in resources.store.projects() if name]
+    projects = [name for name, _ in resources.store.memories.projects() if name]
     project = project_box.selectbox(
         "Project",
         projects,
@@ -127,7 +127,7 @@ def welcome(resources: Resources) -> None:
         "<p>Type a query. Every stage of the retrieval shows what it did with each candidate; the sliders on the left "
         "replay it at once.</p></div>"
     )
-    queries = resources.store.queries()
+    queries = resources.store.queries.read()
     if not queries:
         return
     st.caption("Or start from a judged query of this store:")
@@ -176,7 +176,7 @@ def main() -> None:
         st.error(str(error), icon=":material/lock:")
         st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
         return
-    if not resources.store.count():
+    if not resources.store.memories.count():
         sidebar()
         gathering.offer_sample_data(resources)
         return

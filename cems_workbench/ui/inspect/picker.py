@@ -30,7 +30,7 @@ def evidence_memory() -> EvidenceMemory:
 def draw_picker(resources: Resources, choose: Choose) -> None:
     """A popover with every judged query and how it fares; choosing a row searches it."""
     grades = human_grades(resources)
-    queries = [query for query in resources.store.queries() if query.qid in grades]
+    queries = [query for query in resources.store.queries.read() if query.qid in grades]
     if not queries:
         return
     popover = st.popover(
@@ -111,4 +111,4 @@ def gathered(resources: Resources, queries: list[Query], config: PipelineConfig)
 
 def human_grades(resources: Resources) -> Grades:
     """The grades that people agreed on, by qid and memory id."""
-    return agreed_grades(resources.store.judgments(kind="human"))
+    return agreed_grades(resources.store.judgments.read(kind="human"))

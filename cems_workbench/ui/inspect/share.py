@@ -177,7 +177,7 @@ def restore(resources: Resources) -> None:
     kept = st.session_state.setdefault("link", {"id": None, "asked": None, "said": [], "off": None})
     if wanted is None or wanted == kept["id"]:
         return
-    values = resources.store.kept_state(wanted)
+    values = resources.store.links.read(wanted)
     if values is None:
         shown = wanted if len(wanted) <= LONGEST_ID else wanted[:LONGEST_ID] + "…"
         kept |= {
@@ -188,7 +188,7 @@ def restore(resources: Resources) -> None:
         del st.query_params[PARAMETER]
         return
     found, said = read_state(values)
-    if found.follow is not None and resources.store.memory(found.follow) is None:
+    if found.follow is not None and resources.store.memories.get(found.follow) is None:
         said.append(f"the followed memory {found.follow} is not in this store any more")
     _set(found)
     kept |= {"id": wanted, "asked": None, "off": found.off, "said": [f"Of this link {line}." for line in said]}
@@ -251,7 +251,7 @@ def present(request: Request) -> PageState:
 
 def _keep(request: Request, resources: Resources) -> None:
     """Save the present state and put its id into the address."""
-    state_id = resources.store.keep_state(present(request).to_json())
+    state_id = resources.store.links.save(present(request).to_json())
     st.session_state["link"] |= {"id": state_id, "asked": _asked(request), "said": []}
     st.query_params[PARAMETER] = state_id
 

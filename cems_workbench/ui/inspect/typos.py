@@ -22,7 +22,7 @@ def draw_typos(resources: Resources) -> None:
     if not popover.open:
         return
     with popover:
-        pairs = resources.store.learned_pairs()
+        pairs = resources.store.corrections.read()
         if not pairs:
             st.caption("Nothing is learned yet. A typo that a search corrects stands here afterwards.")
             return
@@ -62,10 +62,10 @@ def _draw_pair(pair: LearnedPair, resources: Resources) -> None:
 
 
 def _forget(resources: Resources, typo: str, correction: str) -> None:
-    resources.store.forget_pair(typo, correction)
+    resources.store.corrections.forget(typo, correction)
     state.forget()
 
 
 def _forget_all(resources: Resources) -> None:
-    resources.store.forget_learned()
+    resources.store.corrections.forget_learned()
     state.forget()

@@ -37,7 +37,7 @@ SETTLING = (
 
 def draw(resources: Resources, who: str | None) -> None:
     """Coefficients, the conflicts, and the chosen one's decision."""
-    labels = [one for one in resources.store.judgments() if one.kind == "human"]
+    labels = [one for one in resources.store.judgments.read() if one.kind == "human"]
     table = label_table(labels)
     whole = alpha(table) if labels else None
     if whole is None or not whole.pairs:
@@ -60,7 +60,7 @@ def draw(resources: Resources, who: str | None) -> None:
         [_kappa(one) for one in pairwise_kappa(table) if one.kappa.pairs],
         hide_index=True, key="lb:kappa", row_height=ROW, column_config=columns,
     )  # fmt: skip
-    types = {query.qid: query.type or "" for query in resources.store.queries()}
+    types = {query.qid: query.type or "" for query in resources.store.queries.read()}
     right.dataframe(
         [
             {"type": kind or "(no type)", "alpha": _estimate(one), "pairs": one.pairs}
@@ -104,9 +104,9 @@ def _rows(
     found: Sequence[Disagreement], labels: list[Judgment], rule: Rule, resources: Resources
 ) -> list[dict[str, Any]]:
     """A row per conflict, with what the rule, or a person's decision, makes of it."""
-    verdicts = {(one.qid, one.memory_id): one for one in adjudicate(labels, rule, resources.store.labels.decisions())}
-    queries = {query.qid: query.query for query in resources.store.queries()}
-    memories = resources.store.memories([one.memory_id for one in found])
+    verdicts = {(one.qid, one.memory_id): one for one in adjudicate(labels, rule, resources.store.decisions.read())}
+    queries = {query.qid: query.query for query in resources.store.queries.read()}
+    memories = resources.store.memories.read([one.memory_id for one in found])
     rows: list[dict[str, Any]] = []
     for one in found:
         verdict = verdicts[one.qid, one.memory_id]
@@ -126,17 +126,17 @@ def _rows(
 
 
 def _decide(resources: Resources, pair: tuple[str, str], row: dict[str, Any], who: str) -> None:
-    memory = resources.store.memory(pair[1])
+    memory = resources.store.memories.get(pair[1])
     if memory is None:
         st.caption("This memory is gone.")
         return
     st.markdown(f"**{plain(row['query'])}**")
     st.code(memory.content, language=None, wrap_lines=True)
     box = st.container(horizontal=True)
-    for grade, meaning in resources.store.labels.scale_of(pair[0]).grades:
+    for grade, meaning in resources.store.query_sets.scale_of(pair[0]).grades:
         if box.button(str(grade), key=f"lb:decide:{grade}", help=plain(meaning)):
             try:
-                resources.store.labels.decide(*pair, grade, who)
+                resources.store.decisions.decide(*pair, grade, who)
             except WorkbenchError as error:
                 st.error(plain(str(error)))
                 return

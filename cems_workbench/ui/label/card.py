@@ -53,7 +53,7 @@ def scale_of(resources: Resources, qid: str) -> GradeScale:
     """The scale of a query, read once a session."""
     scales: dict[str, GradeScale] = st.session_state.setdefault("lb:scales", {})
     if qid not in scales:
-        scales[qid] = resources.store.labels.scale_of(qid)
+        scales[qid] = resources.store.query_sets.scale_of(qid)
     return scales[qid]
 
 

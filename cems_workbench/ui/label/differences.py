@@ -73,8 +73,8 @@ def _called_wrong(resources: Resources, judge: str) -> dict[Pair, list[LabelEven
 def _rows(
     found: Sequence[Difference], wrong: Mapping[Pair, list[LabelEvent]], resources: Resources
 ) -> list[dict[str, Any]]:
-    words = {query.qid: query.query for query in resources.store.queries()}
-    memories = resources.store.memories({each.one.memory_id for each in found})
+    words = {query.qid: query.query for query in resources.store.queries.read()}
+    memories = resources.store.memories.read({each.one.memory_id for each in found})
     return [
         {
             "people": each.one.grade,
@@ -93,12 +93,12 @@ def _one(
 ) -> None:
     """A pair in full with who said what, and what can be done about it."""
     qid, memory_id = each.one.pair
-    query = next((query for query in resources.store.queries() if query.qid == qid), None)
-    memory = resources.store.memory(memory_id)
+    query = next((query for query in resources.store.queries.read() if query.qid == qid), None)
+    memory = resources.store.memories.get(memory_id)
     if query is None or memory is None:
         st.caption("This query or memory is gone.")
         return
-    said = [one for one in resources.store.judgments(qid, "human") if one.memory_id == memory_id]
+    said = [one for one in resources.store.judgments.read(qid, "human") if one.memory_id == memory_id]
     people = ", ".join(f"{plain(one.judge)} {one.grade}" for one in said)
     st.markdown(f"**{plain(query.query)}**")
     st.code(memory.content, language=None, wrap_lines=True)
@@ -108,7 +108,7 @@ def _one(
         return
     box = st.container(horizontal=True, vertical_alignment="center")
     shown = {"query": query.query, "blind": False, "judge": scores.judge, "score": each.one.raw}
-    for grade, meaning in resources.store.labels.scale_of(qid).grades:
+    for grade, meaning in resources.store.query_sets.scale_of(qid).grades:
         box.button(
             f"**{grade}** {plain(name_of(meaning)[0])}", key=f"lb:differ:{grade}", help=plain(meaning), on_click=_label,
             args=(resources, Judgment(qid, memory_id, grade, who), shown),

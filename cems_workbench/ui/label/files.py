@@ -115,18 +115,18 @@ def report(outcomes: tuple[Outcome, ...]) -> None:
 def _choose(resources: Resources) -> _Choice | None:
     """Which judgments, in which form; None after an error, which is shown."""
     boxes = st.columns(5, vertical_alignment="bottom")
-    sets = [ALL, *sorted(one.name for one in resources.store.query_sets())]
+    sets = [ALL, *sorted(one.name for one in resources.store.query_sets.latest())]
     query_set = boxes[0].selectbox("Query set", sets, key="lb:out:set")
     kind = KINDS[boxes[1].selectbox("Judged by", list(KINDS), key="lb:out:kind")]
-    names = sorted({one.judge for one in resources.store.judgments(kind=None if kind == "all" else kind)})
+    names = sorted({one.judge for one in resources.store.judgments.read(kind=None if kind == "all" else kind)})
     judge = boxes[2].selectbox("Judge", [ANYBODY, *names], key="lb:out:judge")
     rule = RULES[boxes[3].selectbox("Grades", list(RULES), key="lb:out:rule", help=RULE_HELP)]
     form = boxes[4].selectbox(
         "Format", list(judgment_writers()), key="lb:out:form",
         help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
     )  # fmt: skip
-    queries = {query.qid: query for query in resources.store.queries()}
-    qids = set(queries) if query_set == ALL else {query.qid for query in resources.store.queries(query_set)}
+    queries = {query.qid: query for query in resources.store.queries.read()}
+    qids = set(queries) if query_set == ALL else {query.qid for query in resources.store.query_sets.queries(query_set)}
     try:
         chosen = choose_judgments(resources.store, qids, None if judge == ANYBODY else judge, kind, rule)
         return _Choice(chosen, write_judgments(form, chosen.judgments, queries), form)
@@ -152,7 +152,7 @@ def _export(choice: _Choice, resources: Resources) -> None:
         "Count as feedback", key="lb:out:feedback", icon=":material/thumbs_up_down:", width="stretch", help=FEEDBACK,
         disabled=not feedback,
     ):  # fmt: skip
-        changed = resources.store.labels.count_feedback(cems_feedback.counts(feedback))
+        changed = resources.store.memories.count_feedback(cems_feedback.counts(feedback))
         st.session_state[COUNTED] = (
             f"The counts of {changed:,} memories changed; evidence is gathered again where they matter."
         )

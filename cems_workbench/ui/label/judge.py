@@ -190,15 +190,15 @@ def draw(resources: Resources, who: str | None) -> None:
 def _choose(resources: Resources) -> tuple[Grades, int]:
     """People's grades of the chosen queries, and from which grade on they mean relevant."""
     left, right = st.columns([3, 1], vertical_alignment="bottom")
-    sets = [ALL, *sorted(one.name for one in resources.store.query_sets())]
+    sets = [ALL, *sorted(one.name for one in resources.store.query_sets.latest())]
     name = left.selectbox("Labels of people for", sets, key="lb:judge:set", persist_state="session")
     relevant_from = right.number_input(
         "Relevant from grade", 1, 10, 2, key="lb:judge:from", persist_state="session",
         help="The lowest grade that counts as relevant when a person’s grade is compared with the judge’s yes or no.",
     )  # fmt: skip
-    grades = agreed_grades(resources.store.judgments(kind="human"), "human")
+    grades = agreed_grades(resources.store.judgments.read(kind="human"), "human")
     if name != ALL:
-        qids = {query.qid for query in resources.store.queries(name)}
+        qids = {query.qid for query in resources.store.query_sets.queries(name)}
         grades = {qid: row for qid, row in grades.items() if qid in qids}
     return grades, int(relevant_from)
 

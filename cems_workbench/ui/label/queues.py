@@ -41,7 +41,7 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
     """The queue at work, chosen in `left` or made in `right`; None while there is none."""
     if (made := st.session_state.pop(MADE, None)) is not None:  # before the widgets, which own these values afterwards
         st.session_state["lb:chosen"], st.session_state["lb:new"] = made, False
-    queues = {one.name: one for one in resources.store.labels.queues()}
+    queues = {one.name: one for one in resources.store.queues.read()}
     name: str | None = None
     if queues:
         name = left.selectbox(
@@ -68,7 +68,7 @@ def _keep(plan: QueuePlan, resources: Resources) -> None:
     try:
         with working("queue") as progress:
             queue = assemble(plan, resources, progress)
-        resources.store.labels.keep_queue(queue)
+        resources.store.queues.save(queue)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
         return
@@ -80,7 +80,7 @@ def _keep(plan: QueuePlan, resources: Resources) -> None:
 def _offer_unjudged(resources: Resources) -> None:
     """What the comparison on the Evaluate page was chosen of, as a queue of its unjudged results, in one click."""
     names, query_set = st.session_state.get("ev:configs"), st.session_state.get("ev:set")
-    sets = {one.name for one in resources.store.query_sets()}
+    sets = {one.name for one in resources.store.query_sets.latest()}
     if not names or query_set not in sets:
         return
     said = ", ".join(plain(str(name)) for name in names)
@@ -94,13 +94,13 @@ def _offer_unjudged(resources: Resources) -> None:
     options = config_options(resources).configs
     chosen = {name: options[name] for name in names if name in options}
     within = bool(st.session_state.get("ev:project_only"))
-    selection = judged_selection(query_set, resources, resources.store.judgments(), within)
+    selection = judged_selection(query_set, resources, resources.store.judgments.read(), within)
     _keep(QueuePlan(f"{query_set}-unjudged", selection, chosen, UNJUDGED_DEPTH), resources)
 
 
 def _form(resources: Resources) -> QueuePlan | None:
     """The form of a new queue; its plan when it is to be made."""
-    sets = {one.name: one for one in resources.store.query_sets()}
+    sets = {one.name: one for one in resources.store.query_sets.latest()}
     if not sets:
         st.caption("This store has no queries. Import some on the Memories page first.")
         return None
@@ -135,7 +135,7 @@ def _form(resources: Resources) -> QueuePlan | None:
     )
     if not st.button("Make the queue", key="lb:new:make", type="primary", width="stretch"):
         return None
-    selection = QuerySelection(query_set, tuple(resources.store.queries(query_set)))
+    selection = QuerySelection(query_set, tuple(resources.store.query_sets.queries(query_set)))
     chosen = {one: options[one] for one in configs}
     return QueuePlan(name.strip() or usual, selection, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
 
@@ -195,7 +195,7 @@ def _about(at_work: LabelQueue, snapshot: QueueSnapshot) -> None:
 
 def _coverage(at_work: LabelQueue, resources: Resources) -> None:
     """Judged@k of each query under each config of the queue."""
-    kept = resources.store.labels.queue_rankings(at_work.record.name)
+    kept = resources.store.queues.rankings(at_work.record.name)
     rankings = {name: kept[name] for name in at_work.record.settings.get("configs", kept) if name in kept}
     st.markdown("###### Coverage", help=JUDGED)
     if not rankings:
@@ -207,13 +207,13 @@ def _coverage(at_work: LabelQueue, resources: Resources) -> None:
         left.number_input("k", 1, max(deepest, 1), min(10, max(deepest, 1)), key="lb:cover:k", persist_state="session")
     )
     whose = right.selectbox("Judged by", ["people", "people or models"], key="lb:cover:by", persist_state="session")
-    judgments = resources.store.judgments(kind="human" if whose == "people" else None)
+    judgments = resources.store.judgments.read(kind="human" if whose == "people" else None)
     found = coverage(rankings, {(one.qid, one.memory_id) for one in judgments}, k)
     means = mean_judged(found)
     parts = " · ".join(f"{plain(name)} **{share:.0%}**" for name, share in means.items())
     full = sum(not one.unjudged for one in found)
     st.markdown(f"Judged@{k}: {parts} · {full} of {len(found)} queries fully judged")
-    words = {query.qid: query.query for query in resources.store.queries()}
+    words = {query.qid: query.query for query in resources.store.queries.read()}
     rows: list[dict[str, Any]] = [
         {
             "query": words.get(one.qid, one.qid),
@@ -240,7 +240,7 @@ def _prelabel(at_work: LabelQueue, resources: Resources) -> None:
     st.markdown("###### Pre-label with the model judge", help=PRELABEL)
     here = set(at_work.pairs)
     kept: dict[str, int] = {}
-    for one in resources.store.judgments(kind="model"):
+    for one in resources.store.judgments.read(kind="model"):
         if (one.qid, one.memory_id) in here:
             kept[one.judge] = kept.get(one.judge, 0) + 1
     said = "; ".join(f"{plain(judge)}: {count:,}" for judge, count in sorted(kept.items()))
@@ -274,7 +274,7 @@ def _forget(at_work: LabelQueue, resources: Resources) -> None:
     with st.popover("Delete this queue", icon=":material/delete:", key="lb:forget"):
         st.caption("The queue goes; every label that was given stays.")
         if st.button("Delete the queue", key="lb:forget:sure", type="primary"):
-            resources.store.labels.forget_queue(at_work.record.name)
+            resources.store.queues.remove(at_work.record.name)
             for key in ("lb:chosen", "lb:queue", "lb:card"):
                 st.session_state.pop(key, None)
             st.rerun()

@@ -14,7 +14,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Facets, Selection
-from cems_workbench.store.browsing import Sort
+from cems_workbench.store.selection import Sort
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.tables import ROW
 from cems_workbench.ui.memories import detail as memories_detail
@@ -47,17 +47,17 @@ FILTERS = ("text", "categories", "projects", "sessions", "importance", "pinned",
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
     """Filters, table, and the picked memory; how to begin when the store is empty."""
-    total = resources.store.count()
+    total = resources.store.memories.count()
     if not total:
         _empty(resources, place)
         return
-    selection = filters(resources.store.facets())
+    selection = filters(resources.store.memories.facets())
     number = max(1, int(st.session_state.get("mem:page", 1)))
-    page = resources.store.find(selection, PAGE, (number - 1) * PAGE)
+    page = resources.store.memories.find(selection, PAGE, (number - 1) * PAGE)
     pages = max(1, math.ceil(page.total / PAGE))
     if number > pages:  # memories went away meanwhile
         st.session_state["mem:page"] = number = pages
-        page = resources.store.find(selection, PAGE, (number - 1) * PAGE)
+        page = resources.store.memories.find(selection, PAGE, (number - 1) * PAGE)
     _summary(page.total, total, number)
     if page.memories:
         _table(page.memories, selection.sort)

@@ -18,7 +18,7 @@ SHOWN = 1_000
 
 def draw(resources: Resources, _: DeltaGenerator) -> None:
     """A table of the deleted memories; the marked ones can be restored."""
-    deleted, total = resources.store.deleted(SHOWN)
+    deleted, total = resources.store.memories.deleted(SHOWN)
     if not deleted:
         st.html(
             '<div class="wb-empty"><h3>Nothing is deleted</h3>'

@@ -20,7 +20,7 @@ from cems_workbench.ui.memories.terms import FIELDS, JUDGMENTS, RELATIONS
 
 def draw(resources: Resources, memory_id: str | None) -> None:
     """The picked memory, or a line that says how to pick one."""
-    memory = resources.store.memory(memory_id) if memory_id is not None else None
+    memory = resources.store.memories.get(memory_id) if memory_id is not None else None
     if memory is None:
         st.html('<p class="wb-mem-hint">Pick a row to read a memory in full, edit or delete it.</p>')
         return
@@ -104,12 +104,12 @@ def relation_rows(memory_id: str, relations: Sequence[Relation], others: Mapping
 
 
 def _relations(resources: Resources, memory: Memory) -> None:
-    relations = resources.store.relations_of(memory.id)
+    relations = resources.store.relations.of_memory(memory.id)
     st.markdown(f"###### Relations ({len(relations)})", help=RELATIONS)
     if not relations:
         st.caption("None leads to or from this memory.")
         return
-    others = resources.store.memories({end for edge in relations for end in (edge.source_id, edge.target_id)})
+    others = resources.store.memories.read({end for edge in relations for end in (edge.source_id, edge.target_id)})
     rows = relation_rows(memory.id, relations, others)
     key = f"mem:relations:{state.get('generation')}:{state.get('selected')}"
     st.dataframe(
@@ -139,7 +139,7 @@ def _follow(key: str, ids: Sequence[str]) -> None:
 
 
 def _judgments(resources: Resources, memory: Memory) -> None:
-    judged = resources.store.judgments_of(memory.id)
+    judged = resources.store.judgments.of_memory(memory.id)
     st.markdown(f"###### Judgments ({len(judged)})", help=JUDGMENTS)
     if not judged:
         st.caption("No query has been judged with this memory.")

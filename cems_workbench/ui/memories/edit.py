@@ -80,7 +80,7 @@ def _iso(moment: datetime | None) -> str:
 
 def draw(resources: Resources, memory: Memory) -> None:
     """The form; saving and cancelling happen before the page is drawn again."""
-    facets = resources.store.facets()
+    facets = resources.store.memories.facets()
     values, generation = shown(memory), state.get("generation")
     keys = {name: f"mem:{generation}:{name}" for name in LABELS}
     for name, value in values.items():

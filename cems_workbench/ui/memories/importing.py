@@ -151,7 +151,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     )  # fmt: skip
     if start and files:
         _run([(file.name, file) for file in files], resources, place, "auto" if chosen == AUTO else chosen)
-    if not resources.store.count() and SAMPLE_DATA.is_dir():
+    if not resources.store.memories.count() and SAMPLE_DATA.is_dir():
         with sample:
             offer_sample(resources, place, "import")
     _report(state.get("outcomes"))

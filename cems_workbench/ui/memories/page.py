@@ -30,7 +30,7 @@ DRAWERS = {
 
 def header(resources: Resources) -> None:
     """How many memories, in which folder."""
-    count = resources.store.count()
+    count = resources.store.memories.count()
     st.html(
         f'<div class="wb-mem-head"><b>{count:,} {"memory" if count == 1 else "memories"}</b>'
         f"<span>{escape(str(resources.store.path))}</span></div>"

@@ -87,7 +87,7 @@ def edit(on: bool) -> None:
 def update(resources: Resources, memory: Memory, before: Memory) -> bool:
     """Save an edited memory; False after an error, which is kept for the page."""
     try:
-        differs = resources.store.update(memory, before)
+        differs = resources.store.memories.update(memory, before)
     except WorkbenchError as error:
         put(problem=str(error))
         return False
@@ -100,7 +100,7 @@ def update(resources: Resources, memory: Memory, before: Memory) -> bool:
 def delete(resources: Resources, memory_id: str) -> None:
     """Delete a memory and offer to undo it."""
     try:
-        gone = resources.store.delete(memory_id)
+        gone = resources.store.memories.delete(memory_id)
     except WorkbenchError as error:
         put(problem=str(error))
         return
@@ -113,7 +113,7 @@ def delete(resources: Resources, memory_id: str) -> None:
 def restore(resources: Resources, *memory_ids: str) -> None:
     """Bring deleted memories back."""
     try:
-        back = [memory_id for memory_id in memory_ids if resources.store.restore(memory_id)]
+        back = [memory_id for memory_id in memory_ids if resources.store.memories.restore(memory_id)]
     except WorkbenchError as error:
         put(problem=str(error))
         return

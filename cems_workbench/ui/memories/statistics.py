@@ -164,7 +164,7 @@ NEAR_COSINE = 0.92
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
     """Numbers, charts and duplicates."""
-    statistics = resources.store.statistics(datetime.now(UTC))
+    statistics = resources.store.memories.statistics(datetime.now(UTC))
     if not statistics.memories:
         st.html(
             '<div class="wb-empty"><h3>Nothing to count yet</h3><p>Import memories first, under Import; here they are counted.</p></div>'
@@ -198,7 +198,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         bars(statistics.ages),
     )
     with right:
-        _exact(*resources.store.exact_duplicates(EXACT_SHOWN))
+        _exact(*resources.store.memories.exact_duplicates(EXACT_SHOWN))
     _near(resources, place)
 
 
@@ -276,7 +276,7 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
         st.caption("Finds memories that say almost the same in other words. Press Compare.")
         return
     _, result, memories, compared = found
-    total = resources.store.count()
+    total = resources.store.memories.count()
     limited = f" Only the newest {compared:,} of {total:,} memories were compared." if compared < total else ""
     if not result.pairs:
         st.caption(f"No pair reaches {threshold:.2f}; exact duplicates aside.{limited}")
@@ -288,7 +288,7 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
 
 def find_near(resources: Resources, threshold: float) -> tuple[NearPairs, dict[str, Memory], int]:
     """The near pairs of the newest memories, the memories in them, and how many were compared."""
-    newest = resources.store.find(Selection(), NEAR_MEMORIES).memories
+    newest = resources.store.memories.find(Selection(), NEAR_MEMORIES).memories
     by_id = {memory.id: memory for memory in newest}
     vectors = resources.indexes.vectors.embeddings(list(by_id))
     ids = list(vectors)

@@ -84,7 +84,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
         "store: an index is up to date when it was built from the present one.",
     )
     model, problem = _vector_model(resources)
-    states = resources.store.index_state(model)
+    states = resources.store.indexes.states(model)
     if problem:
         st.error(plain(problem), icon=":material/block:")
     st.html(indexes_html(states))

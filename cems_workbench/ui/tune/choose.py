@@ -26,8 +26,8 @@ from cems_workbench.ui.tune.state import Ground, ground_for
 
 def choose(resources: Resources) -> Ground | None:
     """What is tuned on; None while there is nothing to tune on yet, which is said in place."""
-    sets = {one.name: one for one in resources.store.query_sets()}
-    judgments = resources.store.judgments()
+    sets = {one.name: one for one in resources.store.query_sets.latest()}
+    judgments = resources.store.judgments.read()
     if not sets or not judgments:
         _nothing(bool(sets))
         return None
@@ -75,7 +75,7 @@ def _ground(config: PipelineConfig, selection: QuerySelection, kind: str | None,
     )
 
     def gather(progress: Progress) -> None:
-        report = gather_evidence(config, selection, resources.store.judgments(), resources, progress)
+        report = gather_evidence(config, selection, resources.store.judgments.read(), resources, progress)
         for row in report.left_out:
             st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
 

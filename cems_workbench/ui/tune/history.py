@@ -12,7 +12,7 @@ from cems_workbench.config import EvidenceCard, difference, export_config, file_
 from cems_workbench.config.evidence_card import reference
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.store.config_history import ConfigRecord
+from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.transfer import diff_table, draw_import
 from cems_workbench.ui.kit.escape import plain
@@ -23,7 +23,7 @@ from cems_workbench.ui.kit.templates import render
 
 def draw(resources: Resources) -> None:
     """Every kept config, the latest first; a chosen one is restored, renamed or downloaded. Below it, files from elsewhere."""
-    kept = resources.store.history.list()
+    kept = resources.store.configs.history()
     if kept:
         _table(kept, resources)
     else:
@@ -115,7 +115,7 @@ def _reword(one: ConfigRecord, resources: Resources) -> None:
         why = st.text_area("Why", one.why, max_chars=2000)
         if st.form_submit_button("Keep", type="primary"):
             try:
-                resources.store.history.reword(one.id, name=name.strip(), why=why)
+                resources.store.configs.reword(one.id, name=name.strip(), why=why)
             except WorkbenchError as error:
                 st.error(plain(str(error)))
                 return

@@ -123,7 +123,7 @@ def ground_for(
     baseline: PipelineConfig, selection: QuerySelection, kind: str | None, resources: Resources
 ) -> Ground | None:
     """The ground of a baseline; None while its evidence has to be gathered. Raises InputError for evidence that is damaged."""
-    grades = agreed(resources.store.judgments(), kind)
+    grades = agreed(resources.store.judgments.read(), kind)
     found = labelled_selection(baseline, selection, grades, resources, for_all_sessions)
     return None if found is None else Ground(baseline, selection, found.evidence, found.batch, found.grades_digest)
 

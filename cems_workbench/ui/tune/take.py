@@ -112,7 +112,7 @@ def _keep(
         st.error("Give your name above, or sign in: the history says who kept a config.")
         return
     try:
-        kept = resources.store.history.add(
+        kept = resources.store.configs.add(
             config.name, dump_config(config), author=author, why=why, base=found.order.plan.space.baseline.name,
             card=card.model_dump(mode="json"),
         )  # fmt: skip

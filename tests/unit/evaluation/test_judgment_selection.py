@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
             ("r", "m", 0, "bo"),
         ):
             opened.labels.give(Judgment(qid, memory_id, grade, judge))
-        opened.labels.record([Judgment("q", "m", 0, "minilm", "model")], "here")
+        opened.judgments.record([Judgment("q", "m", 0, "minilm", "model")], "here")
         yield opened
 
 
@@ -56,7 +56,7 @@ def test_a_rule_leaves_one_grade_a_pair_and_names_what_stays_open(store: Store) 
 
 
 def test_a_decision_by_name_settles_its_pair(store: Store) -> None:
-    store.labels.decide("q", "m", 2, "eve")
+    store.decisions.decide("q", "m", 2, "eve")
     assert ("q", "m", 2, "eve") in said(choose_judgments(store, {"q"}, rule="decided").judgments)
 
 

@@ -63,7 +63,7 @@ def test_scores_are_of_the_stripped_query_and_the_start_of_the_memory(resources:
     found = score_pairs(PAIRS, config, resources)
     assert found.scores == {("q", "m0"): 1.0, ("q", "m3"): 12.0, ("r", "m1"): 11.0}
     assert {query for query, _ in judge.asked} == {"what?", "who?"}
-    assert resources.store.judgments() == []
+    assert resources.store.judgments.read() == []
 
 
 def test_a_score_is_asked_for_once(resources: Resources, judge: Lengthy) -> None:
@@ -75,19 +75,19 @@ def test_a_score_is_asked_for_once(resources: Resources, judge: Lengthy) -> None
 def test_prelabels_are_the_models_by_band_and_beside_a_persons(resources: Resources, judge: Lengthy) -> None:
     resources.store.labels.give(Judgment("q", "m3", 0, "ada"))
     prelabel(PAIRS, PipelineConfig(), resources)
-    kept = resources.store.judgments(kind="model")
+    kept = resources.store.judgments.read(kind="model")
     assert [(one.qid, one.memory_id, one.grade, one.judge) for one in kept] == [
         ("q", "m0", 0, "lengthy"), ("q", "m3", 3, "lengthy"), ("r", "m1", 2, "lengthy"),
     ]  # fmt: skip
     assert kept[1].note == "score 31"
-    assert [one.grade for one in resources.store.judgments(kind="human")] == [0]
+    assert [one.grade for one in resources.store.judgments.read(kind="human")] == [0]
 
 
 def test_prelabels_are_on_the_scale_of_the_querys_set(resources: Resources, judge: Lengthy) -> None:
     yes_no = GradeScale(((0, "no"), (1, "yes")))
     resources.store.add(ParsedInput("u.jsonl", "t", queries=(Query("z", "why?"),)), query_set="binary", scale=yes_no)
     prelabel([("z", "m0"), ("z", "m1")], PipelineConfig(), resources)
-    assert [one.grade for one in resources.store.judgments("z")] == [0, 1]
+    assert [one.grade for one in resources.store.judgments.read("z")] == [0, 1]
 
 
 def test_what_was_judged_before_a_cancel_stays(resources: Resources, judge: Lengthy) -> None:
@@ -99,13 +99,13 @@ def test_what_was_judged_before_a_cancel_stays(resources: Resources, judge: Leng
         prelabel([*PAIRS, ("r", "m2")], PipelineConfig(), resources, cancel)
     assert [query for query, _ in judge.asked] == ["what?", "what?"]
     prelabel([*PAIRS, ("r", "m2")], PipelineConfig(), resources)
-    assert len(judge.asked) == len(resources.store.judgments(kind="model")) == 4
+    assert len(judge.asked) == len(resources.store.judgments.read(kind="model")) == 4
 
 
 def test_a_threshold_and_bands_of_the_config_go_before_the_judges_own(resources: Resources, judge: Lengthy) -> None:
     config = with_values(PipelineConfig(), {"judge.threshold": 3.0, "judge.bands": [40.0, 35.0, 0.0]})
     assert prelabel(PAIRS, config, resources).scale(config.judge) == JudgeScale(3.0, (40.0, 35.0, 0.0))
-    assert {one.grade for one in resources.store.judgments(kind="model")} == {1}
+    assert {one.grade for one in resources.store.judgments.read(kind="model")} == {1}
 
 
 def test_pairs_without_a_score_are_named_and_a_judge_of_nothing_is_an_error(

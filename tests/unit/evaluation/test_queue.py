@@ -29,7 +29,7 @@ def pairs(*names):
 
 
 def queue(store, names=("q0", "q1", "r2"), strategy="top", overlap=1, seed=0):
-    store.labels.keep_queue(make_queue("work", pairs(*names), strategy, overlap, seed))
+    store.queues.save(make_queue("work", pairs(*names), strategy, overlap, seed))
     return LabelQueue(store, "work")
 
 
@@ -82,7 +82,7 @@ def test_every_pair_goes_to_as_many_reviewers_as_the_overlap_says(store):
     for reviewer in ("Ann", "Bo", "Cy"):
         while (card := work.next_card(reviewer)) is not None:
             grade(store, card, reviewer)
-    labels = store.labels.queue_labels("work")
+    labels = store.queues.labels("work")
     assert len(labels) == 6
     assert {label.judge for label in labels} == {"Ann", "Bo"}
 
@@ -98,14 +98,14 @@ def test_two_reviewers_at_once_are_dealt_different_cards_and_the_last_one_waits(
     first, second = work.next_card("Ann"), work.next_card("Bo")
     assert {place(first), place(second)} == {("q", "m0"), ("q", "m1")}
     assert work.next_card("Cy") is None
-    store.labels.claims.release("Bo")
+    store.queues.claims.release("Bo")
     assert work.next_card("Cy") == second
 
 
 def test_a_label_given_while_another_asks_for_a_card_is_seen_before_the_card_is_dealt(store, monkeypatch):
     work = queue(store)
     first = work.next_card("Bo")
-    claim = store.labels.claims.claim
+    claim = store.queues.claims.claim
 
     def late(reviewer, choose):
         if reviewer == "Ann":  # Bo finishes and moves on just before Ann's claim
@@ -113,7 +113,7 @@ def test_a_label_given_while_another_asks_for_a_card_is_seen_before_the_card_is_
             work.next_card("Bo")
         return claim(reviewer, choose)
 
-    monkeypatch.setattr(store.labels.claims, "claim", late)
+    monkeypatch.setattr(store.queues.claims, "claim", late)
     assert place(work.next_card("Ann")) == ("r", "m2")
 
 
@@ -184,7 +184,7 @@ def test_eight_reviewers_working_off_one_queue_label_every_pair_once(tmp_path):
         for thread in threads:
             thread.join()
         assert failures == []
-        labels = store.judgments()
+        labels = store.judgments.read()
         assert sorted(label.memory_id for label in labels) == sorted(memory.id for memory in memories)
         assert len({label.judge for label in labels}) > 1
 
@@ -193,7 +193,7 @@ def decisive(store, names, ranked, **more):
     """A decisive queue of configs a and b with these rankings."""
     pooled = [PooledPair(name[0], f"m{name[1:]}", {}) for name in names]
     settings = {"configs": ["a", "b"]}
-    store.labels.keep_queue(make_queue("work", pooled, "decisive", settings=settings, rankings=ranked, **more))
+    store.queues.save(make_queue("work", pooled, "decisive", settings=settings, rankings=ranked, **more))
     return LabelQueue(store, "work")
 
 
@@ -223,11 +223,11 @@ def test_a_decisive_queue_without_its_rankings_keeps_its_order(store):
 
 def test_the_rankings_of_a_queue_are_kept_without_deleted_memories_and_go_with_it(store):
     decisive(store, ("q0",), RANKED)
-    assert store.labels.queue_rankings("work") == RANKED
-    store.delete("m0")
-    assert store.labels.queue_rankings("work")["a"]["q"] == ("m1",)
-    store.labels.forget_queue("work")
-    assert store.labels.queue_rankings("work") == {}
+    assert store.queues.rankings("work") == RANKED
+    store.memories.delete("m0")
+    assert store.queues.rankings("work")["a"]["q"] == ("m1",)
+    store.queues.remove("work")
+    assert store.queues.rankings("work") == {}
 
 
 def test_progress_can_be_told_from_the_moment_a_card_was_dealt(store):

@@ -160,8 +160,8 @@ def test_a_query_named_by_words_is_the_stores_own_where_there_is_exactly_one(sto
     assert [(error.row, error.field) for error in report.errors] == [(3, "query"), (5, "docid")]
     assert "those of the queries r, s" in report.errors[0].reason
     assert report.queries == RowCounts(added=1)
-    new = next(query for query in store.queries() if query.query == "new one")
-    found = {(one.qid, one.memory_id, one.grade) for one in store.judgments()}
+    new = next(query for query in store.queries.read() if query.query == "new one")
+    found = {(one.qid, one.memory_id, one.grade) for one in store.judgments.read()}
     assert found == {("q", "m", 3), (new.qid, "n", 1)}
 
 
@@ -169,10 +169,10 @@ def test_what_the_store_exports_it_takes_back_unchanged(store, write):
     store.labels.give(Judgment("q", "m", 3, "Ann", note="=1+1"))
     store.labels.give(Judgment("q", "m", 1, "Bo"))
     store.labels.give(Judgment("q", "n", 0, "Bo"))
-    before = store.judgments()
+    before = store.judgments.read()
     for format in ("judgments-jsonl", "judgments-csv", "quepid-book"):
         written = write_judgments(format, before, QUERIES)
         assert written.left_out == ()
         report = store.add(read(write(f"{format}.{'jsonl' if 'jsonl' in format else 'csv'}", written.text)))
         assert (report.errors, report.judgments) == ((), RowCounts(unchanged=3))
-        assert store.judgments() == before
+        assert store.judgments.read() == before

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -13,6 +14,8 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, Relation
 from cems_workbench.store import Store
+from cems_workbench.store import memories as memories_table
+from cems_workbench.store.schema import migrations
 
 
 class HashEmbedder:
@@ -59,3 +62,19 @@ def parsed(
 @pytest.fixture
 def rows() -> Callable[..., ParsedInput]:
     return parsed
+
+
+@pytest.fixture
+def store_of_schema() -> Callable[..., None]:
+    return make_store_of_schema
+
+
+def make_store_of_schema(directory: Path, version: int, *statements: str, memories: Sequence[Memory] = ()) -> None:
+    """A store as it was left at an earlier schema, with these memories and what `statements` put into it."""
+    directory.mkdir(exist_ok=True)
+    with duckdb.connect(str(directory / "workbench.duckdb")) as database:
+        migrations.apply(database, migrations.migrations(), 0, version)
+        if memories:
+            memories_table.upsert(database, memories)
+        for statement in statements:
+            database.execute(statement)

@@ -15,7 +15,7 @@ CARD = {"baseline": "cems", "measured": [{"metric": "nDCG@10", "tuned": 0.5}], "
 
 def test_a_config_comes_back_with_who_when_why_and_its_card_after_the_store_was_opened_anew(tmp_path):
     with Store.open(tmp_path / "s") as store:
-        kept = store.history.add(
+        kept = store.configs.add(
             "cems-tuned",
             "name: cems-tuned\n",
             author="Ada Ōe",
@@ -25,7 +25,7 @@ def test_a_config_comes_back_with_who_when_why_and_its_card_after_the_store_was_
             when=WHEN,
         )
     with Store.open(tmp_path / "s") as store:
-        found = store.history.get(kept.id)
+        found = store.configs.get(kept.id)
         assert found == kept
         assert (found.name, found.config_yaml, found.base, found.author) == (
             "cems-tuned",
@@ -37,24 +37,24 @@ def test_a_config_comes_back_with_who_when_why_and_its_card_after_the_store_was_
 
 
 def test_the_history_lists_the_latest_first_and_names_may_repeat(store):
-    ids = [store.history.add("same", f"name: c{i}\n", author="a").id for i in range(3)]
-    assert [one.id for one in store.history.list()] == ids[::-1] and len(set(ids)) == 3
-    assert [one.config_yaml for one in store.history.list()] == ["name: c2\n", "name: c1\n", "name: c0\n"]
-    assert store.history.list()[0].card is None and store.history.list()[0].base is None
+    ids = [store.configs.add("same", f"name: c{i}\n", author="a").id for i in range(3)]
+    assert [one.id for one in store.configs.history()] == ids[::-1] and len(set(ids)) == 3
+    assert [one.config_yaml for one in store.configs.history()] == ["name: c2\n", "name: c1\n", "name: c0\n"]
+    assert store.configs.history()[0].card is None and store.configs.history()[0].base is None
 
 
 def test_a_time_in_another_zone_is_kept_as_the_moment_it_is(store):
     from datetime import timedelta, timezone
 
     there = WHEN.astimezone(timezone(timedelta(hours=9)))
-    assert store.history.add("c", "", author="a", when=there).saved_at == WHEN
-    assert abs((store.history.add("c", "", author="a").saved_at - datetime.now(UTC)).total_seconds()) < 60
+    assert store.configs.add("c", "", author="a", when=there).saved_at == WHEN
+    assert abs((store.configs.add("c", "", author="a").saved_at - datetime.now(UTC)).total_seconds()) < 60
 
 
 def test_name_and_reason_may_be_put_better_later_and_nothing_else_changes(store):
-    kept = store.history.add("c", "name: c\n", author="a", why="first", card=CARD, when=WHEN)
-    assert store.history.reword(kept.id, why="better said").why == "better said"
-    again = store.history.reword(kept.id, name="renamed")
+    kept = store.configs.add("c", "name: c\n", author="a", why="first", card=CARD, when=WHEN)
+    assert store.configs.reword(kept.id, why="better said").why == "better said"
+    again = store.configs.reword(kept.id, name="renamed")
     assert (again.name, again.why) == ("renamed", "better said")
     assert (again.config_yaml, again.author, again.saved_at, again.card) == ("name: c\n", "a", WHEN, CARD)
 
@@ -62,15 +62,15 @@ def test_name_and_reason_may_be_put_better_later_and_nothing_else_changes(store)
 @pytest.mark.parametrize("wrong", [{"name": " "}, {"name": "a\nb"}, {"author": ""}, {"why": "x" * 2001}])
 def test_what_cannot_be_a_name_or_a_reason_is_refused_and_nothing_is_kept(store, wrong):
     with pytest.raises(InputError):
-        store.history.add(**{"name": "c", "config_yaml": "", "author": "a", **wrong})
-    assert store.history.list() == []
+        store.configs.add(**{"name": "c", "config_yaml": "", "author": "a", **wrong})
+    assert store.configs.history() == []
 
 
 def test_an_unknown_entry_is_one_line(store):
-    for asked in (lambda: store.history.get(7), lambda: store.history.reword(7, name="x")):
+    for asked in (lambda: store.configs.get(7), lambda: store.configs.reword(7, name="x")):
         with pytest.raises(StoreError, match="no config 7 in the history"):
             asked()
-    kept = store.history.add("c", "", author="a")
+    kept = store.configs.add("c", "", author="a")
     with pytest.raises(InputError):
-        store.history.reword(kept.id, name="")
-    assert store.history.get(kept.id).name == "c"
+        store.configs.reword(kept.id, name="")
+    assert store.configs.get(kept.id).name == "c"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import duckdb
-
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 
@@ -38,16 +36,10 @@ def test_changing_memories_or_the_set_leaves_the_count(store, rows):
     assert store.content_version > version and store.holdouts.count("set", ["q1"]) == 1
 
 
-def test_a_store_of_schema_6_gains_the_tables_of_tuning_and_keeps_its_memories(tmp_path, rows):
-    with Store.open(tmp_path / "s") as store:
-        store.add(rows([Memory("a", "1")]))
-    with duckdb.connect(str(tmp_path / "s" / "workbench.duckdb")) as database:
-        database.execute("DROP TABLE holdout_looks")
-        database.execute("DROP TABLE config_history")
-        database.execute("DROP SEQUENCE config_history_ids")
-        database.execute("UPDATE workbench_meta SET value = '6' WHERE key = 'schema'")
+def test_a_store_of_schema_6_gains_the_tables_of_tuning_and_keeps_its_memories(tmp_path, store_of_schema):
+    store_of_schema(tmp_path / "s", 6, memories=[Memory("a", "1")])
     for looks in (1, 2):
         with Store.open(tmp_path / "s") as store:
-            assert store.memory("a") == Memory("a", "1")
+            assert store.memories.get("a") == Memory("a", "1")
             assert store.holdouts.look("set", ["q1"]) == looks
-            assert store.history.add("c", "name: c\n", author="me").id == looks
+            assert store.configs.add("c", "name: c\n", author="me").id == looks

@@ -69,7 +69,7 @@ def test_every_bad_row_is_named_with_its_field_and_every_good_one_is_used(store,
     path = tmp_path / name
     path.write_text("\n".join(lines))
     report = store.add(read(path, form))
-    kept = {one.memory_id: one.grade for one in store.judgments("q") if one.judge == "human"}
+    kept = {one.memory_id: one.grade for one in store.judgments.read("q") if one.judge == "human"}
     assert kept == KEPT
     said = {error.row - head: (error.field, error.reason) for error in report.errors}
     assert all(error.source == str(path) for error in report.errors)
@@ -88,7 +88,7 @@ def test_every_bad_row_is_named_with_its_field_and_every_good_one_is_used(store,
     assert [note for note in report.notes if "Ann" in note] == [
         f"row {12 + head}: {called['grade']}: human says 3 of q theirs, in the store: Ann 0; all are kept"
     ]
-    assert [one.grade for one in store.judgments("q") if one.judge == "Ann"] == [0]
+    assert [one.grade for one in store.judgments.read("q") if one.judge == "Ann"] == [0]
 
 
 def test_feedback_that_contradicts_itself_keeps_the_first_and_says_so(store, tmp_path):
@@ -100,7 +100,7 @@ def test_feedback_that_contradicts_itself_keeps_the_first_and_says_so(store, tmp
     ]
     path.write_text("\n".join(map(json.dumps, rows)))
     report = store.add(read(path))
-    assert [one.grade for one in store.judgments("q", "model")] == [2]
+    assert [one.grade for one in store.judgments.read("q", "model")] == [2]
     lists = "relevant_ids, noise_ids"
     assert [(error.row, error.field, error.reason) for error in report.errors] == [
         (1, lists, "no memory 'gone' in the store; import it first"),
@@ -113,7 +113,7 @@ def test_feedback_that_contradicts_itself_keeps_the_first_and_says_so(store, tmp
 def test_a_good_row_behind_one_off_the_scale_is_used_whatever_their_order(store):
     rows = [Judgment("q", "good", 9), Judgment("q", "good", -9), Judgment("q", "good", 2), Judgment("q", "good", 8)]
     report = store.add(ParsedInput("x", "test", judgments=tuple(rows)))
-    assert [one.grade for one in store.judgments("q") if one.memory_id == "good"] == [2]
+    assert [one.grade for one in store.judgments.read("q") if one.memory_id == "good"] == [2]
     assert [error.row for error in report.errors] == [1, 2, 4]
 
 

@@ -10,7 +10,7 @@ import pytest
 from cems_workbench.errors import InputError
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import QueueRecord, RowCounts, Store
-from cems_workbench.store.claims import SECONDS, Claims
+from cems_workbench.store.queues import CLAIM_SECONDS, Claims
 
 ANN, BO = "Ann", "Bo"
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,7 +25,7 @@ def labelled(store: Store) -> Store:
 
 
 def grades(store: Store) -> dict[tuple[str, str, str], int]:
-    return {(one.qid, one.memory_id, one.judge): one.grade for one in store.judgments()}
+    return {(one.qid, one.memory_id, one.judge): one.grade for one in store.judgments.read()}
 
 
 def label(store: Store, memory_id: str, grade: int, judge: str = ANN, **more: object) -> None:
@@ -36,7 +36,7 @@ def test_a_label_carries_its_author_time_note_and_what_was_shown(labelled):
     event = labelled.labels.give(
         Judgment("q", "m", 2, ANN, note="half of it"), {"query": "what?", "memory": "text of m"}
     )
-    (kept,) = labelled.judgments()
+    (kept,) = labelled.judgments.read()
     assert (kept.judge, kept.kind, kept.grade, kept.note) == (ANN, "human", 2, "half of it")
     assert kept.judged_at is not None and abs((datetime.now(UTC) - kept.judged_at).total_seconds()) < 60
     assert (event.action, event.before) == ("label", None)
@@ -48,7 +48,7 @@ def test_reviewers_and_models_do_not_overwrite_one_another(labelled):
     label(labelled, "m", 3)
     label(labelled, "m", 0, BO)
     labelled.labels.give(Judgment("q", "m", 1, ANN, "model"))
-    assert [(one.judge, one.kind, one.grade) for one in labelled.judgments()] == [
+    assert [(one.judge, one.kind, one.grade) for one in labelled.judgments.read()] == [
         (ANN, "human", 3),
         (ANN, "model", 1),
         (BO, "human", 0),
@@ -65,7 +65,7 @@ def test_a_change_of_mind_is_kept_and_undone_step_by_step(labelled):
     label(labelled, "m", 3, note="sure")
     label(labelled, "m", 1)
     label(labelled, "n", 2)
-    assert labelled.judgments("q")[0].note == "sure"  # no note given leaves the one that is there
+    assert labelled.judgments.read("q")[0].note == "sure"  # no note given leaves the one that is there
     assert labelled.labels.undo(ANN).memory_id == "n"
     assert grades(labelled) == {("q", "m", ANN): 1}
     assert labelled.labels.undo(ANN).grade == 1
@@ -101,7 +101,7 @@ def test_skips_and_unclear_queries_are_marks_that_can_be_undone(labelled):
     labelled.labels.undo(ANN)
     assert labelled.labels.undo(ANN).action == "unclear"
     assert [mark.action for mark in labelled.labels.marks()] == ["skip"]
-    assert labelled.judgments() == []
+    assert labelled.judgments.read() == []
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_skips_and_unclear_queries_are_marks_that_can_be_undone(labelled):
 def test_what_cannot_be_a_label_is_refused_and_leaves_no_trace(labelled, judgment, reason):
     with pytest.raises(InputError, match=reason):
         labelled.labels.give(judgment)
-    assert labelled.judgments() == []
+    assert labelled.judgments.read() == []
     assert labelled.labels.history(judgment.judge) == []
 
 
@@ -141,64 +141,64 @@ def test_an_import_over_an_import_replaces_and_keeps_what_it_was(labelled):
     (event,) = labelled.labels.history(ANN)
     assert (event.action, event.grade, event.source) == ("import", 2, "two.csv")
     assert (event.before["grade"], event.before["source"]) == (1, "one.csv")
-    assert labelled.judgments() == [Judgment("q", "m", 2, ANN, judged_at=THEN)]
+    assert labelled.judgments.read() == [Judgment("q", "m", 2, ANN, judged_at=THEN)]
 
 
 def test_a_label_over_an_import_can_be_undone_to_it(labelled):
     labelled.add(ParsedInput("one.csv", "c", judgments=(Judgment("q", "m", 1, ANN, note="from the file"),)))
     label(labelled, "m", 3, note="mine")
     labelled.labels.undo(ANN)
-    assert labelled.judgments() == [Judgment("q", "m", 1, ANN, note="from the file")]
+    assert labelled.judgments.read() == [Judgment("q", "m", 1, ANN, note="from the file")]
     assert labelled.add(ParsedInput("one.csv", "c", judgments=(Judgment("q", "m", 0, ANN),))).errors == ()
 
 
 def test_model_judgments_are_recorded_in_bulk_and_people_are_not(labelled):
     judged = [Judgment("q", name, 2, "net", "model") for name in ("m", "n")]
-    assert labelled.labels.record(judged, "pre-labelling") == RowCounts(added=2)
-    assert labelled.judgments(kind="human") == []
-    assert len(labelled.judgments(kind="model")) == 2
+    assert labelled.judgments.record(judged, "pre-labelling") == RowCounts(added=2)
+    assert labelled.judgments.read(kind="human") == []
+    assert len(labelled.judgments.read(kind="model")) == 2
     with pytest.raises(InputError, match="only judgments of a model"):
-        labelled.labels.record([Judgment("q", "m", 1)], "x")
+        labelled.judgments.record([Judgment("q", "m", 1)], "x")
 
 
 def test_decisions_stand_beside_the_raw_labels_and_the_latest_counts(labelled):
     label(labelled, "m", 3)
     label(labelled, "m", 0, BO)
-    labelled.labels.decide("q", "m", 2, "Cy", "half")
-    labelled.labels.decide("q", "m", 3, "Cy")
-    assert [(one.grade, one.decided_by) for one in labelled.labels.decisions()] == [(3, "Cy")]
+    labelled.decisions.decide("q", "m", 2, "Cy", "half")
+    labelled.decisions.decide("q", "m", 3, "Cy")
+    assert [(one.grade, one.decided_by) for one in labelled.decisions.read()] == [(3, "Cy")]
     assert grades(labelled) == {("q", "m", ANN): 3, ("q", "m", BO): 0}
-    labelled.labels.decide("q", "m", None, "Dee")
-    assert labelled.labels.decisions() == []
-    assert [one.grade for one in labelled.labels.decision_history("q", "m")] == [2, 3, None]
+    labelled.decisions.decide("q", "m", None, "Dee")
+    assert labelled.decisions.read() == []
+    assert [one.grade for one in labelled.decisions.history("q", "m")] == [2, 3, None]
     with pytest.raises(InputError, match="not on the scale"):
-        labelled.labels.decide("q", "m", 9, "Cy")
+        labelled.decisions.decide("q", "m", 9, "Cy")
 
 
 def test_feedback_of_labels_sets_the_counts_that_the_adjustment_reads(labelled):
     version = labelled.content_version
-    assert labelled.labels.count_feedback({"m": (2, 1), "n": (0, 0), "gone": (1, 1)}) == 1
-    memory = labelled.memory("m")
+    assert labelled.memories.count_feedback({"m": (2, 1), "n": (0, 0), "gone": (1, 1)}) == 1
+    memory = labelled.memories.get("m")
     assert (memory.relevant_count, memory.noise_count) == (2, 1)
     assert labelled.content_version == version + 1
-    assert labelled.labels.count_feedback({"m": (2, 1)}) == 0
+    assert labelled.memories.count_feedback({"m": (2, 1)}) == 0
     assert labelled.content_version == version + 1
 
 
 def test_a_queue_is_kept_in_order_replaced_and_forgotten(labelled):
     pairs = (("q", "n"), ("q", "m"), ("r", "m"))
-    labelled.labels.keep_queue(QueueRecord("first", THEN, 2, {"depth": 10}, pairs))
+    labelled.queues.save(QueueRecord("first", THEN, 2, {"depth": 10}, pairs))
     label(labelled, "m", 1)
     labelled.labels.give(Judgment("r", "o", 1, ANN))
-    assert labelled.labels.queue_pairs("first") == pairs
-    assert labelled.labels.queues() == [QueueRecord("first", THEN, 2, {"depth": 10})]
-    assert [(one.qid, one.memory_id) for one in labelled.labels.queue_labels("first")] == [("q", "m")]
-    labelled.delete("n")
-    assert labelled.labels.queue_pairs("first") == pairs[1:]
-    labelled.labels.keep_queue(QueueRecord("first", THEN, 1, {}, pairs[:1]))
-    assert labelled.labels.queue_pairs("first") == ()
-    assert labelled.labels.forget_queue("first") and not labelled.labels.forget_queue("first")
-    assert len(labelled.judgments()) == 2
+    assert labelled.queues.pairs("first") == pairs
+    assert labelled.queues.read() == [QueueRecord("first", THEN, 2, {"depth": 10})]
+    assert [(one.qid, one.memory_id) for one in labelled.queues.labels("first")] == [("q", "m")]
+    labelled.memories.delete("n")
+    assert labelled.queues.pairs("first") == pairs[1:]
+    labelled.queues.save(QueueRecord("first", THEN, 1, {}, pairs[:1]))
+    assert labelled.queues.pairs("first") == ()
+    assert labelled.queues.remove("first") and not labelled.queues.remove("first")
+    assert len(labelled.judgments.read()) == 2
 
 
 @pytest.mark.parametrize(
@@ -207,11 +207,11 @@ def test_a_queue_is_kept_in_order_replaced_and_forgotten(labelled):
 )
 def test_a_queue_that_cannot_work_is_refused(labelled, queue):
     with pytest.raises(InputError):
-        labelled.labels.keep_queue(queue)
+        labelled.queues.save(queue)
 
 
 def test_a_scale_of_the_set_admits_its_own_grades(labelled):
-    labelled.sets.set_scale("team", GradeScale(((0, "no"), (7, "yes"))))
+    labelled.query_sets.set_scale("team", GradeScale(((0, "no"), (7, "yes"))))
     label(labelled, "m", 7)
     with pytest.raises(InputError, match="which has 0, 7"):
         label(labelled, "n", 1)
@@ -232,7 +232,7 @@ def test_a_claim_is_seen_by_others_and_ends_with_time():
     assert seen == [{}, {ANN: ("q", "m")}, {BO: ("q", "m")}]
     claims.release(BO)
     claims.claim(ANN, take)
-    now[0] = SECONDS + 1
+    now[0] = CLAIM_SECONDS + 1
     claims.claim(BO, take)
     assert seen[3:] == [{}, {}]
 
@@ -256,4 +256,4 @@ def test_a_label_is_not_taken_back_as_a_mark(labelled):
 
 
 def test_the_scale_of_a_query_is_its_sets_and_the_default_outside_of_any(labelled):
-    assert labelled.labels.scale_of("nowhere") == DEFAULT_SCALE
+    assert labelled.query_sets.scale_of("nowhere") == DEFAULT_SCALE

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import duckdb
 import pytest
 
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import Store
 from cems_workbench.store.importing import set_name
+from cems_workbench.store.query_sets import digest
 
 Q1, Q2, Q3 = (
     Query("q1", "one"),
@@ -25,7 +25,7 @@ def source(name: str, *queries: Query, judgments: tuple[Judgment, ...] = ()) -> 
 
 
 def names(store: Store) -> list[tuple[str, int, int]]:
-    return [(one.name, one.version, one.size) for one in store.query_sets()]
+    return [(one.name, one.version, one.size) for one in store.query_sets.latest()]
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_an_import_makes_a_set_and_the_same_import_again_no_new_version(store):
     report = store.add(source("a/team.jsonl", Q1, Q2))
     assert [(one.name, one.version, one.sources) for one in report.query_sets] == [("team", 1, ("team.jsonl",))]
     assert store.add(source("a/team.jsonl", Q2, Q1)).query_sets == ()
-    made = store.query_set("team")
+    made = store.query_sets.get("team")
     assert (made.version, made.size, made.scale) == (1, 2, DEFAULT_SCALE)
-    assert store.queries("team") == [Q1, Q2]
+    assert store.query_sets.queries("team") == [Q1, Q2]
 
 
 def test_a_changed_input_makes_a_version_and_the_earlier_one_stays_as_it_was(store):
     store.add(source("team.jsonl", Q1, Q2))
     reworded = replace(Q1, query="ONE")
     store.add(source("team.jsonl", reworded, Q3))
-    assert store.queries(set="team") == [reworded, Q3]
-    assert store.queries(set="team", version=1) == [Q1, Q2]
-    assert store.queries() == [reworded, Q2, Q3]  # none is deleted
-    assert [one.version for one in store.sets.versions("team")] == [2, 1]
-    assert store.query_set("team").digest != store.query_set("team", 1).digest
+    assert store.query_sets.queries("team") == [reworded, Q3]
+    assert store.query_sets.queries("team", version=1) == [Q1, Q2]
+    assert store.queries.read() == [reworded, Q2, Q3]  # none is deleted
+    assert [one.version for one in store.query_sets.versions("team")] == [2, 1]
+    assert store.query_sets.get("team").digest != store.query_sets.get("team", 1).digest
 
 
 def test_a_set_is_the_union_of_its_inputs_and_one_import_makes_one_version(store):
@@ -70,8 +70,8 @@ def test_a_set_is_the_union_of_its_inputs_and_one_import_makes_one_version(store
     assert names(store) == [("d", 1, 2)]
     store.add(source("d/2.json", Q3), query_set="d")
     assert names(store) == [("d", 2, 2)]
-    assert store.queries("d") == [Q1, Q3]
-    assert store.query_set("d").sources == ("1.json", "2.json")
+    assert store.query_sets.queries("d") == [Q1, Q3]
+    assert store.query_sets.get("d").sources == ("1.json", "2.json")
 
 
 def test_a_query_in_two_sets_is_one_query_and_both_follow_its_words(store):
@@ -79,8 +79,8 @@ def test_a_query_in_two_sets_is_one_query_and_both_follow_its_words(store):
     store.add(source("b.jsonl", Q1))
     report = store.add(source("b.jsonl", replace(Q1, query="new words")))
     assert {(one.name, one.version) for one in report.query_sets} == {("a", 2), ("b", 2)}
-    assert store.queries("a")[0].query == "new words"
-    assert store.queries("a", 1)[0].query == "one"
+    assert store.query_sets.queries("a")[0].query == "new words"
+    assert store.query_sets.queries("a", 1)[0].query == "one"
 
 
 def test_equal_sets_have_equal_digests_in_any_store_and_order(tmp_path, store):
@@ -88,41 +88,41 @@ def test_equal_sets_have_equal_digests_in_any_store_and_order(tmp_path, store):
     with Store.open(tmp_path / "other") as other:
         other.add(source("b.jsonl", Q3, Q1))
         other.add(source("c.jsonl", Q2), query_set="b")
-        assert other.query_set("b").digest == store.query_set("a").digest
+        assert other.query_sets.get("b").digest == store.query_sets.get("a").digest
 
 
 def test_queries_are_put_and_taken_out_by_hand(store):
-    made = store.sets.put("hand", [Q1, Q2], "typed")
+    made = store.query_sets.put("hand", [Q1, Q2], "typed")
     assert (made.version, made.size) == (1, 2)
-    assert store.sets.take_out("hand", ["q1", "unknown"]).version == 2
-    assert store.queries("hand") == [Q2]
-    assert store.sets.put("hand", [Q2], "typed").version == 2
+    assert store.query_sets.take_out("hand", ["q1", "unknown"]).version == 2
+    assert store.query_sets.queries("hand") == [Q2]
+    assert store.query_sets.put("hand", [Q2], "typed").version == 2
     with pytest.raises(InputError, match="more than once"):
-        store.sets.put("hand", [Q1, Q1], "typed")
+        store.query_sets.put("hand", [Q1, Q1], "typed")
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", " a", "x" * 201])
 def test_what_cannot_name_a_set_is_refused(store, name):
     with pytest.raises(InputError, match="not a name"):
-        store.sets.put(name, [Q1], "typed")
+        store.query_sets.put(name, [Q1], "typed")
 
 
 def test_an_unknown_set_or_version_names_what_there_is(store):
     with pytest.raises(StoreError, match="no query set 'x' in the store; there are none yet"):
-        store.query_set("x")
+        store.query_sets.get("x")
     store.add(source("team.jsonl", Q1))
     with pytest.raises(StoreError, match="did you mean team"):
-        store.queries("taem")
+        store.query_sets.queries("taem")
     with pytest.raises(StoreError, match="no version 7; the latest is 1"):
-        store.query_set("team", 7)
+        store.query_sets.get("team", 7)
 
 
 def test_a_set_has_its_own_scale_and_keeps_it_over_imports(store):
     scale = GradeScale(((0, "no"), (1, "yes")))
     store.add(source("team.jsonl", Q1), scale=scale)
     store.add(source("team.jsonl", Q1, Q2))
-    assert store.query_set("team").scale == scale
-    wider = store.sets.set_scale("team", GradeScale(((0, "no"), (1, "yes"), (2, "very"))))
+    assert store.query_sets.get("team").scale == scale
+    wider = store.query_sets.set_scale("team", GradeScale(((0, "no"), (1, "yes"), (2, "very"))))
     assert (wider.version, str(wider.scale)) == (3, "0 to 2")
 
 
@@ -132,34 +132,29 @@ def test_a_grade_off_the_scale_of_every_set_of_its_query_is_reported_and_the_res
     report = store.add(source("team.jsonl", Q1, Q2, judgments=grades))
     assert [(error.row, error.field) for error in report.errors] == [(1, "grade"), (3, "grade")]
     assert report.errors[0].reason == "grade 4 is not on the scale of query set team, which has 0 to 3"
-    assert store.judgments() == [Judgment("q1", "n", 3)]
-    store.sets.put("spam", [Q2], "typed", GradeScale(((-2, "spam"), (-1, "off topic"), (0, "no"))))
+    assert store.judgments.read() == [Judgment("q1", "n", 3)]
+    store.query_sets.put("spam", [Q2], "typed", GradeScale(((-2, "spam"), (-1, "off topic"), (0, "no"))))
     assert store.add(source("qrels", judgments=grades[2:])).errors == ()
 
 
-def test_a_store_of_schema_5_gains_the_set_all_and_keeps_its_judgments(tmp_path):
-    with Store.open(tmp_path) as store:
-        store.add(ParsedInput("m", "m", memories=(Memory("m", "text"),), queries=(Q1, Q2)))
-    with duckdb.connect(str(tmp_path / "workbench.duckdb")) as database:
-        for table in ("query_sets", "query_set_members", "label_events", "adjudications", "judgments"):
-            database.execute(f"DROP TABLE {table}")
-        database.execute(
-            "CREATE TABLE judgments (qid VARCHAR NOT NULL, memory_id VARCHAR NOT NULL, judge VARCHAR NOT NULL, "
-            "grade BIGINT NOT NULL, kind VARCHAR NOT NULL, PRIMARY KEY (qid, memory_id, judge))"
-        )
-        database.execute("INSERT INTO judgments VALUES ('q1', 'm', 'Ann', 2, 'human'), ('q2', 'm', 'net', 1, 'model')")
-        database.execute("UPDATE workbench_meta SET value = '5' WHERE key = 'schema'")
+def test_a_store_of_schema_5_gains_the_set_all_and_keeps_its_judgments(tmp_path, store_of_schema):
+    store_of_schema(
+        tmp_path,
+        5,
+        "INSERT INTO queries VALUES ('q1', 'one', NULL, NULL, NULL), ('q2', 'two', 'p', '2024-01-01', 'temporal')",
+        "INSERT INTO judgments VALUES ('q1', 'm', 'Ann', 2, 'human'), ('q2', 'm', 'net', 1, 'model')",
+        memories=[Memory("m", "text")],
+    )
     for _ in range(2):
         with Store.open(tmp_path) as store:
             assert names(store) == [("all", 1, 2)]
-            assert store.queries("all") == [Q1, Q2]
-            assert store.judgments() == [Judgment("q1", "m", 2, "Ann"), Judgment("q2", "m", 1, "net", "model")]
-            assert store.judgments(kind="model") == [Judgment("q2", "m", 1, "net", "model")]
+            assert store.query_sets.queries("all") == [Q1, Q2]
+            assert store.query_sets.get("all").digest == digest([Q1, Q2], DEFAULT_SCALE)
+            assert store.judgments.read() == [Judgment("q1", "m", 2, "Ann"), Judgment("q2", "m", 1, "net", "model")]
+            assert store.judgments.read(kind="model") == [Judgment("q2", "m", 1, "net", "model")]
 
 
-def test_a_store_without_queries_has_no_set(tmp_path):
-    Store.open(tmp_path).close()
-    with duckdb.connect(str(tmp_path / "workbench.duckdb")) as database:
-        database.execute("UPDATE workbench_meta SET value = '5' WHERE key = 'schema'")
+def test_a_store_without_queries_has_no_set(tmp_path, store_of_schema):
+    store_of_schema(tmp_path, 5)
     with Store.open(tmp_path) as store:
-        assert store.query_sets() == []
+        assert store.query_sets.latest() == []

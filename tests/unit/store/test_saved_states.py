@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from cems_workbench.records import Memory
-from cems_workbench.store import Store, saved_states
+from cems_workbench.store import Store, links
 
 
 def test_a_state_comes_back_under_its_id_after_the_store_was_opened_anew(tmp_path):
@@ -17,56 +17,50 @@ def test_a_state_comes_back_under_its_id_after_the_store_was_opened_anew(tmp_pat
         "config": {"fusion": {"k": 30.5}},
     }
     with Store.open(tmp_path / "s") as store:
-        state_id = store.keep_state(state)
+        state_id = store.links.save(state)
     with Store.open(tmp_path / "s") as store:
-        assert store.kept_state(state_id) == state
+        assert store.links.read(state_id) == state
 
 
 def test_the_same_state_has_the_same_id_in_any_order_of_keys_and_any_store(tmp_path):
     with Store.open(tmp_path / "a") as first, Store.open(tmp_path / "b") as second:
         assert (
-            first.keep_state({"x": 1, "y": 2})
-            == first.keep_state({"y": 2, "x": 1})
-            == second.keep_state({"y": 2, "x": 1})
+            first.links.save({"x": 1, "y": 2})
+            == first.links.save({"y": 2, "x": 1})
+            == second.links.save({"y": 2, "x": 1})
         )
-        assert first.keep_state({"x": 1}) != first.keep_state({"x": 2})
+        assert first.links.save({"x": 1}) != first.links.save({"x": 2})
 
 
 def test_an_id_is_short_however_long_the_state(tmp_path):
     with Store.open(tmp_path / "s") as store:
-        state_id = store.keep_state({"query": "long " * 100_000})
-        assert len(state_id) == saved_states.SHORTEST
+        state_id = store.links.save({"query": "long " * 100_000})
+        assert len(state_id) == links.SHORTEST
         assert state_id.isalnum()
-        assert store.kept_state(state_id) == {"query": "long " * 100_000}
+        assert store.links.read(state_id) == {"query": "long " * 100_000}
 
 
 def test_an_unknown_id_has_no_state(tmp_path):
     with Store.open(tmp_path / "s") as store:
-        assert store.kept_state("nowhere") is None
+        assert store.links.read("nowhere") is None
 
 
 def test_a_state_whose_short_id_is_taken_by_another_gets_a_longer_one(tmp_path):
     with Store.open(tmp_path / "s") as store:
-        state_id = store.keep_state({"query": "mine"})
+        state_id = store.links.save({"query": "mine"})
     with duckdb.connect(str(tmp_path / "s" / "workbench.duckdb")) as database:
         database.execute('UPDATE saved_states SET state = \'{"query": "theirs"}\'')
     with Store.open(tmp_path / "s") as store:
-        longer = store.keep_state({"query": "mine"})
+        longer = store.links.save({"query": "mine"})
         assert longer.startswith(state_id)
         assert len(longer) == len(state_id) + 1
-        assert store.keep_state({"query": "mine"}) == longer
-        assert (store.kept_state(state_id), store.kept_state(longer)) == ({"query": "theirs"}, {"query": "mine"})
+        assert store.links.save({"query": "mine"}) == longer
+        assert (store.links.read(state_id), store.links.read(longer)) == ({"query": "theirs"}, {"query": "mine"})
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_a_store_of_an_earlier_schema_gains_the_table_and_keeps_its_memories(tmp_path, rows, version):
+def test_a_store_of_an_earlier_schema_gains_the_table_and_keeps_its_memories(tmp_path, store_of_schema, version):
+    store_of_schema(tmp_path / "s", version, memories=[Memory("a", "1")])
     with Store.open(tmp_path / "s") as store:
-        store.add(rows([Memory("a", "1")]))
-    with duckdb.connect(str(tmp_path / "s" / "workbench.duckdb")) as database:
-        database.execute("DROP TABLE saved_states")
-        if version == 1:
-            database.execute("ALTER TABLE score_cache DROP COLUMN detail")
-        database.execute("UPDATE workbench_meta SET value = ? WHERE key = 'schema'", [str(version)])
-    with Store.open(tmp_path / "s") as store:
-        assert store.memory("a") == Memory("a", "1")
-        assert store.kept_state(store.keep_state({"query": "q"})) == {"query": "q"}
+        assert store.memories.get("a") == Memory("a", "1")
+        assert store.links.read(store.links.save({"query": "q"})) == {"query": "q"}

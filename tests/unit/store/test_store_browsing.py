@@ -15,7 +15,7 @@ JUNE = datetime(2024, 6, 1, tzinfo=UTC)
 
 
 def found(store, **wanted):
-    return [memory.id for memory in store.find(Selection(**wanted), 100).memories]
+    return [memory.id for memory in store.memories.find(Selection(**wanted), 100).memories]
 
 
 @pytest.fixture
@@ -38,8 +38,8 @@ def filled(store, rows):
 
 def test_an_empty_selection_lists_every_live_memory_newest_first_undated_last(filled):
     assert found(filled) == ["b", "a", "c"]
-    filled.delete("b")
-    page = filled.find(Selection(), 10)
+    filled.memories.delete("b")
+    page = filled.memories.find(Selection(), 10)
     assert ([memory.id for memory in page.memories], page.total) == (["a", "c"], 2)
 
 
@@ -94,61 +94,61 @@ def test_sorting_has_missing_values_last_and_ties_by_id(filled):
 
 def test_pages_cover_the_selection_once(store, rows):
     store.add(rows([Memory(f"m{i:03}", "x") for i in range(25)]))
-    pages = [store.find(Selection(sort="id", descending=False), 10, offset) for offset in (0, 10, 20, 30)]
+    pages = [store.memories.find(Selection(sort="id", descending=False), 10, offset) for offset in (0, 10, 20, 30)]
     assert [len(page.memories) for page in pages] == [10, 10, 5, 0]
     assert [memory.id for page in pages for memory in page.memories] == [f"m{i:03}" for i in range(25)]
     assert {page.total for page in pages} == {25}
 
 
 def test_facets_count_live_memories_and_name_what_has_none(filled):
-    facets = filled.facets()
+    facets = filled.memories.facets()
     assert facets.projects == (("p", 1), ("q", 1), (None, 1))
     assert facets.sessions == ((None, 2), ("s1", 1))
-    assert len(filled.facets(1).categories) == 1
+    assert len(filled.memories.facets(1).categories) == 1
 
 
 def test_an_update_replaces_the_memory_and_raises_the_content_version_once(filled):
-    before, version = filled.memory("a"), filled.content_version
+    before, version = filled.memories.get("a"), filled.content_version
     after = Memory("a", "new", tags=("t",), pinned=True, created_at=MAY)
-    assert filled.update(after, before)
-    assert (filled.memory("a"), filled.content_version) == (after, version + 1)
-    assert not filled.update(after)
+    assert filled.memories.update(after, before)
+    assert (filled.memories.get("a"), filled.content_version) == (after, version + 1)
+    assert not filled.memories.update(after)
     assert filled.content_version == version + 1
 
 
 def test_an_update_of_a_memory_that_is_not_there_or_has_changed_is_refused(filled):
-    before, version = filled.memory("a"), filled.content_version
+    before, version = filled.memories.get("a"), filled.content_version
     with pytest.raises(StoreError, match="not there any more"):
-        filled.update(Memory("unknown", "x"))
-    filled.delete("b")
+        filled.memories.update(Memory("unknown", "x"))
+    filled.memories.delete("b")
     with pytest.raises(StoreError, match="not there any more"):
-        filled.update(Memory("b", "x"))
-    filled.update(Memory("a", "someone else's"), before)
+        filled.memories.update(Memory("b", "x"))
+    filled.memories.update(Memory("a", "someone else's"), before)
     with pytest.raises(StoreError, match="changed meanwhile"):
-        filled.update(Memory("a", "mine"), before)
-    assert filled.memory("a").content == "someone else's"
+        filled.memories.update(Memory("a", "mine"), before)
+    assert filled.memories.get("a").content == "someone else's"
     assert filled.content_version == version + 2
 
 
 def test_after_an_update_a_refresh_embeds_that_memory_alone(filled, embedder):
-    filled.refresh(embedder)
-    filled.update(Memory("a", "quite another text"))
-    assert filled.refresh(embedder).embedded == 1
-    assert filled.indexes(embedder).lexical.search("quite another", 5)[0][0] == "a"
+    filled.indexes.refresh(embedder)
+    filled.memories.update(Memory("a", "quite another text"))
+    assert filled.indexes.refresh(embedder).embedded == 1
+    assert filled.indexes.open(embedder).lexical.search("quite another", 5)[0][0] == "a"
 
 
 def test_deleted_memories_are_listed_latest_first_until_restored(filled):
-    whole = filled.memory("a")
-    filled.delete("a")
-    filled.delete("b")
-    listed, total = filled.deleted(10)
+    whole = filled.memories.get("a")
+    filled.memories.delete("a")
+    filled.memories.delete("b")
+    listed, total = filled.memories.deleted(10)
     assert ([entry.memory.id for entry in listed], total) == (["b", "a"], 2)
     assert listed[1].memory == whole
     assert listed[0].deleted_at.tzinfo == UTC
-    assert len(filled.deleted(1)[0]) == 1
-    filled.restore("a")
-    assert filled.memory("a") == whole
-    assert filled.deleted(10)[1] == 1
+    assert len(filled.memories.deleted(1)[0]) == 1
+    filled.memories.restore("a")
+    assert filled.memories.get("a") == whole
+    assert filled.memories.deleted(10)[1] == 1
 
 
 def test_relations_and_judgments_of_a_memory(filled, rows):
@@ -164,14 +164,14 @@ def test_relations_and_judgments_of_a_memory(filled, rows):
             judgments=[Judgment("q1", "a", 1), Judgment("q2", "a", 3), Judgment("q1", "b", 2)],
         )
     )
-    touching = filled.relations_of("a")
+    touching = filled.relations.of_memory("a")
     assert [(edge.source_id, edge.target_id) for edge in touching] == [("a", "c"), ("a", "b"), ("c", "a")]
-    assert [(judgment.grade, query) for judgment, query in filled.judgments_of("a")] == [
+    assert [(judgment.grade, query) for judgment, query in filled.judgments.of_memory("a")] == [
         (3, "which?"),
         (1, "what fruit?"),
     ]
-    filled.delete("c")
-    assert [edge.target_id for edge in filled.relations_of("a")] == ["b"]
+    filled.memories.delete("c")
+    assert [edge.target_id for edge in filled.relations.of_memory("a")] == ["b"]
 
 
 def test_a_store_is_recognised_by_its_file(store, tmp_path):

@@ -16,15 +16,15 @@ from cems_workbench.store.search import vector_index, vector_refresh
 
 
 def fresh(store, embedder):
-    return [state.fresh for state in store.index_state(embedder.model_id)]
+    return [state.fresh for state in store.indexes.states(embedder.model_id)]
 
 
 def lexical_ids(store, embedder, query, where=ANY):
-    return [memory_id for memory_id, _ in store.indexes(embedder).lexical.search(query, 10, where)]
+    return [memory_id for memory_id, _ in store.indexes.open(embedder).lexical.search(query, 10, where)]
 
 
 def test_searching_an_empty_store_finds_nothing(store, embedder):
-    for indexes in (store.indexes(embedder), store.refresh(embedder) and store.indexes(embedder)):
+    for indexes in (store.indexes.open(embedder), store.indexes.refresh(embedder) and store.indexes.open(embedder)):
         assert indexes.lexical.search("anything", 10) == []
         assert indexes.vectors.search(np.ones(16), 10) == []
         assert indexes.vectors.embeddings(["a"]) == {}
@@ -33,12 +33,12 @@ def test_searching_an_empty_store_finds_nothing(store, embedder):
 
 def test_indexes_say_that_they_are_behind_until_refreshed(store, embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
-    assert [state.note for state in store.index_state(embedder.model_id)] == ["never built", "never built"]
-    report = store.refresh(embedder)
+    assert [state.note for state in store.indexes.states(embedder.model_id)] == ["never built", "never built"]
+    report = store.indexes.refresh(embedder)
     assert (report.embedded, report.lexical_rebuilt, report.content_version) == (1, True, 1)
     assert fresh(store, embedder) == [True, True]
     store.add(rows([Memory("b", "beta")]))
-    states = store.index_state(embedder.model_id)
+    states = store.indexes.states(embedder.model_id)
     for state in states:
         assert (state.version, state.content_version, state.fresh, state.rows) == (1, 2, False, 1)
     assert "1 changes behind" in states[0].note
@@ -46,50 +46,50 @@ def test_indexes_say_that_they_are_behind_until_refreshed(store, embedder, rows)
 
 def test_a_stale_lexical_index_is_rebuilt_and_a_fresh_one_is_not(store, embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
-    store.refresh(embedder)
-    assert not store.refresh(embedder).lexical_rebuilt
+    store.indexes.refresh(embedder)
+    assert not store.indexes.refresh(embedder).lexical_rebuilt
     store.add(rows([Memory("b", "beta")]))
     assert lexical_ids(store, embedder, "beta") == []
-    assert store.refresh(embedder).lexical_rebuilt
+    assert store.indexes.refresh(embedder).lexical_rebuilt
     assert lexical_ids(store, embedder, "beta") == ["b"]
     assert len(list((store.path / "lexical").iterdir())) == 2, "the manifest and one index"
 
 
 def test_an_index_of_another_tokenizer_version_is_not_used(store, embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
-    store.refresh(embedder)
+    store.indexes.refresh(embedder)
     manifest = store.path / "lexical" / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "tokenizer": "0"}))
     with Store.open(store.path) as later:
         assert lexical_ids(later, embedder, "alpha") == []
-        assert "tokenizer" in later.index_state()[0].note
-        assert later.refresh(embedder).lexical_rebuilt
+        assert "tokenizer" in later.indexes.states()[0].note
+        assert later.indexes.refresh(embedder).lexical_rebuilt
         assert lexical_ids(later, embedder, "alpha") == ["a"]
 
 
 def test_only_new_and_changed_texts_are_embedded(store, embedder, rows):
     store.add(rows([Memory(name, name) for name in "abc"]))
-    store.refresh(embedder)
+    store.indexes.refresh(embedder)
     embedder.texts.clear()
     changed = [Memory("a", "a", pinned=True), Memory("b", "changed"), Memory("c", "c", project="p"), Memory("d", "d")]
     store.add(rows(changed))
-    store.delete("a")
-    report = store.refresh(embedder)
+    store.memories.delete("a")
+    report = store.indexes.refresh(embedder)
     assert sorted(embedder.texts) == ["changed", "d"]
     assert (report.embedded, report.relabelled, report.removed) == (2, 1, 1)
-    vectors = store.indexes(embedder).vectors
+    vectors = store.indexes.open(embedder).vectors
     assert set(vectors.embeddings("abcd")) == {"b", "c", "d"}
     assert [hit[0] for hit in vectors.search(np.ones(16), 9, Filter("p", project_only=True))] == ["c"]
 
 
 def test_another_embedder_gets_vectors_of_its_own(store, embedder, other_embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
-    store.refresh(embedder)
+    store.indexes.refresh(embedder)
     assert fresh(store, other_embedder) == [True, False]
-    assert store.indexes(other_embedder).vectors.search(np.ones(8), 5) == []
-    assert store.refresh(other_embedder).embedded == 1
-    assert store.indexes(other_embedder).vectors.embeddings(["a"])["a"].shape == (8,)
-    assert [state.name for state in store.index_state()] == ["lexical", "vectors hash-16", "vectors hash-8"]
+    assert store.indexes.open(other_embedder).vectors.search(np.ones(8), 5) == []
+    assert store.indexes.refresh(other_embedder).embedded == 1
+    assert store.indexes.open(other_embedder).vectors.embeddings(["a"])["a"].shape == (8,)
+    assert [state.name for state in store.indexes.states()] == ["lexical", "vectors hash-16", "vectors hash-8"]
 
 
 def test_a_cancelled_refresh_keeps_its_vectors_and_the_next_goes_on(store, embedder, rows, monkeypatch):
@@ -102,24 +102,24 @@ def test_a_cancelled_refresh_keeps_its_vectors_and_the_next_goes_on(store, embed
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        store.refresh(embedder, cancel_in_the_third_step)
-    state = store.index_state(embedder.model_id)[1]
+        store.indexes.refresh(embedder, cancel_in_the_third_step)
+    state = store.indexes.states(embedder.model_id)[1]
     assert (state.rows, state.fresh, state.note) == (20, False, "half built; refresh to go on")
-    assert store.refresh(embedder).embedded == 15
+    assert store.indexes.refresh(embedder).embedded == 15
     assert len(embedder.texts) == len(set(embedder.texts)) == 35
     assert fresh(store, embedder) == [True, True]
 
 
 def test_a_cancelled_lexical_build_leaves_the_index_before(store, embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
-    store.refresh(embedder)
+    store.indexes.refresh(embedder)
     store.add(rows([Memory("b", "beta")]))
 
     def cancel(label: str, done: int, total: int) -> None:
         raise Cancelled
 
     with pytest.raises(Cancelled):
-        store.refresh(embedder, cancel)
+        store.indexes.refresh(embedder, cancel)
     assert lexical_ids(store, embedder, "alpha") == ["a"]
     assert len(list((store.path / "lexical").iterdir())) == 2
 
@@ -127,40 +127,40 @@ def test_a_cancelled_lexical_build_leaves_the_index_before(store, embedder, rows
 def test_lost_vectors_are_noticed_and_made_again(tmp_path, embedder, rows):
     with Store.open(tmp_path) as store:
         store.add(rows([Memory("a", "alpha")]))
-        store.refresh(embedder)
+        store.indexes.refresh(embedder)
     shutil.rmtree(tmp_path / "chroma")
     with Store.open(tmp_path) as store:
-        report = store.refresh(embedder)
+        report = store.indexes.refresh(embedder)
         assert report.embedded == 1
         assert "lost" in report.notes[0]
-        assert len(store.indexes(embedder).vectors) == 1
+        assert len(store.indexes.open(embedder).vectors) == 1
 
 
 def test_vectors_missing_or_left_over_after_a_crash_are_put_right(store, embedder, rows):
     store.add(rows([Memory(name, name) for name in "abc"]))
-    store.refresh(embedder)
-    collection = store.indexes(embedder).vectors._collection
+    store.indexes.refresh(embedder)
+    collection = store.indexes.open(embedder).vectors._collection
     collection.delete(ids=["a", "b"])
     collection.upsert(ids=["stranger"], embeddings=embedder.encode(["x"]), metadatas=[{"scope": "personal"}])
-    assert store.refresh(embedder).embedded == 2
-    assert set(store.indexes(embedder).vectors.embeddings(["a", "b", "c", "stranger"])) == {"a", "b", "c"}
+    assert store.indexes.refresh(embedder).embedded == 2
+    assert set(store.indexes.open(embedder).vectors.embeddings(["a", "b", "c", "stranger"])) == {"a", "b", "c"}
 
 
 def test_vectors_survive_reopening(tmp_path, embedder, rows):
     with Store.open(tmp_path) as store:
         store.add(rows([Memory("a", "alpha"), Memory("b", "beta")]))
-        store.refresh(embedder)
-        before = store.indexes(embedder).vectors.search(np.ones(16), 2)
+        store.indexes.refresh(embedder)
+        before = store.indexes.open(embedder).vectors.search(np.ones(16), 2)
     with Store.open(tmp_path) as store:
-        assert store.refresh(embedder).embedded == 0
-        assert store.indexes(embedder).vectors.search(np.ones(16), 2) == before
+        assert store.indexes.refresh(embedder).embedded == 0
+        assert store.indexes.open(embedder).vectors.search(np.ones(16), 2) == before
 
 
 def test_cosine_is_exact_in_small_stores_and_ties_are_by_id(store, embedder, rows):
     memories = [Memory(f"m{i:03}", f"text {i // 2}") for i in range(300)]
     store.add(rows(memories))
-    store.refresh(embedder)
-    vectors = store.indexes(embedder).vectors
+    store.indexes.refresh(embedder)
+    vectors = store.indexes.open(embedder).vectors
     (query,) = embedder.encode(["text 7"])
     hits = vectors.search(3 * query, 300)
     assert [name for name, _ in hits[:2]] == ["m014", "m015"]
@@ -172,15 +172,15 @@ def test_cosine_is_exact_in_small_stores_and_ties_are_by_id(store, embedder, row
 
 def test_graph_search_agrees_with_exact_search(store, embedder, rows, monkeypatch):
     store.add(rows([Memory(f"m{i:03}", f"text {i}", project=f"p{i % 3}") for i in range(400)]))
-    store.refresh(embedder)
+    store.indexes.refresh(embedder)
     (query,) = embedder.encode(["anything"])
     for where in (Filter(), Filter("p1", project_only=True), Filter("p0", True, "personal")):
-        exact = store.indexes(embedder).vectors.search(query, 50, where)
+        exact = store.indexes.open(embedder).vectors.search(query, 50, where)
         with monkeypatch.context() as patch:
             patch.setattr(vector_index, "EXACT_ROWS", 0)
-            graph = store.indexes(embedder).vectors.search(query, 50, where)
+            graph = store.indexes.open(embedder).vectors.search(query, 50, where)
             patch.setattr(vector_index, "DEEPER", 0.1)
-            filtered_by_chroma = store.indexes(embedder).vectors.search(query, 50, where)
+            filtered_by_chroma = store.indexes.open(embedder).vectors.search(query, 50, where)
         assert filtered_by_chroma == graph
         assert [name for name, _ in graph] == [name for name, _ in exact]
         assert [score for _, score in graph] == pytest.approx([score for _, score in exact], abs=1e-5)
@@ -199,8 +199,8 @@ def test_filters_restrict_to_project_and_scope(store, embedder, rows, monkeypatc
             ]
         )
     )
-    store.refresh(embedder)
-    indexes = store.indexes(embedder)
+    store.indexes.refresh(embedder)
+    indexes = store.indexes.open(embedder)
     cases = [
         (Filter(), {"mine", "ours", "other", "untagged"}),
         (Filter("p"), {"mine", "ours", "other", "untagged"}),
@@ -223,33 +223,33 @@ def test_an_unknown_scope_is_an_error():
 
 def test_deleted_memories_leave_the_results_before_the_next_refresh(store, embedder, rows):
     store.add(rows([Memory(name, f"duck {name}") for name in "abcd"]))
-    store.refresh(embedder)
-    indexes = store.indexes(embedder)
-    store.delete("a")
+    store.indexes.refresh(embedder)
+    indexes = store.indexes.open(embedder)
+    store.memories.delete("a")
     assert [name for name, _ in indexes.lexical.search("duck", 2)] == ["b", "c"]
     assert len(indexes.vectors.search(np.ones(16), 3)) == 3
     assert "a" not in indexes.vectors.embeddings("ab")
-    store.restore("a")
+    store.memories.restore("a")
     assert [name for name, _ in indexes.lexical.search("duck", 2)] == ["a", "b"]
 
 
 def test_a_query_vector_of_another_length_is_an_error(store, embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
-    store.refresh(embedder)
+    store.indexes.refresh(embedder)
     with pytest.raises(StoreError, match="has 3 values, the index has 16"):
-        store.indexes(embedder).vectors.search(np.ones(3), 1)
+        store.indexes.open(embedder).vectors.search(np.ones(3), 1)
     with pytest.raises(StoreError, match="not finite"):
-        store.indexes(embedder).vectors.search(np.full(16, np.nan), 1)
+        store.indexes.open(embedder).vectors.search(np.full(16, np.nan), 1)
 
 
 def test_an_embedder_that_returns_nonsense_is_an_error(store, embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
     embedder.encode = lambda texts, progress=None: np.full((1, 16), np.nan, np.float32)
     with pytest.raises(StoreError, match="not finite"):
-        store.refresh(embedder)
+        store.indexes.refresh(embedder)
     embedder.encode = lambda texts, progress=None: np.ones((2, 16), np.float32)
     with pytest.raises(StoreError, match="shape"):
-        store.refresh(embedder)
+        store.indexes.refresh(embedder)
 
 
 def test_an_unreachable_chroma_server_is_one_clear_line(tmp_path, embedder):
@@ -257,15 +257,15 @@ def test_an_unreachable_chroma_server_is_one_clear_line(tmp_path, embedder):
         Store.open(tmp_path, chroma_url="http://127.0.0.1:9") as store,
         pytest.raises(StoreError, match=r"Chroma server http://127.0.0.1:9 cannot be reached") as error,
     ):
-        store.indexes(embedder)
+        store.indexes.open(embedder)
     assert "\n" not in str(error.value)
 
 
 def test_bm25_scores_are_lucenes(store, embedder, rows):
     texts = {"a": "duck duck goose", "b": "duck", "c": "goose goose fox otter"}
     store.add(rows([Memory(name, text) for name, text in texts.items()]))
-    store.refresh(embedder)
-    lexical = store.indexes(embedder).lexical
+    store.indexes.refresh(embedder)
+    lexical = store.indexes.open(embedder).lexical
     idf = np.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
     mean = (3 + 1 + 4) / 3
 
@@ -282,7 +282,7 @@ def test_bm25_scores_are_lucenes(store, embedder, rows):
 
 def test_only_matching_memories_are_lexical_hits_and_ties_are_by_id(store, embedder, rows):
     store.add(rows([Memory(name, "same words") for name in ("c", "a", "b")] + [Memory("z", "nothing alike")]))
-    store.refresh(embedder)
+    store.indexes.refresh(embedder)
     assert lexical_ids(store, embedder, "same") == ["a", "b", "c"]
     assert lexical_ids(store, embedder, "absent") == []
     assert lexical_ids(store, embedder, "the of and") == []
@@ -291,72 +291,72 @@ def test_only_matching_memories_are_lexical_hits_and_ties_are_by_id(store, embed
 
 def test_the_order_of_query_words_does_not_change_a_single_bit(store, embedder, rows):
     store.add(rows([Memory(f"m{i}", f"alpha{i % 2} beta{i % 3} gamma delta{i}") for i in range(50)]))
-    store.refresh(embedder)
-    lexical = store.indexes(embedder).lexical
+    store.indexes.refresh(embedder)
+    lexical = store.indexes.open(embedder).lexical
     assert lexical.search("gamma beta1 alpha0 delta7", 50) == lexical.search("delta7 alpha0 beta1 gamma", 50)
 
 
 def test_memories_without_a_single_term_are_indexed_and_never_hit(store, embedder, rows):
     store.add(rows([Memory("a", "…"), Memory("b", "the")]))
-    store.refresh(embedder)
-    assert store.indexes(embedder).lexical.document_count == 2
+    store.indexes.refresh(embedder)
+    assert store.indexes.open(embedder).lexical.document_count == 2
     assert lexical_ids(store, embedder, "the …") == []
 
 
 def test_identifiers_are_found_whole_and_by_their_words(store, embedder, rows):
     store.add(rows([Memory("code", "call getUserById in src/api/main.py"), Memory("prose", "the user went home")]))
-    store.refresh(embedder)
+    store.indexes.refresh(embedder)
     for query in ("getUserById", "getuserbyid", "user by id", "main.py", "src/api/main.py"):
         assert lexical_ids(store, embedder, query)[0] == "code", query
 
 
 def test_a_rebuild_drops_both_indexes_and_gives_the_same_answers(store, embedder, rows):
     store.add(rows([Memory("a", "alpha"), Memory("b", "beta")]))
-    store.refresh(embedder)
-    collection = store.indexes(embedder).vectors
-    report = store.rebuild(embedder)
+    store.indexes.refresh(embedder)
+    collection = store.indexes.open(embedder).vectors
+    report = store.indexes.rebuild(embedder)
     assert (report.embedded, report.lexical_rebuilt, report.notes) == (2, True, ())
     assert fresh(store, embedder) == [True, True]
-    rebuilt = store.indexes(embedder)
+    rebuilt = store.indexes.open(embedder)
     assert rebuilt.vectors is not collection
     assert rebuilt.vectors.search(embedder.encode(["beta"])[0], 1)[0][0] == "b"
     assert lexical_ids(store, embedder, "alpha") == ["a"]
-    assert store.refresh(embedder).embedded == 0
+    assert store.indexes.refresh(embedder).embedded == 0
 
 
 def test_a_rebuild_repairs_an_index_whose_files_were_damaged(store, embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
-    store.refresh(embedder)
+    store.indexes.refresh(embedder)
     for file in (store.path / "lexical").glob("*/*"):
         file.write_bytes(b"")
-    store.rebuild(embedder)
+    store.indexes.rebuild(embedder)
     assert lexical_ids(store, embedder, "alpha") == ["a"]
 
 
 def test_a_rebuild_works_on_a_store_that_was_never_indexed(store, embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
-    assert store.rebuild(embedder).embedded == 1
+    assert store.indexes.rebuild(embedder).embedded == 1
 
 
 def test_a_cancelled_rebuild_says_it_is_half_done_and_a_refresh_completes_it(store, embedder, rows):
     store.add(rows([Memory("a", "alpha"), Memory("b", "beta")]))
-    store.refresh(embedder)
+    store.indexes.refresh(embedder)
 
     def cancel(label, done, total):
         if label == "embedding memories":
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        store.rebuild(embedder, cancel)
+        store.indexes.rebuild(embedder, cancel)
     assert fresh(store, embedder) == [True, False]
-    assert store.refresh(embedder).embedded == 2
+    assert store.indexes.refresh(embedder).embedded == 2
     assert fresh(store, embedder) == [True, True]
 
 
 def test_a_rebuild_leaves_the_vectors_of_another_embedder_alone(store, embedder, other_embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
-    store.refresh(embedder)
-    store.refresh(other_embedder)
-    store.rebuild(embedder)
+    store.indexes.refresh(embedder)
+    store.indexes.refresh(other_embedder)
+    store.indexes.rebuild(embedder)
     assert fresh(store, other_embedder) == [True, True]
-    assert len(store.indexes(other_embedder).vectors) == 1
+    assert len(store.indexes.open(other_embedder).vectors) == 1

@@ -9,7 +9,8 @@ import pytest
 
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory, indexed_text
-from cems_workbench.store import Filter, RowCounts, memory_rows
+from cems_workbench.store import Filter, RowCounts
+from cems_workbench.store import memories as memories_table
 
 NOON = datetime(2024, 5, 8, 12, tzinfo=UTC)
 FULL = Memory(
@@ -37,54 +38,54 @@ FULL = Memory(
 def test_every_field_round_trips_exactly(store, rows):
     bare = Memory("bare", "x")
     store.add(rows([FULL, bare]))
-    assert store.memory(FULL.id) == FULL
-    assert store.memory("bare") == bare
+    assert store.memories.get(FULL.id) == FULL
+    assert store.memories.get("bare") == bare
 
 
 def test_times_of_other_zones_come_back_as_the_same_moment_in_utc(store, rows):
     local = datetime(2024, 5, 8, 14, tzinfo=timezone(timedelta(hours=2)))
     store.add(rows([Memory("m", "x", created_at=local)]))
-    assert store.memory("m").created_at == NOON
-    assert store.memory("m").created_at.tzinfo == UTC
+    assert store.memories.get("m").created_at == NOON
+    assert store.memories.get("m").created_at.tzinfo == UTC
 
 
 def test_import_counts_added_updated_and_unchanged(store, rows):
     assert store.add(rows([Memory("a", "1"), Memory("b", "2")])).memories == RowCounts(added=2)
     again = store.add(rows([Memory("a", "1"), Memory("b", "changed"), Memory("c", "3")]))
     assert again.memories == RowCounts(added=1, updated=1, unchanged=1)
-    assert store.memory("b").content == "changed"
+    assert store.memories.get("b").content == "changed"
 
 
 @pytest.mark.parametrize("change", [{"tags": ("t",)}, {"pinned": True}, {"project": "p"}, {"created_at": NOON}])
 def test_a_change_of_any_field_is_an_update(store, rows, change):
     store.add(rows([Memory("a", "1")]))
     assert store.add(rows([Memory("a", "1", **change)])).memories.updated == 1
-    assert store.memory("a") == Memory("a", "1", **change)
+    assert store.memories.get("a") == Memory("a", "1", **change)
 
 
 def test_content_version_grows_only_when_a_memory_changes(store, rows):
     assert store.content_version == 0
     assert store.add(rows([Memory("a", "1")])).content_version == 1
     assert store.add(rows([Memory("a", "1")])).content_version == 1
-    store.delete("a")
+    store.memories.delete("a")
     assert store.content_version == 2
 
 
 def test_memories_come_in_the_order_asked_and_unknown_ids_are_absent(store, rows):
     store.add(rows([Memory(name, name) for name in "abc"]))
-    assert list(store.memories(["c", "zz", "a", "c"])) == ["c", "a"]
-    assert list(store.memories()) == ["a", "b", "c"]
+    assert list(store.memories.read(["c", "zz", "a", "c"])) == ["c", "a"]
+    assert list(store.memories.read()) == ["a", "b", "c"]
 
 
 def test_content_of_ten_megabytes(store, rows):
     content = "long story " * 1_000_000
     store.add(rows([Memory("big", content)]))
-    assert store.memory("big").content == content
+    assert store.memories.get("big").content == content
 
 
 def test_a_row_repeating_an_id_with_other_values_is_reported_and_the_first_kept(store, rows):
     report = store.add(rows([Memory("a", "first"), Memory("a", "second"), Memory("a", "first")]))
-    assert store.memory("a").content == "first"
+    assert store.memories.get("a").content == "first"
     assert [(error.row, "row 1" in error.reason) for error in report.errors] == [(2, True)]
 
 
@@ -95,33 +96,33 @@ def test_cancelling_an_import_leaves_nothing_of_it(store, rows):
 
     with pytest.raises(Cancelled):
         store.add(rows([Memory("a", "1")]), cancel_at_the_end)
-    assert store.count() == 0
+    assert store.memories.count() == 0
     assert store.content_version == 0
     store.add(rows([Memory("a", "1")]))
-    assert store.count() == 1
+    assert store.memories.count() == 1
 
 
 def test_deleted_memories_are_absent_until_restored(store, rows):
     store.add(rows([Memory("a", "1", project="p"), Memory("b", "2")]))
-    assert store.delete("a")
-    assert not store.delete("a")
-    assert (store.memory("a"), store.count(), list(store.memories())) == (None, 1, ["b"])
-    assert store.projects() == [(None, 1)]
-    assert store.newest_by_access(5, Filter()) == ["b"]
-    assert store.restore("a")
-    assert not store.restore("a")
-    assert store.memory("a").content == "1"
+    assert store.memories.delete("a")
+    assert not store.memories.delete("a")
+    assert (store.memories.get("a"), store.memories.count(), list(store.memories.read())) == (None, 1, ["b"])
+    assert store.memories.projects() == [(None, 1)]
+    assert store.memories.newest_by_access(5, Filter()) == ["b"]
+    assert store.memories.restore("a")
+    assert not store.memories.restore("a")
+    assert store.memories.get("a").content == "1"
 
 
 def test_importing_a_deleted_memory_updates_it_and_says_that_it_stays_deleted(store, rows):
     store.add(rows([Memory("a", "1")]))
-    store.delete("a")
+    store.memories.delete("a")
     report = store.add(rows([Memory("a", "2")]))
     assert report.memories.updated == 1
     assert "stay" in report.notes[0]
-    assert store.count() == 0
-    store.restore("a")
-    assert store.memory("a").content == "2"
+    assert store.memories.count() == 0
+    store.memories.restore("a")
+    assert store.memories.get("a").content == "2"
 
 
 def test_newest_by_access_falls_back_to_creation_puts_undated_last_and_breaks_ties_by_id(store, rows):
@@ -137,16 +138,16 @@ def test_newest_by_access_falls_back_to_creation_puts_undated_last_and_breaks_ti
             ]
         )
     )
-    assert store.newest_by_access(9, Filter()) == ["newest", "created", "a", "b", "undated"]
-    assert store.newest_by_access(2, Filter()) == ["newest", "created"]
-    assert store.newest_by_access(9, Filter("p", project_only=True)) == ["newest"]
-    assert store.newest_by_access(9, Filter("p")) == store.newest_by_access(9, Filter())
-    assert "newest" not in store.newest_by_access(9, Filter(scope="personal"))
+    assert store.memories.newest_by_access(9, Filter()) == ["newest", "created", "a", "b", "undated"]
+    assert store.memories.newest_by_access(2, Filter()) == ["newest", "created"]
+    assert store.memories.newest_by_access(9, Filter("p", project_only=True)) == ["newest"]
+    assert store.memories.newest_by_access(9, Filter("p")) == store.memories.newest_by_access(9, Filter())
+    assert "newest" not in store.memories.newest_by_access(9, Filter(scope="personal"))
 
 
 def test_projects_are_counted_most_first(store, rows):
     store.add(rows([Memory(str(i), "x", project=p) for i, p in enumerate(["b", "b", "a", None])]))
-    assert store.projects() == [("b", 2), ("a", 1), (None, 1)]
+    assert store.memories.projects() == [("b", 2), ("a", 1), (None, 1)]
 
 
 @pytest.mark.parametrize(
@@ -165,18 +166,18 @@ def test_indexed_text_puts_the_title_first_unless_the_content_opens_with_it(titl
 def test_bulk_reading_does_not_go_row_by_row(store, rows):
     store.add(rows([Memory(f"m{i:05d}", f"content {i}" * 5) for i in range(20_000)]))
     wanted = [f"m{i:05d}" for i in range(0, 20_000, 67)]
-    store.memories(wanted)
+    store.memories.read(wanted)
     started = time.perf_counter()
-    assert len(store.memories(wanted)) == len(wanted)
+    assert len(store.memories.read(wanted)) == len(wanted)
     assert time.perf_counter() - started < 0.25, "300 of 20,000 take about 6 ms; row by row they take 300"
 
 
 @pytest.mark.parametrize("portion", [1, 2, 100])
 def test_each_memory_comes_once_by_id_whatever_the_portions(store, rows, monkeypatch, portion):
-    monkeypatch.setattr(memory_rows, "PORTION", portion)
+    monkeypatch.setattr(memories_table, "PORTION", portion)
     store.add(rows([Memory(name, f"text {name}", project="p" if name in "bd" else None) for name in "dbace"]))
-    store.delete("c")
-    assert {memory.id: memory for memory in store.each_memory()} == store.memories()
-    assert [memory.id for memory in store.each_memory()] == ["a", "b", "d", "e"]
-    assert [memory.id for memory in store.each_memory("p")] == ["b", "d"]
-    assert list(store.each_memory("none")) == []
+    store.memories.delete("c")
+    assert {memory.id: memory for memory in store.memories.each()} == store.memories.read()
+    assert [memory.id for memory in store.memories.each()] == ["a", "b", "d", "e"]
+    assert [memory.id for memory in store.memories.each("p")] == ["b", "d"]
+    assert list(store.memories.each("none")) == []

@@ -18,7 +18,7 @@ from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from cems_workbench.store.database import Database
-from cems_workbench.store.memory_rows import text_sha
+from cems_workbench.store.rows import text_sha
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,7 +38,7 @@ def test_a_store_is_created_and_opened_again(tmp_path, rows):
     with Store.open(tmp_path / "deep" / "store") as store:
         store.add(rows([Memory("a", "1")]))
     with Store.open(tmp_path / "deep" / "store", create=False) as store:
-        assert store.memory("a") == Memory("a", "1")
+        assert store.memories.get("a") == Memory("a", "1")
 
 
 def test_without_create_a_missing_store_is_an_error(tmp_path):
@@ -75,21 +75,12 @@ def test_somebody_elses_database_is_left_alone(tmp_path):
         Store.open(tmp_path)
 
 
-def test_a_store_of_the_first_schema_is_brought_up_to_date_and_keeps_its_scores(tmp_path):
-    with Store.open(tmp_path / "s"):
-        pass
-    with duckdb.connect(str(tmp_path / "s" / "workbench.duckdb")) as database:
-        database.execute("DROP TABLE score_cache")
-        database.execute(
-            "CREATE TABLE score_cache (model VARCHAR NOT NULL, query VARCHAR NOT NULL, text_sha VARCHAR NOT NULL, "
-            "score DOUBLE NOT NULL, PRIMARY KEY (model, query, text_sha))"
-        )
-        database.execute("INSERT INTO score_cache VALUES ('m', 'q', ?, 0.25)", [text_sha("old")])
-        database.execute("UPDATE workbench_meta SET value = '1' WHERE key = 'schema'")
+def test_a_store_of_the_first_schema_is_brought_up_to_date_and_keeps_its_scores(tmp_path, store_of_schema):
+    store_of_schema(tmp_path / "s", 1, f"INSERT INTO score_cache VALUES ('m', 'q', '{text_sha('old')}', 0.25)")
     for _ in range(2):
         with Store.open(tmp_path / "s") as store:
-            store.cache_scores("m", "q", [("new", PairScore(0.5, detail={"seconds": 1.5}))])
-            found = store.cached_scores("m", "q", ["old", "new"])
+            store.scores.write("m", "q", [("new", PairScore(0.5, detail={"seconds": 1.5}))])
+            found = store.scores.read("m", "q", ["old", "new"])
             assert found == [PairScore(0.25), PairScore(0.5, detail={"seconds": 1.5})]
 
 
@@ -105,7 +96,7 @@ def test_a_closed_store_says_so(tmp_path):
     store = Store.open(tmp_path)
     store.close()
     with pytest.raises(StoreError, match="closed"):
-        store.count()
+        store.memories.count()
 
 
 def test_a_store_held_by_another_process_is_named_in_one_line(tmp_path):
@@ -149,9 +140,9 @@ def test_killing_an_import_loses_nothing_committed_and_leaves_nothing_half_done(
     importer.send_signal(signal.SIGKILL)
     importer.communicate()
     with Store.open(tmp_path / "store") as store:
-        assert store.count() == 600
+        assert store.memories.count() == 600
         assert store.content_version == 3
-        assert not [name for name in store.memories() if name.startswith("3-")]
+        assert not [name for name in store.memories.read() if name.startswith("3-")]
 
 
 REFRESH_AND_HANG = """
@@ -173,7 +164,7 @@ class Hanging:
 
 store = Store.open(pathlib.Path(sys.argv[1]))
 store.add(ParsedInput("t", "t", memories=tuple(Memory(f"m{i:02}", f"content {i}") for i in range(50))))
-store.refresh(Hanging())
+store.indexes.refresh(Hanging())
 """
 
 
@@ -184,9 +175,9 @@ def test_killing_a_refresh_keeps_the_vectors_written_and_the_next_goes_on(tmp_pa
     refreshing.communicate()
     embedder.model_id, embedder.dimension = "hanging", 4
     with Store.open(tmp_path / "store") as store:
-        assert store.refresh(embedder).embedded == 20
-        assert len(store.indexes(embedder).vectors.embeddings([f"m{i:02}" for i in range(50)])) == 50
-        assert all(state.fresh for state in store.index_state("hanging"))
+        assert store.indexes.refresh(embedder).embedded == 20
+        assert len(store.indexes.open(embedder).vectors.embeddings([f"m{i:02}" for i in range(50)])) == 50
+        assert all(state.fresh for state in store.indexes.states("hanging"))
 
 
 def test_importing_the_package_loads_no_database_or_model_library():

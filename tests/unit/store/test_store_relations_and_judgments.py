@@ -16,21 +16,21 @@ MEMORIES = [Memory(name, name) for name in "abcd"]
 def test_neighbours_count_in_both_directions_best_first_ties_by_id(store, rows):
     edges = [Relation("a", "b", weight=0.5), Relation("c", "a", weight=0.9), Relation("a", "d", weight=0.5)]
     store.add(rows(MEMORIES, edges))
-    assert store.neighbours(["a"], 9) == [("a", "c", 0.9), ("a", "b", 0.5), ("a", "d", 0.5)]
-    assert store.neighbours(["d", "a"], 1) == [("d", "a", 0.5), ("a", "c", 0.9)]
-    assert store.neighbours([], 5) == []
+    assert store.relations.neighbours(["a"], 9) == [("a", "c", 0.9), ("a", "b", 0.5), ("a", "d", 0.5)]
+    assert store.relations.neighbours(["d", "a"], 1) == [("d", "a", 0.5), ("a", "c", 0.9)]
+    assert store.relations.neighbours([], 5) == []
 
 
 def test_a_pair_joined_twice_is_a_neighbour_once_by_its_best_weight(store, rows):
     edges = [Relation("a", "b", "cites", 0.2), Relation("b", "a", "near", 0.8), Relation("a", "a", "self", 1.0)]
     store.add(rows(MEMORIES, edges))
-    assert store.neighbours(["a"], 9) == [("a", "b", 0.8)]
+    assert store.relations.neighbours(["a"], 9) == [("a", "b", 0.8)]
 
 
 def test_a_deleted_memory_is_nobodys_neighbour(store, rows):
     store.add(rows(MEMORIES, [Relation("a", "b")]))
-    store.delete("b")
-    assert store.neighbours(["a"], 9) == []
+    store.memories.delete("b")
+    assert store.relations.neighbours(["a"], 9) == []
 
 
 def test_relations_to_unknown_memories_are_reported_and_kept_out(store, rows):
@@ -44,13 +44,13 @@ def test_a_new_weight_updates_the_edge(store, rows):
     store.add(rows(MEMORIES, [Relation("a", "b", weight=0.5), Relation("a", "c")]))
     report = store.add(rows((), [Relation("a", "b", weight=0.7), Relation("a", "c")]))
     assert report.relations == RowCounts(updated=1, unchanged=1)
-    assert store.neighbours(["b"], 1) == [("b", "a", 0.7)]
+    assert store.relations.neighbours(["b"], 1) == [("b", "a", 0.7)]
 
 
 def test_judgments_naming_unknown_queries_or_memories_are_reported(store, rows):
     judgments = [Judgment("q", "a", 1), Judgment("q?", "a", 1), Judgment("q", "m?", 1)]
     report = store.add(rows(MEMORIES, (), [Query("q", "text")], judgments))
-    assert store.judgments() == [Judgment("q", "a", 1)]
+    assert store.judgments.read() == [Judgment("q", "a", 1)]
     assert [(error.row, error.field) for error in report.errors] == [(2, "qid"), (3, "memory_id")]
 
 
@@ -66,21 +66,21 @@ def test_another_grade_of_the_same_judge_replaces_the_old_one_with_a_note(store,
     report = store.add(rows((), (), (), [Judgment("q", "a", 3), Judgment("q", "a", 2, "Bo"), Judgment("q", "b", 0)]))
     assert report.judgments == RowCounts(added=1, updated=1, unchanged=1)
     assert report.notes == ("judgment q / a by human: grade 1 (from test) replaced by 3",)
-    assert store.judgments("q") == [Judgment("q", "a", 2, "Bo"), Judgment("q", "a", 3), Judgment("q", "b", 0)]
-    assert store.judgments("other") == []
+    assert store.judgments.read("q") == [Judgment("q", "a", 2, "Bo"), Judgment("q", "a", 3), Judgment("q", "b", 0)]
+    assert store.judgments.read("other") == []
 
 
 def test_a_judgment_can_be_taken_back(store, rows):
     store.add(rows(MEMORIES, (), [Query("q", "text")], [Judgment("q", "a", 2)]))
-    assert store.remove_judgment("q", "a")
-    assert not store.remove_judgment("q", "a")
-    assert store.judgments() == []
+    assert store.judgments.remove("q", "a")
+    assert not store.judgments.remove("q", "a")
+    assert store.judgments.read() == []
 
 
 def test_judgments_of_deleted_memories_are_absent(store, rows):
     store.add(rows(MEMORIES, (), [Query("q", "text")], [Judgment("q", "a", 1)]))
-    store.delete("a")
-    assert store.judgments() == []
+    store.memories.delete("a")
+    assert store.judgments.read() == []
 
 
 def test_queries_round_trip_and_update(store, rows):
@@ -88,19 +88,19 @@ def test_queries_round_trip_and_update(store, rows):
 
     asked = [Query("q1", "when?", "p", datetime(2024, 1, 1, tzinfo=UTC), "temporal"), Query("q2", "what?")]
     assert store.add(rows((), (), asked)).queries == RowCounts(added=2)
-    assert store.queries() == asked
+    assert store.queries.read() == asked
     assert store.add(rows((), (), [Query("q2", "how?")])).queries == RowCounts(updated=1)
-    assert store.queries()[1] == Query("q2", "how?")
+    assert store.queries.read()[1] == Query("q2", "how?")
 
 
 def test_scores_are_cached_by_model_query_and_exact_text_with_what_the_model_said(store):
     half, low = PairScore(0.5, detail={"outcome": "uncertain"}), PairScore(-3.0)
-    store.cache_scores("model@1", "q", [("text", half), ("other", low)])
-    assert store.cached_scores("model@1", "q", ["other", "text", "Text", "text"]) == [low, half, None, half]
-    assert store.cached_scores("model@2", "q", ["text"]) == [None]
-    assert store.cached_scores("model@1", "r", ["text"]) == [None]
-    store.cache_scores("model@1", "q", [("text", PairScore(0.75))])
-    assert store.cached_scores("model@1", "q", ["text"]) == [PairScore(0.75)]
+    store.scores.write("model@1", "q", [("text", half), ("other", low)])
+    assert store.scores.read("model@1", "q", ["other", "text", "Text", "text"]) == [low, half, None, half]
+    assert store.scores.read("model@2", "q", ["text"]) == [None]
+    assert store.scores.read("model@1", "r", ["text"]) == [None]
+    store.scores.write("model@1", "q", [("text", PairScore(0.75))])
+    assert store.scores.read("model@1", "q", ["text"]) == [PairScore(0.75)]
 
 
 @pytest.mark.parametrize(
@@ -108,15 +108,15 @@ def test_scores_are_cached_by_model_query_and_exact_text_with_what_the_model_sai
     [PairScore(math.nan), PairScore(math.inf), PairScore(-math.inf), PairScore(None), PairScore(0.5, "timeout: 30 s")],
 )
 def test_failures_and_scores_that_are_not_finite_are_never_cached(store, bad):
-    store.cache_scores("m", "q", [("bad", bad), ("good", PairScore(1.0))])
-    assert store.cached_scores("m", "q", ["bad", "good"]) == [None, PairScore(1.0)]
+    store.scores.write("m", "q", [("bad", bad), ("good", PairScore(1.0))])
+    assert store.scores.read("m", "q", ["bad", "good"]) == [None, PairScore(1.0)]
 
 
 def test_experiments_come_newest_first_with_their_evidence(store):
-    first = store.save_experiment("one", "version: 1")
-    second = store.save_experiment("one", "version: 1", "note", {"hit@5": [0.5, None]})
-    assert second > first
-    newest, oldest = store.experiments()
-    assert (newest.id, newest.note, newest.evidence) == (second, "note", {"hit@5": [0.5, None]})
-    assert (oldest.config_yaml, oldest.evidence) == ("version: 1", {})
-    assert newest.created_at.tzinfo is not None
+    first = store.configs.add_experiment("one", "version: 1")
+    second = store.configs.add_experiment("one", "version: 1", "note", {"hit@5": [0.5, None]})
+    assert second.id > first.id
+    newest, oldest = store.configs.experiments()
+    assert (newest.id, newest.why, newest.card) == (second.id, "note", {"hit@5": [0.5, None]})
+    assert (oldest.config_yaml, oldest.card) == ("version: 1", None)
+    assert newest.saved_at.tzinfo is not None

@@ -23,7 +23,7 @@ def test_many_threads_read_at_once(tmp_path: Path) -> None:
         def read() -> None:
             try:
                 for _ in range(150):
-                    assert store.count() == 20
+                    assert store.memories.count() == 20
                     assert store.content_version == 1
             except BaseException as error:
                 problems.append(error)
@@ -48,7 +48,7 @@ def test_closing_while_others_read_ends_them_with_a_clear_error(tmp_path: Path) 
             started.wait()
             try:
                 while True:
-                    store.count()
+                    store.memories.count()
             except StoreError as error:
                 if "closed" not in str(error):
                     unexpected.append(error)

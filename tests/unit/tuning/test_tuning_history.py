@@ -33,9 +33,9 @@ def test_a_kept_config_is_restored_as_it_was_with_its_card(store: Store) -> None
     config = with_values(preset("qmd").config, {"name": "mine: é", "fusion.k": 17, "filter.min_score": None})
     evidence = card(corpus_hash(store.identity, store.content_version))
     kept = keep(store, config, author="Ada", why="temporal", base="qmd", card=evidence)
-    found = restored(store.history.get(kept.id), store)
+    found = restored(store.configs.get(kept.id), store)
     assert found.config == config and found.card == evidence and found.warnings == ()
-    renamed = store.history.reword(kept.id, name="other")
+    renamed = store.configs.reword(kept.id, name="other")
     assert restored(renamed, store).config == config.model_copy(update={"name": "other"})
     assert restored(keep(store, config, author="Ada"), store).card is None
 
@@ -54,7 +54,7 @@ def test_evidence_of_another_corpus_or_of_an_earlier_state_of_this_one_warns_in_
 
 def test_a_config_of_another_version_is_read_as_far_as_it_goes(store: Store) -> None:
     text = "version: 1\nname: old\nfusion:\n  k: 21\n  warp: 3\ngap:\n  ratio: 7\n"
-    found = restored(store.history.add("old", text, author="Ada", card={"looks": 1}), store)
+    found = restored(store.configs.add("old", text, author="Ada", card={"looks": 1}), store)
     assert found.config.fusion.k == 21 and found.config.name == "old"
     assert found.card is None and len(found.warnings) == 2
     assert "fusion.warp" in found.warnings[0] and "gap.ratio" in found.warnings[0]
@@ -63,6 +63,6 @@ def test_a_config_of_another_version_is_read_as_far_as_it_goes(store: Store) -> 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "a: [", "x: !!python/object:os.system {}"])
 def test_what_is_no_config_at_all_is_refused(store: Store, text: str) -> None:
-    record = store.history.add("broken", text, author="Ada")
+    record = store.configs.add("broken", text, author="Ada")
     with pytest.raises(InputError, match=f"config {record.id}"):
         restored(record, store)

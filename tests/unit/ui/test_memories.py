@@ -111,7 +111,7 @@ def test_two_uploads_of_one_name_are_both_read(tmp_path):
     ]
     with Store.open(tmp_path / "store") as store:
         outcomes = list(import_files(files, store, silent))
-        assert store.count() == 2
+        assert store.memories.count() == 2
     assert [outcome.name for outcome in outcomes] == ["x.jsonl", "x.jsonl"]
     assert [len(outcome.report.errors) for outcome in outcomes] == [0, 1]
     assert str(tmp_path) not in errors_csv(outcomes).decode()
@@ -128,7 +128,7 @@ def test_a_cancelled_import_keeps_the_files_before(tmp_path):
         outcomes = []
         with pytest.raises(Cancelled):
             outcomes.extend(import_files(files, store, cancel))
-        assert list(store.memories()) == ["0"]
+        assert list(store.memories.read()) == ["0"]
 
 
 @pytest.mark.parametrize(

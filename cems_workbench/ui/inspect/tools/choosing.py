@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
-from cems_workbench.store.browsing import Selection
+from cems_workbench.store import Selection
 from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import short_id
@@ -47,7 +47,7 @@ def offer(look: Look, tool: str, lost: Sequence[str], present: str | None) -> No
     options = {memory_id: f"{short_id(memory_id)} · grade {look.grades[memory_id]}" for memory_id in lost[:BUTTONS]}
     if look.followed is not None:
         options[look.followed] = f"◆ {options.get(look.followed, short_id(look.followed))}"
-    memories = look.resources.store.memories(options)
+    memories = look.resources.store.memories.read(options)
     with st.container(horizontal=True, gap="xsmall"):
         for memory_id, label in options.items():
             text = excerpt(memories[memory_id].content) if memory_id in memories else ""
@@ -91,12 +91,12 @@ def offer_matches(look: Look, tool: str) -> None:
 
 def matches(resources: Resources, text: str) -> tuple[list[Memory], int]:
     """The memory of that id, those that have the text literally, then those that share words with it; and how many there are."""
-    exact = resources.store.memory(text)
-    page = resources.store.find(Selection(text=text, sort="id", descending=False), MATCHES)
+    exact = resources.store.memories.get(text)
+    page = resources.store.memories.find(Selection(text=text, sort="id", descending=False), MATCHES)
     found = {memory.id: memory for memory in ([exact] if exact else []) + list(page.memories)}
     total = max(page.total, len(found))
     if len(found) < MATCHES:
         near = [memory_id for memory_id, _ in resources.indexes.lexical.search(text, MATCHES)]
-        found |= resources.store.memories([memory_id for memory_id in near if memory_id not in found])
+        found |= resources.store.memories.read([memory_id for memory_id in near if memory_id not in found])
         total = max(total, len(found))
     return list(found.values())[:MATCHES], total

@@ -194,7 +194,7 @@ def _draw_missed(look: Look, row: Compared, elsewhere: Mapping[str, str]) -> Non
     shown = row.deep.missed[:SHOWN]
     more = f" (the first {SHOWN})" if len(row.deep.missed) > SHOWN else ""
     st.markdown(f"###### Missed by {plain(row.name)}{more}")
-    memories = look.resources.store.memories([missed.memory_id for missed in shown])
+    memories = look.resources.store.memories.read([missed.memory_id for missed in shown])
     frame = pd.DataFrame(
         [
             {

@@ -85,7 +85,7 @@ def draw_placements(look: Look, production: Production) -> None:
 
 def _rows(look: Look, production: Production) -> list[dict[str, str | int | None]]:
     """The placements, and the rows of the answer that no memory matches."""
-    memories = look.resources.store.memories(production.order)
+    memories = look.resources.store.memories.read(production.order)
     rows: list[dict[str, str | int | None]] = []
     for one in placements(production, look.trace):
         memory = memories.get(one.memory_id) or look.trace.evidence.memories[one.memory_id]
@@ -311,7 +311,7 @@ def _of_query(response: Response, look: Look, key: str) -> Response:
     if response.runs is None or len(response.runs) < 2:
         return response
     qids = list(response.runs)
-    own = {query.qid for query in look.resources.store.queries() if query.query == look.request.query}
+    own = {query.qid for query in look.resources.store.queries.read() if query.query == look.request.query}
     at = next((i for i, qid in enumerate(qids) if qid in own), 0)
     qid = st.selectbox(
         "Query of the run", qids, at, key=f"{key}:qid", help="The run answers several queries: which is this one?"
@@ -326,7 +326,7 @@ def _matched(response: Response, look: Look) -> Production:
     kept = st.session_state.get("production:matched")
     if kept is None or kept[0] != key:
         answers = [Answer(one.memory_id, one.content, one.score) for one in response.returned]
-        kept = st.session_state["production:matched"] = (key, matched(answers, store.memories))
+        kept = st.session_state["production:matched"] = (key, matched(answers, store.memories.read))
     production: Production = kept[1]
     return production
 

@@ -86,7 +86,7 @@ def draw_form(resources: Resources, stored: Memory) -> None:
 
 
 def _fields(resources: Resources, keys: Mapping[str, str]) -> None:
-    facets = resources.store.facets()
+    facets = resources.store.memories.facets()
     st.text_area(
         "Text", key=keys["content"], height=150, help="What is embedded and searched, with the title before it."
     )
@@ -319,7 +319,7 @@ def draw(look: Look) -> None:
     if memory_id is None:
         st.caption("Search for a memory, or follow one above, to try another text, date or priority of it.")
         return
-    stored = look.resources.store.memory(memory_id)
+    stored = look.resources.store.memories.get(memory_id)
     if stored is None:
         st.info(
             f"{plain(short_id(memory_id))} is not in the store any more. Choose another memory.",

@@ -245,7 +245,7 @@ def draw(look: Look) -> None:
         st.caption("No list returned a candidate for this query. Choose a memory, to see how far each list is from it.")
     if memory_id is None:
         return
-    memory = look.resources.store.memory(memory_id)
+    memory = look.resources.store.memories.get(memory_id)
     if memory is None:
         st.info(
             f"{plain(short_id(memory_id))} is not in the store any more. Choose another memory.",

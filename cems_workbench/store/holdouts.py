@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cems_workbench.store.database import Database
-from cems_workbench.store.memory_rows import to_naive
+from cems_workbench.store.rows import to_naive
 
 
-class HoldoutLooks:
+class Holdouts:
     """The counts of an open store; methods may be called from any thread."""
 
     def __init__(self, database: Database) -> None:

@@ -1,0 +1,127 @@
+"""The configs that were kept, with their evidence: the `configs` table.
+
+Two kinds, each numbered from 1 on: the history says which config was in use on some day, who kept it and why; the experiments are
+comparisons of the Evaluate page, kept with the config that was measured last. Entries are added and never replaced; in the
+history, name and reason may be put better later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from cems_workbench.errors import InputError, StoreError
+from cems_workbench.store.database import Database
+from cems_workbench.store.rows import check_name, to_naive
+
+if TYPE_CHECKING:
+    import duckdb
+
+Kind = Literal["history", "experiment"]
+
+LONGEST_REASON = 2000
+_COLUMNS = "id, name, config_yaml, base, author, saved_at, why, card"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecord:
+    """A config that was kept. `id` is its number among those of its kind."""
+
+    id: int
+    name: str
+    config_yaml: str
+    base: str | None
+    """The preset or config it was made from."""
+    author: str
+    """Who kept it; empty for an experiment."""
+    saved_at: datetime
+    why: str
+    """The reason it was kept for; the note of an experiment."""
+    card: Mapping[str, Any] | None
+    """What was measured, as JSON values; None for a config that was never measured."""
+
+
+class Configs:
+    """The configs kept in an open store; methods may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(
+        self, name: str, config_yaml: str, *, author: str, why: str = "", base: str | None = None,
+        card: Mapping[str, Any] | None = None, when: datetime | None = None,
+    ) -> ConfigRecord:  # fmt: skip
+        """Keep a config in the history, now or at `when`. Raises InputError for a name, author or reason that cannot be one."""
+        check_name(name)
+        check_name(author)
+        why = _reason(why)
+        return self._add("history", name, config_yaml, base, author, when or datetime.now(UTC), why, card)
+
+    def add_experiment(
+        self, name: str, config_yaml: str, note: str = "", card: Mapping[str, Any] | None = None
+    ) -> ConfigRecord:
+        """Keep a config with what was measured of it (JSON values) as an experiment."""
+        return self._add("experiment", name, config_yaml, None, "", datetime.now(UTC), note, card)
+
+    def _add(
+        self, kind: Kind, name: str, config_yaml: str, base: str | None, author: str, when: datetime, why: str,
+        card: Mapping[str, Any] | None,
+    ) -> ConfigRecord:  # fmt: skip
+        text = None if card is None else json.dumps(card, ensure_ascii=False)
+        with self._database.transaction() as cursor:
+            rows = cursor.execute(
+                f"INSERT INTO configs (kind, {_COLUMNS}) SELECT ?, coalesce(max(id), 0) + 1, ?, ?, ?, ?, ?, ?, ? "
+                f"FROM configs WHERE kind = ? RETURNING {_COLUMNS}",
+                [kind, name, config_yaml, base, author, to_naive(when), why, text, kind],
+            ).fetchall()
+        return _record(rows[0])
+
+    def history(self) -> list[ConfigRecord]:
+        """Every config of the history, the latest first."""
+        with self._database.reading() as cursor:
+            return _read(cursor, "history")
+
+    def experiments(self) -> list[ConfigRecord]:
+        """Every experiment, the latest first."""
+        with self._database.reading() as cursor:
+            return _read(cursor, "experiment")
+
+    def get(self, config_id: int) -> ConfigRecord:
+        """One config of the history. Raises StoreError when there is none of that id."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                f"SELECT {_COLUMNS} FROM configs WHERE kind = 'history' AND id = ?", [config_id]
+            ).fetchall()
+        if not rows:
+            raise StoreError(f"no config {config_id} in the history of the store")
+        return _record(rows[0])
+
+    def reword(self, config_id: int, *, name: str | None = None, why: str | None = None) -> ConfigRecord:
+        """Give a config of the history another name or reason; None leaves it as it is. Raises InputError and StoreError."""
+        known = self.get(config_id)
+        if name is not None:
+            check_name(name)
+        values = [known.name if name is None else name, known.why if why is None else _reason(why), config_id]
+        with self._database.transaction() as cursor:
+            cursor.execute("UPDATE configs SET name = ?, why = ? WHERE kind = 'history' AND id = ?", values)
+        return self.get(config_id)
+
+
+def _read(cursor: duckdb.DuckDBPyConnection, kind: Kind) -> list[ConfigRecord]:
+    rows = cursor.execute(f"SELECT {_COLUMNS} FROM configs WHERE kind = ? ORDER BY id DESC", [kind]).fetchall()
+    return [_record(row) for row in rows]
+
+
+def _reason(why: str) -> str:
+    if len(why.strip()) > LONGEST_REASON:
+        raise InputError(f"the reason is longer than {LONGEST_REASON} characters")
+    return why.strip()
+
+
+def _record(row: tuple[Any, ...]) -> ConfigRecord:
+    id_, name, config_yaml, base, author, saved_at, why, card = row
+    measured = None if card is None else json.loads(card)
+    return ConfigRecord(id_, name, config_yaml, base, author, saved_at.replace(tzinfo=UTC), why, measured)

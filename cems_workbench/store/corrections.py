@@ -1,0 +1,117 @@
+"""Learned corrections of typos: those that were accepted, and those that validation refused (the `learned_pairs` table).
+
+A typo has one learned correction, the one accepted last. At most `most` learned pairs are kept; those whose last
+acceptance is longest ago go first. A refused pair is remembered apart from that limit and is not learned again until it
+is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cems_workbench.store.database import Database
+from cems_workbench.store.rows import to_naive
+
+if TYPE_CHECKING:
+    import duckdb
+
+Pair = tuple[str, str]
+"""(typo, correction)"""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedPair:
+    """A typo and its correction, both one word in lower case, with how often and when (UTC) it was accepted.
+
+    `refused`: validation said no, so the pair is neither used nor learned; `last_at` is then when it said so.
+    """
+
+    typo: str
+    correction: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    refused: bool = False
+
+
+class Corrections:
+    """The corrections an open store has learned or refused; methods may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self) -> list[LearnedPair]:
+        """All pairs, the refused ones with them, latest first, ties by typo."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT typo, correction, count, first_at, last_at, refused FROM learned_pairs "
+                "ORDER BY last_at DESC, typo, correction"
+            ).fetchall()
+        return [
+            LearnedPair(typo, correction, count, first.replace(tzinfo=UTC), last.replace(tzinfo=UTC), refused)
+            for typo, correction, count, first, last, refused in rows
+        ]
+
+    def learn(self, pairs: Iterable[Pair], most: int, when: datetime | None = None) -> list[Pair]:
+        """Count an acceptance (now, or at `when`) of each pair, keep the `most` latest, and return those of `pairs` now learned.
+
+        A typo's earlier correction is replaced. Refused pairs and words "corrected" to themselves are passed over.
+        """
+        wanted = list(dict.fromkeys(_normal(pair) for pair in pairs))
+        moment = to_naive(when or datetime.now(UTC))
+        with self._database.transaction() as cursor:
+            for typo, correction in wanted:
+                if not typo or not correction or typo == correction or _is_refused(cursor, (typo, correction)):
+                    continue
+                cursor.execute(
+                    "DELETE FROM learned_pairs WHERE typo = ? AND correction <> ? AND NOT refused", [typo, correction]
+                )
+                cursor.execute(
+                    "INSERT INTO learned_pairs VALUES (?, ?, 1, ?, ?, FALSE) ON CONFLICT (typo, correction) "
+                    "DO UPDATE SET count = count + 1, last_at = greatest(last_at, excluded.last_at)",
+                    [typo, correction, moment, moment],
+                )
+            cursor.execute(
+                "DELETE FROM learned_pairs WHERE NOT refused AND (typo, correction) NOT IN (SELECT (typo, correction) "
+                "FROM learned_pairs WHERE NOT refused ORDER BY last_at DESC, first_at DESC, typo LIMIT ?)",
+                [most],
+            )
+            rows = cursor.execute("SELECT typo, correction FROM learned_pairs WHERE NOT refused").fetchall()
+        learned = set(rows)
+        return [pair for pair in wanted if pair in learned]
+
+    def refuse(self, typo: str, correction: str, when: datetime | None = None) -> None:
+        """Remember that a correction is wrong, so that it is neither used nor learned until it is forgotten."""
+        moment = to_naive(when or datetime.now(UTC))
+        with self._database.transaction() as cursor:
+            cursor.execute(
+                "INSERT INTO learned_pairs VALUES (?, ?, 0, ?, ?, TRUE) ON CONFLICT (typo, correction) "
+                "DO UPDATE SET refused = TRUE, last_at = excluded.last_at",
+                [*_normal((typo, correction)), moment, moment],
+            )
+
+    def forget(self, typo: str, correction: str) -> bool:
+        """Take one correction away, learned or refused; False when there was none. It may be learned from then on."""
+        with self._database.transaction() as cursor:
+            removed = cursor.execute(
+                "DELETE FROM learned_pairs WHERE typo = ? AND correction = ?", list(_normal((typo, correction)))
+            ).fetchall()[0][0]
+        return bool(removed)
+
+    def forget_learned(self) -> int:
+        """Take all learned corrections away and return how many; what was refused stays refused."""
+        with self._database.transaction() as cursor:
+            return int(cursor.execute("DELETE FROM learned_pairs WHERE NOT refused").fetchall()[0][0])
+
+
+def _is_refused(cursor: duckdb.DuckDBPyConnection, pair: Pair) -> bool:
+    rows = cursor.execute("SELECT refused FROM learned_pairs WHERE typo = ? AND correction = ?", list(pair)).fetchall()
+    return bool(rows and rows[0][0])
+
+
+def _normal(pair: Pair) -> Pair:
+    typo, correction = pair
+    return typo.strip().lower(), correction.strip().lower()

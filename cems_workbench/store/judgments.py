@@ -1,0 +1,321 @@
+"""The judgments: one grade per query, memory, judge and kind of judge, and what may be imported into them.
+
+A person's label never takes the place of a model's or of another person's, because judge and kind are part of the key. An import
+replaces what an earlier import said, and keeps what that was in `label_events`; a label given in the workbench it leaves alone.
+
+A row of an input is held against the store first (its query, its memory, its grade on the scale) and against the other rows of its
+file after that, so that a bad row never takes the place of a good one. Of several good grades of one judge for a pair the first is
+kept. What other judges of the same kind say here of a pair stays, and is told where it differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.records import GradeScale, Judgment, ParsedInput, RowError
+from cems_workbench.store import label_events, memories, queries, query_sets
+from cems_workbench.store.database import Database
+from cems_workbench.store.label_events import Key
+from cems_workbench.store.rows import RowCounts, staged, to_aware, to_naive
+
+if TYPE_CHECKING:
+    import duckdb
+
+MAX_NOTES = 20
+"""Notes of one sort that an import lists; of more it says how many."""
+WORKBENCH = "workbench"
+"""The source of a judgment that was given here."""
+FIELDS = ("qid", "memory_id", "grade", "judge", "kind", "judged_at", "note")
+Numbered = Sequence[tuple[int, Judgment]]
+_SAME = "j.qid = s.qid AND j.memory_id = s.memory_id AND j.judge = s.judge AND j.kind = s.kind"
+_DIFFERS = (
+    "(j.grade <> s.grade OR j.judged_at IS DISTINCT FROM coalesce(s.judged_at, j.judged_at) "
+    "OR j.note IS DISTINCT FROM coalesce(s.note, j.note))"
+)
+
+
+class Judgments:
+    """The judgments of an open store; methods may be called from any thread. People's labels are given by `Labels`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self, qid: str | None = None, kind: str | None = None) -> list[Judgment]:
+        """Judgments of live memories, of one query or of all, of kind "human" or "model" or both.
+
+        They come by qid, memory, judge and kind.
+        """
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                f"SELECT {', '.join(f'j.{name}' for name in FIELDS)} FROM judgments AS j "
+                "JOIN memories AS m ON m.id = j.memory_id AND m.deleted_at IS NULL "
+                "WHERE coalesce(j.qid = ?, TRUE) AND coalesce(j.kind = ?, TRUE) "
+                "ORDER BY j.qid, j.memory_id, j.judge, j.kind",
+                [qid, kind],
+            ).fetchall()
+        return [record(row) for row in rows]
+
+    def of_memory(self, memory_id: str) -> list[tuple[Judgment, str]]:
+        """The judgments of one memory, each with the words of its query, highest grade first, ties by qid and judge."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                f"SELECT {', '.join(f'j.{name}' for name in FIELDS)}, q.query "
+                "FROM judgments AS j JOIN queries AS q USING (qid) "
+                "WHERE j.memory_id = ? ORDER BY j.grade DESC, j.qid, j.judge",
+                [memory_id],
+            ).fetchall()
+        return [(record(row), row[-1]) for row in rows]
+
+    def record(self, judgments: Sequence[Judgment], source: str) -> RowCounts:
+        """Keep many judgments of a model at once, in place of what the same models said before.
+
+        Raises InputError for one of a person: those are given one by one. Pairs must be distinct per judge.
+        """
+        if any(judgment.kind != "model" for judgment in judgments):
+            raise InputError("only judgments of a model are recorded in bulk")
+        if not judgments:
+            return RowCounts()
+        with self._database.transaction() as cursor:
+            return upsert(cursor, judgments, source, datetime.now(UTC))[0]
+
+    def remove(self, qid: str, memory_id: str, judge: str = "human", kind: str = "human") -> bool:
+        """Take back one judgment; False when there was none. What it was stays in the judge's history."""
+        removed: Key = (qid, memory_id, judge, kind)
+        with self._database.transaction() as cursor:
+            before = label_events.present(cursor, removed)
+            if before is None:
+                return False
+            delete(cursor, removed)
+            when = datetime.now(UTC)
+            label_events.append(cursor, removed, "remove", when, grade=None, source=WORKBENCH, before=before)
+        return True
+
+
+def key_of(judgment: Judgment) -> Key:
+    """What a judgment is one of: query, memory, judge and kind."""
+    return judgment.qid, judgment.memory_id, judgment.judge, judgment.kind
+
+
+def record(row: Sequence[Any]) -> Judgment:
+    """A row of FIELDS as a record."""
+    return Judgment(row[0], row[1], row[2], row[3], row[4], to_aware(row[5]), row[6])
+
+
+def check_gradable(cursor: duckdb.DuckDBPyConnection, qid: str, memory_id: str, grade: int) -> None:
+    """Raise InputError unless query and memory are there and the grade is on a scale of the query's."""
+    if not queries.known_qids(cursor, [qid]):
+        raise InputError(f"no query {qid!r} in the store")
+    if not memories.known_ids(cursor, [memory_id]):
+        raise InputError(f"no memory {memory_id!r} in the store")
+    reason = off_scale(grade, query_sets.scales_of(cursor, [qid]).get(qid, {}))
+    if reason:
+        raise InputError(reason)
+
+
+def off_scale(grade: int, scales: Mapping[str, GradeScale]) -> str | None:
+    """What is wrong with a grade that is on none of these scales (by set name); None where there is no scale to be on."""
+    if not scales or any(grade in scale for scale in scales.values()):
+        return None
+    name, scale = next(iter(scales.items()))
+    return f"grade {grade} is not on the scale of query set {name}, which has {scale}"
+
+
+def upsert(
+    cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment], source: str, when: datetime
+) -> tuple[RowCounts, list[str]]:
+    """Insert judgments, replace those with another grade; the keys of `judgments` must be distinct.
+
+    Returns the counts and a note for each replaced grade (the first MAX_NOTES, then how many more).
+    """
+    with staged(cursor, "staged_judgments", _staging(judgments)):
+        replaced = cursor.execute(
+            "SELECT j.qid, j.memory_id, j.grade, j.judge, j.kind, j.judged_at, j.note, j.source, j.shown, s.grade "
+            f"FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} WHERE {_DIFFERS} "
+            "ORDER BY j.qid, j.memory_id, j.judge, j.kind"
+        ).fetchall()
+        for row in replaced:
+            _record_replacement(cursor, row, source, when)
+        cursor.execute(
+            "UPDATE judgments AS j SET grade = s.grade, judged_at = coalesce(s.judged_at, j.judged_at), "
+            f"note = coalesce(s.note, j.note), source = ? FROM staged_judgments AS s WHERE {_SAME} AND {_DIFFERS}",
+            [source],
+        )
+        added = cursor.execute(
+            "INSERT INTO judgments (qid, memory_id, grade, judge, kind, judged_at, note, source) "
+            "SELECT qid, memory_id, grade, judge, kind, judged_at, note, ? FROM staged_judgments AS s "
+            f"WHERE NOT EXISTS (FROM judgments AS j WHERE {_SAME})",
+            [source],
+        ).fetchall()[0][0]
+    counts = RowCounts(added, len(replaced), len(judgments) - added - len(replaced))
+    return counts, _notes([(*row[:2], row[3], row[7], row[2], row[9]) for row in replaced if row[2] != row[9]])
+
+
+def _staging(judgments: Sequence[Judgment]) -> Any:
+    import pyarrow as pa
+
+    text = pa.string()
+    kinds = {"grade": pa.int64(), "judged_at": pa.timestamp("us")}
+    columns: dict[str, list[Any]] = {name: [getattr(judgment, name) for judgment in judgments] for name in FIELDS}
+    columns["judged_at"] = [to_naive(moment) for moment in columns["judged_at"]]
+    return pa.table({name: pa.array(values, kinds.get(name, text)) for name, values in columns.items()})
+
+
+def _record_replacement(cursor: duckdb.DuckDBPyConnection, row: tuple[Any, ...], source: str, when: datetime) -> None:
+    """Keep what an import is about to replace."""
+    before = label_events.state(row[2], row[6], row[5], row[7], row[8])
+    replaced: Key = (row[0], row[1], row[3], row[4])
+    label_events.append(cursor, replaced, "import", when, grade=row[9], source=source, before=before)
+
+
+def _notes(conflicts: Sequence[tuple[str, str, str, str, int, int]]) -> list[str]:
+    notes = [
+        f"judgment {qid} / {memory_id} by {judge}: grade {old} (from {source or 'before'}) replaced by {new}"
+        for qid, memory_id, judge, source, old, new in conflicts[:MAX_NOTES]
+    ]
+    if len(conflicts) > MAX_NOTES:
+        notes.append(f"{len(conflicts) - MAX_NOTES} more judgments were replaced by another grade")
+    return notes
+
+
+def delete(cursor: duckdb.DuckDBPyConnection, key: Key) -> None:
+    """Take one judgment away; what it was is for the caller to keep."""
+    cursor.execute("DELETE FROM judgments WHERE qid = ? AND memory_id = ? AND judge = ? AND kind = ?", list(key))
+
+
+@dataclass
+class _Import:
+    """An input whose judgments are being held against the store and against each other; `first` are the good ones so far."""
+
+    source: str
+    names: Mapping[str, str]
+    problems: list[RowError]
+    repeated: list[str] = field(default_factory=list)
+    first: dict[Key, tuple[int, Judgment]] = field(default_factory=dict)
+
+    def report(self, row: int, judgment: Judgment, field: str, reason: str) -> None:
+        self.problems.append(RowError(self.source, row, reason, self.named(judgment, field)))
+
+    def named(self, judgment: Judgment, field: str) -> str:
+        """What a field is called in the file; in a book a grade stands in the column of its judge."""
+        return self.names.get(field, field) or judgment.judge
+
+
+def import_judgments(
+    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError], when: datetime
+) -> tuple[RowCounts, list[str]]:
+    """Import the judgments of `parsed`, adding what is left out to `problems`; returns the counts and the notes."""
+    numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
+    rows = list(zip(numbers, parsed.judgments, strict=True))
+    if not rows:
+        return RowCounts(), []
+    place = parsed.extra.get("sources", {}).get("judgments", parsed.source)
+    state = _Import(place, parsed.extra.get("fields", {}), problems)
+    for number, judgment in _possible(cursor, rows, state):
+        _take(state, number, judgment)
+    wanted, unchanged = _not_given_here(cursor, state)
+    if not wanted and not unchanged:
+        return RowCounts(), _capped(state.repeated, "more rows repeat earlier ones")
+    differing = _capped(_differing(cursor, state, wanted), "more grades differ from those of other judges")
+    source = Path(parsed.source).name
+    counts, replaced = upsert(cursor, wanted, source, when) if wanted else (RowCounts(), list[str]())
+    notes = [*_capped(state.repeated, "more rows repeat earlier ones"), *differing, *replaced]
+    return RowCounts(counts.added, counts.updated, counts.unchanged + unchanged), notes
+
+
+def _possible(cursor: duckdb.DuckDBPyConnection, rows: Numbered, state: _Import) -> Numbered:
+    """The rows whose query and memory the store has and whose grade is on a scale of the query's."""
+    known_memories = memories.known_ids(cursor, list({row.memory_id for _, row in rows}))
+    asked = list({row.qid for _, row in rows})
+    qids, scales = queries.known_qids(cursor, asked), query_sets.scales_of(cursor, asked)
+    good: list[tuple[int, Judgment]] = []
+    for number, judgment in rows:
+        if judgment.qid not in qids:
+            state.report(number, judgment, "qid", f"no query {judgment.qid!r} in the store; import it first")
+        elif judgment.memory_id not in known_memories:
+            reason = f"no memory {judgment.memory_id!r} in the store; import it first"
+            state.report(number, judgment, "memory_id", reason)
+        elif (problem := off_scale(judgment.grade, scales.get(judgment.qid, {}))) is not None:
+            state.report(number, judgment, "grade", problem)
+        else:
+            good.append((number, judgment))
+    return good
+
+
+def _take(state: _Import, number: int, judgment: Judgment) -> None:
+    """Keep a good row, unless its judge has graded the pair in an earlier one."""
+    before, first = state.first.setdefault(key_of(judgment), (number, judgment))
+    if first is judgment:
+        return
+    if first.grade != judgment.grade:
+        by = "" if (judgment.judge, judgment.kind) == ("human", "human") else f" by {judgment.judge}"
+        reason = f"{judgment.qid} {judgment.memory_id} has grade {first.grade}{by} in row {before}, which is kept"
+        state.report(number, judgment, "grade", reason)
+    else:
+        more = "" if first == judgment else "; its time and note are left out"
+        state.repeated.append(f"row {number} repeats row {before}{more}")
+
+
+def _not_given_here(cursor: duckdb.DuckDBPyConnection, state: _Import) -> tuple[list[Judgment], int]:
+    """The judgments to write, and how many were given here just so; those that contradict a label given here are reported."""
+    given = _given_here(cursor, [judgment for _, judgment in state.first.values()])
+    wanted, same = [], 0
+    for key, (number, judgment) in state.first.items():
+        if key not in given:
+            wanted.append(judgment)
+        elif given[key] == judgment.grade:
+            same += 1
+        else:
+            reason = f"{judgment.judge} gave {judgment.qid} {judgment.memory_id} grade {given[key]} here, which is kept"
+            state.report(number, judgment, "grade", reason)
+    return wanted, same
+
+
+def _differing(cursor: duckdb.DuckDBPyConnection, state: _Import, wanted: Sequence[Judgment]) -> list[str]:
+    """A line for each grade that somebody of the same kind, whose label the file does not change, contradicts in the store."""
+    changing = {key_of(judgment) for judgment in wanted}
+    lines = []
+    others = _of_others(cursor, [judgment for _, judgment in state.first.values()])
+    for key, (number, judgment) in state.first.items():
+        said = [(judge, grade) for judge, grade in others.get(key, ()) if (*key[:2], judge, key[3]) not in changing]
+        if said:
+            there = ", ".join(f"{judge} {grade}" for judge, grade in said)
+            field = state.named(judgment, "grade")
+            lines.append(
+                f"row {number}: {field}: {judgment.judge} says {judgment.grade} of {judgment.qid} "
+                f"{judgment.memory_id}, in the store: {there}; all are kept"
+            )
+    return lines
+
+
+def _capped(lines: list[str], rest: str) -> list[str]:
+    return lines if len(lines) <= MAX_NOTES else [*lines[:MAX_NOTES], f"{len(lines) - MAX_NOTES} {rest}"]
+
+
+def _given_here(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment]) -> dict[Key, int]:
+    """The grades of those of `judgments` that were given in the workbench, whatever grade they have here."""
+    with staged(cursor, "staged_judgments", _staging(judgments)):
+        rows = cursor.execute(
+            f"SELECT j.qid, j.memory_id, j.judge, j.kind, j.grade FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} "
+            "WHERE j.source = ?",
+            [WORKBENCH],
+        ).fetchall()
+    return {(qid, memory_id, judge, kind): grade for qid, memory_id, judge, kind, grade in rows}
+
+
+def _of_others(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment]) -> dict[Key, list[tuple[str, int]]]:
+    """(judge, grade) of the others of the same kind who graded a pair of `judgments` differently, by that judgment's key."""
+    with staged(cursor, "staged_judgments", _staging(judgments)):
+        rows = cursor.execute(
+            "SELECT s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade FROM staged_judgments AS s JOIN judgments AS j "
+            "ON j.qid = s.qid AND j.memory_id = s.memory_id AND j.kind = s.kind AND j.judge <> s.judge "
+            "WHERE j.grade <> s.grade ORDER BY ALL"
+        ).fetchall()
+    grades: dict[Key, list[tuple[str, int]]] = {}
+    for qid, memory_id, judge, kind, other, grade in rows:
+        grades.setdefault((qid, memory_id, judge, kind), []).append((other, grade))
+    return grades

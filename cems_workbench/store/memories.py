@@ -1,0 +1,330 @@
+"""The memories: the `memories` table, and what is asked of it and done to it.
+
+A deleted memory keeps its row (`deleted_at` is set) and is absent from every read but `deleted`. Importing it again updates the
+row and leaves it deleted, so that a periodic import does not bring back what a user removed. Every change of a memory adds one to
+the store's content version, in the same transaction.
+
+The functions work on a cursor, for those who have a transaction of their own; `Memories` is the way in for everybody else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.errors import StoreError
+from cems_workbench.records import Memory, indexed_text
+from cems_workbench.store import statistics
+from cems_workbench.store.database import Database
+from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.meta import bump_content_version
+from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
+from cems_workbench.store.selection import Selection
+from cems_workbench.store.statistics import Duplicates, Statistics
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+FIELDS = (
+    "id", "content", "title", "category", "project", "session", "author", "tags", "priority", "pinned", "importance",
+    "created_at", "last_accessed", "access_count", "relevant_count", "noise_count", "scope", "source_ref",
+)  # fmt: skip
+COLUMNS = (*FIELDS, "text_sha")
+PORTION = 2_000
+"""Rows read at a time where all memories pass through."""
+_TIMES = ("created_at", "last_accessed")
+_DIFFERS = " OR ".join(f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name != "id")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some of the memories of a selection, in its order, and how many there are in all."""
+
+    memories: tuple[Memory, ...]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facets:
+    """The values that occur, with their number of live memories, most first; None is "has none"."""
+
+    categories: tuple[tuple[str | None, int], ...]
+    projects: tuple[tuple[str | None, int], ...]
+    sessions: tuple[tuple[str | None, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedMemory:
+    """A memory that was deleted and can be restored."""
+
+    memory: Memory
+    deleted_at: datetime
+
+
+class Memories:
+    """The memories of an open store; methods may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        with database.reading() as cursor:
+            self.hidden = deleted_ids(cursor)
+            """Ids of the deleted memories; open indexes share it, and leave them out of their hits until a refresh removes them."""
+
+    def get(self, memory_id: str) -> Memory | None:
+        """One live memory, None when there is none of that id."""
+        return self.read([memory_id]).get(memory_id)
+
+    def read(self, ids: Iterable[str] | None = None) -> dict[str, Memory]:
+        """Live memories by id: those of `ids` in that order (unknown ones are absent), or all, by id."""
+        with self._database.reading() as cursor:
+            return read(cursor, None if ids is None else list(ids))
+
+    def each(self, project: str | None = None) -> Iterator[Memory]:
+        """The live memories by id, of one project or all, as of one moment; read in portions, for stores of any size.
+
+        The order is found on the ids alone: one query for whole rows in order would have all their texts in memory first.
+        """
+        with self._database.reading() as cursor:
+            cursor.execute(
+                "SELECT rowid FROM memories WHERE deleted_at IS NULL AND coalesce(project = ?, ? IS NULL) ORDER BY id",
+                [project, project],
+            )
+            places = cursor.fetchnumpy()["rowid"]
+            for start in range(0, len(places), PORTION):
+                rows = cursor.execute(
+                    f"SELECT {', '.join(FIELDS)} FROM memories WHERE rowid IN (SELECT unnest(?)) ORDER BY id",
+                    [places[start : start + PORTION].tolist()],
+                ).fetchall()
+                yield from map(record, rows)
+
+    def count(self) -> int:
+        """Number of live memories."""
+        with self._database.reading() as cursor:
+            return count(cursor)
+
+    def projects(self) -> list[tuple[str | None, int]]:
+        """Projects (None: untagged) with their number of live memories, most first, ties by name."""
+        with self._database.reading() as cursor:
+            return cursor.execute(
+                "SELECT project, count(*) AS n FROM memories WHERE deleted_at IS NULL "
+                "GROUP BY project ORDER BY n DESC, project NULLS LAST"
+            ).fetchall()
+
+    def find(self, selection: Selection, limit: int, offset: int = 0) -> Page:
+        """`limit` live memories of a selection from `offset` on, in its order, and the size of the whole selection."""
+        condition, parameters = selection.sql()
+        with self._database.reading() as cursor:
+            total = cursor.execute(f"SELECT count(*) FROM memories WHERE {condition}", parameters).fetchall()[0][0]
+            # The ids first: sorting whole rows would carry every text through the sort.
+            ids = cursor.execute(
+                f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?",
+                [*parameters, limit, offset],
+            ).fetchall()
+            return Page(tuple(read(cursor, [row[0] for row in ids]).values()), int(total))
+
+    def facets(self, most: int = 500) -> Facets:
+        """The categories, projects and sessions in use with their number of memories; the `most` frequent of each."""
+        with self._database.reading() as cursor:
+            return Facets(*(_counted(cursor, column, most) for column in ("category", "project", "session")))
+
+    def newest_by_access(self, size: int, where: Filter = ANY) -> list[str]:
+        """Ids of the `size` most recently accessed memories (created, when never accessed; undated last), ties by id."""
+        condition, parameters = where.sql()
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} "
+                "ORDER BY coalesce(last_accessed, created_at) DESC NULLS LAST, id LIMIT ?",
+                [*parameters, size],
+            ).fetchall()
+        return [row[0] for row in rows]
+
+    def statistics(self, now: datetime) -> Statistics:
+        """Counts by category, project, month, age (back from `now`) and length."""
+        with self._database.reading() as cursor:
+            return statistics.read(cursor, now)
+
+    def exact_duplicates(self, limit: int) -> tuple[list[Duplicates], int]:
+        """`limit` contents that several live memories share to the character, most first, and how many there are in all."""
+        with self._database.reading() as cursor:
+            return statistics.exact_duplicates(cursor, limit)
+
+    def update(self, memory: Memory, expected: Memory | None = None) -> bool:
+        """Replace a live memory by `memory`, which has the same id; False when nothing differs.
+
+        `expected` is the memory as it was when the editing began. Raises StoreError when there is no such live memory,
+        or when it no longer is as `expected`, so that nobody's change is overwritten unseen.
+        """
+        with self._database.transaction() as cursor:
+            present = read(cursor, [memory.id]).get(memory.id)
+            if present is None:
+                raise StoreError(f"memory {memory.id} is not there any more; it was deleted meanwhile")
+            if expected is not None and present != expected:
+                raise StoreError(f"memory {memory.id} was changed meanwhile; open it again and repeat your edit")
+            if present == memory:
+                return False
+            upsert(cursor, [memory])
+            bump_content_version(cursor)
+        return True
+
+    def count_feedback(self, counts: Mapping[str, tuple[int, int]]) -> int:
+        """Set how often each memory was relevant and noise, which `adjust.feedback` reads; returns how many changed.
+
+        `counts` (relevant, noise) by memory id come from `formats.cems_feedback.counts`; other memories keep theirs.
+        """
+        if not counts:
+            return 0
+        with self._database.transaction() as cursor:
+            changed = _set_feedback(cursor, counts)
+            if changed:
+                bump_content_version(cursor)
+        return changed
+
+    def delete(self, memory_id: str) -> bool:
+        """Hide a memory from everything until `restore`; False when there is no such live memory."""
+        return self._set_deleted(memory_id, datetime.now(UTC))
+
+    def restore(self, memory_id: str) -> bool:
+        """Bring back a deleted memory; False when it is not deleted."""
+        return self._set_deleted(memory_id, None)
+
+    def _set_deleted(self, memory_id: str, when: datetime | None) -> bool:
+        """Mark a memory deleted at `when`, or live again with None; False when that changes nothing."""
+        state = "IS NULL" if when is not None else "IS NOT NULL"
+        with self._database.transaction() as cursor:
+            changed = cursor.execute(
+                f"UPDATE memories SET deleted_at = ? WHERE id = ? AND deleted_at {state}", [to_naive(when), memory_id]
+            ).fetchall()[0][0]
+            if changed:
+                bump_content_version(cursor)
+        if changed and when is None:
+            self.hidden.discard(memory_id)
+        elif changed:
+            self.hidden.add(memory_id)
+        return bool(changed)
+
+    def deleted(self, limit: int, offset: int = 0) -> tuple[list[DeletedMemory], int]:
+        """`limit` deleted memories from `offset` on, latest deletion first, and how many there are in all."""
+        with self._database.reading() as cursor:
+            total = cursor.execute("SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL").fetchall()[0][0]
+            rows = cursor.execute(
+                f"SELECT deleted_at, {', '.join(FIELDS)} FROM memories WHERE deleted_at IS NOT NULL "
+                "ORDER BY deleted_at DESC, id LIMIT ? OFFSET ?",
+                [limit, offset],
+            ).fetchall()
+        return [DeletedMemory(record(row[1:]), row[0].replace(tzinfo=UTC)) for row in rows], int(total)
+
+
+def staging(memories: Sequence[Memory]) -> pa.Table:
+    """The rows as an Arrow table with COLUMNS."""
+    import pyarrow as pa
+
+    text, number, moment = pa.large_string(), pa.int64(), pa.timestamp("us")
+    kinds = {"priority": pa.float64(), "pinned": pa.bool_(), **dict.fromkeys(_TIMES, moment)}
+    kinds |= dict.fromkeys(("access_count", "relevant_count", "noise_count"), number)
+    values: dict[str, list[Any]] = {name: [getattr(memory, name) for memory in memories] for name in FIELDS}
+    values["tags"] = [json.dumps(tags, ensure_ascii=False) for tags in values["tags"]]
+    for name in _TIMES:
+        values[name] = [to_naive(value) for value in values[name]]
+    values["text_sha"] = [text_sha(indexed_text(memory)) for memory in memories]
+    return pa.table({name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS})
+
+
+def upsert(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory]) -> RowCounts:
+    """Insert new rows and update those that differ; ids must be distinct within `memories`."""
+    with staged(cursor, "staged_memories", staging(memories)):
+        updated = cursor.execute(
+            f"UPDATE memories AS m SET {', '.join(f'{name} = s.{name}' for name in COLUMNS if name != 'id')} "
+            f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})"
+        ).fetchall()[0][0]
+        added = cursor.execute(
+            f"INSERT INTO memories ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM staged_memories "
+            "WHERE id NOT IN (SELECT id FROM memories)"
+        ).fetchall()[0][0]
+    return RowCounts(added, updated, len(memories) - added - updated)
+
+
+def known_ids(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]:
+    """Those of `ids` that have a row, deleted ones included."""
+    rows = cursor.execute("SELECT id FROM memories WHERE id IN (SELECT unnest(?))", [list(ids)]).fetchall()
+    return {row[0] for row in rows}
+
+
+def deleted_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
+    """The ids of all deleted memories."""
+    return {row[0] for row in cursor.execute("SELECT id FROM memories WHERE deleted_at IS NOT NULL").fetchall()}
+
+
+def count(cursor: duckdb.DuckDBPyConnection) -> int:
+    """Number of live memories."""
+    return int(cursor.execute("SELECT count(*) FROM memories WHERE deleted_at IS NULL").fetchall()[0][0])
+
+
+def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) -> dict[str, Memory]:
+    """The live memories with these ids (all when None), by id; in the order of `ids`, by id when None.
+
+    Two steps for ids: finding row numbers reads the id column alone, and fetching by row number skips the blocks of
+    text in between, which a single query would decompress (24 ms against 8 for 300 of 100,000).
+    """
+    columns = ", ".join(FIELDS)
+    if ids is None:
+        rows = cursor.execute(f"SELECT {columns} FROM memories WHERE deleted_at IS NULL ORDER BY id").fetchall()
+        return {row[0]: record(row) for row in rows}
+    wanted = list(dict.fromkeys(ids))
+    places = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [wanted]).fetchall()
+    rows = cursor.execute(
+        f"SELECT {columns} FROM memories WHERE rowid IN (SELECT unnest(?)) AND deleted_at IS NULL",
+        [[place for (place,) in places]],
+    ).fetchall()
+    by_id = {row[0]: record(row) for row in rows}
+    return {name: by_id[name] for name in wanted if name in by_id}
+
+
+def record(row: tuple[Any, ...]) -> Memory:
+    """A row of FIELDS as a record."""
+    (id_, content, title, category, project, session, author, tags, priority, pinned, importance,
+     created_at, last_accessed, access_count, relevant_count, noise_count, scope, source_ref) = row  # fmt: skip
+    return Memory(
+        id_, content, title, category, project, session, author,
+        () if tags == "[]" else tuple(json.loads(tags)), priority, pinned, importance,
+        to_aware(created_at), to_aware(last_accessed), access_count, relevant_count, noise_count, scope, source_ref,
+    )  # fmt: skip
+
+
+def documents(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str | None, str]]:
+    """(id, indexed text, project, scope) of the live memories by id, read in portions."""
+    cursor.execute("SELECT id, content, title, project, scope FROM memories WHERE deleted_at IS NULL ORDER BY id")
+    while rows := cursor.fetchmany(PORTION):
+        for id_, content, title, project, scope in rows:
+            yield id_, indexed_text(Memory(id_, content, title)), project, scope
+
+
+def _counted(cursor: duckdb.DuckDBPyConnection, column: str, most: int) -> tuple[tuple[str | None, int], ...]:
+    return tuple(
+        cursor.execute(
+            f"SELECT {column}, count(*) AS n FROM memories WHERE deleted_at IS NULL "
+            f"GROUP BY {column} ORDER BY n DESC, {column} NULLS LAST LIMIT ?",
+            [most],
+        ).fetchall()
+    )
+
+
+def _set_feedback(cursor: duckdb.DuckDBPyConnection, counts: Mapping[str, tuple[int, int]]) -> int:
+    import pyarrow as pa
+
+    table = pa.table(
+        {
+            "id": pa.array(list(counts), pa.string()),
+            "relevant": pa.array([relevant for relevant, _ in counts.values()], pa.int64()),
+            "noise": pa.array([noise for _, noise in counts.values()], pa.int64()),
+        }
+    )
+    with staged(cursor, "staged_feedback", table):
+        changed = cursor.execute(
+            "UPDATE memories AS m SET relevant_count = s.relevant, noise_count = s.noise FROM staged_feedback AS s "
+            "WHERE m.id = s.id AND m.deleted_at IS NULL AND (m.relevant_count <> s.relevant OR m.noise_count <> s.noise)"
+        ).fetchall()[0][0]
+    return int(changed)

@@ -1,0 +1,39 @@
+"""The `workbench_meta` table: the schema's version, the store's identity, its content version, what the vectors were built from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+SCHEMA, STORE_ID, CONTENT_VERSION = "schema", "store_id", "content_version"
+
+
+def read_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> str | None:
+    """The value of a meta key, None when it was never written."""
+    # fetchall, not fetchone: a result that was not read to its end blocks the connection.
+    row = next(iter(cursor.execute("SELECT value FROM workbench_meta WHERE key = ?", [key]).fetchall()), None)
+    return None if row is None else str(row[0])
+
+
+def write_meta(cursor: duckdb.DuckDBPyConnection, key: str, value: str) -> None:
+    """Set a meta key."""
+    cursor.execute("INSERT OR REPLACE INTO workbench_meta VALUES (?, ?)", [key, value])
+
+
+def delete_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> None:
+    """Take a meta key away, if it is there."""
+    cursor.execute("DELETE FROM workbench_meta WHERE key = ?", [key])
+
+
+def content_version(cursor: duckdb.DuckDBPyConnection) -> int:
+    """How many transactions have changed a memory."""
+    return int(read_meta(cursor, CONTENT_VERSION) or 0)
+
+
+def bump_content_version(cursor: duckdb.DuckDBPyConnection) -> int:
+    """Add one to the content version and return it; to be called in the transaction that changes a memory."""
+    version = content_version(cursor) + 1
+    write_meta(cursor, CONTENT_VERSION, str(version))
+    return version

@@ -1,0 +1,100 @@
+"""The queries of all query sets: the `queries` table, and which of them an input means that names a query by its words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cems_workbench.records import Judgment, ParsedInput, Query, RowError
+from cems_workbench.store.database import Database
+from cems_workbench.store.rows import RowCounts, staged, to_aware, to_naive
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+class Queries:
+    """The queries of an open store, whatever sets they are in; methods may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self) -> list[Query]:
+        """All queries, by qid, in their present words."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute("SELECT qid, query, project, as_of, type FROM queries ORDER BY qid").fetchall()
+        return [Query(qid, query, project, to_aware(as_of), kind) for qid, query, project, as_of, kind in rows]
+
+
+def upsert(cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query]) -> RowCounts:
+    """Insert queries and update those that differ; qids must be distinct in `queries`."""
+    import pyarrow as pa
+
+    table = pa.table(
+        {
+            "qid": [query.qid for query in queries],
+            "query": [query.query for query in queries],
+            "project": pa.array([query.project for query in queries], pa.string()),
+            "as_of": pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us")),
+            "type": pa.array([query.type for query in queries], pa.string()),
+        }
+    )
+    fields = ("query", "project", "as_of", "type")
+    with staged(cursor, "staged_queries", table):
+        updated = cursor.execute(
+            f"UPDATE queries AS q SET {', '.join(f'{name} = s.{name}' for name in fields)} FROM staged_queries AS s "
+            f"WHERE q.qid = s.qid AND ({' OR '.join(f'q.{name} IS DISTINCT FROM s.{name}' for name in fields)})"
+        ).fetchall()[0][0]
+        added = cursor.execute(
+            "INSERT INTO queries SELECT qid, query, project, as_of, type FROM staged_queries "
+            "WHERE qid NOT IN (SELECT qid FROM queries)"
+        ).fetchall()[0][0]
+    return RowCounts(added, updated, len(queries) - added - updated)
+
+
+def known_qids(cursor: duckdb.DuckDBPyConnection, qids: Sequence[str]) -> set[str]:
+    """Those of `qids` that are in the store."""
+    rows = cursor.execute("SELECT qid FROM queries WHERE qid IN (SELECT unnest(?))", [list(qids)]).fetchall()
+    return {row[0] for row in rows}
+
+
+def resolve_words(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput) -> ParsedInput:
+    """An input that names its queries by their words with the store's qids, without the queries the store has.
+
+    Exactly one query with these words: it is the one, whatever its id. None: the input's query is new. Several: nobody can tell,
+    so the rows that name it are reported and left out. An input that names queries by id comes back as it is.
+    """
+    if not parsed.extra.get("queries_by_words"):
+        return parsed
+    qids_of: dict[str, list[str]] = {}
+    words = list({query.query for query in parsed.queries})
+    for text, qid in cursor.execute(
+        "SELECT query, qid FROM queries WHERE query IN (SELECT unnest(?)) ORDER BY qid", [words]
+    ).fetchall():
+        qids_of.setdefault(text, []).append(qid)
+    meant = {query.qid: qids_of.get(query.query, []) for query in parsed.queries}
+    numbers = parsed.extra.get("rows", {})
+    judgments: list[Judgment] = []
+    rows: list[int] = []
+    problems: list[RowError] = []
+    for number, judgment in zip(numbers.get("judgments", ()), parsed.judgments, strict=True):
+        qids = meant.get(judgment.qid, [])
+        if len(qids) > 1:
+            reason = f"these words are those of the queries {', '.join(qids[:5])}; use a format that names the qid"
+            problems.append(RowError(parsed.source, number, reason, "query"))
+        else:
+            judgments.append(replace(judgment, qid=qids[0]) if qids else judgment)
+            rows.append(number)
+    new = [
+        (number, query)
+        for number, query in zip(numbers.get("queries", ()), parsed.queries, strict=True)
+        if not meant[query.qid]
+    ]
+    return replace(
+        parsed,
+        queries=tuple(query for _, query in new),
+        judgments=tuple(judgments),
+        errors=(*parsed.errors, *problems),
+        extra={**parsed.extra, "rows": {**numbers, "judgments": rows, "queries": [number for number, _ in new]}},
+    )

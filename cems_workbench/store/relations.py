@@ -1,0 +1,93 @@
+"""The relations between memories: directed, weighted edges in the `relations` table, read in both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cems_workbench.records import Relation
+from cems_workbench.store.database import Database
+from cems_workbench.store.rows import RowCounts, staged
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+class Relations:
+    """The relations of an open store; methods may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self) -> list[Relation]:
+        """All edges between live memories, by source, target and kind."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT source_id, target_id, kind, weight FROM relations "
+                "JOIN memories AS s ON s.id = source_id AND s.deleted_at IS NULL "
+                "JOIN memories AS t ON t.id = target_id AND t.deleted_at IS NULL ORDER BY source_id, target_id, kind"
+            ).fetchall()
+        return [Relation(*row) for row in rows]
+
+    def of_memory(self, memory_id: str) -> list[Relation]:
+        """The edges from and to a memory, outgoing first, strongest first, ties by the other end; none to deleted ones."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT source_id, target_id, kind, weight FROM relations AS r "
+                "JOIN memories AS m ON m.id = CASE WHEN r.source_id = $id THEN r.target_id ELSE r.source_id END "
+                "WHERE (r.source_id = $id OR r.target_id = $id) AND m.deleted_at IS NULL "
+                "ORDER BY r.source_id <> $id, weight DESC, m.id, kind",
+                {"id": memory_id},
+            ).fetchall()
+        return [Relation(*row) for row in rows]
+
+    def neighbours(self, seeds: Sequence[str], per_seed: int) -> list[tuple[str, str, float]]:
+        """(seed, neighbour, weight), seeds in their given order, at most `per_seed` each, best weight first, ties by id.
+
+        An edge counts in both directions; two memories joined by several edges are neighbours once, by the best weight.
+        Deleted memories are no neighbours, and a memory is not its own.
+        """
+        wanted = list(dict.fromkeys(seeds))
+        with self._database.reading() as cursor:
+            rows = cursor.execute(_NEIGHBOURS, [wanted, per_seed]).fetchall()
+        place = {seed: position for position, seed in enumerate(wanted)}
+        return sorted(rows, key=lambda row: (place[row[0]], -row[2], row[1]))
+
+
+_NEIGHBOURS = """
+WITH seeds AS (SELECT unnest(?) AS seed),
+edges AS (
+    SELECT seed, target_id AS other, weight FROM relations JOIN seeds ON source_id = seed
+    UNION ALL
+    SELECT seed, source_id AS other, weight FROM relations JOIN seeds ON target_id = seed
+)
+SELECT seed, other, max(weight) AS best FROM edges JOIN memories ON memories.id = other
+WHERE other <> seed AND deleted_at IS NULL
+GROUP BY seed, other
+QUALIFY row_number() OVER (PARTITION BY seed ORDER BY best DESC, other) <= ?
+"""
+
+
+def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation]) -> RowCounts:
+    """Insert edges and update the weight of known ones; (source, target, kind) must be distinct in `relations`."""
+    import pyarrow as pa
+
+    table = pa.table(
+        {
+            "source_id": [relation.source_id for relation in relations],
+            "target_id": [relation.target_id for relation in relations],
+            "kind": [relation.kind for relation in relations],
+            "weight": [float(relation.weight) for relation in relations],
+        }
+    )
+    same = "r.source_id = s.source_id AND r.target_id = s.target_id AND r.kind = s.kind"
+    with staged(cursor, "staged_relations", table):
+        updated = cursor.execute(
+            "UPDATE relations AS r SET weight = s.weight FROM staged_relations AS s "
+            f"WHERE {same} AND r.weight <> s.weight"
+        ).fetchall()[0][0]
+        added = cursor.execute(
+            "INSERT INTO relations SELECT source_id, target_id, kind, weight FROM staged_relations AS s "
+            f"WHERE NOT EXISTS (FROM relations AS r WHERE {same})"
+        ).fetchall()[0][0]
+    return RowCounts(added, updated, len(relations) - added - updated)

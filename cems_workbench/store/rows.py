@@ -1,0 +1,68 @@
+"""What the aggregates share: how values stand in columns, how rows get into DuckDB, and what is said of them afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """How the good rows of one kind met what the store already had."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+
+    @property
+    def total(self) -> int:
+        """Rows that are now in the store because of, or in agreement with, the input."""
+        return self.added + self.updated + self.unchanged
+
+
+NO_ROWS = RowCounts()
+
+
+def text_sha(text: str) -> str:
+    """SHA-256 of the exact text, in hex, by which embeddings and scores know whether it changed."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def to_naive(moment: datetime | None) -> datetime | None:
+    """An aware time as the store keeps it: UTC without a zone."""
+    return None if moment is None else moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def to_aware(moment: datetime | None) -> datetime | None:
+    """A stored time as the records have it."""
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+@contextmanager
+def staged(cursor: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
+    """Let SQL read an Arrow table as the view `name` while the block runs: the way into DuckDB that does not go row by row."""
+    cursor.register(name, table)
+    try:
+        yield
+    finally:
+        cursor.unregister(name)
+
+
+def check_name(name: str) -> None:
+    """Raise InputError unless `name` can name a set, a queue, a config or a reviewer: printable, not blank, not too long."""
+    if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME or name != name.strip():
+        raise InputError(
+            f"{name[:60]!r} is not a name: 1 to {LONGEST_NAME} printable characters, no blanks at the ends"
+        )

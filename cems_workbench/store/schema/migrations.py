@@ -1,0 +1,86 @@
+"""Bringing a database to the present schema: the numbered .sql files, applied in order from where it stands.
+
+A new database starts at 0 and takes them all, so that the tables of a store are the same whenever it was made. What SQL cannot say
+(an identity, a digest) is a step in Python behind the file of that number; a step knows the tables as they are at its number and
+never changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from cems_workbench.errors import StoreError
+from cems_workbench.records import DEFAULT_SCALE
+from cems_workbench.store.meta import CONTENT_VERSION, SCHEMA, STORE_ID, read_meta, write_meta
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+def migrations() -> dict[int, str]:
+    """The SQL of each schema version, by number, in order."""
+    scripts = (file for file in files(__package__).iterdir() if file.name.endswith(".sql"))
+    return {int(file.name[:4]): file.read_text("utf-8") for file in sorted(scripts, key=lambda file: file.name)}
+
+
+def prepare(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
+    """Create the tables in a new database, bring an older one up to date, or check that these are ours and known.
+
+    Runs inside the caller's transaction. Raises StoreError for somebody else's database or a newer schema; `where` names it.
+    """
+    tables = {row[0] for row in cursor.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    if tables and "workbench_meta" not in tables:
+        raise StoreError(f"{where} is a DuckDB database, but not one of CEMS Workbench")
+    scripts = migrations()
+    latest = max(scripts)
+    version = int(read_meta(cursor, SCHEMA) or 0) if tables else 0
+    if version > latest or (tables and version < 1):
+        raise StoreError(
+            f"store {where} has schema {version}, this version reads {latest}: "
+            + ("update cems-workbench" if version > latest else "import its inputs into a new store")
+        )
+    if version < latest:
+        apply(cursor, scripts, version, latest)
+
+
+def apply(cursor: duckdb.DuckDBPyConnection, scripts: dict[int, str], version: int, until: int) -> None:
+    """Take the steps that lead from schema `version` to schema `until`."""
+    for number in range(version + 1, until + 1):
+        cursor.execute(scripts[number])
+        step = _STEPS.get(number)
+        if step is not None:
+            step(cursor)
+    write_meta(cursor, SCHEMA, str(until))
+
+
+def _identify(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Give a new store its identity."""
+    write_meta(cursor, STORE_ID, uuid4().hex[:12])
+    write_meta(cursor, CONTENT_VERSION, "0")
+
+
+def _adopt_queries(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Put the queries of a store that knew no sets into the set "all", version 1, with the default scale."""
+    rows = cursor.execute("SELECT qid, query, project, as_of, type FROM queries ORDER BY qid").fetchall()
+    if not rows:
+        return
+    scale = DEFAULT_SCALE.to_dict()
+    lines = [json.dumps(scale, sort_keys=True)]
+    for qid, query, project, as_of, kind in rows:
+        moment = None if as_of is None else as_of.replace(tzinfo=UTC).isoformat()
+        lines.append(json.dumps([qid, query, project, moment, kind]))
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    cursor.execute(
+        "INSERT INTO query_sets VALUES ('all', 1, ?, ?, ?)",
+        [datetime.now(UTC).replace(tzinfo=None), digest, json.dumps(scale, ensure_ascii=False)],
+    )
+    cursor.execute("INSERT INTO query_set_members SELECT 'all', 1, qid, query, project, as_of, type, '' FROM queries")
+
+
+_STEPS: dict[int, Callable[[duckdb.DuckDBPyConnection], None]] = {1: _identify, 6: _adopt_queries}
