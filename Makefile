@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 STORE ?= .workbench/store
 export HF_HUB_DISABLE_TELEMETRY := 1
 
-.PHONY: run test setup check browser bench clean
+PYTEST := HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: run test fast setup check browser bench clean
 
 run: $(VENV)/.runs sample
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m cems_workbench app --store $(STORE)
@@ -18,8 +20,15 @@ sample: $(VENV)/.runs
 
 setup: $(VENV)/.tests
 
-test: $(VENV)/.tests browser check
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+# Types are checked beside the tests, so that both cores are busy to the end.
+test: $(VENV)/.tests browser
+	$(BIN)/ruff check .
+	@log=$$(mktemp); $(BIN)/mypy >$$log 2>&1 & types=$$!; \
+	$(PYTEST); tests=$$?; wait $$types; types=$$?; cat $$log; rm -f $$log; exit $$((tests | types))
+
+# The tests that need neither a store of sample data nor a page.
+fast: $(VENV)/.tests
+	$(PYTEST) tests/unit tests/property tests/golden
 
 check: $(VENV)/.tests
 	$(BIN)/ruff check .

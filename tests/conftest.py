@@ -13,9 +13,12 @@ from hypothesis import HealthCheck, Phase, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
+DEFAULT_STORE = ROOT / ".workbench"
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before any model library is imported: tests never ask the network
 os.environ["CHROMA_ANONYMIZED_TELEMETRY"] = "False"
+# Workers share the cores: with more threads each, models wait for one another by spinning.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 PRESET = "CEMS_WORKBENCH_PRESET"
 os.environ[PRESET] = "cems"  # the documented defaults, whose numbers the tests state
 
@@ -29,6 +32,16 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("deterministic")
+
+
+SLOWEST_FIRST = ("browser", "integration", "app", "property")
+"""Folders of tests by the time they take: long ones begin while there is enough else for the other worker to the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests by folder, the slowest first; within a folder they stay as they were."""
+    place = {name: rank for rank, name in enumerate(SLOWEST_FIRST)}
+    items.sort(key=lambda item: place.get(item.path.relative_to(ROOT / "tests").parts[0], len(place)))
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +80,14 @@ def _import_sample(folder: Path) -> None:
         resources.refresh()
     finally:
         resources.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_store_in_the_checkout() -> Iterator[None]:
+    """No test opens the default store, which is where a developer's own memories are."""
+    before = DEFAULT_STORE.exists()
+    yield
+    assert before or not DEFAULT_STORE.exists(), f"the test left a store in {DEFAULT_STORE}"
 
 
 @pytest.fixture(autouse=True)

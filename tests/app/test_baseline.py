@@ -15,7 +15,7 @@ from cems_workbench.ui.inspect.baseline import COLUMN
 
 from .test_inspect_page import OpenPage, control, html, order, search
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 MOVED = {"fusion.score_blend": 1.0}
 
 

@@ -13,7 +13,7 @@ from cems_workbench.pipeline.variants import SHIPPED, read_dictionary
 from cems_workbench.ui.inspect import dictionary
 from cems_workbench.ui.kit import handles
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 
 
 def test_rows_become_entries_and_half_filled_rows_do_not() -> None:

@@ -15,7 +15,7 @@ from .test_inspect_features import configured
 from .test_inspect_page import OpenPage, html, order, search
 from .test_text_evidence_tool import DEPLOY, stored, tool
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 
 
 def opened(page: AppTest, **changes: object) -> AppTest:

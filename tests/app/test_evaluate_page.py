@@ -26,7 +26,7 @@ from cems_workbench.ui.inspect import baseline
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit import progress as kit_progress
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
 QUERIES = 12
 

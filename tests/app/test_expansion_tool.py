@@ -14,7 +14,7 @@ from .test_inspect_features import PLAIN, captions, configured
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 from .test_text_evidence_tool import DEPLOY, tool
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 TYPED = "undo a release\ngo back to the previous version"
 
 

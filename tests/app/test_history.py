@@ -11,7 +11,7 @@ from cems_workbench.ui.inspect import state as history
 
 from .test_inspect_page import OpenPage, control, order, search
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 CEMS = preset("cems").config
 
 

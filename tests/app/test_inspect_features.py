@@ -16,7 +16,7 @@ from cems_workbench.ui.kit import handles
 
 from .test_inspect_page import QUERY, OpenPage, control, html, order, search
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 VIEWS = ("Contributions", "Query", "Lists", "Stages", "Journey", "Rerank", "Adjust", "Context")
 WIRED = "is this wired up and working in production"
 PLAIN = {"query.mode": "hybrid", "expansion.skip_on_strong_signal.enabled": False}

@@ -16,7 +16,7 @@ from cems_workbench.pipeline import STAGES
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.escape import plain
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
 QUERY = "how many different doctors did I visit?"
 

@@ -17,7 +17,7 @@ from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
 from tests.app.test_label_views import checked, press, table_with, view
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 
 
 @pytest.fixture

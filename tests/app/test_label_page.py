@@ -21,7 +21,7 @@ from cems_workbench.ui.kit import handles
 from cems_workbench.ui.label.card import marked, name_of
 from tests.app.conftest import ROOT, release
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
 
 

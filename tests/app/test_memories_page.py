@@ -16,7 +16,7 @@ from cems_workbench.formats import read
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
 
 

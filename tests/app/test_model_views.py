@@ -18,7 +18,7 @@ from .conftest import ROOT
 from .test_inspect_features import WIRED, buttons, captions, configured, show
 from .test_inspect_page import QUERY, OpenPage, html, open_group, order, search
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 PACKAGED = pytest.mark.skipif(not available(), reason="this checkout has no weights of the packaged cross-encoder")
 JUDGED: dict[str, Any] = {"judge.backend": "late_interaction", "judge.threshold": 0.3, "judge.bands": [0.4, 0.3, 0.2]}
 NOBODY: dict[str, Any] = {"rerank.backend": "llama_server", "rerank.input_limit": 12, "rerank.timeout_s": 2}

@@ -9,14 +9,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.ui.inspect.tools.catalogue import TOOLS
 from cems_workbench.ui.kit import handles
 
 from .test_inspect_features import captions
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
-TOOL = next(name for name, tool in TOOLS.items() if tool.module == "production_view")
+pytestmark = [pytest.mark.models]
+TOOL = "Against production"
 
 
 def looked_at(page: AppTest) -> AppTest:

@@ -14,7 +14,7 @@ from cems_workbench.ui.inspect.views import rank_flow as view
 
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 
 
 def opened(page: AppTest, query: str = QUERY) -> AppTest:

@@ -20,7 +20,7 @@ from cems_workbench.ui.kit import handles
 from .test_inspect_features import buttons, captions, configured
 from .test_inspect_page import OpenPage, order, search
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 QUERY = "browser eats all the RAM if I leave it open until evening"
 FUSION = {"adjust.time_decay.mode": "none", "judge.backend": "none"}
 

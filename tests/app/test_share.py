@@ -20,7 +20,7 @@ from .conftest import release
 from .test_inspect_features import PLAIN, WIRED, configured, follow
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 
 
 def opened(open_page: OpenPage, state_id: str) -> AppTest:

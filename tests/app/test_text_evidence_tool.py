@@ -17,7 +17,7 @@ from cems_workbench.ui.kit import handles
 from .test_inspect_features import PLAIN, captions, configured, follow
 from .test_inspect_page import OpenPage, html, order, search
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 DEPLOY = "how do we roll back a failed deploy?"
 
 

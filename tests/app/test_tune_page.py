@@ -18,7 +18,7 @@ from cems_workbench.ui.tune.run import RUNNING
 from cems_workbench.ui.tune.running import Running
 from cems_workbench.ui.tune.state import FOUND, NEXT_VIEW, Found
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
 QUERIES, CONFIGS, WAIT = 24, 30, 60
 

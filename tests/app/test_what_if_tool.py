@@ -12,7 +12,7 @@ from cems_workbench.ui.kit import handles
 from .test_inspect_page import OpenPage, html, order, search
 from .test_why_tool import RAM, bodies, captions, click
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 BETTER = "The browser eats all the RAM when it is left open until evening."
 
 

@@ -17,7 +17,7 @@ from cems_workbench.ui.kit import handles
 from cems_workbench.ui.tune.run import RUNNING
 from tests.browser.whole_way import MISSING, QUERY
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 QUERIES = 16
 
 

@@ -18,7 +18,7 @@ from cems_workbench.ui.kit import handles
 
 from .test_inspect_page import OpenPage, html, order, search
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+pytestmark = [pytest.mark.models]
 ROOT = Path(__file__).resolve().parents[2]
 RAM = "browser eats all the RAM if I leave it open until evening"
 

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from .test_inspect import WAIT, order, search, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 
 def open_baseline(page: Page) -> None:

@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page, expect
 from .conftest import ROOT, START_SECONDS, query_box, wait_until_healthy
 from .test_inspect import WAIT, search, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 BATCH = 16
 
 # The app itself, with a reranker that writes down what it was asked, and from its second batch on waits for the gate.

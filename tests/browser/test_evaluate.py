@@ -16,7 +16,7 @@ from cems_workbench.store import Store
 from .conftest import START_SECONDS, is_elsewhere, query_box, serving
 from .test_inspect import WAIT, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 QUERIES = 6
 CONFIGS = ("cems", "recollection", "cems_head")
 ROW = 30

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from .conftest import query_box
 
-pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 QUERY = "how many different doctors did I visit?"
 WAIT = 30_000
 

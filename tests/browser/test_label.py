@@ -17,7 +17,7 @@ from cems_workbench.records import ParsedInput
 from cems_workbench.store import Store
 from tests.browser.conftest import START_SECONDS, serving
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 CARDS = 100
 WAIT = 20_000
 NEXT_CARD = """count => {

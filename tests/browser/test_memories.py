@@ -7,7 +7,7 @@ from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 from .test_inspect import WAIT, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 CLICKS = 3
 ROW = 30
 

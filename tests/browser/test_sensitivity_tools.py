@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from .conftest import query_box
 from .test_inspect import QUERY, order, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 SLOW = 150_000
 
 

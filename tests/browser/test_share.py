@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from .test_inspect import WAIT, order, search, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 
 def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(page: Page) -> None:

@@ -13,7 +13,7 @@ from cems_workbench.config import difference, load_config, preset
 from cems_workbench.store import Store
 from tests.browser.conftest import START_SECONDS, serving
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 QUERIES, WAIT = 24, 60_000
 
 

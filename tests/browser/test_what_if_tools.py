@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from .test_evidence_tools import DEPLOY, choose
 from .test_inspect import order, search, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 LONG_WAIT = 60_000
 
 

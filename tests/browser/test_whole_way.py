@@ -13,7 +13,7 @@ from cems_workbench.store import Store
 from tests.browser.conftest import serving
 from tests.browser.whole_way import QUERY, walk
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 QUERIES = 24
 
 

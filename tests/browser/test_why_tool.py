@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from .test_inspect import WAIT, order, search, settle
 
-pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.browser, pytest.mark.models]
 RAM = "browser eats all the RAM if I leave it open until evening"
 
 

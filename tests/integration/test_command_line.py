@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from conftest import Command, Finished
 
 ROOT = Path(__file__).resolve().parents[2]
-MODELS = [pytest.mark.models, pytest.mark.xdist_group("models")]
+MODELS = [pytest.mark.models]
 QUERY = "how do we roll back a failed deploy?"
 GOOD_BUNDLE: dict[str, Any] = {
     "format": "cems-workbench-evidence/1",
@@ -276,7 +276,6 @@ def test_a_store_held_by_another_process_is_one_line(command: Command, held: Pat
 
 
 @pytest.mark.models
-@pytest.mark.xdist_group("models")
 def test_the_issues_query_finds_the_support_group(command: Command, shared: Path) -> None:
     conversation = shared / "data" / "locomo" / "26.json"
     if not conversation.is_file():
@@ -288,7 +287,6 @@ def test_the_issues_query_finds_the_support_group(command: Command, shared: Path
 
 
 @pytest.mark.models
-@pytest.mark.xdist_group("models")
 def test_several_queries_at_once_say_what_each_of_them_found(command: Command, store: Path) -> None:
     asked = ["--expand", "argo rollouts", "--expand", "deploy on friday", "--set", "rerank.backend=none"]
     done = command("search", QUERY, "--preset", "memory_agent", *asked, "--set", "judge.backend=none", "--store", store)

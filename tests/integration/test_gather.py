@@ -27,7 +27,7 @@ from cems_workbench.records import indexed_text
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
+pytestmark = [pytest.mark.models]
 QUERY = "how do we roll back a failed deploy?"
 UNCACHED = "which database did the team choose?"
 """Asked by one test alone, whose scores no other test has left in the cache."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from conftest import Command
     from ollama import AsyncClient
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
+pytestmark = [pytest.mark.models]
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = with_values(preset("cems").config, {"judge.backend": "none"})
 

@@ -8,7 +8,7 @@ from cems_workbench.analysis.index_check import exact_ranking, largest_differenc
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store import ANY, Filter
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
+pytestmark = [pytest.mark.models]
 QUERIES = (
     "how do we roll back a failed deploy?",
     "how many different doctors did I visit?",

@@ -15,7 +15,7 @@ from cems_workbench.store import Store
 if TYPE_CHECKING:
     from conftest import Command
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
+pytestmark = [pytest.mark.models]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from cems_workbench.pipeline.understanding import asker
 sys.path.append(str(Path(__file__).parents[1] / "unit" / "models"))
 from model_server import HTML, ModelServer, Reply, nobody, sent, serving
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
+pytestmark = [pytest.mark.models]
 QUERY = "compare how we roll back a failed deploy with how we did it last year"
 OFF: dict[str, Any] = {"expansion__skip_on_strong_signal__enabled": False}
 

@@ -24,7 +24,6 @@ from cems_workbench.pipeline.resources import Resources
 
 pytestmark = [
     pytest.mark.models,
-    pytest.mark.xdist_group("llama"),
     pytest.mark.skipif(llama_cpp_server.missing() is not None, reason=str(llama_cpp_server.missing())),
 ]
 

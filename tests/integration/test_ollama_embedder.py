@@ -26,7 +26,7 @@ from cems_workbench.settings import Settings
 if TYPE_CHECKING:
     from conftest import Command
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
+pytestmark = [pytest.mark.models]
 WIDTH = 24
 
 

@@ -8,7 +8,7 @@ import pytest
 from cems_workbench.analysis.text_evidence import embedder_room, lexical_evidence, read_until
 from cems_workbench.pipeline.resources import Resources
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
+pytestmark = [pytest.mark.models]
 
 
 def test_the_parts_of_every_hit_sum_to_its_raw_score(resources: Resources) -> None:

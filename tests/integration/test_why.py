@@ -20,7 +20,7 @@ from cems_workbench.pipeline.resources import Resources
 if TYPE_CHECKING:
     from conftest import Command
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("models")]
+pytestmark = [pytest.mark.models]
 
 ROOT = Path(__file__).resolve().parents[2]
 FAILING = re.compile(r"^\| (q\d+) \|[^|]+\| (m\d+)", re.MULTILINE)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.sections.understanding import ExpansionConfig
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.variants import (
     FEEDBACK_WORDS,
     SHIPPED,
@@ -26,8 +22,6 @@ from cems_workbench.pipeline.variants import (
     write_dictionary,
 )
 from cems_workbench.records import Memory
-from cems_workbench.runs.opening import open_resources
-from cems_workbench.settings import Settings
 
 ACE = "is this wired up and working in production"
 ACE_EXPANDED = "is this architecture system integration layer connected storage up and working in production"
@@ -172,68 +166,3 @@ def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory,
     write_dictionary(path, entries)
     assert read_dictionary(path) == entries
     assert not path.with_suffix(".partial").exists()
-
-
-@pytest.fixture(scope="module")
-def opened(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Resources]:
-    """A copy of the sample store with a dictionary of its own."""
-    folder = shutil.copytree(sample_store, tmp_path_factory.mktemp("expanding") / "store")
-    resources = open_resources(Settings(store=folder))
-    yield resources
-    resources.close()
-
-
-def gathered(resources: Resources, backend: str, fires: bool, **changes: Any) -> tuple[list[str], list[str]]:
-    """Variant texts and what gathering said of them; the probe's thresholds decide whether it fires."""
-    values = {
-        "expansion.backend": backend,
-        "expansion.skip_on_strong_signal.threshold": 0.0 if fires else 1.0,
-        "expansion.skip_on_strong_signal.gap": 0.0,
-        "expansion.skip_on_strong_signal.scale": "saturating",
-        "query.mode": "hybrid",
-        **{path.replace("__", "."): value for path, value in changes.items()},
-    }
-    request = Request("wired deploy rollback", manual=("undo a release",))
-    evidence = gather_lists(request, with_values(PipelineConfig(), values), resources)
-    assert evidence.notes["expansion"]["probe"]["fires"] is fires
-    assert len([ranked for ranked in evidence.lists if ranked.source == "vector"]) == len(evidence.variants)
-    return [variant.text for variant in evidence.variants], evidence.notes["warnings"].get("expansion", [])
-
-
-@pytest.mark.models
-@pytest.mark.xdist_group("models")
-@pytest.mark.parametrize("backend", ["feedback", "dictionary"])
-def test_a_strong_signal_skips_expansion_and_says_so(opened: Resources, backend: str) -> None:
-    texts, said = gathered(opened, backend, fires=False)
-    assert len(texts) == 2 and said == []
-    assert gathered(opened, backend, fires=True) == (
-        ["wired deploy rollback"],
-        ["the strong-signal probe fired: no expansion was made"],
-    )
-
-
-@pytest.mark.models
-@pytest.mark.xdist_group("models")
-def test_a_strong_signal_does_not_skip_what_was_typed(opened: Resources) -> None:
-    assert gathered(opened, "manual", fires=True) == (["wired deploy rollback", "undo a release"], [])
-
-
-@pytest.mark.models
-@pytest.mark.xdist_group("models")
-def test_a_switched_off_probe_skips_nothing(opened: Resources) -> None:
-    texts, _ = gathered(opened, "dictionary", fires=True, expansion__skip_on_strong_signal__enabled=False)
-    assert texts == ["wired deploy rollback", f"{SHIPPED['wired']} deploy rollback"]
-
-
-@pytest.mark.models
-@pytest.mark.xdist_group("models")
-def test_the_users_dictionary_stands_for_the_shipped_one(opened: Resources) -> None:
-    write_dictionary(opened.dictionary_path, {"Deploy": "release"})
-    try:
-        texts, _ = gathered(opened, "dictionary", fires=False)
-        assert texts == ["wired deploy rollback", "wired release rollback"]
-        opened.dictionary_path.write_text("[")
-        with pytest.raises(InputError, match=r"expansions\.yaml"):
-            gathered(opened, "dictionary", fires=False)
-    finally:
-        opened.dictionary_path.unlink()
