@@ -40,7 +40,7 @@ def pair(store: Store) -> tuple[str, str]:
 def upload(page: AppTest, name: str, *rows: Any) -> AppTest:
     text = "\n".join(json.dumps(row) for row in rows).encode()
     page.file_uploader[0].set_value([(name, text, "application/octet-stream")]).run()
-    return press(page, "lb:files:import")
+    return press(page, "label:files:import")
 
 
 def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(page: AppTest) -> None:
@@ -63,7 +63,7 @@ def test_an_import_reports_added_rows_conflicts_and_what_was_left_out(page: AppT
 
 @pytest.mark.parametrize("form", judgment_writers())
 def test_every_form_is_offered_and_says_what_it_cannot_hold(page: AppTest, form: str) -> None:
-    checked(page.selectbox(key="lb:out:form").set_value(form).run())
+    checked(page.selectbox(key="label:out:form").set_value(form).run())
     labels = " ".join(one.value for one in page.caption)
     assert "judgments fit" in labels
     one_grade_each = form in ("qrels", "quepid-csv", "srw-csv")
@@ -71,14 +71,14 @@ def test_every_form_is_offered_and_says_what_it_cannot_hold(page: AppTest, form:
 
 
 def test_a_rule_settles_what_a_form_of_one_grade_cannot_hold(page: AppTest) -> None:
-    page.selectbox(key="lb:out:form").set_value("qrels")
-    checked(page.selectbox(key="lb:out:rule").set_value("Strictest").run())
+    page.selectbox(key="label:out:form").set_value("qrels")
+    checked(page.selectbox(key="label:out:rule").set_value("Strictest").run())
     assert not any("adjudicate" in one.value for one in page.code)
 
 
 def test_counted_feedback_is_what_the_selection_says(page: AppTest) -> None:
-    checked(page.selectbox(key="lb:out:judge").set_value("ada").run())
-    press(page, "lb:out:feedback")
+    checked(page.selectbox(key="label:out:judge").set_value("ada").run())
+    press(page, "label:out:feedback")
     store = handles.resources().store
     memory = store.memories.read()[pair(store)[1]]
     assert (memory.relevant_count, memory.noise_count) == (1, 0)

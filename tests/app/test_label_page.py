@@ -5,20 +5,21 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.evaluation.labelling.pooling import PooledPair
-from cems_workbench.evaluation.labelling.queue import make_queue
+from cems_workbench.evaluation.labelling.queue import Card, make_queue
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.records import Judgment
+from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.store import Store
 from cems_workbench.ui.inspect.gathering import grades
 from cems_workbench.ui.inspect.picker import human_grades
 from cems_workbench.ui.kit import handles
-from cems_workbench.ui.label.card import marked, name_of
+from cems_workbench.ui.label.card import card_html, marked, name_of
 from tests.app.conftest import ROOT, release
 
 pytestmark = [pytest.mark.models]
@@ -74,38 +75,38 @@ def test_without_a_name_there_is_no_card(open_page: OpenPage, queue_store: Path)
 
 def test_a_grade_is_in_the_store_under_its_author_before_the_next_card(page: AppTest) -> None:
     before = card(page)
-    press(page, "lb:grade:2")
+    press(page, "label:grade:2")
     assert [(one.grade, one.judge, one.kind) for one in labels()] == [(2, "ada", "human")]
     assert card(page) != before
 
 
 def test_undo_takes_the_label_back_and_shows_its_card_again(page: AppTest) -> None:
     before = card(page)
-    press(page, "lb:grade:3")
-    press(page, "lb:undo")
+    press(page, "label:grade:3")
+    press(page, "label:undo")
     assert labels() == []
     assert card(page) == before
 
 
 def test_an_unclear_query_puts_all_its_cards_aside(page: AppTest) -> None:
-    press(page, "lb:unclear")
-    press(page, "lb:grade:0")
+    press(page, "label:unclear")
+    press(page, "label:grade:0")
     assert "Nothing is left for you" in page.success[0].value
     assert len(labels()) == 1
 
 
 def test_a_skipped_card_is_not_dealt_again(page: AppTest) -> None:
     for _ in range(4):
-        press(page, "lb:skip")
+        press(page, "label:skip")
     assert labels() == []
     assert "4 skipped" in page.success[0].value
 
 
 def test_a_note_is_kept_with_the_label_it_was_written_for(page: AppTest) -> None:
-    press(page, "lb:open_note")
-    page.text_area(key="lb:note").set_value("out of date").run()
-    press(page, "lb:grade:0")
-    press(page, "lb:grade:1")
+    press(page, "label:open_note")
+    page.text_area(key="label:note").set_value("out of date").run()
+    press(page, "label:grade:0")
+    press(page, "label:grade:1")
     assert sorted((one.grade, one.note) for one in labels()) == [(0, "out of date"), (1, None)]
 
 
@@ -118,7 +119,7 @@ def test_agreement_needs_two_people(page: AppTest) -> None:
     for judge, grade in (("bo", 3), ("cy", 0)):
         for qid, memory_id in store.queues.pairs("four"):
             store.labels.give(Judgment(qid, memory_id, grade, judge))
-    page.session_state["lb:view"] = "Agreement"
+    page.session_state["label:view"] = "Agreement"
     checked(page.run())
     kappas = page.dataframe[0].value
     assert {"bo and cy"} <= set(kappas["reviewers"])
@@ -126,9 +127,17 @@ def test_agreement_needs_two_people(page: AppTest) -> None:
 
 
 def test_words_of_the_query_are_marked_and_markup_stays_text() -> None:
-    assert marked("A <b>Tide</b> table", "tide & table") == (
-        "A &lt;b&gt;<mark>Tide</mark>&lt;/b&gt; <mark>table</mark>"
-    )
+    card = Card("q", Query("q1", "tide & table"), Memory("m<1>", "A <b>Tide</b> table", title="<i>"))
+    html = card_html(card, 1)
+    assert "<p>A &lt;b&gt;<mark>Tide</mark>&lt;/b&gt; <mark>table</mark></p>" in html
+    assert "<p>tide &amp; table</p>" in html
+    assert "<h5>&lt;i&gt;</h5>" in html
+    assert "<code>m&lt;1&gt;</code>" in html
+
+
+def test_stopwords_of_the_query_are_marked_only_where_it_has_no_others() -> None:
+    assert marked("what is the tide", "the tide") == [("what is the ", False), ("tide", True)]
+    assert marked("the tide", "the") == [("the", True), (" tide", False)]
 
 
 def test_a_grade_is_named_by_what_stands_before_the_colon() -> None:
@@ -137,9 +146,12 @@ def test_a_grade_is_named_by_what_stands_before_the_colon() -> None:
 
 
 def test_a_press_for_a_card_that_is_gone_labels_nothing(page: AppTest) -> None:
-    press(page, "lb:grade:1")
-    page.session_state["lb:turn"] += 1  # as when another card was dealt while the press was on its way
-    press(page, "lb:grade:3")
+    press(page, "label:grade:1")
+    now = page.session_state["label:state"]
+    page.session_state["label:state"] = replace(
+        now, turn=now.turn + 1
+    )  # another card is dealt while the press is on its way
+    press(page, "label:grade:3")
     assert [one.grade for one in labels()] == [1]
 
 
@@ -147,7 +159,7 @@ def test_labelling_loads_no_model(queue_store: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(queue_store))
     alone = AppTest.from_file(str(ROOT / "pages" / "label.py"), default_timeout=60).run()
     alone.text_input(key="reviewer:name").set_value("ada").run()
-    press(alone, "lb:grade:1")
+    press(alone, "label:grade:1")
     assert (len(labels()), handles.warmth().state) == (1, "cold")
     release()
 
@@ -178,7 +190,7 @@ def test_where_sign_in_is_configured_labels_carry_the_signed_in_name_and_none_is
     signed_in_as(monkeypatch, is_logged_in=True, email="grace@example.org", name="Grace")
     opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
     assert not [box for box in opened.text_input if box.key == "reviewer:name"]
-    press(opened, "lb:grade:2")
+    press(opened, "label:grade:2")
     assert [one.judge for one in labels()] == ["grace@example.org"]
 
 
@@ -190,5 +202,5 @@ def test_where_sign_in_is_configured_nobody_labels_before_it_under_whatever_name
     opened.session_state["reviewer:name"] = "somebody else"
     checked(opened.run())
     assert "Sign in above to begin." in opened.info[0].value
-    assert not [button for button in opened.button if str(button.key).startswith("lb:grade")]
+    assert not [button for button in opened.button if str(button.key).startswith("label:grade")]
     assert [button.label for button in opened.button if str(button.key).startswith("reviewer:sign_in")] == ["Sign in"]

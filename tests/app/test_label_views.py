@@ -46,7 +46,7 @@ def checked(page: AppTest) -> AppTest:
 
 
 def view(page: AppTest, name: str) -> AppTest:
-    page.session_state["lb:view"] = name
+    page.session_state["label:view"] = name
     return checked(page.run())
 
 
@@ -62,8 +62,8 @@ def table_with(page: AppTest, column: str) -> Any:
 def judged(page: AppTest) -> AppTest:
     """People and the judge, asked about the two queries."""
     view(page, "People and judge")
-    page.selectbox(key="lb:judge:set").set_value("few").run()
-    return press(page, "lb:judge:ask")
+    page.selectbox(key="label:judge:set").set_value("few").run()
+    return press(page, "label:judge:ask")
 
 
 def expected() -> PairScores:
@@ -85,29 +85,29 @@ def test_people_and_judge_compares_every_labelled_pair_and_keeps_no_judgment(pag
 
 def test_the_best_threshold_is_applied_to_the_config_and_can_be_undone(page: AppTest) -> None:
     before = judged(page).session_state["config"].judge.threshold
-    press(page, "lb:judge:apply")
+    press(page, "label:judge:apply")
     applied = page.session_state["config"].judge.threshold
     assert before is None
-    assert page.session_state["lb:judge:made"][1].calibration.threshold == applied
-    assert page.button(key="lb:judge:apply").disabled
+    assert page.session_state["label:state"].comparison.calibration.threshold == applied
+    assert page.button(key="label:judge:apply").disabled
     assert page.session_state["history"].past[-1].config.judge.threshold is None
 
 
 def test_a_difference_is_marked_judge_wrong_by_name_and_taken_back(page: AppTest) -> None:
     judged(page)
     chosen(page)
-    press(page, "lb:differ:wrong")
+    press(page, "label:differ:wrong")
     (mark,) = handles.resources().store.labels.judged_wrong()
     assert (mark.judge, mark.note) == ("ada", expected().judge)
     chosen(page)
-    press(page, "lb:differ:wrong")
+    press(page, "label:differ:wrong")
     assert handles.resources().store.labels.judged_wrong() == []
 
 
 def test_a_difference_is_labelled_again_under_the_reviewers_name(page: AppTest) -> None:
     judged(page)
     chosen(page)
-    press(page, "lb:differ:1")
+    press(page, "label:differ:1")
     (label,) = [one for one in handles.resources().store.judgments.read() if one.judge == "ada"]
     assert isinstance(label, Judgment)
     assert (label.grade, label.kind) == (1, "human")
@@ -115,52 +115,52 @@ def test_a_difference_is_labelled_again_under_the_reviewers_name(page: AppTest) 
 
 def chosen(page: AppTest) -> None:
     """Select the first difference, as a click in its row does."""
-    page.session_state["lb:differences"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
+    page.session_state["label:differences"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
     checked(page.run())
 
 
 @pytest.fixture
 def queued(page: AppTest) -> AppTest:
     """The page with a queue of what two cheap configs return for the two queries, made in the form."""
-    page.session_state["lb:new"] = True
+    page.session_state["label:new"] = True
     checked(page.run())
-    page.selectbox(key="lb:new:set").set_value("few")
-    page.multiselect(key="lb:new:configs").set_value(["recollection", "ace_a"])
-    page.selectbox(key="lb:new:order").set_value("Decisive first")
-    page.number_input(key="lb:new:depth").set_value(5)
-    page.toggle(key="lb:new:fresh").set_value(False)
+    page.selectbox(key="label:new:set").set_value("few")
+    page.multiselect(key="label:new:configs").set_value(["recollection", "ace_a"])
+    page.selectbox(key="label:new:order").set_value("Decisive first")
+    page.number_input(key="label:new:depth").set_value(5)
+    page.toggle(key="label:new:fresh").set_value(False)
     checked(page.run())
-    page.text_input(key="lb:new:name").set_value("made").run()
-    return press(page, "lb:new:make")
+    page.text_input(key="label:new:name").set_value("made").run()
+    return press(page, "label:new:make")
 
 
 def test_a_queue_is_made_is_at_work_and_keeps_what_its_configs_returned(queued: AppTest) -> None:
-    labels = handles.resources().store.labels
-    assert queued.session_state["lb:chosen"] == "made"
-    (record,) = labels.queues()
+    queues = handles.resources().store.queues
+    assert queued.session_state["label:chosen"] == "made"
+    (record,) = queues.read()
     assert (record.settings["strategy"], record.settings["configs"]) == ("decisive", ["recollection", "ace_a"])
-    rankings = labels.queue_rankings("made")
+    rankings = queues.rankings("made")
     assert {len(results) for results in rankings["ace_a"].values()} == {5}
     pooled = {(qid, key) for by_qid in rankings.values() for qid, results in by_qid.items() for key in results}
-    assert set(labels.queue_pairs("made")) <= pooled
+    assert set(queues.pairs("made")) <= pooled
     assert any("wb-card-query" in str(one.proto.body) for one in queued.get("html"))
 
 
 def test_a_second_queue_can_be_made_beside_the_first(queued: AppTest) -> None:
-    queued.session_state["lb:new"] = True
+    queued.session_state["label:new"] = True
     checked(queued.run())
-    queued.multiselect(key="lb:new:configs").set_value(["recollection"])
-    queued.text_input(key="lb:new:name").set_value("again")
-    queued.toggle(key="lb:new:fresh").set_value(False)
-    press(queued, "lb:new:make")
-    assert queued.session_state["lb:chosen"] == "again"
+    queued.multiselect(key="label:new:configs").set_value(["recollection"])
+    queued.text_input(key="label:new:name").set_value("again")
+    queued.toggle(key="label:new:fresh").set_value(False)
+    press(queued, "label:new:make")
+    assert queued.session_state["label:chosen"] == "again"
 
 
 def test_coverage_is_of_the_configs_of_the_queue(queued: AppTest) -> None:
     view(queued, "Queue")
     table = table_with(queued, "unjudged")
     assert list(table.columns) == ["query", "recollection", "ace_a", "unjudged"]
-    queued.number_input(key="lb:cover:k").set_value(1).run()
+    queued.number_input(key="label:cover:k").set_value(1).run()
     first = table_with(checked(queued), "unjudged")
     assert set(first["recollection"]) <= {0.0, 100.0}
 
@@ -169,7 +169,7 @@ def test_prelabelling_keeps_a_models_judgments_and_leaves_peoples_and_the_cards(
     store = handles.resources().store
     before = store.judgments.read(kind="human")
     view(queued, "Queue")
-    press(queued, "lb:prelabel")
+    press(queued, "label:prelabel")
     pairs = store.queues.pairs("made")
     given = store.judgments.read(kind="model")
     assert sorted((one.qid, one.memory_id) for one in given) == sorted(pairs)
@@ -183,20 +183,20 @@ def test_prelabelling_keeps_a_models_judgments_and_leaves_peoples_and_the_cards(
 def test_what_a_comparison_left_unjudged_is_queued_in_one_click(page: AppTest) -> None:
     page.session_state["ev:configs"], page.session_state["ev:set"] = ["recollection", "ace_a"], "few"
     checked(page.run())
-    press(page, "lb:unjudged")
-    labels = handles.resources().store.labels
-    judged = {(one.qid, one.memory_id) for one in handles.resources().store.judgments.read(kind="human")}
-    assert page.session_state["lb:chosen"] == "few-unjudged"
-    assert labels.queue_pairs("few-unjudged")
-    assert not set(labels.queue_pairs("few-unjudged")) & judged
+    press(page, "label:unjudged")
+    store = handles.resources().store
+    judged = {(one.qid, one.memory_id) for one in store.judgments.read(kind="human")}
+    assert page.session_state["label:chosen"] == "few-unjudged"
+    assert store.queues.pairs("few-unjudged")
+    assert not set(store.queues.pairs("few-unjudged")) & judged
 
 
 def test_a_queue_is_deleted_and_its_labels_stay(queued: AppTest) -> None:
-    next(one for one in queued.button if str(one.key).startswith("lb:grade:1:")).click()
+    next(one for one in queued.button if str(one.key).startswith("label:grade:1:")).click()
     checked(queued.run())
     view(queued, "Queue")
-    queued.session_state["lb:forget"] = True
-    press(queued, "lb:forget:sure")
+    queued.session_state["label:forget"] = True
+    press(queued, "label:forget:sure")
     store = handles.resources().store
     assert store.queues.read() == []
     assert [one.grade for one in store.judgments.read() if one.judge == "ada"] == [1]

@@ -46,7 +46,7 @@ def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest
 
     page = checked(page.switch_page("pages/label.py").run())
     page.text_input(key="reviewer:name").set_value("ada").run()
-    next(button for button in page.button if str(button.key).startswith("lb:grade:0")).click()
+    next(button for button in page.button if str(button.key).startswith("label:grade:0")).click()
     checked(page.run())
     assert [(one.judge, one.grade) for one in handles.resources().store.queues.labels("one")] == [("ada", 0)]
 

@@ -120,7 +120,7 @@ def test_the_other_keys_work_and_what_is_typed_into_the_note_is_no_key(labelling
     labelling.keyboard.press("?")
     labelling.get_by_text("is on disk before the next card").wait_for(timeout=WAIT)
     labelling.keyboard.press("n")
-    labelling.locator(".st-key-lb-note textarea:focus").wait_for(timeout=WAIT)
+    labelling.locator(".st-key-label-note textarea:focus").wait_for(timeout=WAIT)
     labelling.keyboard.type("2 or 3?")
     labelling.keyboard.press("Escape")
     labelling.keyboard.press("3")

@@ -79,7 +79,7 @@ class Bin:
 class Difference:
     """A pair on which people and the judge differ: `steps` between the person's grade and the grade of the judge's band."""
 
-    one: GradedScore
+    scored: GradedScore
     band: str
     steps: int
     distance: float
@@ -231,4 +231,4 @@ def differences(pairs: Sequence[GradedScore], scale: JudgeScale, relevant_from: 
         for one in pairs
         if (one.grade >= relevant_from) != (one.raw > scale.threshold)
     ]
-    return sorted(found, key=lambda each: (-each.steps, -each.distance, each.one.pair))
+    return sorted(found, key=lambda each: (-each.steps, -each.distance, each.scored.pair))

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.pooling import STRATEGIES, Pair, PooledPair, Ranked, Strategy, pool, shuffled
-from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.records import GradeScale, Judgment, Memory, Query
 from cems_workbench.store import LabelEvent, QueueRecord, Store
 from cems_workbench.store.rows import text_sha
 
@@ -186,6 +186,7 @@ class LabelQueue:
         self._pairs = store.queues.pairs(name)
         self._queries = {query.qid: query for query in store.queries.read()}
         self._shuffled: dict[str, Sequence[Pair]] = {}
+        self._scales: dict[str, GradeScale] = {}
         self._decisive = self._decisive_order()
 
     @property
@@ -228,6 +229,12 @@ class LabelQueue:
         """The card of a pair; None when its query or memory is gone."""
         query, memory = self._queries.get(pair[0]), self._store.memories.get(pair[1])
         return None if query is None or memory is None else Card(self.record.name, query, memory)
+
+    def scale(self, qid: str) -> GradeScale:
+        """The grades of a query, read once."""
+        if qid not in self._scales:
+            self._scales[qid] = self._store.query_sets.scale_of(qid)
+        return self._scales[qid]
 
     def progress(self, reviewer: str, snapshot: QueueSnapshot | None = None) -> QueueProgress:
         """How far a reviewer is, and the queue as a whole, at the moment of a snapshot, or now."""

@@ -1,7 +1,13 @@
+/* The keys of the Label page: a listener that presses the card's own buttons.
+
+Streamlit's own shortcuts belong to a button and begin with it, so that a key pressed while a card is being painted was lost, and they
+refuse "?". This listener begins before the card: a key is meant for the card that can be seen when it is pressed, waits for that
+card's button to be there, and presses it. A card is answered once; a second key before the next card can be seen does nothing, since
+nobody has read that card yet. The buttons carry the card's turn in their key, so that a late press can never reach another card. */
 (() => {
   if (window.wbLabelKeys) return;
   window.wbLabelKeys = true;
-  const WAIT = 10000, NOTE = '.st-key-lb-note textarea';
+  const WAIT = 10000, NOTE = '.st-key-label-note textarea';
   const ANSWERS = {s: 'skip', q: 'unclear'}, OTHERS = {u: 'undo', n: 'open_note', h: 'help', '?': 'help'};
   let answered = null, wanted = null;
   const turn = () => document.querySelector('.wb-card')?.dataset.turn;
@@ -11,7 +17,7 @@
   function press() {
     if (!wanted) return;
     if (wanted.turn !== turn() || performance.now() > wanted.until) { wanted = null; return; }
-    const button = document.querySelector('.st-key-lb-' + wanted.name + ' button:not(:disabled)');
+    const button = document.querySelector('.st-key-label-' + wanted.name + ' button:not(:disabled)');
     if (!button) { requestAnimationFrame(press); return; }
     if (wanted.answers) answered = wanted.turn;
     if (wanted.name === 'open_note') focus(performance.now() + 3000, document.querySelector(NOTE));

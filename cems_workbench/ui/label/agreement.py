@@ -1,4 +1,4 @@
-"""Agreement of reviewers, and conflicts: settled by a rule or by a named person, apart from the raw labels."""
+"""Agreement of reviewers, and their conflicts: settled by a rule or by a named person, apart from the raw labels."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from cems_workbench.evaluation.labelling.agreement import (
     pairwise_kappa,
 )
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Judgment
+from cems_workbench.records import Judgment, Query
 from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.reviewer import reviewer
+from cems_workbench.ui.kit.tables import ROW, table_height
 
 RULES: dict[str, Rule] = {"Majority": "majority", "Strictest": "strictest"}
 ALPHA = (
@@ -35,9 +36,9 @@ SETTLING = (
 )
 
 
-def draw(resources: Resources, who: str | None) -> None:
+def draw(resources: Resources) -> None:
     """Coefficients, the conflicts, and the chosen one's decision."""
-    labels = [one for one in resources.store.judgments.read() if one.kind == "human"]
+    labels = resources.store.judgments.read(kind="human")
     table = label_table(labels)
     whole = alpha(table) if labels else None
     if whole is None or not whole.pairs:
@@ -45,10 +46,7 @@ def draw(resources: Resources, who: str | None) -> None:
             "Agreement needs two reviewers who graded the same pairs. Make a queue with more than one reviewer a pair."
         )
         return
-    st.markdown(
-        f"Krippendorff’s alpha over all: **{_estimate(whole)}**",
-        help=ALPHA,
-    )
+    st.markdown(f"Krippendorff’s alpha over all: **{_in_words(whole)}**", help=ALPHA)
     columns = {
         "alpha": st.column_config.TextColumn("alpha", width=170),
         "kappa": st.column_config.TextColumn(
@@ -57,26 +55,27 @@ def draw(resources: Resources, who: str | None) -> None:
     }
     left, right = st.columns(2)
     left.dataframe(
-        [_kappa(one) for one in pairwise_kappa(table) if one.kappa.pairs],
-        hide_index=True, key="lb:kappa", row_height=ROW, column_config=columns,
+        [_kappa_row(agreement) for agreement in pairwise_kappa(table) if agreement.kappa.pairs],
+        hide_index=True, key="label:kappa", row_height=ROW, column_config=columns,
     )  # fmt: skip
-    types = {query.qid: query.type or "" for query in resources.store.queries.read()}
+    queries = {query.qid: query for query in resources.store.queries.read()}
+    types = {qid: query.type or "" for qid, query in queries.items()}
     right.dataframe(
         [
-            {"type": kind or "(no type)", "alpha": _estimate(one), "pairs": one.pairs}
-            for kind, one in alpha_by_type(labels, types).items()
-            if one.pairs
+            {"type": kind or "(no type)", "alpha": _in_words(estimate), "pairs": estimate.pairs}
+            for kind, estimate in alpha_by_type(labels, types).items()
+            if estimate.pairs
         ],
-        hide_index=True, key="lb:alpha", row_height=ROW, column_config=columns,
+        hide_index=True, key="label:alpha", row_height=ROW, column_config=columns,
     )  # fmt: skip
-    conflicts(resources, labels, who)
+    _conflicts(resources, labels, queries)
 
 
-def conflicts(resources: Resources, labels: list[Judgment], who: str | None) -> None:
+def _conflicts(resources: Resources, labels: list[Judgment], queries: dict[str, Query]) -> None:
     """The pairs that got different grades, and what the chosen rule or a person makes of each."""
-    found = disagreements(labels)
-    st.markdown(f"###### {len(found)} conflicts")
-    if not found:
+    conflicts = disagreements(labels)
+    st.markdown(f"###### {len(conflicts)} conflicts")
+    if not conflicts:
         st.caption("Nobody contradicts anybody.")
         return
     rule = st.segmented_control(
@@ -84,71 +83,79 @@ def conflicts(resources: Resources, labels: list[Judgment], who: str | None) -> 
         list(RULES),
         default="Majority",
         required=True,
-        key="lb:rule",
+        key="label:rule",
         help=SETTLING,
     )
-    rows = _rows(found, labels, RULES[rule or "Majority"], resources)
-    event = st.dataframe(rows, hide_index=True, key="lb:conflicts", row_height=ROW, height=ROW * (min(len(rows), 10) + 1) + 4,
+    rows = _rows(conflicts, labels, RULES[rule or "Majority"], queries, resources)
+    event = st.dataframe(rows, hide_index=True, key="label:conflicts", row_height=ROW, height=table_height(len(rows), 10),
                          on_select="rerun", selection_mode="single-row")  # fmt: skip
-    picked = [at for at in event["selection"]["rows"] if at < len(found)]
-    if picked and who is not None:
-        pair = found[picked[0]]
-        _decide(resources, (pair.qid, pair.memory_id), rows[picked[0]], who)
+    chosen = [row for row in event["selection"]["rows"] if row < len(conflicts)]
+    name = reviewer()
+    if chosen and name is not None:
+        _decide(resources, conflicts[chosen[0]], rows[chosen[0]]["query"], name)
     else:
         st.caption(
-            "Select a conflict to decide it." if who else "Give your name on the Label view to decide conflicts."
+            "Select a conflict to decide it." if name else "Give your name on the Label view to decide conflicts."
         )
 
 
 def _rows(
-    found: Sequence[Disagreement], labels: list[Judgment], rule: Rule, resources: Resources
+    conflicts: Sequence[Disagreement],
+    labels: list[Judgment],
+    rule: Rule,
+    queries: dict[str, Query],
+    resources: Resources,
 ) -> list[dict[str, Any]]:
     """A row per conflict, with what the rule, or a person's decision, makes of it."""
-    verdicts = {(one.qid, one.memory_id): one for one in adjudicate(labels, rule, resources.store.decisions.read())}
-    queries = {query.qid: query.query for query in resources.store.queries.read()}
-    memories = resources.store.memories.read([one.memory_id for one in found])
+    decisions = resources.store.decisions.read()
+    verdicts = {(verdict.qid, verdict.memory_id): verdict for verdict in adjudicate(labels, rule, decisions)}
+    memories = resources.store.memories.read([conflict.memory_id for conflict in conflicts])
     rows: list[dict[str, Any]] = []
-    for one in found:
-        verdict = verdicts[one.qid, one.memory_id]
-        grades = ", ".join(f"{name} {grade}" for name, grade in sorted(verdict.labels.items()))
-        settled = "open" if verdict.grade is None else f"{verdict.grade}"
-        text = excerpt(memories[one.memory_id].content) if one.memory_id in memories else ""
+    for conflict in conflicts:
+        verdict, memory = verdicts[conflict.qid, conflict.memory_id], memories.get(conflict.memory_id)
+        query = queries.get(conflict.qid)
         rows.append(
             {
-                "spread": one.spread,
-                "grades": grades,
-                "settled": settled,
-                "query": queries.get(one.qid, one.qid),
-                "memory": text,
+                "spread": conflict.spread,
+                "grades": ", ".join(f"{name} {grade}" for name, grade in sorted(verdict.labels.items())),
+                "settled": "open" if verdict.grade is None else f"{verdict.grade}",
+                "query": conflict.qid if query is None else query.query,
+                "memory": "" if memory is None else excerpt(memory.content),
             }
         )
     return rows
 
 
-def _decide(resources: Resources, pair: tuple[str, str], row: dict[str, Any], who: str) -> None:
-    memory = resources.store.memories.get(pair[1])
+def _decide(resources: Resources, conflict: Disagreement, query: str, reviewer: str) -> None:
+    """The conflict in full, and a button for each grade that would settle it."""
+    memory = resources.store.memories.get(conflict.memory_id)
     if memory is None:
         st.caption("This memory is gone.")
         return
-    st.markdown(f"**{plain(row['query'])}**")
+    st.markdown(f"**{plain(query)}**")
     st.code(memory.content, language=None, wrap_lines=True)
     box = st.container(horizontal=True)
-    for grade, meaning in resources.store.query_sets.scale_of(pair[0]).grades:
-        if box.button(str(grade), key=f"lb:decide:{grade}", help=plain(meaning)):
+    for grade, meaning in resources.store.query_sets.scale_of(conflict.qid).grades:
+        if box.button(str(grade), key=f"label:decide:{grade}", help=plain(meaning)):
             try:
-                resources.store.decisions.decide(*pair, grade, who)
+                resources.store.decisions.decide(conflict.qid, conflict.memory_id, grade, reviewer)
             except WorkbenchError as error:
                 st.error(plain(str(error)))
                 return
             st.rerun()
 
 
-def _kappa(one: PairAgreement) -> dict[str, Any]:
-    return {"reviewers": f"{one.first} and {one.second}", "kappa": _estimate(one.kappa), "pairs": one.kappa.pairs}
+def _kappa_row(agreement: PairAgreement) -> dict[str, Any]:
+    return {
+        "reviewers": f"{agreement.first} and {agreement.second}",
+        "kappa": _in_words(agreement.kappa),
+        "pairs": agreement.kappa.pairs,
+    }
 
 
-def _estimate(one: Estimate) -> str:
-    if one.value is None:
+def _in_words(estimate: Estimate) -> str:
+    """A coefficient with its interval."""
+    if estimate.value is None:
         return "not defined"
-    between = "" if one.low is None or one.high is None else f" ({one.low:.2f} to {one.high:.2f})"
-    return f"{one.value:.2f}{between}"
+    between = "" if estimate.low is None or estimate.high is None else f" ({estimate.low:.2f} to {estimate.high:.2f})"
+    return f"{estimate.value:.2f}{between}"

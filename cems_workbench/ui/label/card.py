@@ -1,20 +1,23 @@
 """The card: a query, a memory in full, and the grades as buttons and keys. Blind: no rank, no score, no config, nobody's grade.
 
-It is a fragment, so that a key press costs the card and nothing else of the page.
+It is a fragment, so that a key press costs the card and nothing else of the page. The keys press the card's own buttons; how is told
+in `ui/assets/label_keys.js`.
 """
 
 from __future__ import annotations
 
 import re
-from html import escape
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import GradeScale
 from cems_workbench.store.search.tokenizer import STOPWORDS
+from cems_workbench.ui.kit.assets import write_script
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.label import state
 
 _WORD = re.compile(r"\w+")
@@ -28,93 +31,80 @@ HELP = (
 )
 
 
+def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
+    """The card on the table with its buttons and keys, or that there is none left."""
+    write_script("label_keys")  # before the card: a key that comes with it is not lost
+    _draw(queue, resources, reviewer)
+
+
 @st.fragment
-def draw(at_work: LabelQueue, resources: Resources, who: str) -> None:
-    """The card on the table with its buttons, or that there is none left."""
+def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
     with st.container(width=WIDTH):
-        _draw(at_work, resources, who)
+        card, snapshot = state.card(queue, reviewer)
+        shown = state.present()
+        if shown.problem:
+            st.error(plain(shown.problem), icon=":material/block:")
+        progress = queue.progress(reviewer, snapshot)
+        # One element: in the browser the count never runs ahead of the card that a key would answer.
+        st.html(progress_html(progress) + (card_html(card, shown.turn) if card is not None else ""))
+        if card is None:
+            _finished(progress)
+        else:
+            _grades(queue.scale(card.query.qid), resources, reviewer, shown.turn)
+        _others(card, queue, resources, reviewer)
 
 
-def _draw(at_work: LabelQueue, resources: Resources, who: str) -> None:
-    """Progress and card are one element: in the browser the count never runs ahead of the card that a key would answer."""
-    one, snapshot = state.card(at_work, who)
-    if st.session_state.get(state.PROBLEM):
-        st.error(plain(st.session_state[state.PROBLEM]), icon=":material/block:")
-    progress = at_work.progress(who, snapshot)
-    st.html(progress_html(progress) + (card_html(one, state.turn()) if one is not None else ""))
-    if one is None:
-        _finished(progress)
-    else:
-        _grades(scale_of(resources, one.query.qid), resources, who)
-    _others(one, at_work, resources, who)
-
-
-def scale_of(resources: Resources, qid: str) -> GradeScale:
-    """The scale of a query, read once a session."""
-    scales: dict[str, GradeScale] = st.session_state.setdefault("lb:scales", {})
-    if qid not in scales:
-        scales[qid] = resources.store.query_sets.scale_of(qid)
-    return scales[qid]
-
-
-def card_html(one: Card, turn: int) -> str:
-    """Query with its context, and the memory with the query's words marked; all text is escaped."""
-    query, memory = one.query, one.memory
+def card_html(card: Card, turn: int) -> Markup:
+    """Query with its context, and the memory with the query's words marked."""
+    query, memory = card.query, card.memory
     asked = [f"asked in {query.project}"] if query.project else []
     asked += [f"as of {query.as_of:%Y-%m-%d}"] if query.as_of else []
-    facts = [
-        memory.category,
-        memory.project,
-        f"{memory.created_at:%Y-%m-%d}" if memory.created_at else None,
-        memory.author,
-    ]
-    title = f"<h5>{escape(memory.title)}</h5>" if memory.title else ""
-    return (
-        f'<div class="wb-card" data-turn="{turn}"><div class="wb-card-query"><span>Query</span><p>{escape(query.query)}</p>'
-        f"<small>{escape(' · '.join(asked))}</small></div>"
-        f'<div class="wb-card-memory"><span>Memory</span>{title}<p>{marked(memory.content, query.query)}</p>'
-        f"<details><summary>About this memory</summary><small>{escape(' · '.join(fact for fact in facts if fact))} · "
-        f"<code>{escape(memory.id)}</code></small></details></div></div>"
+    created = f"{memory.created_at:%Y-%m-%d}" if memory.created_at else None
+    return render(
+        "label/card.html",
+        turn=turn,
+        query=query.query,
+        asked=asked,
+        title=memory.title,
+        content=marked(memory.content, query.query),
+        facts=[fact for fact in (memory.category, memory.project, created, memory.author) if fact],
+        memory_id=memory.id,
     )
 
 
-def marked(text: str, query: str) -> str:
-    """The text, escaped, with the words of the query marked, whatever their case; stopwords only where the query has no others."""
+def marked(text: str, query: str) -> list[tuple[str, bool]]:
+    """The text in parts, and whether each is a word of the query, whatever its case; stopwords only where it has no others."""
     asked = {word.casefold() for word in _WORD.findall(query) if len(word) >= LEAST_MARKED}
     wanted = asked - STOPWORDS or asked
-    out, end = [], 0
+    parts, end = [], 0
     for match in _WORD.finditer(text):
         if match[0].casefold() in wanted:
-            out += [escape(text[end : match.start()]), f"<mark>{escape(match[0])}</mark>"]
+            parts += [(text[end : match.start()], False), (match[0], True)]
             end = match.end()
-    return "".join(out) + escape(text[end:])
+    return [(part, is_marked) for part, is_marked in (*parts, (text[end:], False)) if part]
 
 
-def progress_html(progress: QueueProgress) -> str:
+def progress_html(progress: QueueProgress) -> Markup:
     """A bar and a line: how much is done, at what pace, and what is left."""
     done = progress.total - progress.left if progress.total else 0
     share = 100 * done / progress.total if progress.total else 100
-    parts = [
-        f"<b>{progress.graded}</b> graded by you",
-        f"{progress.left} left for you",
-        f"{progress.done_by_all} of {progress.total} done by all",
-    ]
+    parts = [f"{progress.left} left for you", f"{progress.done_by_all} of {progress.total} done by all"]
     parts += [f"{progress.skipped} skipped"] if progress.skipped else []
     parts += [f"{progress.unclear} queries unclear"] if progress.unclear else []
     if progress.seconds_per_label is not None and progress.left:
         minutes = (progress.seconds_left or 0) / 60
         parts.append(f"{progress.seconds_per_label:.0f} s a card, about {max(1, round(minutes))} min left")
-    return f'<div class="wb-card-progress"><div><i style="width:{share:.1f}%"></i></div><span>{" · ".join(parts)}</span></div>'
+    return render("label/progress.html", share=f"{share:.1f}", graded=progress.graded, parts=parts)
 
 
-def _grades(scale: GradeScale, resources: Resources, who: str) -> None:
+def _grades(scale: GradeScale, resources: Resources, reviewer: str, turn: int) -> None:
     """A button a grade with its meaning; the key is the grade itself."""
-    columns, turn = st.container(key="lb:grades").columns(len(scale.grades)), state.turn()
+    columns = st.container(key="label:grades").columns(len(scale.grades))
     for column, (grade, meaning) in zip(columns, scale.grades, strict=True):
-        short, rest = name_of(meaning)
+        name, rest = name_of(meaning)
         column.button(
-            f"**{grade}** {plain(short)}", key=f"lb:grade:{grade}:{turn}", width="stretch",
-            on_click=state.label, args=(resources, who, turn, grade),
+            f"**{grade}** {plain(name)}", key=f"label:grade:{grade}:{turn}", width="stretch",
+            on_click=state.label, args=(resources, reviewer, turn, grade),
         )  # fmt: skip
         column.caption(plain(rest))
 
@@ -125,26 +115,30 @@ def name_of(meaning: str) -> tuple[str, str]:
     return (short.strip(), rest.strip()) if colon else (meaning.split()[0] if meaning.split() else "", meaning)
 
 
-def _others(one: Card | None, at_work: LabelQueue, resources: Resources, who: str) -> None:
-    box, turn = st.container(horizontal=True, vertical_alignment="center"), state.turn()
+def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer: str) -> None:
+    """The buttons that give no grade, the note, and the help."""
+    box, shown = st.container(horizontal=True, vertical_alignment="center"), state.present()
     box.button(
-        named("Undo", "U"), key="lb:undo", icon=":material/undo:", on_click=state.undo, args=(resources, at_work, who)
-    )
-    if one is not None:
+        _with_key("Undo", "U"), key="label:undo", icon=":material/undo:", on_click=state.undo,
+        args=(resources, queue, reviewer),
+    )  # fmt: skip
+    if card is not None:
+        answer = (resources, reviewer, shown.turn)
         box.button(
-            named("Skip", "S"), key=f"lb:skip:{turn}", icon=":material/skip_next:", on_click=state.skip,
-            args=(resources, who, turn),
+            _with_key("Skip", "S"), key=f"label:skip:{shown.turn}", icon=":material/skip_next:", on_click=state.skip,
+            args=answer,
         )  # fmt: skip
         box.button(
-            named("Query is unclear", "Q"), key=f"lb:unclear:{turn}", icon=":material/help_center:", on_click=state.unclear,
-            args=(resources, who, turn), help="What it asks for cannot be told: all its cards are put aside for you.",
+            _with_key("Query is unclear", "Q"), key=f"label:unclear:{shown.turn}", icon=":material/help_center:",
+            on_click=state.unclear, args=answer,
+            help="What it asks for cannot be told: all its cards are put aside for you.",
         )  # fmt: skip
         box.button(
-            named("Note", "N"), key="lb:open_note", icon=":material/edit_note:", on_click=_toggle, args=("lb:noting",)
+            _with_key("Note", "N"), key="label:open_note", icon=":material/edit_note:", on_click=state.toggle_note
         )
-    box.button(named("Help", "?"), key="lb:help", icon=":material/keyboard:", on_click=_toggle, args=("lb:helping",))
-    box.caption(st.session_state.get(state.SAID) or "")
-    if one is not None and st.session_state.get("lb:noting"):
+    box.button(_with_key("Help", "?"), key="label:help", icon=":material/keyboard:", on_click=state.toggle_help)
+    box.caption(shown.message)
+    if card is not None and shown.note_open:
         st.text_area(
             "Note",
             key=state.NOTE,
@@ -152,17 +146,13 @@ def _others(one: Card | None, at_work: LabelQueue, resources: Resources, who: st
             placeholder="kept with the next label",
             help="Kept with the grade you give next.",
         )
-    if st.session_state.get("lb:helping"):
+    if shown.help_open:
         st.info(HELP, icon=":material/keyboard:")
 
 
-def named(what: str, key: str) -> str:
+def _with_key(words: str, key: str) -> str:
     """A button's words with the key that presses it."""
-    return f"{what} :gray-badge[{key}]"
-
-
-def _toggle(key: str) -> None:
-    st.session_state[key] = not st.session_state.get(key)
+    return f"{words} :gray-badge[{key}]"
 
 
 def _finished(progress: QueueProgress) -> None:

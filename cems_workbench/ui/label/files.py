@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import streamlit as st
@@ -10,14 +11,15 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.adjudication import Chosen, Rule, choose_judgments
 from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_writers, write_judgments
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.importing import FileImport, import_files
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.tables import ROW
-from cems_workbench.ui.label.work import working
-from cems_workbench.ui.memories.importing import Outcome, counts_table, error_rows, errors_csv, import_files
+from cems_workbench.ui.kit.imports import counts_table, error_rows, errors_csv, notes
+from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.label import state
 
 SHOWN = 500
 AUTO, ALL, ANYBODY = "recognise", "all queries", "anybody"
-OUTCOMES, GENERATION, COUNTED = "lb:outcomes", "lb:upload", "lb:counted"
 KINDS = {"People": "human", "Models": "model", "Both": "all"}
 RULES: dict[str, Rule | None] = {
     "As given": None,
@@ -56,73 +58,72 @@ def draw(resources: Resources) -> None:
 
 def _import(resources: Resources) -> None:
     files = st.file_uploader(
-        "Files with judgments", accept_multiple_files=True, key=f"lb:files:{st.session_state.get(GENERATION, 0)}",
+        "Files with judgments", accept_multiple_files=True, key=f"label:files:{state.present().uploads}",
         help="Judgments name queries and memories that are in the store; queries may come along. A label that was given here is never "
         "replaced; what an earlier import said is, with a note.",
     )  # fmt: skip
     kind, button, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
     chosen = kind.selectbox(
-        "Format", [AUTO, *judgment_writers()], key="lb:files:format",
+        "Format", [AUTO, *judgment_writers()], key="label:files:format",
         help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
     )  # fmt: skip
-    pressed = button.button("Import", key="lb:files:import", type="primary", disabled=not files, width="stretch")
+    pressed = button.button("Import", key="label:files:import", type="primary", disabled=not files, width="stretch")
     if pressed and files:
-        outcomes: list[Outcome] = []
-        with working("import") as progress:
-            for outcome in import_files(
-                [(file.name, file) for file in files], resources.store, progress, "auto" if chosen == AUTO else chosen
-            ):
-                outcomes.append(outcome)
-                st.session_state[OUTCOMES] = tuple(outcomes)  # an import that is interrupted reports what it finished
-        st.session_state[GENERATION] = st.session_state.get(GENERATION, 0) + 1
-        st.session_state.pop("lb:queue", None)
+        with cancellable("label:cancel:import") as progress:
+            uploads, form = [(file.name, file) for file in files], "auto" if chosen == AUTO else chosen
+            imports: tuple[FileImport, ...] = ()
+            for imported in import_files(uploads, resources.store, progress, form):
+                imports = (*imports, imported)
+                state.update(imports=imports)  # an import that is interrupted reports what it finished
+        state.close_queue()
+        state.update(uploads=state.present().uploads + 1)
         st.rerun()
-    report(st.session_state.get(OUTCOMES, ()))
+    _report(state.present().imports)
 
 
-def report(outcomes: tuple[Outcome, ...]) -> None:
+def _report(imports: Sequence[FileImport]) -> None:
     """What became of every row of the last import: counts, conflicts, and what was left out with the reason."""
-    for outcome in outcomes:
-        if outcome.problem:
-            st.error(plain(outcome.problem), icon=":material/block:")
-    counts = counts_table(outcomes)
+    for imported in imports:
+        if imported.problem:
+            st.error(plain(imported.problem), icon=":material/block:")
+    counts = counts_table(imports)
     if counts:
         st.dataframe(
             counts,
             hide_index=True,
             row_height=ROW,
-            key="lb:files:counts",
+            key="label:files:counts",
             placeholder="",
-            height=ROW * (len(counts) + 1) + 4,
+            height=table_height(len(counts), len(counts)),
         )
-    notes = list(dict.fromkeys(note for one in outcomes if one.report is not None for note in one.report.notes))
-    if notes:
-        st.caption(f"{len(notes)} notes on rows that were replaced, repeated, or differ from other judges")
-        st.code("\n".join(notes), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(notes)))
-    errors = error_rows(outcomes)
+    if said := notes(imports):
+        st.caption(f"{len(said)} notes on rows that were replaced, repeated, or differ from other judges")
+        st.code("\n".join(said), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(said)))
+    errors = error_rows(imports)
     if not errors:
         return
     title, button = st.columns([4, 1], vertical_alignment="bottom")
     title.caption(f"{len(errors):,} rows left out" + (f", the first {SHOWN} shown" if len(errors) > SHOWN else ""))
     button.download_button(
-        "Download as CSV", errors_csv(outcomes), "left-out-judgments.csv", "text/csv", key="lb:files:errors", on_click="ignore",
+        "Download as CSV", errors_csv(imports), "left-out-judgments.csv", "text/csv", key="label:files:errors", on_click="ignore",
         icon=":material/download:", width="stretch",
     )  # fmt: skip
     rows = [{"file": name, "row": row, "field": field, "reason": why} for name, row, field, why in errors[:SHOWN]]
-    st.dataframe(rows, hide_index=True, row_height=ROW, key="lb:files:left", height=ROW * (min(len(rows), 8) + 1) + 4)
+    st.dataframe(rows, hide_index=True, row_height=ROW, key="label:files:left", height=table_height(len(rows), 8))
 
 
 def _choose(resources: Resources) -> _Choice | None:
     """Which judgments, in which form; None after an error, which is shown."""
     boxes = st.columns(5, vertical_alignment="bottom")
-    sets = [ALL, *sorted(one.name for one in resources.store.query_sets.latest())]
-    query_set = boxes[0].selectbox("Query set", sets, key="lb:out:set")
-    kind = KINDS[boxes[1].selectbox("Judged by", list(KINDS), key="lb:out:kind")]
-    names = sorted({one.judge for one in resources.store.judgments.read(kind=None if kind == "all" else kind)})
-    judge = boxes[2].selectbox("Judge", [ANYBODY, *names], key="lb:out:judge")
-    rule = RULES[boxes[3].selectbox("Grades", list(RULES), key="lb:out:rule", help=RULE_HELP)]
+    sets = [ALL, *sorted(known.name for known in resources.store.query_sets.latest())]
+    query_set = boxes[0].selectbox("Query set", sets, key="label:out:set")
+    kind = KINDS[boxes[1].selectbox("Judged by", list(KINDS), key="label:out:kind")]
+    judgments = resources.store.judgments.read(kind=None if kind == "all" else kind)
+    names = sorted({judgment.judge for judgment in judgments})
+    judge = boxes[2].selectbox("Judge", [ANYBODY, *names], key="label:out:judge")
+    rule = RULES[boxes[3].selectbox("Grades", list(RULES), key="label:out:rule", help=RULE_HELP)]
     form = boxes[4].selectbox(
-        "Format", list(judgment_writers()), key="lb:out:form",
+        "Format", list(judgment_writers()), key="label:out:form",
         help="\n".join(f"- `{name}`: {plain(FORMATS[name].description)}" for name in judgment_writers()),
     )  # fmt: skip
     queries = {query.qid: query for query in resources.store.queries.read()}
@@ -144,20 +145,19 @@ def _export(choice: _Choice, resources: Resources) -> None:
     )
     suffix = FORMATS[choice.form].suffixes[0]
     get.download_button(
-        "Download", written.text.encode(), f"{choice.form}{suffix}", key="lb:out:get", on_click="ignore", type="primary",
+        "Download", written.text.encode(), f"{choice.form}{suffix}", key="label:out:get", on_click="ignore", type="primary",
         icon=":material/download:", width="stretch", disabled=not written.rows,
     )  # fmt: skip
     feedback = cems_feedback.feedback_of(choice.chosen.judgments)
     if count.button(
-        "Count as feedback", key="lb:out:feedback", icon=":material/thumbs_up_down:", width="stretch", help=FEEDBACK,
+        "Count as feedback", key="label:out:feedback", icon=":material/thumbs_up_down:", width="stretch", help=FEEDBACK,
         disabled=not feedback,
     ):  # fmt: skip
         changed = resources.store.memories.count_feedback(cems_feedback.counts(feedback))
-        st.session_state[COUNTED] = (
-            f"The counts of {changed:,} memories changed; evidence is gathered again where they matter."
+        st.success(
+            f"The counts of {changed:,} memories changed; evidence is gathered again where they matter.",
+            icon=":material/task_alt:",
         )
-    if st.session_state.get(COUNTED):
-        st.success(st.session_state.pop(COUNTED), icon=":material/task_alt:")
     if left_out:
         lines = [*left_out[:SHOWN], *([f"and {len(left_out) - SHOWN:,} more"] if len(left_out) > SHOWN else [])]
         st.code("\n".join(lines), language=None, wrap_lines=True, height=min(220, 28 + 21 * len(lines)))

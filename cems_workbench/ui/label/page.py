@@ -1,25 +1,18 @@
-"""Label: grade pooled results quickly, blind and by keyboard; see how far reviewers agree, and settle their conflicts."""
+"""The Label page: grade pooled results quickly, blind and by keyboard; see how far reviewers agree, and settle their conflicts."""
 
 from __future__ import annotations
 
 import streamlit as st
 
+from cems_workbench import garbage
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit import handles, reviewer
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.label import agreement as label_agreement
-from cems_workbench.ui.label import card as label_card
-from cems_workbench.ui.label import files as label_files
-from cems_workbench.ui.label import judge as label_judge
-from cems_workbench.ui.label import keys as label_keys
-from cems_workbench.ui.label import queues as label_queue_view
-from cems_workbench.ui.label import queues as label_queues
-from cems_workbench.ui.label import state as labels
-
-VIEWS = ("Label", "Queue", "Agreement", "People and judge", "Files")
+from cems_workbench.ui.kit.switch import switch
+from cems_workbench.ui.label import agreement, card, files, judge, queues, state
 
 
 def draw_label(resources: Resources) -> None:
@@ -27,55 +20,55 @@ def draw_label(resources: Resources) -> None:
     name_box, queue_box, new_box = st.columns([2, 4, 1.4], vertical_alignment="bottom")
     with name_box:
         reviewer.ask()
-    name = label_queues.choose(resources, queue_box, new_box)
-    who = reviewer.reviewer()
-    if name is None:
+    queue = queues.choose(resources, queue_box, new_box)
+    name = reviewer.reviewer()
+    if queue is None:
         return
-    if who is None:
+    if name is None:
         how = "Sign in" if reviewer.sign_in_configured() else "Give your name"
         st.info(f"{how} above to begin.", icon=":material/badge:")
         return
-    label_keys.listen()
-    label_card.draw(labels.queue(resources, name), resources, who)
+    card.draw(state.open_queue(resources, queue), resources, name)
 
 
 def draw_queue(resources: Resources) -> None:
     """The queue at large."""
     queue_box, new_box = st.columns([6, 1.4], vertical_alignment="bottom")
-    name = label_queues.choose(resources, queue_box, new_box)
-    if name is not None:
-        label_queue_view.draw(labels.queue(resources, name), resources)
+    queue = queues.choose(resources, queue_box, new_box)
+    if queue is not None:
+        queues.draw(state.open_queue(resources, queue), resources)
+
+
+VIEWS = {
+    "Label": draw_label,
+    "Queue": draw_queue,
+    "Agreement": agreement.draw,
+    "People and judge": judge.draw,
+    "Files": files.draw,
+}
 
 
 def main() -> None:
     """Draw the page."""
-    state.prepare()
+    inspect_state.prepare()
     write_stylesheet("workbench", "label")
     try:
         resources = handles.resources()
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/lock:")
         return
-    view = st.segmented_control(
-        "View",
-        VIEWS,
-        default="Label",
-        required=True,
-        key="lb:view",
-        label_visibility="collapsed",
-        persist_state="session",
-    )
+    view = switch("View", list(VIEWS), state.VIEW)
     try:
-        if view == "Agreement":
-            label_agreement.draw(resources, reviewer.reviewer())
-        elif view == "Queue":
-            draw_queue(resources)
-        elif view == "Files":
-            label_files.draw(resources)
-        elif view == "People and judge":
-            label_judge.draw(resources, reviewer.reviewer())
-        else:
-            draw_label(resources)
+        VIEWS[view](resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
-    labels.settle()
+    _leave_out_of_collections()
+
+
+@st.cache_resource(show_spinner=False)
+def _leave_out_of_collections() -> None:
+    """Leave what is loaded by now out of garbage collections: Streamlit makes a full one after every key press.
+
+    No model is loaded for this page, which is when the other pages do it.
+    """
+    garbage.settle()

@@ -1,10 +1,12 @@
-"""A queue at large: how it was made, who did how much, how much of each query's results is judged, and pre-labelling by the judge.
+"""Labelling queues: which one is at work, making one, and one at large.
 
-Queues: which one is at work, making one from what chosen configs rank first, and one of what a comparison left unjudged.
+A queue is made of what chosen configs rank first, or of what a comparison left unjudged. At large it shows how it was made, who did
+how much, how much of each query's results is judged, and has the model judge pre-label its pairs.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import streamlit as st
@@ -13,15 +15,17 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.pooling import Strategy, coverage, mean_judged
 from cems_workbench.evaluation.labelling.prejudging import PairScores, prelabel
-from cems_workbench.evaluation.labelling.queue import LabelQueue, QueueSnapshot
+from cems_workbench.evaluation.labelling.queue import LabelQueue
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.gathering import QuerySelection, judged_selection
 from cems_workbench.runs.labelling import QueuePlan, assemble
 from cems_workbench.ui.evaluate.state import config_options
-from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect import state as inspect_state
+from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.tables import ROW
-from cems_workbench.ui.label.work import working
+from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.label import state
 
 ORDERS: dict[str, tuple[Strategy, str]] = {
     "Top first": ("top", "What is ranked first by any config comes first."),
@@ -32,115 +36,8 @@ ORDERS: dict[str, tuple[Strategy, str]] = {
     ),
     "Uncertain first": ("uncertain", "What the model judge is least sure of comes first."),
 }
-MADE = "lb:made"
 UNJUDGED_DEPTH = 10
 """Results of each config that a comparison is judged to: what its measures look at."""
-
-
-def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) -> str | None:
-    """The queue at work, chosen in `left` or made in `right`; None while there is none."""
-    if (made := st.session_state.pop(MADE, None)) is not None:  # before the widgets, which own these values afterwards
-        st.session_state["lb:chosen"], st.session_state["lb:new"] = made, False
-    queues = {one.name: one for one in resources.store.queues.read()}
-    name: str | None = None
-    if queues:
-        name = left.selectbox(
-            "Queue", list(queues), key="lb:chosen", persist_state="session",
-            format_func=lambda one: f"{one} · {queues[one].overlap} reviewer{'s' if queues[one].overlap > 1 else ''} a pair",
-        )  # fmt: skip
-    else:
-        st.html(
-            '<div class="wb-empty"><h3>Judge results, quickly and blind</h3><p>A queue holds what some configs rank first, for the '
-            "queries of a set. Make one, and grade it with the keys 0 to 3.</p></div>"
-        )
-    box = right.popover("New queue", icon=":material/add:", width="stretch", key="lb:new", on_change="rerun")
-    if box.open:
-        with box:
-            plan = _form(resources)
-        if plan is not None:
-            _keep(plan, resources)
-    _offer_unjudged(resources)
-    return name
-
-
-def _keep(plan: QueuePlan, resources: Resources) -> None:
-    """Make a queue and put it to work; what was gathered before a cancel is gone on with next time."""
-    try:
-        with working("queue") as progress:
-            queue = assemble(plan, resources, progress)
-        resources.store.queues.save(queue)
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/block:")
-        return
-    st.session_state[MADE] = plan.name
-    st.session_state.pop("lb:queue", None)
-    st.rerun()
-
-
-def _offer_unjudged(resources: Resources) -> None:
-    """What the comparison on the Evaluate page was chosen of, as a queue of its unjudged results, in one click."""
-    names, query_set = st.session_state.get("ev:configs"), st.session_state.get("ev:set")
-    sets = {one.name for one in resources.store.query_sets.latest()}
-    if not names or query_set not in sets:
-        return
-    said = ", ".join(plain(str(name)) for name in names)
-    pressed = st.button(
-        f"Queue what is not judged of {said}", key="lb:unjudged", icon=":material/playlist_add:", type="tertiary",
-        help=f"The comparison on the Evaluate page: the first {UNJUDGED_DEPTH} results of these configs for the judged queries of "
-        f"{plain(query_set)} that no person has judged.",
-    )  # fmt: skip
-    if not pressed:
-        return
-    options = config_options(resources).configs
-    chosen = {name: options[name] for name in names if name in options}
-    within = bool(st.session_state.get("ev:project_only"))
-    selection = judged_selection(query_set, resources, resources.store.judgments.read(), within)
-    _keep(QueuePlan(f"{query_set}-unjudged", selection, chosen, UNJUDGED_DEPTH), resources)
-
-
-def _form(resources: Resources) -> QueuePlan | None:
-    """The form of a new queue; its plan when it is to be made."""
-    sets = {one.name: one for one in resources.store.query_sets.latest()}
-    if not sets:
-        st.caption("This store has no queries. Import some on the Memories page first.")
-        return None
-    options = config_options(resources).configs
-    query_set = st.selectbox(
-        "Query set", sorted(sets), key="lb:new:set", format_func=lambda one: f"{one} · {sets[one].size} queries"
-    )
-    configs = st.multiselect(
-        "Configs", list(options), default=[name for name in ("cems", "recollection") if name in options], key="lb:new:configs",
-        help="What any of them ranks within the depth is in the queue.",
-    )  # fmt: skip
-    depth = st.number_input(
-        "Depth", 1, 100, 10, key="lb:new:depth", help="Results of each config and query that are pooled."
-    )
-    order = st.selectbox(
-        "Order",
-        list(ORDERS),
-        key="lb:new:order",
-        help="  \n".join(f"{name}: {about}" for name, (_, about) in ORDERS.items()),
-    )
-    overlap = st.number_input(
-        "Reviewers a pair", 1, 10, 1, key="lb:new:overlap", help="More than one to measure how far reviewers agree."
-    )
-    fresh = st.toggle("Leave out what people judged already", value=overlap == 1, key="lb:new:fresh")
-    usual = f"{query_set}-{ORDERS[order][0]}"
-    name = st.text_input(
-        "Name",
-        key="lb:new:name",
-        max_chars=120,
-        placeholder=usual,
-        help="A queue of the same name is replaced; labels stay.",
-    )
-    if not st.button("Make the queue", key="lb:new:make", type="primary", width="stretch"):
-        return None
-    selection = QuerySelection(query_set, tuple(resources.store.query_sets.queries(query_set)))
-    chosen = {one: options[one] for one in configs}
-    return QueuePlan(name.strip() or usual, selection, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
-
-
-DONE = "lb:prelabelled"
 JUDGED = (
     "Judged@k: the share of the first k results that is judged. What is not judged counts as not relevant in every measure, so a "
     "config with low coverage is measured too low."
@@ -151,39 +48,143 @@ PRELABEL = (
 )
 
 
-def draw(at_work: LabelQueue, resources: Resources) -> None:
+def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) -> str | None:
+    """The queue at work, chosen in `left` or made in `right`; None while there is none."""
+    if (made := state.present().made_queue) is not None:  # before the widgets, which own these values afterwards
+        st.session_state[state.QUEUE], st.session_state[state.NEW_QUEUE] = made, False
+        state.update(made_queue=None)
+    queues = {queue.name: queue for queue in resources.store.queues.read()}
+    name: str | None = None
+    if queues:
+        name = left.selectbox(
+            "Queue", list(queues), key=state.QUEUE, persist_state="session",
+            format_func=lambda name: f"{name} · {queues[name].overlap} reviewer{'s' if queues[name].overlap > 1 else ''} a pair",
+        )  # fmt: skip
+    else:
+        panels.empty(
+            "Judge results, quickly and blind",
+            "A queue holds what some configs rank first, for the queries of a set. Make one, and grade it with the keys 0 to 3.",
+        )
+    box = right.popover("New queue", icon=":material/add:", width="stretch", key=state.NEW_QUEUE, on_change="rerun")
+    if box.open:
+        with box:
+            plan = _form(resources)
+        if plan is not None:
+            _make(plan, resources)
+    _offer_unjudged(resources)
+    return name
+
+
+def _make(plan: QueuePlan, resources: Resources) -> None:
+    """Make a queue and put it to work; what was gathered before a cancel is gone on with next time."""
+    try:
+        with cancellable("label:cancel:queue") as progress:
+            queue = assemble(plan, resources, progress)
+        resources.store.queues.save(queue)
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        return
+    state.close_queue()
+    state.update(made_queue=plan.name)
+    st.rerun()
+
+
+def _offer_unjudged(resources: Resources) -> None:
+    """What the comparison on the Evaluate page was chosen of, as a queue of its unjudged results, in one click."""
+    names, query_set = st.session_state.get("ev:configs"), st.session_state.get("ev:set")
+    if not names or query_set not in {known.name for known in resources.store.query_sets.latest()}:
+        return
+    compared = ", ".join(plain(str(name)) for name in names)
+    pressed = st.button(
+        f"Queue what is not judged of {compared}", key="label:unjudged", icon=":material/playlist_add:", type="tertiary",
+        help=f"The comparison on the Evaluate page: the first {UNJUDGED_DEPTH} results of these configs for the judged queries of "
+        f"{plain(query_set)} that no person has judged.",
+    )  # fmt: skip
+    if not pressed:
+        return
+    options = config_options(resources).configs
+    chosen = {name: options[name] for name in names if name in options}
+    within = bool(st.session_state.get("ev:project_only"))
+    selection = judged_selection(query_set, resources, resources.store.judgments.read(), within)
+    _make(QueuePlan(f"{query_set}-unjudged", selection, chosen, UNJUDGED_DEPTH), resources)
+
+
+def _form(resources: Resources) -> QueuePlan | None:
+    """The form of a new queue; its plan when it is to be made."""
+    sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
+    if not sets:
+        st.caption("This store has no queries. Import some on the Memories page first.")
+        return None
+    options = config_options(resources).configs
+    query_set = st.selectbox(
+        "Query set", sorted(sets), key="label:new:set", format_func=lambda name: f"{name} · {sets[name].size} queries"
+    )
+    configs = st.multiselect(
+        "Configs", list(options), default=[name for name in ("cems", "recollection") if name in options], key="label:new:configs",
+        help="What any of them ranks within the depth is in the queue.",
+    )  # fmt: skip
+    depth = st.number_input(
+        "Depth", 1, 100, 10, key="label:new:depth", help="Results of each config and query that are pooled."
+    )
+    order = st.selectbox(
+        "Order",
+        list(ORDERS),
+        key="label:new:order",
+        help="  \n".join(f"{name}: {about}" for name, (_, about) in ORDERS.items()),
+    )
+    overlap = st.number_input(
+        "Reviewers a pair", 1, 10, 1, key="label:new:overlap", help="More than one to measure how far reviewers agree."
+    )
+    fresh = st.toggle("Leave out what people judged already", value=overlap == 1, key="label:new:fresh")
+    usual = f"{query_set}-{ORDERS[order][0]}"
+    name = st.text_input(
+        "Name",
+        key="label:new:name",
+        max_chars=120,
+        placeholder=usual,
+        help="A queue of the same name is replaced; labels stay.",
+    )
+    if not st.button("Make the queue", key="label:new:make", type="primary", width="stretch"):
+        return None
+    selection = QuerySelection(query_set, tuple(resources.store.query_sets.queries(query_set)))
+    chosen = {config: options[config] for config in configs}
+    return QueuePlan(name.strip() or usual, selection, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
+
+
+def draw(queue: LabelQueue, resources: Resources) -> None:
     """The queue, its coverage, and what can be done with it."""
-    snapshot = at_work.snapshot()
-    _about(at_work, snapshot)
-    _coverage(at_work, resources)
-    _prelabel(at_work, resources)
-    _forget(at_work, resources)
+    _about(queue)
+    _coverage(queue, resources)
+    _prelabel(queue, resources)
+    _forget(queue, resources)
 
 
-def _about(at_work: LabelQueue, snapshot: QueueSnapshot) -> None:
-    record = at_work.record
-    how = record.settings
-    order = next((name for name, (strategy, _) in ORDERS.items() if strategy == how.get("strategy")), "in its order")
-    configs = ", ".join(plain(str(name)) for name in how.get("configs", ()))
-    made = f"{record.created_at:%Y-%m-%d %H:%M} UTC"
-    source = f" from query set {plain(str(how['query_set']))}" if how.get("query_set") else ""
-    pooled = f", the first {how['depth']} of {configs}" if configs and how.get("depth") else ""
-    st.caption(f"{len(at_work.pairs):,} pairs{source}{pooled}; {order.lower()}; made {made}.")
-    reviewers = sorted({one.judge for one in snapshot.labels})
+def _about(queue: LabelQueue) -> None:
+    """How it was made, and who did how much."""
+    made, settings = f"{queue.record.created_at:%Y-%m-%d %H:%M} UTC", queue.record.settings
+    order = next(
+        (name for name, (strategy, _) in ORDERS.items() if strategy == settings.get("strategy")), "in its order"
+    )
+    configs = ", ".join(plain(str(name)) for name in settings.get("configs", ()))
+    source = f" from query set {plain(str(settings['query_set']))}" if settings.get("query_set") else ""
+    pooled = f", the first {settings['depth']} of {configs}" if configs and settings.get("depth") else ""
+    st.caption(f"{len(queue.pairs):,} pairs{source}{pooled}; {order.lower()}; made {made}.")
+    snapshot = queue.snapshot()
+    reviewers = sorted({label.judge for label in snapshot.labels})
     if not reviewers:
         st.caption("Nobody has graded any of them yet.")
         return
     rows = []
-    for who in reviewers:
-        progress = at_work.progress(who, snapshot)
+    for reviewer in reviewers:
+        progress = queue.progress(reviewer, snapshot)
         rows.append(
             {
-                "reviewer": who, "graded": progress.graded, "skipped": progress.skipped,
+                "reviewer": reviewer, "graded": progress.graded, "skipped": progress.skipped,
                 "unclear queries": progress.unclear, "left": progress.left, "seconds a card": progress.seconds_per_label,
             }
         )  # fmt: skip
     st.dataframe(
-        rows, hide_index=True, key="lb:reviewers", row_height=ROW, placeholder="–", height=ROW * (min(len(rows), 8) + 1) + 4,
+        rows, hide_index=True, key="label:reviewers", row_height=ROW, placeholder="–", height=table_height(len(rows), 8),
         column_config={
             "left": st.column_config.NumberColumn("left", help="Pairs this reviewer could still be dealt"),
             "seconds a card": st.column_config.NumberColumn(
@@ -193,34 +194,36 @@ def _about(at_work: LabelQueue, snapshot: QueueSnapshot) -> None:
     )  # fmt: skip
 
 
-def _coverage(at_work: LabelQueue, resources: Resources) -> None:
+def _coverage(queue: LabelQueue, resources: Resources) -> None:
     """Judged@k of each query under each config of the queue."""
-    kept = resources.store.queues.rankings(at_work.record.name)
-    rankings = {name: kept[name] for name in at_work.record.settings.get("configs", kept) if name in kept}
+    recorded = resources.store.queues.rankings(queue.record.name)
+    rankings = {name: recorded[name] for name in queue.record.settings.get("configs", recorded) if name in recorded}
     st.markdown("###### Coverage", help=JUDGED)
     if not rankings:
         st.caption("What the configs returned was not kept with this queue; a new one keeps it.")
         return
-    deepest = max(len(row) for ranked in rankings.values() for row in ranked.values())
+    deepest = max(len(results) for ranked in rankings.values() for results in ranked.values())
     left, right, _ = st.columns([1, 1.4, 2], vertical_alignment="bottom")
     k = int(
-        left.number_input("k", 1, max(deepest, 1), min(10, max(deepest, 1)), key="lb:cover:k", persist_state="session")
+        left.number_input(
+            "k", 1, max(deepest, 1), min(10, max(deepest, 1)), key="label:cover:k", persist_state="session"
+        )
     )
-    whose = right.selectbox("Judged by", ["people", "people or models"], key="lb:cover:by", persist_state="session")
+    whose = right.selectbox("Judged by", ["people", "people or models"], key="label:cover:by", persist_state="session")
     judgments = resources.store.judgments.read(kind="human" if whose == "people" else None)
-    found = coverage(rankings, {(one.qid, one.memory_id) for one in judgments}, k)
-    means = mean_judged(found)
+    covered = coverage(rankings, {(judgment.qid, judgment.memory_id) for judgment in judgments}, k)
+    means = mean_judged(covered)
     parts = " · ".join(f"{plain(name)} **{share:.0%}**" for name, share in means.items())
-    full = sum(not one.unjudged for one in found)
-    st.markdown(f"Judged@{k}: {parts} · {full} of {len(found)} queries fully judged")
+    full = sum(not query.unjudged for query in covered)
+    st.markdown(f"Judged@{k}: {parts} · {full} of {len(covered)} queries fully judged")
     words = {query.qid: query.query for query in resources.store.queries.read()}
     rows: list[dict[str, Any]] = [
         {
-            "query": words.get(one.qid, one.qid),
-            **{name: 100 * one.judged[name] if name in one.judged else None for name in rankings},
-            "unjudged": len(one.unjudged),
+            "query": words.get(query.qid, query.qid),
+            **{name: 100 * query.judged[name] if name in query.judged else None for name in rankings},
+            "unjudged": len(query.unjudged),
         }
-        for one in found
+        for query in covered
     ]
     columns: dict[str, Any] = {
         name: st.column_config.ProgressColumn(name, format="%.0f %%", min_value=0.0, max_value=100.0, width=130)
@@ -230,51 +233,55 @@ def _coverage(at_work: LabelQueue, resources: Resources) -> None:
         "unjudged", width=86, help="Distinct results within k that are not judged"
     )
     st.dataframe(
-        rows, hide_index=True, key="lb:coverage", row_height=ROW, height=ROW * (min(len(rows), 10) + 1) + 4,
+        rows, hide_index=True, key="label:coverage", row_height=ROW, height=table_height(len(rows), 10),
         column_config=columns, placeholder="–",
     )  # fmt: skip
 
 
-def _prelabel(at_work: LabelQueue, resources: Resources) -> None:
+def _prelabel(queue: LabelQueue, resources: Resources) -> None:
     """Grades by the judge of Inspect for every pair of the queue, stored as a model's."""
     st.markdown("###### Pre-label with the model judge", help=PRELABEL)
-    here = set(at_work.pairs)
-    kept: dict[str, int] = {}
-    for one in resources.store.judgments.read(kind="model"):
-        if (one.qid, one.memory_id) in here:
-            kept[one.judge] = kept.get(one.judge, 0) + 1
-    said = "; ".join(f"{plain(judge)}: {count:,}" for judge, count in sorted(kept.items()))
+    pairs = set(queue.pairs)
+    counts = Counter(
+        judgment.judge
+        for judgment in resources.store.judgments.read(kind="model")
+        if (judgment.qid, judgment.memory_id) in pairs
+    )
+    given = "; ".join(f"{plain(judge)}: {count:,}" for judge, count in sorted(counts.items()))
     box, button = st.columns([4, 1.2], vertical_alignment="center")
-    box.caption(f"Judgments of models on these pairs: {said or 'none yet'}. People’s labels and cards are not touched.")
-    off = state.config().judge.backend == "none"
+    box.caption(
+        f"Judgments of models on these pairs: {given or 'none yet'}. People’s labels and cards are not touched."
+    )
+    off = inspect_state.config().judge.backend == "none"
     pressed = button.button(
-        f"Judge {len(here):,} pairs", key="lb:prelabel", icon=":material/gavel:", width="stretch", disabled=off,
+        f"Judge {len(pairs):,} pairs", key="label:prelabel", icon=":material/gavel:", width="stretch", disabled=off,
         help="The judge is off in Inspect; choose one under Judge." if off else "Can be cancelled; what was judged by then stays.",
     )  # fmt: skip
     if pressed:
-        with working("prelabel") as progress:
-            found = prelabel(at_work.pairs, state.config(), resources, progress)
-        st.session_state[DONE] = (at_work.record.name, found)
+        with cancellable("label:cancel:prelabel") as progress:
+            scores = prelabel(queue.pairs, inspect_state.config(), resources, progress)
+        state.update(prelabelled=(queue.record.name, scores))
         st.rerun()
-    done: tuple[str, PairScores] | None = st.session_state.get(DONE)
-    if done is not None and done[0] == at_work.record.name:
-        _told(done[1])
+    done = state.present().prelabelled
+    if done is not None and done[0] == queue.record.name:
+        _prelabelled(done[1])
 
 
-def _told(found: PairScores) -> None:
+def _prelabelled(scores: PairScores) -> None:
+    """What became of the pre-labelling."""
     failed = (
-        f" {len(found.failed):,} have no score: {plain(next(iter(found.failed.values())))}." if found.failed else ""
+        f" {len(scores.failed):,} have no score: {plain(next(iter(scores.failed.values())))}." if scores.failed else ""
     )
-    st.success(f"{len(found.scores):,} pairs judged by {plain(found.judge)}.{failed}", icon=":material/task_alt:")
-    if found.instead:
-        st.warning(plain(found.instead), icon=":material/swap_horiz:")
+    st.success(f"{len(scores.scores):,} pairs judged by {plain(scores.judge)}.{failed}", icon=":material/task_alt:")
+    if scores.instead:
+        st.warning(plain(scores.instead), icon=":material/swap_horiz:")
 
 
-def _forget(at_work: LabelQueue, resources: Resources) -> None:
-    with st.popover("Delete this queue", icon=":material/delete:", key="lb:forget"):
+def _forget(queue: LabelQueue, resources: Resources) -> None:
+    with st.popover("Delete this queue", icon=":material/delete:", key="label:forget"):
         st.caption("The queue goes; every label that was given stays.")
-        if st.button("Delete the queue", key="lb:forget:sure", type="primary"):
-            resources.store.queues.remove(at_work.record.name)
-            for key in ("lb:chosen", "lb:queue", "lb:card"):
-                st.session_state.pop(key, None)
+        if st.button("Delete the queue", key="label:forget:sure", type="primary"):
+            resources.store.queues.remove(queue.record.name)
+            st.session_state.pop(state.QUEUE, None)
+            state.update(queue=None, dealt=None)
             st.rerun()

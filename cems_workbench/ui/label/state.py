@@ -1,124 +1,200 @@
-"""The Label page's own state: the queue at work and the card on the table, which a press of one of its buttons answers."""
+"""The state of the Label page: the queue at work, the card on the table, and what the other views last computed.
+
+A press of one of the card's buttons comes here with the turn it was made for, and answers that card alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import streamlit as st
 
-from cems_workbench import garbage
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.labelling.judge_calibration import Calibration, GradedScore
+from cems_workbench.evaluation.labelling.prejudging import PairScores
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSnapshot
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Judgment
+from cems_workbench.runs.importing import FileImport
+from cems_workbench.ui.kit.state import PageState
 
-CARD, TURN, SAID, PROBLEM, NOTE = "lb:card", "lb:turn", "lb:said", "lb:problem", "lb:note"
+VIEW, QUEUE, NEW_QUEUE, NOTE = "label:view", "label:chosen", "label:new", "label:note"
+"""Widgets that are set from elsewhere: the view, the queue at work, the form of a new one, the note of the next label."""
 
 
-def queue(resources: Resources, name: str) -> LabelQueue:
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenQueue:
+    """A queue at work, and the store and name it was opened by."""
+
+    store: str
+    name: str
+    queue: LabelQueue
+
+
+@dataclass(frozen=True, slots=True)
+class DealtCard:
+    """The card on the table and whose it is."""
+
+    reviewer: str
+    card: Card
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgeScores:
+    """What the judge said of labelled pairs, and under which judge and store content it was asked (`key`)."""
+
+    key: object
+    scores: PairScores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """People and the judge on the same pairs, and what that was computed of (`key`).
+
+    A grade of `relevant_from` or more means relevant.
+    """
+
+    key: object
+    scores: PairScores
+    pairs: list[GradedScore]
+    relevant_from: int
+    calibration: Calibration
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelState:
+    """All that the page remembers between runs, but for what its widgets show."""
+
+    queue: OpenQueue | None = None
+    dealt: DealtCard | None = None
+    turn: int = 0
+    """The number of the card on the table: part of its buttons' keys, so that a press can only reach the card it was made for."""
+    message: str = ""
+    """What became of the last press."""
+    problem: str = ""
+    """Why the last press was refused."""
+    note_open: bool = False
+    help_open: bool = False
+    made_queue: str | None = None
+    """A queue that was just made, to be put to work before the widgets are drawn."""
+    prelabelled: tuple[str, PairScores] | None = None
+    """The queue that was last pre-labelled, and what the judge said."""
+    judge_scores: JudgeScores | None = None
+    comparison: Comparison | None = None
+    difference_problem: str = ""
+    """Why the last answer to a difference was refused."""
+    imports: tuple[FileImport, ...] = ()
+    """What became of the files of the last import."""
+    uploads: int = 0
+    """Raised when the uploader is to be empty again."""
+
+
+_page = PageState("label", LabelState)
+present, update = _page.get, _page.update
+
+
+def open_queue(resources: Resources, name: str) -> LabelQueue:
     """The queue at work, opened once per session, store and name. Raises InputError when it is gone."""
-    key = (str(resources.store.path), name)
-    kept: tuple[object, LabelQueue] | None = st.session_state.get("lb:queue")
-    if kept is None or kept[0] != key:
-        kept = (key, LabelQueue(resources.store, name))
-        st.session_state["lb:queue"] = kept
-        st.session_state[CARD] = None
-    return kept[1]
+    store, opened = str(resources.store.path), present().queue
+    if opened is None or (opened.store, opened.name) != (store, name):
+        opened = OpenQueue(store, name, LabelQueue(resources.store, name))
+        update(queue=opened, dealt=None)
+    return opened.queue
 
 
-def card(at_work: LabelQueue, who: str) -> tuple[Card | None, QueueSnapshot]:
-    """The card on the table, dealt when there is none (None: nothing is left), and how the queue stands."""
-    kept: tuple[str, Card] | None = st.session_state.get(CARD)
-    if kept is not None and kept[0] == who:
-        return kept[1], at_work.snapshot()
-    dealt, snapshot = at_work.deal(who)
-    if dealt is not None:
-        _lay(who, dealt)
-    return dealt, snapshot
+def close_queue() -> None:
+    """Have the queue read anew: its record or what it draws on has changed."""
+    update(queue=None)
 
 
-def turn() -> int:
-    """The number of the card on the table: part of its buttons’ keys, so that a press can only reach the card it was made for."""
-    return int(st.session_state.get(TURN, 0))
+def card(queue: LabelQueue, reviewer: str) -> tuple[Card | None, QueueSnapshot]:
+    """The card on the table, dealt when there is none (None: nothing is left), and what was said of the queue's pairs by then."""
+    dealt = present().dealt
+    if dealt is not None and dealt.reviewer == reviewer:
+        return dealt.card, queue.snapshot()
+    next_card, snapshot = queue.deal(reviewer)
+    if next_card is not None:
+        _lay(reviewer, next_card)
+    return next_card, snapshot
 
 
-def _lay(who: str, one: Card) -> None:
-    st.session_state[TURN] = turn() + 1
-    st.session_state[CARD] = (who, one)
+def _lay(reviewer: str, next_card: Card) -> None:
+    update(dealt=DealtCard(reviewer, next_card), turn=present().turn + 1)
 
 
-def _seen(who: str, number: int) -> Card | None:
-    """The card that a press was made for; None when it is not on the table any more."""
-    kept: tuple[str, Card] | None = st.session_state.get(CARD)
-    if kept is None or kept[0] != who or turn() != number:
-        st.session_state[SAID] = "That was for a card that is gone, and did nothing."
-        return None
-    return kept[1]
-
-
-def label(resources: Resources, who: str, number: int, grade: int) -> None:
+def label(resources: Resources, reviewer: str, turn: int, grade: int) -> None:
     """Give the card of a turn a grade; the next card is dealt once it is on disk."""
-    one = _seen(who, number)
-    if one is None:
+    answered = _card_of(reviewer, turn)
+    if answered is None:
         return
-    judgment = Judgment(one.query.qid, one.memory.id, grade, who, "human", judged_at=datetime.now(UTC), note=_note())
-    _done(lambda: resources.store.labels.give(judgment, one.shown()), f"Graded {grade}.")
+    qid, memory_id = answered.query.qid, answered.memory.id
+    judgment = Judgment(qid, memory_id, grade, reviewer, "human", judged_at=datetime.now(UTC), note=_note())
+    _write(lambda: resources.store.labels.give(judgment, answered.shown()), f"Graded {grade}.")
 
 
-def skip(resources: Resources, who: str, number: int) -> None:
+def skip(resources: Resources, reviewer: str, turn: int) -> None:
     """Leave the card to others."""
-    one = _seen(who, number)
-    if one is not None:
-        _done(lambda: resources.store.labels.skip(one.query.qid, one.memory.id, who, _note()), "Skipped.")
+    answered = _card_of(reviewer, turn)
+    if answered is not None:
+        pair = answered.query.qid, answered.memory.id
+        _write(lambda: resources.store.labels.skip(*pair, reviewer, _note()), "Skipped.")
 
 
-def unclear(resources: Resources, who: str, number: int) -> None:
+def unclear(resources: Resources, reviewer: str, turn: int) -> None:
     """Put all cards of this query aside: what it asks for cannot be told."""
-    one = _seen(who, number)
-    if one is not None:
-        _done(lambda: resources.store.labels.unclear(one.query.qid, who, _note()), "Query set aside as unclear.")
+    answered = _card_of(reviewer, turn)
+    if answered is not None:
+        qid = answered.query.qid
+        _write(lambda: resources.store.labels.unclear(qid, reviewer, _note()), "Query set aside as unclear.")
 
 
-def undo(resources: Resources, at_work: LabelQueue, who: str) -> None:
+def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:
     """Take the last label back and put its card on the table again."""
     try:
-        event = resources.store.labels.undo(who)
+        event = resources.store.labels.undo(reviewer)
     except WorkbenchError as error:
-        st.session_state[PROBLEM] = str(error)
+        update(problem=str(error))
         return
     if event is None:
-        st.session_state[SAID] = "There is nothing to undo."
+        update(message="There is nothing to undo.")
         return
-    again = at_work.card((event.qid, event.memory_id)) if event.memory_id else None
-    st.session_state[CARD] = None
+    again = queue.card((event.qid, event.memory_id)) if event.memory_id else None
+    update(dealt=None, message="Taken back.")
     if again is not None:
-        _lay(who, again)
-    st.session_state[SAID] = "Taken back."
+        _lay(reviewer, again)
 
 
-@st.cache_resource(show_spinner=False)
-def settle() -> None:
-    """Leave what is loaded by now out of garbage collections: Streamlit makes a full one after every key press.
+def toggle_note() -> None:
+    """Open or close the note."""
+    update(note_open=not present().note_open)
 
-    No model is loaded for this page, which is when the other pages do it.
-    """
-    garbage.settle()
+
+def toggle_help() -> None:
+    """Show or hide what the keys do."""
+    update(help_open=not present().help_open)
+
+
+def _card_of(reviewer: str, turn: int) -> Card | None:
+    """The card that a press was made for; None when it is not on the table any more."""
+    state = present()
+    if state.dealt is None or state.dealt.reviewer != reviewer or state.turn != turn:
+        update(message="That was for a card that is gone, and did nothing.")
+        return None
+    return state.dealt.card
 
 
 def _note() -> str | None:
     return str(st.session_state.get(NOTE) or "").strip() or None
 
 
-def _done(write: Callable[[], object], said: str) -> None:
+def _write(commit: Callable[[], object], message: str) -> None:
     """Run a write; only when it is committed is the card taken off the table and confirmed."""
     try:
-        write()
+        commit()
     except WorkbenchError as error:
-        st.session_state[PROBLEM] = str(error)
-        st.session_state[TURN] = turn() + 1  # the card stays, and can be answered again
+        update(problem=str(error), turn=present().turn + 1)  # the card stays, and can be answered again
         return
-    st.session_state[CARD] = None
-    st.session_state[PROBLEM] = ""
-    st.session_state[SAID] = said
+    update(dealt=None, problem="", message=message)
     st.session_state[NOTE] = ""

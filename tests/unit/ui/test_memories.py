@@ -11,15 +11,11 @@ import numpy as np
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.progress import Cancelled, silent
 from cems_workbench.records import Memory
-from cems_workbench.store import Store
 from cems_workbench.ui.kit.escape import JOINER, csv_bytes, guarded, plain, tick
 from cems_workbench.ui.memories.browse import COLUMNS, columns
 from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.edit import edited, shown
-from cems_workbench.ui.memories.importing import errors_csv, import_files
-from cems_workbench.ui.memories.state import progress_text
 from cems_workbench.ui.memories.statistics import bars, first_and_rest, near_pairs, pairs_html
 
 MEMORY = Memory(
@@ -102,47 +98,6 @@ def test_an_edit_changes_only_what_was_typed():
 def test_an_edit_is_held_to_the_rules_of_the_import(field, value, line):
     with pytest.raises(InputError, match=line):
         edited(MEMORY, {**shown(MEMORY), field: value})
-
-
-def test_two_uploads_of_one_name_are_both_read(tmp_path):
-    files = [
-        ("a/x.jsonl", io.BytesIO(b'{"id":"1","content":"x"}')),
-        ("..\\x.jsonl", io.BytesIO(b'{"id":"2","content":"=y"}\n{}')),
-    ]
-    with Store.open(tmp_path / "store") as store:
-        outcomes = list(import_files(files, store, silent))
-        assert store.memories.count() == 2
-    assert [outcome.name for outcome in outcomes] == ["x.jsonl", "x.jsonl"]
-    assert [len(outcome.report.errors) for outcome in outcomes] == [0, 1]
-    assert str(tmp_path) not in errors_csv(outcomes).decode()
-
-
-def test_a_cancelled_import_keeps_the_files_before(tmp_path):
-    files = [(f"{i}.jsonl", io.BytesIO(b'{"id":"%d","content":"x"}' % i)) for i in range(3)]
-
-    def cancel(label, done, total):
-        if "1.jsonl" in label:
-            raise Cancelled
-
-    with Store.open(tmp_path / "store") as store:
-        outcomes = []
-        with pytest.raises(Cancelled):
-            outcomes.extend(import_files(files, store, cancel))
-        assert list(store.memories.read()) == ["0"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (("embedding", 0, 2_000, 0.0), "0 of 2,000"),
-        (("embedding", 500, 2_000, 10.0), "500 of 2,000, about 30 s left"),
-        (("embedding", 10, 2_000, 10.0), "10 of 2,000, about 33 min left"),
-        (("reading x", 50, 200, 0.1), "25 %"),
-        (("embedding", 0, 0, 0.0), "0 of 0"),
-    ],
-)
-def test_progress_has_a_count_and_an_estimate(arguments, text):
-    assert progress_text(*arguments) == text
 
 
 def test_what_does_not_fit_in_a_chart_is_one_more_bar():

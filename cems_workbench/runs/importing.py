@@ -1,0 +1,74 @@
+"""Importing uploaded files: each read on its own, so that a bad one costs only itself, and every row accounted for."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from cems_workbench import formats
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.formats import FORMATS
+from cems_workbench.progress import Progress
+from cems_workbench.records import ParsedInput, RowError
+from cems_workbench.store import ImportReport, Store
+
+NAME_LENGTH = 120
+"""Characters of an upload's name that are used: the last ones, which have its suffix."""
+
+
+@dataclass(frozen=True)
+class FileImport:
+    """What became of one file: the store's report, or the one line that says why nothing could be read."""
+
+    name: str
+    report: ImportReport | None = None
+    problem: str = ""
+
+
+def import_files(
+    files: Iterable[tuple[str, IO[bytes]]], store: Store, progress: Progress, format: str = "auto"
+) -> Iterator[FileImport]:
+    """Import (name, content) files, memories before what refers to them; yields what became of each once it is committed.
+
+    Raises what `progress` raises (Cancelled): the file at hand is then left out as a whole, those before it stay.
+    """
+    with tempfile.TemporaryDirectory(prefix="cems-upload-") as folder:
+        paths = [_saved(Path(folder) / str(i), name, content) for i, (name, content) in enumerate(files)]
+        for path in sorted(paths, key=lambda path: _order(path, format)):
+            try:
+                parsed = _named(formats.read(path, format, progress), path)
+                yield FileImport(path.name, store.add(parsed, progress))
+            except WorkbenchError as error:
+                line = str(error).replace(str(path), path.name).replace("; pass one of ", "; the known ones are ")
+                yield FileImport(path.name, problem=line)
+
+
+def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:
+    """The upload in a folder of its own (two may have one name) under its own name, which formats look at."""
+    folder.mkdir()
+    base = PurePosixPath(name.replace("\\", "/")).name.replace("\0", "").lstrip(".")
+    path = folder / (base[-NAME_LENGTH:] or "upload")
+    with path.open("wb") as file:
+        shutil.copyfileobj(content, file)
+    return path
+
+
+def _order(path: Path, format: str) -> int:
+    """When its rows can be imported: memories first; an unreadable file is met again, and reported, when it is read."""
+    try:
+        return FORMATS[formats.detect(path) if format == "auto" else format].order
+    except WorkbenchError:
+        return 0
+
+
+def _named(parsed: ParsedInput, path: Path) -> ParsedInput:
+    """The same rows as coming from the file's name, not from where it lay for a moment."""
+
+    def renamed(error: RowError) -> RowError:
+        return replace(error, source=path.name)
+
+    return replace(parsed, source=path.name, errors=tuple(renamed(error) for error in parsed.errors))

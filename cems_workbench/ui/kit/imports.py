@@ -1,0 +1,54 @@
+"""What became of imported files, as tables: rows by kind, and the rows that were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cems_workbench.runs.importing import FileImport
+from cems_workbench.ui.kit.escape import csv_bytes
+
+KINDS = ("memories", "relations", "queries", "judgments")
+ERROR_COLUMNS = ("file", "row", "field", "reason")
+
+
+def counts_table(imports: Sequence[FileImport]) -> list[dict[str, Any]]:
+    """A row per file and kind of row: added, updated, unchanged; and what was left out of each file."""
+    rows = []
+    for imported in imports:
+        if imported.report is None:
+            continue
+        kinds = [(kind, getattr(imported.report, kind)) for kind in KINDS]
+        present = [(kind, counts) for kind, counts in kinds if counts.total] or kinds[:1]
+        for i, (kind, counts) in enumerate(present):
+            rows.append(
+                {
+                    "file": imported.name,
+                    "rows": kind,
+                    "added": counts.added,
+                    "updated": counts.updated,
+                    "unchanged": counts.unchanged,
+                    "left out": len(imported.report.errors) if i == 0 else None,
+                }
+            )
+    return rows
+
+
+def notes(imports: Sequence[FileImport]) -> list[str]:
+    """What the reports have to say besides counts, each once."""
+    return list(dict.fromkeys(note for imported in imports if imported.report for note in imported.report.notes))
+
+
+def error_rows(imports: Sequence[FileImport]) -> list[tuple[str, int, str, str]]:
+    """(file, row, field, reason) of every row that was left out."""
+    return [
+        (imported.name, error.row, error.field or "", error.reason)
+        for imported in imports
+        if imported.report is not None
+        for error in imported.report.errors
+    ]
+
+
+def errors_csv(imports: Sequence[FileImport]) -> bytes:
+    """The rows that were left out as a CSV, safe against formula injection."""
+    return csv_bytes(ERROR_COLUMNS, error_rows(imports))

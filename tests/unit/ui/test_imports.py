@@ -1,0 +1,46 @@
+"""Uploaded files: every row accounted for, whatever the files are called, and what was finished before a cancel stays."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from cems_workbench.progress import Cancelled, silent
+from cems_workbench.runs.importing import import_files
+from cems_workbench.store import Store
+from cems_workbench.ui.kit.imports import counts_table, errors_csv
+
+
+def test_two_uploads_of_one_name_are_both_read(tmp_path):
+    files = [
+        ("a/x.jsonl", io.BytesIO(b'{"id":"1","content":"x"}')),
+        ("..\\x.jsonl", io.BytesIO(b'{"id":"2","content":"=y"}\n{}')),
+    ]
+    with Store.open(tmp_path / "store") as store:
+        outcomes = list(import_files(files, store, silent))
+        assert store.memories.count() == 2
+    assert [outcome.name for outcome in outcomes] == ["x.jsonl", "x.jsonl"]
+    assert [len(outcome.report.errors) for outcome in outcomes] == [0, 1]
+    assert str(tmp_path) not in errors_csv(outcomes).decode()
+
+
+def test_a_cancelled_import_keeps_the_files_before(tmp_path):
+    files = [(f"{i}.jsonl", io.BytesIO(b'{"id":"%d","content":"x"}' % i)) for i in range(3)]
+
+    def cancel(label, done, total):
+        if "1.jsonl" in label:
+            raise Cancelled
+
+    with Store.open(tmp_path / "store") as store:
+        outcomes = []
+        with pytest.raises(Cancelled):
+            outcomes.extend(import_files(files, store, cancel))
+        assert list(store.memories.read()) == ["0"]
+
+
+def test_left_out_rows_are_counted_once_per_file(tmp_path):
+    files = [("x.jsonl", io.BytesIO(b'{"id":"1","content":"x"}\n{}\nno json'))]
+    with Store.open(tmp_path / "store") as store:
+        (row,) = counts_table(list(import_files(files, store, silent)))
+    assert (row["file"], row["rows"], row["added"], row["left out"]) == ("x.jsonl", "memories", 1, 2)
