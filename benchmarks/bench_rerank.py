@@ -23,8 +23,8 @@ import numpy as np
 
 from benchmarks.bench_presets import hit_at, line, ndcg_at
 from cems_workbench.config import preset
+from cems_workbench.pipeline.rerankers import ScorerRequest, scorer
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import scorer
 from cems_workbench.records import Query
 from training.candidates import DEPTH, Candidates, candidates, open_data_set, raw_scores
 
@@ -55,8 +55,8 @@ def measure(
 ) -> None:
     """Rank the candidates of every query in every way."""
     config = preset("ace").config.rerank
-    late, _ = scorer("late_interaction", None, config, resources)
-    cross, said = scorer("cross_encoder", None, config, resources)
+    late, _ = scorer("late_interaction", ScorerRequest(None, config, resources))
+    cross, said = scorer("cross_encoder", ScorerRequest(None, config, resources))
     print(f"<!-- {late.label}; {cross.label}{f' ({said})' if said else ''} -->", flush=True)
     for pool in candidates(resources, drawn, relevant):
         parts = {"hybrid": pool.fused}

@@ -16,7 +16,7 @@ import pkgutil
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -69,6 +69,16 @@ def module_names(package: str) -> tuple[str, ...]:
     """The public modules directly in a package of ours, by name; nothing is imported."""
     folder = Path(__file__).parent.joinpath(*package.split(".")[1:])
     return tuple(sorted(found.name for found in pkgutil.iter_modules([str(folder)]) if not found.name.startswith("_")))
+
+
+def names(group: str, package: str, first: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of what is ours, where each module of `package` is called as what it adds, then of what other packages add.
+
+    Ours are in the order of `first`, those that are not in it after them. Nothing is imported.
+    """
+    ours = module_names(package)
+    ordered = [*(name for name in first if name in ours), *(name for name in ours if name not in first)]
+    return (*ordered, *declared(group, ours))
 
 
 def declared(group: str, taken: Iterable[str] = ()) -> Mapping[str, EntryPoint]:

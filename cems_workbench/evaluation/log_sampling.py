@@ -19,8 +19,9 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.formats.query_log import LogEntry
 from cems_workbench.models.protocol import PairScorer
+from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import asked, cached_or_scored
+from cems_workbench.pipeline.scoring import cached_or_scored
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
 
@@ -124,7 +125,8 @@ def judge_scores(
                 best[one.query.qid] = max(good)
         return best
 
-    return asked(backend, config.judge.model, config.rerank, resources, judged, progress)[2]
+    request = ScorerRequest(config.judge.model, config.rerank, resources, progress)
+    return score_with(backend, request, judged)[2]
 
 
 def _results(queries: Sequence[LoggedQuery]) -> list[str]:

@@ -18,10 +18,11 @@ from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.models.minilm_judge import FILES, MODEL_ID, MiniLMJudge, available
 from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
-from cems_workbench.pipeline import scoring as rerankers
+from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.rerankers import cross_encoder
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import best_chunk, judge_missing
+from cems_workbench.pipeline.scoring import judge_missing
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
 from cems_workbench.runs.opening import open_resources
@@ -272,7 +273,7 @@ def warned(found: Evidence, stage: str = "rerank", **changes: Any) -> str:
 @pytest.fixture
 def without_weights(opened: Resources, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A checkout that left out the packaged cross-encoder's weights."""
-    monkeypatch.setattr(rerankers, "MiniLMJudge", lambda: MiniLMJudge(tmp_path / "nowhere"))
+    monkeypatch.setattr(cross_encoder, "MiniLMJudge", lambda: MiniLMJudge(tmp_path / "nowhere"))
     monkeypatch.setattr(opened, "_shared", {})
 
 
@@ -321,7 +322,7 @@ def test_without_the_packaged_weights_late_interaction_takes_the_place_and_every
 def test_the_packaged_weights_may_be_broken(opened: Resources, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in FILES:
         (tmp_path / name).write_text("broken")
-    monkeypatch.setattr(rerankers, "MiniLMJudge", lambda: MiniLMJudge(tmp_path))
+    monkeypatch.setattr(cross_encoder, "MiniLMJudge", lambda: MiniLMJudge(tmp_path))
     monkeypatch.setattr(opened, "_shared", {})
     found = evidence(opened, **asking(MODEL_ID))
     assert f"{MODEL_ID} cannot be loaded: " in warned(found, **asking(MODEL_ID))

@@ -17,8 +17,8 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.errors import ModelError
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge
 from cems_workbench.pipeline import replay
-from cems_workbench.pipeline import scoring as rerankers
 from cems_workbench.pipeline.gather import Request, gather
+from cems_workbench.pipeline.rerankers import cross_encoder
 from cems_workbench.runs.diagnosis import diagnose
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
@@ -133,7 +133,7 @@ def test_late_interaction_says_in_one_line_that_it_needs_token_vectors(store: Pa
 def test_a_cross_encoder_that_is_nowhere_and_no_packaged_one_name_both_reasons(
     store: Path, server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rerankers, "MiniLMJudge", lambda: MiniLMJudge(tmp_path / "nowhere"))
+    monkeypatch.setattr(cross_encoder, "MiniLMJudge", lambda: MiniLMJudge(tmp_path / "nowhere"))
     resources = open_resources(settings(store, server.url))
     try:
         config = with_values(preset("ace").config, {"rerank.model": "no-such/model", "rerank.input_limit": 5})

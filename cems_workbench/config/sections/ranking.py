@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator
 
+from cems_workbench import extensions
 from cems_workbench.config.export_names import agent, cems, planned
 from cems_workbench.config.fields import AsList, Section, Sources, as_tuple, param
 
@@ -134,7 +135,17 @@ class Band(Section):
 
 
 Bands = Annotated[tuple[Band, ...], BeforeValidator(as_tuple), AsList]
-RerankBackend = Literal["none", "late_interaction", "cross_encoder", "ollama", "llama_server", "llm"]
+RERANKERS = extensions.names(
+    extensions.RERANKERS,
+    "cems_workbench.pipeline.rerankers",
+    first=("late_interaction", "cross_encoder", "ollama", "llama_server", "llm"),
+)
+"""What `rerank.backend` may be beside none: our rerankers in the order of what they need, then those that other packages add."""
+
+if TYPE_CHECKING:
+    RerankBackend = str
+else:
+    RerankBackend = Literal["none", *RERANKERS]
 
 
 class RerankConfig(Section):

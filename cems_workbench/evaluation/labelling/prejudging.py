@@ -18,8 +18,9 @@ from cems_workbench.errors import InputError, ModelError
 from cems_workbench.evaluation.labelling.pooling import Pair
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.evidence import ModelScore
+from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import as_meant, asked, cached_or_scored
+from cems_workbench.pipeline.scoring import as_meant, cached_or_scored
 from cems_workbench.pipeline.stages.judge import BANDS, scale_of
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, JudgeScale, Judgment
@@ -98,7 +99,9 @@ def _judged(
         return found
 
     backend = "cross_encoder" if config.judge.backend == "auto" else config.judge.backend
-    model, instead, scores = asked(backend, config.judge.model, config.rerank, resources, use, progress)
+    model, instead, scores = score_with(
+        backend, ScorerRequest(config.judge.model, config.rerank, resources, progress), use
+    )
     good = {pair: score.raw for pair, score in scores.items() if score.good and score.raw is not None}
     failed = {pair: score.error or "no score" for pair, score in scores.items() if pair not in good}
     if scores and not good:

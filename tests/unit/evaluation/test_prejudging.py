@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from cems_workbench.errors import InputError, ModelError
 from cems_workbench.evaluation.labelling import prejudging
 from cems_workbench.evaluation.labelling.prejudging import prelabel, score_pairs
 from cems_workbench.models.protocol import PairScore
+from cems_workbench.pipeline.rerankers import ScorerRequest
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import GradeScale, JudgeScale, Judgment, Memory, ParsedInput, Query
@@ -43,10 +44,10 @@ class Lengthy:
 def judge(monkeypatch: pytest.MonkeyPatch) -> Lengthy:
     found = Lengthy()
 
-    def instead(backend: str, model: str | None, config: Any, resources: Any, use: Any, progress: Any) -> Any:
+    def instead(backend: str, request: ScorerRequest, use: Callable[[Lengthy], Any]) -> Any:
         return found, None, use(found)
 
-    monkeypatch.setattr(prejudging, "asked", instead)
+    monkeypatch.setattr(prejudging, "score_with", instead)
     return found
 
 

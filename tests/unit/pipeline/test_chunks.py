@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.pipeline.scoring import best_chunk, seed_overlap, term_overlap
+from cems_workbench.pipeline.chunks import best_chunk, seed_overlap, term_overlap
 
 
 def oracle(content: str, query: str, size: int) -> str:

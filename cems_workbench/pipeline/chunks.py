@@ -1,0 +1,83 @@
+"""Which part of a memory a reranker reads.
+
+`seed_overlap` follows the CEMS plan to the letter: split on ". ", a query term counts when it is a *substring* of the
+sentence, a chunk closes once it is longer than `size` characters and is cut there, the first best wins, none -> the head.
+`term_overlap` counts stemmed words without stopwords, keeps sentences whole, and windows a sentence that is longer than
+`size` around its matches. `head` is the beginning.
+
+Source: CEMS plan, `select_best_chunk`; PIPELINE.md, "rerank".
+"""
+
+from __future__ import annotations
+
+import re
+
+from cems_workbench.store.search.tokenizer import tokenize
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_WORDS = re.compile(r"\S+")
+
+
+def best_chunk(content: str, query: str, size: int, selection: str) -> str:
+    """The part of `content`, at most `size` characters, that a reranker is given."""
+    if selection == "seed_overlap":
+        return seed_overlap(content, query, size)
+    if selection == "term_overlap":
+        return term_overlap(content, query, size)
+    return content[:size]
+
+
+def seed_overlap(content: str, query: str, size: int) -> str:
+    """The chunk with the most query terms, each counted once per sentence that contains it."""
+    terms = set(query.lower().split())
+    best, best_score = "", 0
+    chunk, score = "", 0
+    for sentence in content.split(". "):
+        lowered = sentence.lower()
+        chunk += sentence + ". "
+        score += sum(term in lowered for term in terms)
+        if len(chunk) > size:
+            if score > best_score:
+                best, best_score = chunk[:size], score
+            chunk, score = "", 0
+    if score > best_score:
+        best = chunk[:size]
+    return best or content[:size]
+
+
+def term_overlap(content: str, query: str, size: int) -> str:
+    """The run of whole sentences, at most `size` characters, that covers most distinct query words; first one wins."""
+    terms = set(tokenize(query))
+    pieces = [piece for sentence in _sentences(content) for piece in _fit(content, sentence, terms, size)]
+    matches = [terms & set(tokenize(content[start:end])) for start, end in pieces]
+    best, best_score = (0, min(size, len(content))), 0
+    for i, (start, _) in enumerate(pieces):
+        covered: set[str] = set()
+        for j in range(i, len(pieces)):
+            if pieces[j][1] - start > size:
+                break
+            covered |= matches[j]
+            if len(covered) > best_score:
+                best, best_score = (start, pieces[j][1]), len(covered)
+    return content[best[0] : best[1]]
+
+
+def _sentences(content: str) -> list[tuple[int, int]]:
+    edges = [0, *(edge for gap in _SENTENCE.finditer(content) for edge in gap.span()), len(content)]
+    return [(edges[i], edges[i + 1]) for i in range(0, len(edges), 2) if edges[i] < edges[i + 1]]
+
+
+def _fit(content: str, sentence: tuple[int, int], terms: set[str], size: int) -> list[tuple[int, int]]:
+    """The sentence itself, or, when it is longer than `size`, the window of it that starts just before its first match."""
+    start, end = sentence
+    if end - start <= size:
+        return [sentence]
+    words = list(_WORDS.finditer(content, start, end))
+    hits = [word.start() for word in words if terms & set(tokenize(word.group()))]
+    if not hits:
+        return [(start, start + size)]
+    most = max(hits, key=lambda at: (sum(at <= other < at + size for other in hits), -at))
+    covered = [word.end() for word in words if most <= word.start() and word.end() <= most + size]
+    slack = max(0, size - ((max(covered) if covered else most + size) - most)) // 2
+    left = max(start, most - slack)
+    return [(left, min(end, left + size))]

@@ -1,0 +1,21 @@
+"""A chat model as reranker: it is asked for a grade from 0 to 10 of each memory."""
+
+from __future__ import annotations
+
+from cems_workbench.errors import ModelError
+from cems_workbench.models.llm_reranker import LlmReranker
+from cems_workbench.models.protocol import PairScorer
+from cems_workbench.pipeline.rerankers import Reranker, ScorerRequest
+from cems_workbench.pipeline.understanding import chat
+
+
+def make(request: ScorerRequest) -> PairScorer:
+    """The chat model of the settings, or another one on the same server; ModelError when there is neither."""
+    resources, config = request.resources, request.config
+    model = request.model or resources.servers.llm_model
+    if not model:
+        raise ModelError("the backend llm needs a chat model: set rerank.model, or CEMS_WORKBENCH_LLM_MODEL")
+    return LlmReranker(chat(resources, model, config.timeout_s), config.instruction, config.max_concurrent)
+
+
+RERANKER = Reranker("llm", "a chat model that grades", make, place=5)
