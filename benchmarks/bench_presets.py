@@ -136,7 +136,7 @@ def measure(config: PipelineConfig, conversation: Conversation, tally: Tally, fo
         for query in conversation.queries:
             started = time.perf_counter()
             evidence = gather(Request(query.query, query.project, query.as_of), config, resources)
-            ranked = [row["memory_id"] for row in replay(evidence, config).results]
+            ranked = [row.memory_id for row in replay(evidence, config).results]
             seconds = time.perf_counter() - started
             tally.count(ranked, conversation.relevant[query.qid], evidence, seconds)
     finally:

@@ -16,8 +16,9 @@ from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.encode import encode
-from cems_workbench.pipeline.evidence import Source
+from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.records import Memory, Query
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
@@ -64,7 +65,7 @@ def planted(
     """A batch in which the first `relevant` results of `config` are relevant, a share `noise` of them some others instead."""
     rng = np.random.default_rng(seed)
     table = encode(made)
-    leading = run(table, config)[-2].after.leading(relevant)
+    leading = run(table, config).of(ASSEMBLY).after.leading(relevant)
     grades = {}
     for q, row in enumerate(leading.tolist()):
         ids = table.ids[q]

@@ -18,6 +18,7 @@ from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.records import Query
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
@@ -50,10 +51,10 @@ def candidates(
     config = with_values(preset("qmd").config, HYBRID)
     for query in queries:
         evidence = gather(Request(query.query, query.project, query.as_of), config, resources)
-        rows = sorted(replay(evidence, config).stage("fusion").rows, key=lambda row: row["rank_out"])[:DEPTH]
-        ids = tuple(row["memory_id"] for row in rows)
+        rows = replay(evidence, config).stage(FUSION).kept[:DEPTH]
+        ids = tuple(row.memory_id for row in rows)
         texts = tuple(evidence.memories[memory_id].content for memory_id in ids)
-        yield Candidates(query, ids, texts, np.array([row["score"] for row in rows]), relevant[query.qid])
+        yield Candidates(query, ids, texts, np.array([row.score for row in rows]), relevant[query.qid])
 
 
 def open_data_set(path: Path, folder: Path) -> tuple[Resources, list[Query], dict[str, dict[str, int]]]:

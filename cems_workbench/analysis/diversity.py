@@ -19,16 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.pipeline import STAGES, Evidence, Trace
+from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.encode import encode_one
-from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.table import StageArrays
+from cems_workbench.pipeline.replay import PipelineRun, run
+from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.pipeline.stages.dedup import DEDUP
 from cems_workbench.progress import Progress, silent
 
 LOWEST = 0.5
 """Limits below this are not walked to: memories of one subject are as near as that."""
 STEP, PRECISION = 0.02, 1e-4
-DEDUP, ASSEMBLY = STAGES.index("dedup"), STAGES.index("assembly")
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +101,11 @@ def _mean(matrix: NDArray[np.float64]) -> float | None:
 
 def taken(trace: Trace) -> list[Duplicate]:
     """What dedup dropped, in the order of the ranking."""
-    rows = [row for row in trace.stage("dedup").rows if not row["kept"]]
-    return [Duplicate(row["memory_id"], row["duplicate_of"], row["similarity"]) for row in rows]
+    return [
+        Duplicate(row.memory_id, row.duplicate_of, row.similarity)
+        for row in trace.stage(DEDUP).rows
+        if row.duplicate_of is not None and row.similarity is not None
+    ]
 
 
 def limit_stretches(trace: Trace, switched_off: Collection[int] = (), lowest: float = LOWEST) -> list[Stretch]:
@@ -113,28 +116,29 @@ def limit_stretches(trace: Trace, switched_off: Collection[int] = (), lowest: fl
     while True:
         stages = _replayed(trace.evidence, config, switched_off)
         low = _next_limit(trace.evidence, stages)
-        results = tuple(ids[int(c)] for c in stages[ASSEMBLY].after.order(0))
+        results = tuple(ids[int(c)] for c in stages.of(ASSEMBLY).after.order(0))
         least = lowest if high > lowest else -1.0
-        found.append(Stretch(max(low, least), high, results, {} if high == inf else _dropped(ids, stages[DEDUP])))
+        found.append(Stretch(max(low, least), high, results, {} if high == inf else _dropped(trace.evidence, stages)))
         if low < lowest:
             return found
         high, config = low, with_values(trace.config, {"dedup.enabled": True, "dedup.similarity": low})
 
 
-def _replayed(evidence: Evidence, config: PipelineConfig, switched_off: Collection[int]) -> list[StageArrays]:
+def _replayed(evidence: Evidence, config: PipelineConfig, switched_off: Collection[int]) -> PipelineRun:
     return run(encode_one(evidence), config, switched_off)
 
 
-def _next_limit(evidence: Evidence, stages: Sequence[StageArrays]) -> float:
+def _next_limit(evidence: Evidence, stages: PipelineRun) -> float:
     """The largest cosine between two memories that dedup keeps; -inf without a pair.
 
     What stands below the last result matters to nobody, unless MMR chooses.
     """
     cosines, has = encode_one(evidence).cosines(0)
-    before, after, shown = stages[DEDUP].before, stages[DEDUP].after, stages[ASSEMBLY].after.alive[0]
+    dedup, assembly = stages.of(DEDUP), stages.of(ASSEMBLY)
+    before, after, shown = dedup.before, dedup.after, assembly.after.alive[0]
     if not shown.any():
         return -inf
-    mmr = stages[ASSEMBLY].fields(0)["strategy"] == "mmr"  # which may look at anyone, by session
+    mmr = assembly.fields(0).strategy == "mmr"  # which may look at anyone, by session
     last = before.rank[0].max() if mmr else before.rank[0, shown].max()
     kept = np.flatnonzero(after.alive[0] & has & (before.rank[0] <= last))
     if len(kept) < 2:
@@ -143,9 +147,9 @@ def _next_limit(evidence: Evidence, stages: Sequence[StageArrays]) -> float:
     return float(pairs.max())
 
 
-def _dropped(ids: Sequence[str], dedup: StageArrays) -> dict[str, str]:
-    gone = np.flatnonzero(dedup.before.alive[0] & ~dedup.after.alive[0])
-    return {ids[int(c)]: str(dedup.columns["duplicate_of"](0, int(c))) for c in gone}
+def _dropped(evidence: Evidence, stages: PipelineRun) -> dict[str, str]:
+    rows = stages.of(DEDUP).rows(encode_one(evidence), 0)
+    return {row.memory_id: row.duplicate_of for row in rows if row.duplicate_of is not None}
 
 
 def present_place(stretches: Sequence[Stretch], config: PipelineConfig) -> int:
@@ -184,7 +188,7 @@ def lambda_stretches(trace: Trace, switched_off: Collection[int] = (), progress:
 
     def results(value: float) -> tuple[str, ...]:
         config = with_values(trace.config, {"assembly.strategy": "mmr", "assembly.mmr_lambda": value})
-        return tuple(ids[int(c)] for c in _replayed(trace.evidence, config, switched_off)[ASSEMBLY].after.order(0))
+        return tuple(ids[int(c)] for c in _replayed(trace.evidence, config, switched_off).of(ASSEMBLY).after.order(0))
 
     points = [round(i * STEP, 10) for i in range(round(1 / STEP) + 1)]
     found = [Stretch(points[0], points[0], results(points[0]), {})]

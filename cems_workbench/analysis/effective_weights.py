@@ -23,6 +23,9 @@ from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import helpful
 from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+from cems_workbench.pipeline.stages.fusion import FUSION
+from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.trace import Trace
 
 NO_LIMIT_K = 10
@@ -64,28 +67,6 @@ class Effect:
         return (1 - self.tau) / 2
 
 
-SWITCHES: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-    ("threshold", "threshold", {"threshold.mode": "none"}),
-    ("top-rank bonus", "fusion", {"fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0}),
-    ("multi-list boost", "fusion", {"fusion.multi_query_boost": 0.0}),
-    ("importance bonus", "fusion", {"fusion.importance_bonus_ranks": 0}),
-    ("score blend", "fusion", {"fusion.score_blend": 0.0}),
-    ("relevance filter", "filter", {"filter.min_score": None, "filter.percentile": 0.0}),
-    ("reranker", "rerank", {"rerank.backend": "none"}),
-    ("priority", "adjust", {"adjust.priority": False}),
-    ("time decay", "adjust", {"adjust.time_decay.mode": "none"}),
-    ("pinned factor", "adjust", {"adjust.pinned_factor": 1.0}),
-    ("project factors", "adjust", {"adjust.project.enabled": False}),
-    ("feedback factor", "adjust", {"adjust.feedback.enabled": False}),
-    ("clamp to 0–1", "adjust", {"adjust.clamp": False}),
-    ("score gap", "gap", {"gap.ratio": 0.0}),
-    ("dedup", "dedup", {"dedup.enabled": False}),
-    ("diversity (mmr)", "assembly", {"assembly.strategy": "greedy"}),
-    ("token budget", "assembly", {"assembly.max_tokens": None}),
-)
-"""What each part's absence is, by name and stage."""
-
-
 def effective_weights(
     evidence: Evidence,
     config: PipelineConfig,
@@ -117,30 +98,18 @@ def effective_weights(
 
 def parts(trace: Trace) -> list[Part]:
     """The parts that are on under the trace's config: its lists with a hit, then the switches that are not off already."""
-    config = trace.config
-    weights: dict[str, float] = {}
-    for row in trace.stage("fusion").rows:
-        for entry in row["contributions"]:
-            weights[entry["list"]] = entry["weight"]
-    used = [listed["name"] for listed in trace.stage("lists").fields["lists"] if listed["active"] and listed["used"]]
-    lists = [Part(name, "lists", without=name, weight=weights.get(name, 0.0)) for name in used]
+    weights = {entry.list: entry.weight for row in trace.stage(FUSION).rows for entry in row.contributions}
+    lists = [
+        Part(name, LISTS.name, without=name, weight=weights.get(name, 0.0)) for name in trace.stage(LISTS).fields.in_use
+    ]
     switches = [
-        Part(name, stage, off)
-        for name, stage, off in SWITCHES
-        if any(config.get(path) != value for path, value in off.items()) and not _idle(trace, name)
+        Part(switch.words, stage.name, switch.off)
+        for stage in CANDIDATE_STAGES
+        if stage is not LISTS  # whose lists are taken out of the evidence one by one
+        for switch in stage.switches
+        if not switch.is_off(trace.config) and not switch.idle(trace.stage(stage).fields)
     ]
     return lists + switches
-
-
-def _idle(trace: Trace, name: str) -> bool:
-    """Is the part on in the config, but not for this query?"""
-    if name == "diversity (mmr)":
-        return bool(trace.stage("assembly").fields["strategy"] != "mmr")
-    if name == "relevance filter":
-        return trace.config.query.raw
-    if name in ("top-rank bonus", "importance bonus"):
-        return trace.config.fusion.method != "rrf"
-    return False
 
 
 def _without(evidence: Evidence, config: PipelineConfig, part: Part, switched_off: Collection[int]) -> Trace:
@@ -152,8 +121,7 @@ def _without(evidence: Evidence, config: PipelineConfig, part: Part, switched_of
 
 
 def _first(trace: Trace, k: int) -> list[str]:
-    rows = sorted((row for row in trace.stage("assembly").rows if row["kept"]), key=lambda row: row["rank_out"])
-    return [row["memory_id"] for row in rows[:k]]
+    return [result.memory_id for result in trace.results[:k]]
 
 
 def _effect(part: Part, now: Sequence[str], without: Sequence[str], helping: Collection[str]) -> Effect:

@@ -1,28 +1,26 @@
 """What each form of the query brings in, and what the results are without it.
 
-    share(v)  = sum over the results of v's terms of the fused raw score / sum of those raw scores     (pipeline/query_shares.py)
+    share(variant, candidate) = sum of base + bonus over the variant's lists that hold the candidate
+    share(v)  = sum over the results of v's terms of the fused raw score / sum of those raw scores
     alone(v)  = candidates that stand in v's lists, and in no list of another variant nor of the relations
     without v = the replay with v's lists left out; one that is switched off already is put back instead
 
-tau and rbo compare the results with and without it (why/disturbance.py). Recency and access lists rank what the others found, so they
-find nobody.
-
-What each query variant gave each candidate: the terms of its own lists in the fused raw score.
-
-    share(variant, candidate) = sum of base + bonus over the variant's lists that hold the candidate
-
-Lists that belong to no variant (recency, access, relations) and bonuses for the best rank or for importance are no variant's.
+tau and rbo compare the results with and without it (why/disturbance.py). Lists that belong to no variant (recency, access, relations)
+and bonuses for the best rank or for importance are no variant's; recency and access lists rank what the others found, so they find
+nobody.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from cems_workbench.analysis.why.disturbance import kendall, rbo
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import VariantKind
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow
+from cems_workbench.pipeline.stages.lists import LISTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +39,27 @@ class QueryShares:
 def query_shares(trace: Trace) -> list[QueryShares]:
     """The candidates that fusion kept, in its order."""
     variant = {ranked.name: ranked.variant for ranked in trace.evidence.lists}
-    largest = trace.stage("fusion").fields["combine"] == "max"
-    return [_shares(row, variant, largest) for row in trace.stage("fusion").rows if row["kept"]]
+    largest = trace.stage(FUSION).fields.combine == "max"
+    return [_shares(row, variant, largest) for row in trace.stage(FUSION).rows if row.kept]
 
 
-def _shares(row: dict[str, Any], variant: dict[str, int | None], largest: bool) -> QueryShares:
+def _shares(row: FusionRow, variant: dict[str, int | None], largest: bool) -> QueryShares:
     by_variant: dict[int, float] = {}
-    other = row["best_rank_bonus"] + row["importance_bonus"]
-    for entry in row["contributions"]:
-        gave, which = entry["base"] + entry["bonus"], variant[entry["list"]]
+    other = row.best_rank_bonus + row.importance_bonus
+    for entry in row.contributions:
+        gave, which = entry.base + entry.bonus, variant[entry.list]
         if which is None:
             other += gave
         elif largest:
             by_variant[which] = max(gave, by_variant.get(which, gave))
         else:
             by_variant[which] = by_variant.get(which, 0.0) + gave
-    top = max(row["contributions"], key=lambda entry: entry["base"]) if largest and row["contributions"] else None
-    decisive = None if top is None else variant[top["list"]]
-    return QueryShares(row["memory_id"], by_variant, decisive, other, row["boost_factor"], row["raw"])
+    top = max(row.contributions, key=lambda entry: entry.base) if largest and row.contributions else None
+    decisive = None if top is None else variant[top.list]
+    return QueryShares(row.memory_id, by_variant, decisive, other, row.boost_factor, row.raw)
 
 
-SEARCHES = ("vector", "lexical", "relations")
+SEARCHES = tuple(source.name for source in LIST_SOURCES if source.finds)
 """Sources whose lists find candidates."""
 
 
@@ -99,9 +97,9 @@ def variant_parts(trace: Trace, switched_off: Collection[int] = ()) -> list[Vari
     """Every variant in order. `switched_off` as the trace was replayed with."""
     source = {ranked.name: (ranked.source, ranked.variant) for ranked in trace.evidence.lists}
     finders: dict[str, set[int | None]] = {}
-    for row in trace.stage("lists").rows:
-        kept = {source[entry["list"]] for entry in row["lists"] if entry["kept"]}
-        finders[row["memory_id"]] = {variant for name, variant in kept if name in SEARCHES}
+    for row in trace.stage(LISTS).rows:
+        kept = {source[entry.list] for entry in row.lists if entry.kept}
+        finders[row.memory_id] = {variant for name, variant in kept if name in SEARCHES}
     shares = _shares_without(trace)
     return [
         VariantPart(
@@ -114,7 +112,7 @@ def variant_parts(trace: Trace, switched_off: Collection[int] = ()) -> list[Vari
 
 def _shares_without(trace: Trace) -> dict[int, float]:
     """Share by variant of the fused raw scores of all results; empty where these are no positive numbers."""
-    shown = {row["memory_id"] for row in trace.results}
+    shown = {row.memory_id for row in trace.results}
     every = [shares for shares in query_shares(trace) if shares.memory_id in shown]
     total = sum(shares.raw for shares in every)
     if total <= 0:
@@ -135,14 +133,14 @@ def _terms(shares: QueryShares) -> dict[int, float]:
 
 def toggled_each(trace: Trace, switched_off: Collection[int] = ()) -> list[Toggled]:
     """One replay per variant: without it, or, where it is switched off, with it."""
-    off, before = frozenset(switched_off), [row["memory_id"] for row in trace.results]
+    off, before = frozenset(switched_off), [row.memory_id for row in trace.results]
     found = []
     for i in range(len(trace.evidence.variants)):
         other = replay(trace.evidence, trace.config, switched_off=off ^ {i})
-        after = [row["memory_id"] for row in other.results]
+        after = [row.memory_id for row in other.results]
         left = tuple(key for key in before if key not in set(after))
         entered = tuple(key for key in after if key not in set(before))
-        unscored = sum(len(need["memory_ids"]) for need in other.stage_needs)
+        unscored = sum(len(need.memory_ids) for need in other.stage_needs)
         tau, overlap = kendall(before, after), rbo(before, after)
         found.append(Toggled(i, i not in off, tuple(after), left, entered, tau, overlap, unscored))
     return found

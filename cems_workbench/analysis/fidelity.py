@@ -22,16 +22,17 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, lists_in_use, loss, standings
+from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, lists_in_use, loss, ranks_in
 from cems_workbench.analysis.why.disturbance import kendall, rbo
 from cems_workbench.analysis.why.rescue import distance, ends, others, searched_specs, walks
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, preset, preset_names, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline import STAGES, Evidence, Trace
+from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.pipeline.needs import unmet
 from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages import ASSEMBLY, FUSION, LISTS
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 
@@ -175,7 +176,7 @@ def overlap_at(production: Sequence[str], ours: Sequence[str], depths: Iterable[
 
 def results_of(trace: Trace) -> list[str]:
     """Our results, best first."""
-    return [row["memory_id"] for row in trace.results]
+    return [result.memory_id for result in trace.results]
 
 
 def placements(production: Production, trace: Trace) -> list[Placement]:
@@ -196,7 +197,7 @@ def likenesses(production: Sequence[str], trace: Trace) -> list[Likeness]:
     names = [(name, False) for name in lists_in_use(trace)] + [(name, True) for name in RANKED_STAGES]
     found = []
     for name, stage in names:
-        order = sorted(standings(trace, name).items(), key=lambda item: item[1][0])
+        order = sorted(ranks_in(trace, name).items(), key=lambda item: item[1][0])
         ids = [memory_id for memory_id, _ in order]
         inside = set(ids) & set(production)
         both = ([key for key in ranked if key in inside] for ranked in (production, ids))
@@ -234,13 +235,13 @@ def score_maps(scores: Mapping[str, float], trace: Trace) -> list[ScoreMap]:
 def _scores(trace: Trace) -> dict[str, dict[str, float]]:
     """Scores by list (raw) and stage; the fusion's before it is normalised too."""
     found: dict[str, dict[str, float]] = {name: {} for name in lists_in_use(trace)}
-    for row in trace.stage("lists").rows:
-        for entry in row["lists"]:
-            if entry["list"] in found:
-                found[entry["list"]][row["memory_id"]] = float(entry["raw"])
-    found["fusion, raw"] = {row["memory_id"]: float(row["raw"]) for row in trace.stage("fusion").rows if row["kept"]}
+    for row in trace.stage(LISTS).rows:
+        for entry in row.lists:
+            if entry.list in found:
+                found[entry.list][row.memory_id] = entry.raw
+    found["fusion, raw"] = {row.memory_id: row.raw for row in trace.stage(FUSION).rows if row.kept}
     for name in RANKED_STAGES[:-1]:
-        scored = standings(trace, name).items()
+        scored = ranks_in(trace, name).items()
         found[name] = {memory_id: score for memory_id, (_, score) in scored if score is not None}
     return found
 
@@ -254,7 +255,6 @@ def _half_unit(scores: Iterable[float]) -> float:
     return float(0.5 * 10.0**-digits)
 
 
-ASSEMBLY = STAGES.index("assembly")
 LEAST_GAIN = 1e-6
 WORTHWHILE = 0.005
 """Gain in rank-biased overlap below which another parameter explains nothing more."""
@@ -304,7 +304,7 @@ class Replays:
         """The results and the bytes of their scores."""
         if config not in self._kept:
             self.count += 1
-            after = run(self.table, config, self.off)[ASSEMBLY].after
+            after = run(self.table, config, self.off).of(ASSEMBLY).after
             order = after.order(0)
             ids = tuple(self.table.ids[0][int(c)] for c in order)
             self._kept[config] = ids, after.score[0, order].tobytes()

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Loss, lists_in_use, loss, standings
+from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Loss, Ranks, lists_in_use, loss, ranks_in
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.lists import LISTS
 
 MOST_LINES = 80
 MOST_LISTS = 8
@@ -70,8 +71,8 @@ def rank_flow(trace: Trace, top: int, asked: Collection[str] = ()) -> RankFlow:
     """
     folded = tuple(name for name in RANKED_STAGES if name not in ("fusion", RESULTS) and _changes_nothing(trace, name))
     stages = [name for name in RANKED_STAGES if name not in folded]
-    ranks = {name: standings(trace, name) for name in (*lists_in_use(trace), *stages)}
-    entered = trace.stage("lists").by_id
+    ranks = {name: ranks_in(trace, name) for name in (*lists_in_use(trace), *stages)}
+    entered = trace.stage(LISTS).by_id
     wanted = [memory_id for memory_id in dict.fromkeys(asked) if memory_id in entered]
     wanted += [memory_id for memory_id in _first(ranks, stages, top) if memory_id not in set(wanted)]
     shown = wanted[:MOST_LINES]
@@ -92,10 +93,10 @@ def rank_flow(trace: Trace, top: int, asked: Collection[str] = ()) -> RankFlow:
 
 
 def _changes_nothing(trace: Trace, name: str) -> bool:
-    return all(row["kept"] and row["rank_in"] == row["rank_out"] for row in trace.stage(name).rows)
+    return all(row.kept and row.rank_in == row.rank_out for row in trace.stage(name).rows)
 
 
-def _first(ranks: dict[str, dict[str, tuple[int, float | None]]], stages: Sequence[str], top: int) -> list[str]:
+def _first(ranks: dict[str, Ranks], stages: Sequence[str], top: int) -> list[str]:
     """Who is among the first `top` after any stage, by the best rank it ever had; results before others of that rank."""
     best: dict[str, tuple[int, bool]] = {}
     for name in stages:
@@ -106,7 +107,7 @@ def _first(ranks: dict[str, dict[str, tuple[int, float | None]]], stages: Sequen
     return sorted(best, key=lambda memory_id: (*best[memory_id], memory_id))
 
 
-def _fullest(ranks: dict[str, dict[str, tuple[int, float | None]]], names: list[str], shown: list[str]) -> list[str]:
+def _fullest(ranks: dict[str, Ranks], names: list[str], shown: list[str]) -> list[str]:
     """The lists that hold most of the memories shown, in the order they came in."""
     if len(names) <= MOST_LISTS:
         return names
@@ -115,9 +116,7 @@ def _fullest(ranks: dict[str, dict[str, tuple[int, float | None]]], names: list[
     return [name for name in names if name in chosen]
 
 
-def _points(
-    ranks: dict[str, dict[str, tuple[int, float | None]]], columns: Sequence[str], memory_id: str
-) -> tuple[FlowPoint, ...]:
+def _points(ranks: dict[str, Ranks], columns: Sequence[str], memory_id: str) -> tuple[FlowPoint, ...]:
     return tuple(
         FlowPoint(name, *ranks[name][memory_id]) for name in columns if name in ranks and memory_id in ranks[name]
     )

@@ -10,10 +10,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages import RANKING_STAGES
+from cems_workbench.pipeline.stages.lists import LISTS
 
-RANKED_STAGES = ("fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly")
+RANKED_STAGES = tuple(stage.name for stage in RANKING_STAGES)
 """The stages after which candidates have a rank, in order; the ranks after the last are those of the results."""
 RESULTS = RANKED_STAGES[-1]
+
+Ranks = dict[str, tuple[int, float | None]]
+"""Rank and score by memory id, best first."""
 
 Move = Literal["up", "down", "same", "new", "gone", "absent"]
 
@@ -52,22 +57,22 @@ class Loss:
 
 def lists_in_use(trace: Trace) -> list[str]:
     """Names of the lists that take part and have a hit within their depth, in the order of the evidence."""
-    return [entry["name"] for entry in trace.stage("lists").fields["lists"] if entry["active"] and entry["used"]]
+    return trace.stage(LISTS).fields.in_use
 
 
-def standings(trace: Trace, name: str) -> dict[str, tuple[int, float | None]]:
+def ranks_in(trace: Trace, name: str) -> Ranks:
     """Rank and score by memory id in a list that takes part, or after a stage that ranks; best first.
 
     A list's score is the normalised one; KeyError never: an unknown list is empty.
     """
     if name in RANKED_STAGES:
         rows = trace.stage(name).rows
-        return {row["memory_id"]: (row["rank_out"], row["score"]) for row in rows if row["kept"]}
+        return {row.memory_id: (row.rank_out, row.score) for row in rows if row.rank_out is not None}
     found = [
-        (entry["rank"], row["memory_id"], entry["normalized"])
-        for row in trace.stage("lists").rows
-        for entry in row["lists"]
-        if entry["list"] == name and entry["kept"]
+        (entry.rank, row.memory_id, entry.normalized)
+        for row in trace.stage(LISTS).rows
+        for entry in row.lists
+        if entry.list == name and entry.kept
     ]
     return {memory_id: (rank, score) for rank, memory_id, score in sorted(found)}
 
@@ -79,27 +84,26 @@ def loss(trace: Trace, memory_id: str) -> Loss | None:
     """
     # The last stage first: most are lost there, and the rows of a stage that nobody looks at are not made.
     last = next((stage for stage in reversed(trace.stages) if memory_id in stage.by_id), None)
-    if last is None or (row := last.by_id[memory_id])["kept"]:
+    if last is None or (row := last.by_id[memory_id]).kept:
         return None
-    rank, score = row["rank_in"], row["score_in"]
+    rank, score = row.rank_in, row.score_in
     if rank is None:
-        entries = trace.stage("lists").by_id[memory_id]["lists"]
-        entry = min(entries, key=lambda found: (not found["kept"], found["rank"]))
-        rank, score = entry["rank"], entry["raw"] if entry["normalized"] is None else entry["normalized"]
-    return Loss(last.name, rank, score, row["reason"] or "")
+        entry = min(trace.stage(LISTS).by_id[memory_id].lists, key=lambda entry: (not entry.kept, entry.rank))
+        rank, score = entry.rank, entry.raw if entry.normalized is None else entry.normalized
+    return Loss(last.name, rank, score, row.reason or "")
 
 
 def rank_deltas(now: Trace, before: Trace, name: str) -> dict[str, RankDelta]:
     """The delta of every memory that either trace ranks in the list or stage `name`: the present ones first, best first."""
-    present, former = standings(now, name), standings(before, name)
+    present, former = ranks_in(now, name), ranks_in(before, name)
     return {
         memory_id: RankDelta(_rank(present, memory_id), _rank(former, memory_id))
         for memory_id in [*present, *(key for key in former if key not in present)]
     }
 
 
-def _rank(standing: dict[str, tuple[int, float | None]], memory_id: str) -> int | None:
-    found = standing.get(memory_id)
+def _rank(ranks: Ranks, memory_id: str) -> int | None:
+    found = ranks.get(memory_id)
     return None if found is None else found[0]
 
 

@@ -16,13 +16,12 @@ from cems_workbench.analysis.why.rescue import slider
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
 from cems_workbench.evaluation.grades import helpful
-from cems_workbench.pipeline import STAGES, Evidence
+from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.table import Ints
 from cems_workbench.progress import Progress, silent
-
-ASSEMBLY = STAGES.index("assembly")
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +93,7 @@ def weight_map(
         row = changed(config, y, above)
         cells: list[str | None] = []
         for j, beside in enumerate(xs):
-            order = [ids[int(c)] for c in run(table, changed(row, x, beside), off)[ASSEMBLY].after.order(0)]
+            order = [ids[int(c)] for c in run(table, changed(row, x, beside), off).of(ASSEMBLY).after.order(0)]
             cells.append(order[0] if order else None)
             rank[i, j] = next((place for place, key in enumerate(order, 1) if key in helping), 0)
         first.append(cells)

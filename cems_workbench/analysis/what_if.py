@@ -22,7 +22,7 @@ from functools import cached_property
 from typing import Any
 
 from cems_workbench.analysis import text_evidence as bm25
-from cems_workbench.analysis.why.path import PATH_STAGES, memory_path
+from cems_workbench.analysis.why.path import memory_path
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
 from cems_workbench.models.protocol import Float32
@@ -31,6 +31,8 @@ from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedLi
 from cems_workbench.pipeline.gather import EVERYTHING, Request, metadata_lists, passes, relation_list
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
+from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store import Filter
@@ -187,7 +189,7 @@ def _without(scores: Mapping[str, Mapping[str, ModelScore]], memory_id: str) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Place:
     """Rank and score in a list or after a stage, and what was done there in words; kept False where it was dropped."""
 
     rank: int | None
@@ -201,8 +203,8 @@ class Pair:
     """The same list or stage before and after the edit; None where the memory is not there."""
 
     name: str
-    before: Standing | None
-    after: Standing | None
+    before: Place | None
+    after: Place | None
 
     @property
     def same(self) -> bool:
@@ -252,7 +254,7 @@ class WhatIf:
     def stages(self) -> list[Pair]:
         """The memory's way through the stages after the lists."""
         before, after = (_in_stages(trace, self.edited.id) for trace in (self.before, self.after))
-        return [Pair(stage, before.get(stage), after.get(stage)) for stage in PATH_STAGES[1:]]
+        return [Pair(stage.name, before.get(stage.name), after.get(stage.name)) for stage in CANDIDATE_STAGES[1:]]
 
     def others(self) -> list[Moved]:
         """The other results whose rank is another one, by their rank afterwards; those that are gone come last."""
@@ -305,19 +307,17 @@ def _approximated(stored: Memory, edited: Memory, evidence: Evidence, resources:
 
 
 def _ranks(trace: Trace) -> dict[str, int]:
-    return {row["memory_id"]: row["rank"] for row in trace.results}
+    return {result.memory_id: result.rank for result in trace.results}
 
 
-def _in_lists(trace: Trace, memory_id: str) -> dict[str, Standing]:
-    row = trace.stage("lists").by_id.get(memory_id)
+def _in_lists(trace: Trace, memory_id: str) -> dict[str, Place]:
+    row = trace.stage(LISTS).by_id.get(memory_id)
     return {
-        entry["list"]: Standing(
-            entry["rank"], entry["raw"], entry["kept"], "" if entry["kept"] else "off, or past its depth"
-        )
-        for entry in (row["lists"] if row else ())
+        entry.list: Place(entry.rank, entry.raw, entry.kept, "" if entry.kept else "off, or past its depth")
+        for entry in (row.lists if row else ())
     }
 
 
-def _in_stages(trace: Trace, memory_id: str) -> dict[str, Standing]:
+def _in_stages(trace: Trace, memory_id: str) -> dict[str, Place]:
     path = memory_path(trace, memory_id, max(1, len(trace.results)))
-    return {step.stage: Standing(step.rank, step.score, step.kept, step.words) for step in path.steps}
+    return {step.stage: Place(step.rank, step.score, step.kept, step.words) for step in path.steps}

@@ -8,6 +8,7 @@ from cems_workbench.analysis.expansion import QueryShares, query_shares
 from cems_workbench.cli.options import print_json, print_table
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.result import ScoreNeed
 
 EXCERPT = 160
 
@@ -31,10 +32,10 @@ def print_trace(trace: Trace, as_json: bool) -> None:
         _print_queries(trace, list(shares.values()))
     results = [
         [
-            row["rank"], row["score"], row["memory_id"],
-            *([_given(shares[row["memory_id"]])] if several else []), _excerpt(row["content"]),
+            result.rank, result.score, result.memory_id,
+            *([_given(shares[result.memory_id])] if several else []), _excerpt(result.content),
         ]
-        for row in trace.results
+        for result in trace.results
     ]  # fmt: skip
     if results:
         print_table(["rank", "score", "memory", *(["given by query"] if several else []), "content"], results)
@@ -47,13 +48,13 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     for stage, text in trace.warnings:
         typer.echo(f"warning: {stage}: {text}", err=True)
     for need in trace.needs:
-        what = need.get("parameter") or f"{len(need['memory_ids'])} scores of {need['model']}"
-        typer.echo(f"needs a gather: {need['stage']}: {what}", err=True)
+        what = f"{len(need.memory_ids)} scores of {need.model}" if isinstance(need, ScoreNeed) else need.parameter
+        typer.echo(f"needs a gather: {need.stage}: {what}", err=True)
 
 
 def _print_queries(trace: Trace, shares: list[QueryShares]) -> None:
     """The queries that were searched at once, how many candidates each found, and how many of the results."""
-    shown = {row["memory_id"] for row in trace.results}
+    shown = {result.memory_id for result in trace.results}
     rows = []
     for i, variant in enumerate(trace.evidence.variants):
         found = [entry.memory_id for entry in shares if i in entry.by_variant]

@@ -23,6 +23,8 @@ from typing import Any
 
 from cems_workbench.config import PipelineConfig, nested, preset, with_values
 from cems_workbench.errors import InputError
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.stages import CANDIDATE_STAGES, RERANK
 
 ACE = ("ace_a", "ace_b", "ace_c", "ace_d")
 
@@ -54,31 +56,6 @@ CEMS_PHASES: Sequence[tuple[str, Sequence[str]]] = (
 )  # fmt: skip
 """Each phase and the parameters that it sets to their value in the plan."""
 
-SWITCHES: Sequence[tuple[str, Mapping[str, Any]]] = (
-    ("vector list", {"lists.vector.enabled": False}),
-    ("lexical list", {"lists.lexical.enabled": False}),
-    ("recency list", {"lists.recency.enabled": False}),
-    ("access list", {"lists.access.enabled": False}),
-    ("relations list", {"lists.relations.enabled": False}),
-    ("threshold", {"threshold.mode": "none"}),
-    ("top-rank bonus", {"fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0}),
-    ("multi-query boost", {"fusion.multi_query_boost": 0.0}),
-    ("importance bonus", {"fusion.importance_bonus_ranks": 0}),
-    ("score blend", {"fusion.score_blend": 0.0}),
-    ("filter", {"filter.min_score": None, "filter.percentile": 0.0}),
-    ("rerank", {"rerank.backend": "none"}),
-    ("priority", {"adjust.priority": False}),
-    ("time decay", {"adjust.time_decay.mode": "none"}),
-    ("pinned", {"adjust.pinned_factor": 1.0}),
-    ("project", {"adjust.project.enabled": False}),
-    ("feedback", {"adjust.feedback.enabled": False}),
-    ("gap", {"gap.ratio": 0.0}),
-    ("dedup", {"dedup.enabled": False}),
-    ("token budget", {"assembly.max_tokens": None}),
-    ("MMR", {"assembly.strategy": "greedy"}),
-)
-"""How each part is switched off."""
-
 NAMES = ("stages", "cems", "ace")
 
 
@@ -96,18 +73,18 @@ def ablations(name: str, config: PipelineConfig) -> list[PipelineConfig]:
 def without_each_stage(config: PipelineConfig) -> list[PipelineConfig]:
     """The config without each of its parts that is on, one at a time; what would leave no list is not tried."""
     found = []
-    for what, off in SWITCHES:
-        if all(config.get(path) == value for path, value in off.items()):
+    for switch in (switch for stage in CANDIDATE_STAGES for switch in stage.switches):
+        if switch.is_off(config):
             continue
-        without = with_values(config, {**off, "name": f"{config.name} without {what}"})
-        if any(getattr(without.lists, source).enabled for source in ("vector", "lexical", "relations")):
+        without = with_values(config, {**switch.off, "name": f"{config.name} without {switch.name}"})
+        if any(getattr(without.lists, source.name).enabled for source in LIST_SOURCES if source.finds):
             found.append(without)
     return found
 
 
 def cems_phases(config: PipelineConfig) -> list[PipelineConfig]:
     """The phases of the CEMS plan, ending in `config`."""
-    reranker = config if config.rerank.backend != "none" else preset("cems_qwen").config
+    reranker = config if not RERANK.is_off(config) else preset("cems_qwen").config
     plan = with_values(preset("cems").config, {"rerank": nested(reranker)["rerank"]})
     present = dict(CEMS_BEFORE)
     found = []

@@ -18,15 +18,15 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.grades import Grades, agreed_grades
 from cems_workbench.evaluation.metrics.rankings import GradedRankings, ideal_grades
-from cems_workbench.pipeline import STAGES, Evidence
+from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.needs import unmet
 from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.stages.rerank import model_key
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, StageArrays, Standing
+from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.pipeline.stages.rerank import RERANK, model_key
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
 from cems_workbench.records import Query
 
-ASSEMBLY, RERANK = STAGES.index("assembly"), STAGES.index("rerank")
 BLOCK = 512
 NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 """A pair that was not asked because another had failed is of the same failure as that one."""
@@ -116,14 +116,14 @@ class LabelledBatch:
         sent = np.zeros(len(self.queries), dtype=np.int64)
         for block in self._blocks:
             stages = run(block.table, config, switched_off)
-            after = stages[ASSEMBLY].after
+            after = stages.of(ASSEMBLY).after
             found.append(_ranked(block, after))
-            if config.rerank.backend != "none":
-                unscored = sum(bool(stages[RERANK].needs(q)) for q in range(len(block.places)))
+            if not RERANK.is_off(config):
+                unscored = sum(bool(stages.of(RERANK).needs(q)) for q in range(len(block.places)))
                 if unscored:
                     words = "rerank: candidates that the reranker never scored"
                     needs[words] = needs.get(words, 0) + unscored
-                sent[block.places] = _sent(stages[RERANK], config)
+                sent[block.places] = stages.of(RERANK).sent()
         depth = max((part[0].shape[1] for part in found), default=0)
         shape = (len(self.queries), depth)
         order, grade = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
@@ -145,7 +145,7 @@ class LabelledBatch:
 
     def failed(self, config: PipelineConfig) -> Mapping[str, int]:
         """Why candidates have no score of the config's reranker although it was asked, with the number of queries; counted once."""
-        if config.rerank.backend == "none":
+        if RERANK.is_off(config):
             return {}
         key = model_key(config.rerank)
         if key not in self._failed:
@@ -176,7 +176,7 @@ class LabelledBatch:
         found: dict[str, int] = {}
         for notes, count in self._alike:
             for need in unmet(config, notes):
-                words = f"{need['parameter']}: gathered with {need['gathered']}, wanted {need['wanted']}"
+                words = f"{need.parameter}: gathered with {need.gathered}, wanted {need.wanted}"
                 found[words] = found.get(words, 0) + count
         return found
 
@@ -191,20 +191,7 @@ def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Mapping[str, An
     return list(alike.values())
 
 
-def _sent(rerank: StageArrays, config: PipelineConfig) -> Ints:
-    """(Qb) how many candidates the reranker reads: those within its depth, none for a query it is skipped for."""
-    limit = config.rerank.input_limit
-    heads: Ints = rerank.entered.sum(axis=1)
-    if limit is not None:
-        heads = np.minimum(heads, limit)
-    if config.rerank.skip_if_few:
-        for q in np.flatnonzero(heads).tolist():
-            if rerank.columns["outcome"](q, 0) == "skipped":
-                heads[q] = 0
-    return heads
-
-
-def _ranked(block: _Block, results: Standing) -> tuple[Ints, Floats, Ints, Bools]:
+def _ranked(block: _Block, results: Ranking) -> tuple[Ints, Floats, Ints, Bools]:
     """Candidate, score, grade and whether it is judged, (Qb, R) each, by rank."""
     order = results.leading(results.alive.shape[1])
     filled = order >= 0

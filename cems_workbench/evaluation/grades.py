@@ -20,6 +20,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.records import Judgment, Query
 
 Grades = dict[str, dict[str, int]]
@@ -69,7 +70,7 @@ def query_statuses(
     if not queries:
         return []
     table = encode(evidences)
-    results = run(table, config)[-2].after  # what assembly leaves; the judge after it changes nothing
+    results = run(table, config).of(ASSEMBLY).after
     ranked = [[table.ids[q][int(c)] for c in results.order(q)] for q in range(len(queries))]
     found = [_status(query, ranked[q], grades.get(query.qid, {})) for q, query in enumerate(queries)]
     return sorted(found, key=lambda row: (ORDER.index(row.status), row.query.qid))

@@ -2,16 +2,15 @@
 
 from cems_workbench.pipeline.bundle import bundle_from, evidence_from, read_bundle, write_bundle
 from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedList, Variant
-from cems_workbench.pipeline.replay import STAGES, replay
-from cems_workbench.pipeline.trace import StageTrace, Trace
+from cems_workbench.pipeline.replay import replay
+from cems_workbench.pipeline.trace import Result, Trace
 
 __all__ = [
-    "STAGES",
     "Evidence",
     "Hit",
     "ModelScore",
     "RankedList",
-    "StageTrace",
+    "Result",
     "Trace",
     "Variant",
     "bundle_from",

@@ -17,7 +17,6 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.evidence import (
     FORMAT,
-    SOURCES,
     VARIANT_KINDS,
     Evidence,
     Hit,
@@ -25,6 +24,7 @@ from cems_workbench.pipeline.evidence import (
     RankedList,
     Variant,
 )
+from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.records import Memory
 
 _TIMES = ("created_at", "last_accessed")

@@ -14,7 +14,8 @@ from itertools import count
 
 import numpy as np
 
-from cems_workbench.pipeline.evidence import SOURCES, VARIANT_KINDS, Evidence, ModelScore, RankedList
+from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence, ModelScore, RankedList
+from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListTable, ModelTable
 from cems_workbench.records import Memory
 

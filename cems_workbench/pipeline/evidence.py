@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.records import Memory
 
 FORMAT = "cems-workbench-evidence/1"
-Source = Literal["vector", "lexical", "recency", "access", "relations"]
-SOURCES: tuple[Source, ...] = ("vector", "lexical", "recency", "access", "relations")
 VariantKind = Literal["original", "expansion", "decomposed", "hyde"]
 VARIANT_KINDS: tuple[VariantKind, ...] = ("original", "expansion", "decomposed", "hyde")
 

@@ -7,10 +7,13 @@ is a need: the page fetches it, the CLI says so. Evidence without that record (a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from cems_workbench.config import PipelineConfig, field_specs, list_depths
+from cems_workbench.pipeline.stages.rerank import RERANK
+from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
 
 NO_NEW_EVIDENCE = frozenset({"rerank.max_concurrent", "rerank.timeout_s", "query.raw"})
 """Gather parameters that change how evidence is fetched, or only what replay does with it, but not the evidence."""
@@ -19,6 +22,24 @@ DEEPENING = frozenset(
     {"lists.coarse_multiplier", "lists.vector.prefetch", "lists.lexical.prefetch", "rerank.oversample_factor"}
 )
 """Parameters that only make lists deeper, as does the result limit: what counts is the depth they come to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterNeed:
+    """A gather parameter, by path, that is not what it was when the evidence was gathered."""
+
+    stage: str
+    parameter: str
+    gathered: Any
+    wanted: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """The need as plain values."""
+        return plain_fields(self, field_names(ParameterNeed))
+
+
+Need = ParameterNeed | ScoreNeed
+"""What a config asks for that the evidence does not hold."""
 
 
 @lru_cache(maxsize=512)
@@ -32,8 +53,8 @@ def gather_parameters(config: PipelineConfig) -> Mapping[str, Any]:
     return values | {f"lists.{source}.depth": depth for source, depth in list_depths(config).items()}
 
 
-def unmet(config: PipelineConfig, notes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One entry per parameter that needs a gather: stage, parameter, gathered and wanted value."""
+def unmet(config: PipelineConfig, notes: Mapping[str, Any]) -> list[ParameterNeed]:
+    """One entry per parameter that needs a gather."""
     gathered = notes.get("gathered")
     if not isinstance(gathered, Mapping):
         return []
@@ -45,7 +66,7 @@ def unmet(config: PipelineConfig, notes: Mapping[str, Any]) -> list[dict[str, An
             continue
         if kinds[path] == "growth" and (had is None or (wanted is not None and isinstance(had, int) and wanted <= had)):
             continue
-        needs.append({"stage": path.split(".")[0], "parameter": path, "gathered": had, "wanted": wanted})
+        needs.append(ParameterNeed(path.split(".")[0], path, had, wanted))
     return needs
 
 
@@ -56,7 +77,7 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
     if path.startswith("query.conversational.") and path != "query.conversational.enabled":
         return not config.query.conversational.enabled
     if path.startswith("rerank."):
-        return config.rerank.backend == "none"
+        return RERANK.is_off(config)
     if path.startswith("judge."):
         return True
     return path == "lists.pool.size" and config.lists.pool.mode == "all"

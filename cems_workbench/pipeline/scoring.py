@@ -27,6 +27,7 @@ from cems_workbench.pipeline.evidence import Evidence, ModelScore
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import JUDGE, RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.progress import Progress, silent
@@ -40,10 +41,10 @@ def score_missing(
 
     `cached_only` asks no model: what the cache does not hold stays unscored. `switched_off` as in `replay`.
     """
-    if config.rerank.backend == "none":
+    if RERANK.is_off(config):
         return evidence
     missing = [
-        key for need in replay(evidence, config, switched_off=switched_off).stage_needs for key in need["memory_ids"]
+        key for need in replay(evidence, config, switched_off=switched_off).stage_needs for key in need.memory_ids
     ]
     if not missing:
         return evidence
@@ -141,10 +142,10 @@ def judge_missing(
 
     `switched_off` are the query variants left out, as in `replay`: they decide what the results are.
     """
-    if config.judge.backend == "none":
+    if JUDGE.is_off(config):
         return evidence
     texts = {
-        result["memory_id"]: evidence.memories[result["memory_id"]].content[: config.judge.max_chars]
+        result.memory_id: evidence.memories[result.memory_id].content[: config.judge.max_chars]
         for result in replay(evidence, config, switched_off=switched_off).results
     }
 
@@ -181,12 +182,12 @@ def _about(model: PairScorer) -> dict[str, Any]:
 
 def all_judged(trace: Trace) -> bool:
     """Has every result a judgment, or a failure, of the text that this config gives the judge to read?"""
-    name = trace.stage("judge").fields["model"]
-    known = trace.evidence.judge_scores.get(name, {})
+    name = trace.stage(JUDGE).fields.model
+    known = trace.evidence.judge_scores.get(name, {}) if name else {}
     length = trace.config.judge.max_chars
     return all(
         memory_id in known and known[memory_id].chunk == trace.evidence.memories[memory_id].content[:length]
-        for memory_id in (result["memory_id"] for result in trace.results)
+        for memory_id in (result.memory_id for result in trace.results)
     )
 
 

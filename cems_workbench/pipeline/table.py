@@ -1,8 +1,8 @@
-"""The row types of the pipeline: candidates as arrays with a query axis, and what one stage did to them.
+"""The tables of the pipeline: candidates as arrays with a query axis, their lists, and a ranking of them.
 
 Axes: Q queries, L lists, C candidates (padded to the longest query; candidates of a query are sorted by memory id, so a
-stable sort breaks every tie by id). One query is a batch of one. A stage takes the table and the standing left by the
-stage before, and returns `StageArrays`; the trace is a view of those, made only when somebody looks.
+stable sort breaks every tie by id). One query is a batch of one. A stage takes the table and the ranking left by the stage before,
+and returns `StageArrays` (stages/result.py); the trace is a view of those, made only when somebody looks.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CandidateTable:
     """q, c -> (C) Jaccard overlap of every candidate's words with candidate c's."""
     notes: Sequence[Mapping[str, Any]]
     memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-    """What stages derived from this table and few parameters; see `remembered`."""
+    """What stages derived from this table and few parameters; see `memoized`."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -94,7 +94,7 @@ class CandidateTable:
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class Ranking:
     """Who is in the running after a stage: (Q, C) alive and score, and the order of the living.
 
     `placing` gives what they are ordered by, (Q, C), smaller is better, ties by candidate index; it is asked only by a stage
@@ -132,8 +132,8 @@ class Standing:
         return _leading(self.key, min(count, self.alive.shape[1]))
 
 
-class Unranked(Standing):
-    """A standing before fusion: nobody has a rank, and the living stand in the order of their ids."""
+class Unranked(Ranking):
+    """A ranking before fusion: nobody has a rank, and the living stand in the order of their ids."""
 
     @cached_property
     def rank(self) -> Ints:
@@ -145,39 +145,6 @@ class Unranked(Standing):
         return np.flatnonzero(self.alive[q])
 
 
-def nothing(q: int) -> list[str]:
-    """No warnings."""
-    return []
-
-
-def no_fields(q: int) -> dict[str, Any]:
-    """No fields beside the rows."""
-    return {}
-
-
-def unexplained(q: int, c: int) -> str | None:
-    """For stages that drop nobody."""
-    return None
-
-
-@dataclass(frozen=True, eq=False)
-class StageArrays:
-    """What one stage did: the row contract as arrays, and how to read the stage's own columns.
-
-    `reason`, `columns`, `warnings` and `fields` are only called when a trace is looked at.
-    """
-
-    name: str
-    entered: Bools
-    before: Standing
-    after: Standing
-    reason: Callable[[int, int], str | None] = unexplained
-    columns: Mapping[str, Callable[[int, int], Any]] = field(default_factory=dict)
-    warnings: Callable[[int], list[str]] = nothing
-    fields: Callable[[int], dict[str, Any]] = no_fields
-    needs: Callable[[int], list[dict[str, Any]]] = field(default=lambda q: [])
-
-
 @dataclass(frozen=True, eq=False)
 class ListArrays:
     """The lists as fusion sees them."""
@@ -186,12 +153,11 @@ class ListArrays:
     """(Q, L, C) stands in the list, which takes part, within its depth (and above the threshold, after that stage)."""
     score: Floats
     """(Q, L, C) normalised score, 0 where not present."""
-    stage: StageArrays
     memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
-    """What fusion derived from these lists and few parameters; see `remembered`."""
+    """What fusion derived from these lists and few parameters; see `memoized`."""
 
 
-def remembered(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callable[[], Made], slots: int = 4) -> Made:
+def memoized(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callable[[], Made], slots: int = 4) -> Made:
     """What `make` gives, made once per `key` and kept with the arrays it was made from.
 
     A key has one slot that it shares with others; the last one stays. So memory is bounded, and threads need no lock: a slot
@@ -205,24 +171,29 @@ def remembered(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callab
     return made
 
 
-def ranked(score: Floats, alive: Bools) -> Standing:
+def gathered_lists(table: CandidateTable) -> ListArrays:
+    """The lists as they were gathered, whatever the config says of them, with their raw scores."""
+    return memoized(table.memo, "gathered", None, lambda: ListArrays(table.lists.position > 0, table.lists.raw))
+
+
+def ranked(score: Floats, alive: Bools) -> Ranking:
     """Rank the living by descending score, ties by candidate index, which is the order of memory ids."""
-    return Standing(alive, score, lambda: -score)
+    return Ranking(alive, score, lambda: -score)
 
 
-def chosen_in_order(alive: Bools, score: Floats, order: Ints) -> Standing:
+def chosen_in_order(alive: Bools, score: Floats, order: Ints) -> Ranking:
     """The living in a (Q, n) order that was made for them, whatever their scores."""
-    return Standing(alive, score, lambda: _ranks(order, alive), order)
+    return Ranking(alive, score, lambda: _ranks(order, alive), order)
 
 
-def unranked(alive: Bools, score: Floats) -> Standing:
-    """A standing before fusion, where nobody has a rank yet."""
+def unranked(alive: Bools, score: Floats) -> Ranking:
+    """A ranking before fusion, where nobody has a rank yet."""
     return Unranked(alive, score, lambda: score)
 
 
-def reranked_by(alive: Bools, before: Standing, score: Floats | None = None) -> Standing:
+def reranked_by(alive: Bools, before: Ranking, score: Floats | None = None) -> Ranking:
     """Close the gaps that dropped candidates left: the survivors keep their order."""
-    return Standing(alive, before.score if score is None else score, lambda: before.key)
+    return Ranking(alive, before.score if score is None else score, lambda: before.key)
 
 
 def _ranks(order: Ints, alive: Bools) -> Ints:
@@ -260,8 +231,3 @@ def _places(key: Floats | Ints) -> Ints:
     places = np.empty(key.shape, dtype=np.int64)
     places[np.arange(len(key))[:, None], order] = np.arange(1, key.shape[1] + 1)
     return places
-
-
-def pass_through(name: str, standing: Standing, **extra: Any) -> StageArrays:
-    """A disabled stage: everyone leaves as they entered."""
-    return StageArrays(name, standing.alive, standing, standing, **extra)

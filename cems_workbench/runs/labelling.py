@@ -82,7 +82,7 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
 
 
 def _first(evidence: Evidence, config: PipelineConfig, depth: int) -> tuple[str, ...]:
-    return tuple(row["memory_id"] for row in replay(evidence, config).results[:depth])
+    return tuple(row.memory_id for row in replay(evidence, config).results[:depth])
 
 
 def _ordered(

@@ -88,7 +88,7 @@ def test_every_table_has_the_deltas_of_its_own_stage(open_page: OpenPage) -> Non
         ("Judge", "assembly", "rank"),
     ):
         frame = table(page, view)
-        was = {row["memory_id"]: row["rank_out"] for row in former.stage(stage).rows}
+        was = {row.memory_id: row.rank_out for row in former.stage(stage).rows}
         for _, row in frame.dropna(subset=[rank]).head(12).iterrows():
             now, said = int(row[rank]), row[COLUMN]
             before = was.get(row["memory"])
@@ -97,7 +97,7 @@ def test_every_table_has_the_deltas_of_its_own_stage(open_page: OpenPage) -> Non
             )
             assert said == want, (view, row["memory"])
     frame = table(page, "Journey").set_index("memory")
-    gone = {row["memory_id"] for row in former.results} - set(order(page))
+    gone = {row.memory_id for row in former.results} - set(order(page))
     assert all(str(frame.loc[memory_id, COLUMN]).startswith("gone, was ") for memory_id in gone)
     page.session_state["view"] = "Stages"
     assert "wb-delta" in html(page.run(), "wb-stages")

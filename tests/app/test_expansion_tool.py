@@ -41,7 +41,7 @@ def test_each_row_is_the_replay_without_that_form(open_page: OpenPage) -> None:
     changed = 0
     for i, row in enumerate(rows(page)):
         after = [
-            result["memory_id"] for result in replay(evidence, page.session_state["config"], switched_off={i}).results
+            result.memory_id for result in replay(evidence, page.session_state["config"], switched_off={i}).results
         ]
         assert ids(row, "▼") == [key for key in before if key not in after]
         assert ids(row, "▲") == [key for key in after if key not in before]

@@ -86,7 +86,7 @@ def test_a_choice_has_a_row_and_a_button_for_each_value(open_page: OpenPage) -> 
     assert not page.exception
     assert page.session_state["config"].fusion.method == "score_max"
     _, evidence = page.session_state["gathered"]
-    assert order(page) == [row["memory_id"] for row in replay(evidence, page.session_state["config"]).results]
+    assert order(page) == [row.memory_id for row in replay(evidence, page.session_state["config"]).results]
 
 
 @pytest.mark.parametrize(

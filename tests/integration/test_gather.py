@@ -255,9 +255,9 @@ def test_a_reranker_that_cannot_be_had_flags_every_candidate_and_nothing_is_kept
         resources.servers = replace(resources.servers, ollama_url=url, llama_server_url=url, llm_model=None)
         changes = {"rerank__backend": backend, "rerank__model": named, "rerank__input_limit": 12}
         trace = replay(evidence(resources, **changes), configured(**changes))
-    head = [row for row in trace.stage("rerank").rows if row["outcome"] != "tail"]
+    head = [row for row in trace.stage("rerank").rows if row.outcome != "tail"]
     assert len(head) == 12
-    assert all(row["flagged"] and row["raw"] is None and error in row["error"] for row in head)
+    assert all(row.flagged and row.raw is None and error in row.error for row in head)
     assert any(warning.startswith("12 of 12 scores failed") for warning in trace.stage("rerank").warnings)
     assert trace.results and not trace.needs
 
@@ -340,13 +340,13 @@ def test_every_result_is_judged_and_the_ranking_stays_as_it_was(resources: Resou
     assert "takes its place" not in warned(found, "judge", judge__max_chars=40)
     config = configured(judge__max_chars=40)
     trace = replay(found, config)
-    assert set(judged) == {result["memory_id"] for result in trace.results}
+    assert set(judged) == {result.memory_id for result in trace.results}
     assert {score.chunk for score in judged.values()} == {found.memories[key].content[:40] for key in judged}
-    assert [row["raw"] for row in trace.stage("judge").rows if row["kept"]] == [
-        judged[result["memory_id"]].raw for result in trace.results
+    assert [row.raw for row in trace.stage("judge").rows if row.kept] == [
+        judged[result.memory_id].raw for result in trace.results
     ]
     unjudged = replay(replace(found, judge_scores={}), config)
-    assert [result["memory_id"] for result in unjudged.results] == list(judged)
+    assert [result.memory_id for result in unjudged.results] == list(judged)
     label = f"cross-encoder {MODEL_ID} (packaged with the workbench)"
     scale = MiniLMJudge().scale
     fields = trace.stage("judge").fields

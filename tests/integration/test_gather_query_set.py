@@ -67,8 +67,8 @@ def test_a_cancelled_gather_goes_on_without_repeating_what_was_finished(
     for query in queries:  # the numbers are those of a single search, but for the last digits of a batch's embeddings
         alone = replay(gather(request_for(query, found.header.moment), CONFIG, resources), CONFIG).results
         kept = replay(found.evidences[query.qid], CONFIG).results
-        assert [row["memory_id"] for row in kept] == [row["memory_id"] for row in alone]
-        assert [row["score"] for row in kept] == pytest.approx([row["score"] for row in alone], abs=1e-5)
+        assert [row.memory_id for row in kept] == [row.memory_id for row in alone]
+        assert [row.score for row in kept] == pytest.approx([row.score for row in alone], abs=1e-5)
 
 
 def test_a_dead_model_server_is_found_out_once_and_the_evidence_says_so(

@@ -84,9 +84,7 @@ def test_expansion_sub_questions_and_hypothesis_are_searched_each_as_its_kind(re
     assert texts(evidence, "hyde") == ["On 3 March we rolled the deploy back with one command."]
     assert {ranked.variant for ranked in evidence.lists if ranked.source == "vector"} == set(range(7))
     assert evidence.notes["llm"]["calls"] == 3
-    weights = {
-        row["list"]: row["weight"] for row in replay(evidence, configured()).stage("fusion").rows[0]["contributions"]
-    }
+    weights = {row.list: row.weight for row in replay(evidence, configured()).stage("fusion").rows[0].contributions}
     assert set(weights.values()) <= {2.0, 1.0, 1.5}
 
 

@@ -122,8 +122,8 @@ def test_a_search_reranks_through_the_server_and_a_second_one_asks_nothing(
     scores = first.model_scores[MODEL]
     assert len(scores) == 4 and all(score.raw is not None and score.error is None for score in scores.values())
     assert all(score.detail and score.detail["outcome"] and score.detail["seconds"] > 0 for score in scores.values())
-    rows = [row for row in replay(first, config).stage("rerank").rows if row["outcome"] == "scored"]
-    assert {row["memory_id"]: row["raw"] for row in rows} == {key: score.raw for key, score in scores.items()}
+    rows = [row for row in replay(first, config).stage("rerank").rows if row.outcome == "scored"]
+    assert {row.memory_id: row.raw for row in rows} == {key: score.raw for key, score in scores.items()}
 
     resources.servers = replace(resources.servers, llama_server_url="http://127.0.0.1:9")
     again = gather(Request("which database did the team choose?"), config, resources)

@@ -122,9 +122,9 @@ def test_late_interaction_says_in_one_line_that_it_needs_token_vectors(store: Pa
             resources.late_interaction()
         config = with_values(preset("qmd").config, {"rerank.backend": "late_interaction"})
         trace = replay(gather(Request("kubernetes cluster"), config, resources), config)
-        rows = [row for row in trace.stage("rerank").rows if row["outcome"] == "failed"]
+        rows = [row for row in trace.stage("rerank").rows if row.outcome == "failed"]
         assert rows
-        assert all("needs token vectors" in row["error"] for row in rows)
+        assert all("needs token vectors" in row.error for row in rows)
         assert trace.results
     finally:
         resources.close()
@@ -138,7 +138,7 @@ def test_a_cross_encoder_that_is_nowhere_and_no_packaged_one_name_both_reasons(
     try:
         config = with_values(preset("ace").config, {"rerank.model": "no-such/model", "rerank.input_limit": 5})
         trace = replay(gather(Request("kubernetes cluster"), config, resources), config)
-        errors = {row["error"] for row in trace.stage("rerank").rows if row["outcome"] == "failed"}
+        errors = {row.error for row in trace.stage("rerank").rows if row.outcome == "failed"}
         (judge,) = trace.stage("judge").warnings
     finally:
         resources.close()

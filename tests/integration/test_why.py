@@ -63,7 +63,7 @@ def answered(resources: Resources, config: PipelineConfig) -> list[Answered]:
 def applied(rescue: Rescue, one: Answered, config: PipelineConfig, resources: Resources) -> list[str]:
     """The results with the rescue applied, gathered anew where it says so."""
     evidence = gathered(rescue, config, one.request, resources) if rescue.gathers else one.evidence
-    return [row["memory_id"] for row in replay(evidence, rescue.config(config)).results]
+    return [row.memory_id for row in replay(evidence, rescue.config(config)).results]
 
 
 def test_every_failing_query_has_a_cause_and_most_a_rescue(
@@ -115,7 +115,7 @@ def test_a_memory_past_the_depth_is_found_by_a_deeper_list(resources: Resources)
     deeper = next(rescue for rescue in why.rescues if "lists.vector.depth" in rescue.values)
     assert deeper.values == {"lists.vector.depth": 6} and deeper.gathers
     after = replay(gathered(deeper, config, request, resources), deeper.config(config))
-    assert memory_id in [row["memory_id"] for row in after.results[:6]]
+    assert memory_id in [row.memory_id for row in after.results[:6]]
 
 
 def test_a_memory_of_another_project_is_found_when_every_project_is_searched(resources: Resources) -> None:

@@ -42,34 +42,34 @@ def mixed(draw: st.DrawFn) -> tuple[Evidence, PipelineConfig]:
 def test_the_health_counts_equal_the_flagged_rows_of_the_trace(case: tuple[Evidence, PipelineConfig]) -> None:
     evidence, config = case
     stage = replay(evidence, config).stage("rerank")
-    if "health" not in stage.fields:  # too few to rerank
-        assert not any(row.get("flagged") for row in stage.rows)
+    if stage.fields.health is None:  # too few to rerank
+        assert not any(row.flagged for row in stage.rows)
         return
-    health = stage.fields["health"]
-    flagged = [row for row in stage.rows if row["flagged"]]
-    outcomes = Counter(row["outcome"] for row in stage.rows)
-    assert health["failed"] == len(flagged) == outcomes["failed"]
-    assert health["causes"] == dict(Counter(cause(row["error"]) for row in flagged))
-    assert sum(health["causes"].values()) == health["failed"]
-    assert health["scored"] == outcomes["scored"]
-    assert health["head"] == health["scored"] + health["failed"] + health["not_scored"]
+    health = stage.fields.health
+    flagged = [row for row in stage.rows if row.flagged]
+    outcomes = Counter(row.outcome for row in stage.rows)
+    assert health.failed == len(flagged) == outcomes["failed"]
+    assert health.causes == dict(Counter(cause(row.error) for row in flagged))
+    assert sum(health.causes.values()) == health.failed
+    assert health.scored == outcomes["scored"]
+    assert health.head == health.scored + health.failed + health.not_scored
 
 
 @given(mixed())
 def test_the_panel_counts_what_the_trace_counts(case: tuple[Evidence, PipelineConfig]) -> None:
     evidence, config = case
     stage = replay(evidence, config).stage("rerank")
-    if "health" not in stage.fields:
+    if stage.fields.health is None:
         return
     known = evidence.model_scores[model_key(config.rerank)]
-    counted = account(known[row["memory_id"]] for row in stage.rows if row["outcome"] in ("scored", "failed"))
+    counted = account(known[row.memory_id] for row in stage.rows if row.outcome in ("scored", "failed"))
     assert (counted.failed, dict(counted.causes)) == (
-        stage.fields["health"]["failed"],
-        stage.fields["health"]["causes"],
+        stage.fields.health.failed,
+        stage.fields.health.causes,
     )
-    shown = numbers_html(stage.fields["health"], counted)
+    shown = numbers_html(stage.fields.health, counted)
     for name in ("timeout", "not a number", "not finite"):
-        count = sum(cause(row["error"]) == name for row in stage.rows if row["flagged"])
+        count = sum(cause(row.error) == name for row in stage.rows if row.flagged)
         label = "timeouts" if name == "timeout" else name
         assert f"<span>{label}</span><b>{count}</b>" in shown
 

@@ -15,12 +15,12 @@ from cems_workbench.ui.inspect.views.contributions import queries_table
 @given(evidences(), configs())
 def test_the_shares_of_the_queries_make_the_raw_score(evidence: Evidence, config: PipelineConfig) -> None:
     trace = replay(evidence, config)
-    kept = [row for row in trace.stage("fusion").rows if row["kept"]]
+    kept = [row for row in trace.stage("fusion").rows if row.kept]
     found = query_shares(trace)
-    assert [shares.memory_id for shares in found] == [row["memory_id"] for row in kept]
+    assert [shares.memory_id for shares in found] == [row.memory_id for row in kept]
     for shares in found:
         gave = shares.by_variant.values()
-        if trace.stage("fusion").fields["combine"] == "max":
+        if trace.stage("fusion").fields.combine == "max":
             terms = [*gave, *([shares.other] if shares.decisive is None else [])]
             assert shares.raw == pytest.approx(shares.boost * max(terms), abs=1e-9)
             assert shares.decisive is None or shares.by_variant[shares.decisive] == max(gave)
@@ -38,5 +38,5 @@ def test_the_table_has_a_row_for_every_query_and_the_raw_scores_last(
     assert [text.split()[0] for text in frame["query"][: len(evidence.variants)]] == [
         str(i) for i in range(len(evidence.variants))
     ]
-    raw = [f"{row['raw']:.4f}" for row in trace.stage("fusion").rows if row["kept"]][:10]
+    raw = [f"{row.raw:.4f}" for row in trace.stage("fusion").rows if row.kept][:10]
     assert list(frame.iloc[-1])[2:] == raw

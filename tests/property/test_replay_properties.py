@@ -16,42 +16,43 @@ from cems_workbench.config import PipelineConfig, dump_config, with_values
 from cems_workbench.pipeline import Evidence, Trace, bundle_from, evidence_from, replay
 from cems_workbench.pipeline.encode import encode, encode_one
 from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages import STAGES, THRESHOLD
 
 RANKED_FROM = 4
 """Index of fusion, the first stage that ranks."""
 
 
 def survivors(trace: Trace, stage: str) -> set[str]:
-    return {row["memory_id"] for row in trace.stage(stage).rows if row["kept"]}
+    return {row.memory_id for row in trace.stage(stage).rows if row.kept}
 
 
 def results(trace: Trace) -> list[str]:
-    return [row["memory_id"] for row in trace.results]
+    return [row.memory_id for row in trace.results]
 
 
 @given(evidences(), configs())
 def test_every_fusion_row_accounts_for_its_raw_score(evidence: Evidence, config: PipelineConfig) -> None:
     fusion = replay(evidence, config).stage("fusion")
     for row in fusion.rows:
-        terms = row["contributions"]
-        if not row["kept"]:
+        terms = row.contributions
+        if not row.kept:
             continue
-        if fusion.fields["combine"] == "max":
-            inside = max(term["base"] for term in terms)
-            assert {term["bonus"] for term in terms} == {0.0}
+        if fusion.fields.combine == "max":
+            inside = max(term.base for term in terms)
+            assert {term.bonus for term in terms} == {0.0}
         else:
-            inside = math.fsum(term["base"] + term["bonus"] for term in terms)
-        account = row["boost_factor"] * (inside + row["best_rank_bonus"] + row["importance_bonus"])
-        assert row["raw"] == pytest.approx(account, rel=1e-12, abs=1e-12)
+            inside = math.fsum(term.base + term.bonus for term in terms)
+        account = row.boost_factor * (inside + row.best_rank_bonus + row.importance_bonus)
+        assert row.raw == pytest.approx(account, rel=1e-12, abs=1e-12)
 
 
 @given(evidences(), configs(fusion__method="score_max"))
 def test_score_max_takes_the_largest_base(evidence: Evidence, config: PipelineConfig) -> None:
     fusion = replay(evidence, config).stage("fusion")
     for row in fusion.rows:
-        if row["kept"] and not fusion.fields["bypassed"]:
-            largest = max(term["base"] for term in row["contributions"])
-            assert row["raw"] == pytest.approx(row["boost_factor"] * largest, rel=1e-12)
+        if row.kept and not fusion.fields.bypassed:
+            largest = max(term.base for term in row.contributions)
+            assert row.raw == pytest.approx(row.boost_factor * largest, rel=1e-12)
 
 
 @given(evidences(), configs(fusion__single_list="fuse"))
@@ -60,10 +61,8 @@ def test_the_fused_score_is_the_blend_of_normalised_and_best_list_score(
 ) -> None:
     blend = config.fusion.score_blend
     for row in replay(evidence, config).stage("fusion").rows:
-        if row["kept"]:
-            assert row["score"] == pytest.approx(
-                (1 - blend) * row["normalized"] + blend * row["best_list_score"], rel=1e-12
-            )
+        if row.kept:
+            assert row.score == pytest.approx((1 - blend) * row.normalized + blend * row.best_list_score, rel=1e-12)
 
 
 @given(evidences(), configs())
@@ -74,23 +73,23 @@ def test_whoever_enters_a_stage_leaves_it_or_has_a_reason(evidence: Evidence, co
     for stage in stages:
         assert len(stage.by_id) == len(stage.rows)
         for row in stage.rows:
-            assert row["kept"] or row["reason"], (stage.name, row)
-            assert not (row["kept"] and row["reason"]), (stage.name, row)
-            assert row["kept"] or row["rank_out"] is None, (stage.name, row)
+            assert row.kept or row.reason, (stage.name, row)
+            assert not (row.kept and row.reason), (stage.name, row)
+            assert row.kept or row.rank_out is None, (stage.name, row)
     for earlier, later in pairwise(stages):
-        assert {row["memory_id"] for row in earlier.rows if row["kept"]} == set(later.by_id), later.name
+        assert {row.memory_id for row in earlier.rows if row.kept} == set(later.by_id), later.name
 
 
 @given(evidences(), configs())
 def test_the_kept_are_ranked_from_1_without_gaps_and_in_row_order(evidence: Evidence, config: PipelineConfig) -> None:
     stages = replay(evidence, config).stages[RANKED_FROM:]
     for stage in stages:
-        ranks = [row["rank_out"] for row in stage.rows if row["kept"]]
+        ranks = [row.rank_out for row in stage.rows if row.kept]
         assert ranks == list(range(1, len(ranks) + 1)), stage.name
     for earlier, later in pairwise(stages):
         for row in later.rows:
-            assert row["rank_in"] == earlier.by_id[row["memory_id"]]["rank_out"]
-            assert row["score_in"] == earlier.by_id[row["memory_id"]]["score"]
+            assert row.rank_in == earlier.by_id[row.memory_id].rank_out
+            assert row.score_in == earlier.by_id[row.memory_id].score
 
 
 @given(evidences(), configs())
@@ -98,7 +97,7 @@ def test_scores_never_rise_along_the_ranking(evidence: Evidence, config: Pipelin
     """After each stage that ranks by score; mmr stands in the order of selection."""
     trace = replay(evidence, config)
     for name in ("fusion", "filter", "rerank", "adjust", "gap", "dedup"):
-        scores = [row["score"] for row in trace.stage(name).rows if row["kept"]]
+        scores = [row.score for row in trace.stage(name).rows if row.kept]
         assert all(a >= b for a, b in pairwise(scores)), (name, scores)
 
 
@@ -158,8 +157,8 @@ def test_a_list_of_weight_zero_has_base_zero_everywhere(
 ) -> None:
     config = with_values(config, {f"lists.{source}.weight": 0.0, "fusion.single_list": "fuse"})
     for row in replay(evidence, config).stage("fusion").rows:
-        for term in row["contributions"]:
-            assert term["base"] == 0.0 or term["list"].split(":")[0] != source
+        for term in row.contributions:
+            assert term.base == 0.0 or term.list.split(":")[0] != source
 
 
 @given(evidences(), configs(threshold__mode="fixed"), st.floats(0, 1), st.floats(0, 1))
@@ -175,8 +174,9 @@ def test_raising_a_fixed_threshold_never_adds_candidates(
 def test_adaptive_thresholds_fall_and_end_with_the_minimum_unless_enough_were_found(
     evidence: Evidence, config: PipelineConfig
 ) -> None:
-    fields = replay(evidence, config).stage("threshold").fields
-    visited, counts = fields["visited"], fields["counts"]
+    found = replay(evidence, config).stage(THRESHOLD).fields.search
+    assert found is not None
+    visited, counts = found.visited, found.counts
     bounds = config.threshold.adaptive
     target = math.inf if config.assembly.limit is None else int(config.assembly.limit * bounds.target_ratio)
     assert all(a > b for a, b in pairwise(visited))
@@ -185,10 +185,10 @@ def test_adaptive_thresholds_fall_and_end_with_the_minimum_unless_enough_were_fo
     assert all(count < target for count in counts[:-1])
     if counts[-1] < target:
         assert visited[-1] == bounds.min
-        assert fields["final"] == visited[counts.index(max(counts))]
+        assert found.final == visited[counts.index(max(counts))]
     else:
-        assert fields["final"] == visited[-1]
-    assert fields["unique"] == counts[visited.index(fields["final"])]
+        assert found.final == visited[-1]
+    assert found.unique == counts[visited.index(found.final)]
 
 
 @given(evidences(), configs())
@@ -207,28 +207,22 @@ def test_what_was_not_reranked_has_no_unit_score_and_failures_are_flagged(
     evidence: Evidence, config: PipelineConfig
 ) -> None:
     for row in replay(evidence, config).stage("rerank").rows:
-        if "outcome" not in row:  # no reranker
+        if row.outcome == "off":  # no reranker
             continue
-        scored = evidence.model_scores.get(config.rerank.model or config.rerank.backend, {}).get(row["memory_id"])
-        failed = row["outcome"] == "failed"
-        assert row["flagged"] == failed
-        assert failed == (
-            scored is not None and not scored.good and row["outcome"] != "tail" and row["outcome"] != "skipped"
-        )
-        assert (row["unit"] is not None) == (
-            row["outcome"] == "scored" or (failed and config.rerank.on_error == "neutral")
-        )
-        assert row["unit"] is None or 0 <= row["unit"] <= 1
-        assert (row["raw"] is not None) == (row["outcome"] == "scored")
+        scored = evidence.model_scores.get(config.rerank.model or config.rerank.backend, {}).get(row.memory_id)
+        failed = row.outcome == "failed"
+        assert row.flagged == failed
+        assert failed == (scored is not None and not scored.good and row.outcome != "tail" and row.outcome != "skipped")
+        assert (row.unit is not None) == (row.outcome == "scored" or (failed and config.rerank.on_error == "neutral"))
+        assert row.unit is None or 0 <= row.unit <= 1
+        assert (row.raw is not None) == (row.outcome == "scored")
 
 
 @given(evidences(), configs(), st.sets(st.integers(0, 3)))
 def test_a_variant_switched_off_contributes_nothing(evidence: Evidence, config: PipelineConfig, off: set[int]) -> None:
     without = replace(evidence, lists=tuple(ranked for ranked in evidence.lists if ranked.variant not in off))
     left, right = replay(evidence, config, switched_off=off), replay(without, config)
-    assert [(row["memory_id"], row["score"]) for row in left.results] == [
-        (row["memory_id"], row["score"]) for row in right.results
-    ]
+    assert [(row.memory_id, row.score) for row in left.results] == [(row.memory_id, row.score) for row in right.results]
 
 
 @given(st.lists(evidences(), min_size=1, max_size=4), configs())
@@ -236,9 +230,10 @@ def test_a_batch_gives_every_query_what_it_gets_alone(batch: list[Evidence], con
     together = run(encode(batch), config)
     for q, evidence in enumerate(batch):
         alone = run(encode_one(evidence), config)
-        for many, one in zip(together, alone, strict=True):
+        for stage in STAGES:
+            many, one = together.of(stage), alone.of(stage)
             order = one.after.order(0)
-            assert many.after.order(q).tolist() == order.tolist(), many.name
+            assert many.after.order(q).tolist() == order.tolist(), stage.name
             assert many.after.score[q, order] == pytest.approx(
                 one.after.score[0, order], rel=1e-12, abs=1e-12, nan_ok=True
             )

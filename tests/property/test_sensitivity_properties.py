@@ -37,7 +37,7 @@ GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 def results(evidence: Evidence, config: PipelineConfig, path: str, value: object, k: int) -> tuple[str, ...]:
     """The first k results by a full replay."""
     rows = replay(evidence, changed(config, path, value)).stage("assembly").rows
-    return tuple(row["memory_id"] for row in rows if row["kept"])[:k]
+    return tuple(row.memory_id for row in rows if row.kept)[:k]
 
 
 def quickly(evidence: Evidence, config: PipelineConfig, path: str, value: object, k: int) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def test_the_segments_cover_the_range_and_hold_the_present_value(
     found = sweep(evidence, config, path, 5)
     for one, two in pairwise(found.segments):
         assert one.first <= one.last < two.first <= two.last
-    now = tuple(row["memory_id"] for row in replay(evidence, config).results[:5])
+    now = tuple(row.memory_id for row in replay(evidence, config).results[:5])
     assert found.present.results == now
 
 

@@ -10,16 +10,16 @@ from strategies import configs, evidences
 
 from cems_workbench.analysis.why import cause, explain, memory_path
 from cems_workbench.analysis.why.disturbance import kendall, rbo
-from cems_workbench.analysis.why.linear import ADJUST, FUSION, LINEAR, cells, solvable
-from cems_workbench.analysis.why.path import PATH_STAGES
+from cems_workbench.analysis.why.linear import LINEAR, cells, solvable
 from cems_workbench.analysis.why.rescue import PRECISION, span
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.stages import ADJUST, CANDIDATE_STAGES, FUSION
 
 
 def brought_in(evidence: Evidence, config: PipelineConfig, memory_id: str, k: int) -> bool:
-    return memory_id in [row["memory_id"] for row in replay(evidence, config).results[:k]]
+    return memory_id in [row.memory_id for row in replay(evidence, config).results[:k]]
 
 
 def candidate(data: st.DataObject, evidence: Evidence) -> str:
@@ -61,8 +61,8 @@ def test_the_path_agrees_with_the_trace(
     memory_id = candidate(data, evidence)
     trace = replay(evidence, config)
     path = memory_path(trace, memory_id, k)
-    assert [step.stage for step in path.steps] == list(PATH_STAGES[: len(path.steps)])
-    ranks = [row["memory_id"] for row in trace.results]
+    assert [step.stage for step in path.steps] == [stage.name for stage in CANDIDATE_STAGES[: len(path.steps)]]
+    ranks = [row.memory_id for row in trace.results]
     assert path.rank == (ranks.index(memory_id) + 1 if memory_id in ranks else None)
     assert (path.lost_at is None) == (path.status in ("in the top k", "in no list"))
     sentence = cause(path, trace)

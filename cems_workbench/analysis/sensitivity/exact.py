@@ -10,32 +10,34 @@ Two lines of different order at the two ends of a piece meet once within it, so 
 two replays a piece; no formula of a stage is repeated here. `solved` events are complete: with the order, the thresholds and
 the clamp unchanged between two of them, so are the results.
 
-Source: RRF is linear in the list weights (Cormack et al. 2009); PIPELINE.md, "fusion" to "assembly".
-
-Events of parameters that are compared with numbers the parameter does not change, and ranges that a walk stays in.
+Parameters that are compared with numbers they do not change have their events at those numbers:
 
     filter.min_score         the fused scores                     gap.ratio    score / top score after adjust
     filter.percentile        100 i / (n - 1), n scores left       threshold.fixed       the normalised list scores
     threshold.adaptive.target_ratio   j / limit
 
+and two parameters have ranges that a walk stays in:
+
     assembly.max_tokens      the first k selected with a budget B, which use U tokens, are the same for every budget U..B
     dedup.similarity         the walk at s is the same from the closest pair it kept to the closest that it met as a duplicate
 
-Source: PIPELINE.md, "filter", "gap", "threshold", "assembly", "dedup".
+Source: RRF is linear in the list weights (Cormack et al. 2009); PIPELINE.md, "threshold" to "assembly".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from cems_workbench.analysis.sensitivity.replays import ADJUST, ASSEMBLY, DEDUP, FUSION, RERANK, Turned
+from cems_workbench.analysis.sensitivity.replays import Turned
 from cems_workbench.analysis.why.linear import LINEAR
-from cems_workbench.pipeline import STAGES
-from cems_workbench.pipeline.table import Bools, Floats, StageArrays
+from cems_workbench.pipeline.replay import PipelineRun
+from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
+from cems_workbench.pipeline.stages.fusion import FusionArrays
+from cems_workbench.pipeline.table import Bools, Floats
 
 FACTORS = frozenset(
     {
@@ -118,11 +120,11 @@ def solved(turned: Turned, low: float, high: float, depth: int) -> tuple[list[fl
         events |= {start, end}
         places = [kind.to(start), kind.to(end)]
         between = [places[0] + share * (places[1] - places[0]) for share in QUARTERS]
-        stages = [turned.stages(kind.back(place)) for place in between]
-        ends = _ends(turned, kind, stages)
+        runs = [turned.stages(kind.back(place)) for place in between]
+        ends = _ends(turned, kind, runs)
         if ends is None:
             return None
-        complete &= all(_ordered_by_lines(turned, kind, one) for one in stages)
+        complete &= all(_ordered_by_lines(turned, kind, run) for run in runs)
         for share in _meetings(turned, kind, ends, depth):
             value = kind.back(places[0] + share * (places[1] - places[0]))
             events.add(min(max(value, low), high))
@@ -133,8 +135,8 @@ def _pieces(turned: Turned, kind: Kind, low: float, high: float) -> list[float]:
     """Where the lowest or the highest raw score changes hands, with low and high."""
     if not kind.fused:
         return [low, high]
-    stages = [turned.stages(value)[FUSION] for value in (low, high)]
-    if not kind.scaled or stages[0].fields(0)["bypassed"] or not stages[0].after.alive.any():
+    stages = [turned.stages(value).of(FUSION) for value in (low, high)]
+    if not kind.scaled or stages[0].fields(0).bypassed or not stages[0].after.alive.any():
         return [low, high]
     first, last = (_raw(stage) for stage in stages)
     shares = {0.0, 1.0, *_turns(first, last), *_turns(-first, -last)}
@@ -157,43 +159,45 @@ def _turns(first: Floats, last: Floats) -> Iterator[float]:
         leader = int(np.lexsort((-slope, at))[0])
 
 
-def _ends(turned: Turned, kind: Kind, stages: list[list[StageArrays]]) -> Ends | None:
+def _ends(turned: Turned, kind: Kind, runs: Sequence[PipelineRun]) -> Ends | None:
     """The lines at the ends of a piece; None when candidates came or went, or a score is negative."""
     config, ratio = turned.config, turned.config.gap.ratio
-    compared = [one[FUSION].after.alive[0] if kind.fused else one[ADJUST].entered[0] for one in stages]
-    scores = [np.where(alive, _unclamped(one), 1.0) for alive, one in zip(compared, stages, strict=True)]
+    compared = [run.of(FUSION).after.alive[0] if kind.fused else run.of(ADJUST).entered[0] for run in runs]
+    scores = [np.where(alive, _unclamped(run), 1.0) for alive, run in zip(compared, runs, strict=True)]
     if not np.array_equal(*compared) or min(score.min(initial=0.0) for score in scores) < 0:
         return None
     positive = kind.fused | ((scores[0] > 0) & (scores[1] > 0))  # a product with 0 stays below, and bends to no number
     columns = np.flatnonzero(compared[0] & positive)
     rows = []
-    for found, score in zip(stages, scores, strict=True):
-        spread = _spread(found[FUSION]) if kind.scaled else 1.0
+    for run, score in zip(runs, scores, strict=True):
+        fusion = run.of(FUSION)
+        spread = _spread(fusion) if kind.scaled else 1.0
         one = float(kind.bend(np.ones(1))[0])
         highest = float(kind.bend(np.full(1, ratio))[0]) if ratio > 0 else 0.0
         floor = kind.bend(ratio * score[columns]) if ratio > 0 else np.zeros(len(columns))
-        values = (found[FUSION].after.score[0, columns], kind.bend(score[columns]), config.filter.min_score or 0.0)
+        values = (fusion.after.score[0, columns], kind.bend(score[columns]), config.filter.min_score or 0.0)
         rows.append([np.asarray(value) * spread for value in (*values, one, floor, highest)])
     fused, adjusted, minimum, ones, floors, heights = (_carried(*pair) for pair in zip(*rows, strict=True))
-    filtered = config.filter.min_score is not None and not config.query.raw
+    filtered = config.filter.min_score is not None and not FILTER.is_off(config)
     return Ends(fused, adjusted, minimum if filtered else None, ones, floors, heights)
 
 
-def _unclamped(stages: list[StageArrays]) -> Floats:
+def _unclamped(run: PipelineRun) -> Floats:
     """(C) scores after the factors of adjust, before the clamp; 0 where nothing entered fusion."""
-    column, alive = stages[ADJUST].columns["unclamped"], stages[FUSION].after.alive[0]
-    return np.array([column(0, c) if alive[c] else 0.0 for c in range(len(alive))])
+    scores: Floats = np.where(run.of(FUSION).after.alive[0], run.of(ADJUST).unclamped[0], 0.0)
+    return scores
 
 
-def _spread(fusion: StageArrays) -> float:
+def _spread(fusion: FusionArrays) -> float:
     raw = _raw(fusion)
     spread = float(raw.max(initial=-np.inf) - raw.min(initial=np.inf)) if len(raw) else 0.0
-    return 1.0 if fusion.fields(0)["bypassed"] or spread <= 0 else spread
+    return 1.0 if fusion.fields(0).bypassed or spread <= 0 else spread
 
 
-def _raw(fusion: StageArrays) -> Floats:
+def _raw(fusion: FusionArrays) -> Floats:
     """Raw scores of the living."""
-    return np.array([fusion.columns["raw"](0, int(c)) for c in np.flatnonzero(fusion.after.alive[0])])
+    raw: Floats = fusion.raw[0, fusion.after.alive[0]]
+    return raw
 
 
 def _carried(first: Floats, last: Floats) -> Floats:
@@ -202,13 +206,13 @@ def _carried(first: Floats, last: Floats) -> Floats:
     return np.array([first - half, last + half])
 
 
-def _ordered_by_lines(turned: Turned, kind: Kind, stages: list[StageArrays]) -> bool:
+def _ordered_by_lines(turned: Turned, kind: Kind, run: PipelineRun) -> bool:
     """Do the results follow from orders and thresholds of lines alone?"""
     rerank = turned.config.rerank
-    diverse = stages[ASSEMBLY].fields(0)["strategy"] == "mmr"
+    diverse = run.of(ASSEMBLY).fields(0).strategy == "mmr"
     if not reranks(turned):
         return not diverse
-    followers = rerank.tail == "below" or bool(stages[RERANK].needs(0))
+    followers = rerank.tail == "below" or bool(run.of(RERANK).needs(0))
     if kind.fused:
         return not (
             rerank.skip_if_few or followers or (rerank.retrieval_score == "fused" and rerank.combine != "replace")
@@ -218,7 +222,7 @@ def _ordered_by_lines(turned: Turned, kind: Kind, stages: list[StageArrays]) -> 
 
 def reranks(turned: Turned) -> bool:
     """Is there a reranker between fusion and adjust?"""
-    return turned.config.rerank.backend != "none"
+    return not RERANK.is_off(turned.config)
 
 
 def _meetings(turned: Turned, kind: Kind, ends: Ends, depth: int) -> Iterator[float]:
@@ -280,7 +284,7 @@ def _roots(difference: Floats, size: float | None = None) -> Iterator[float]:
 
 
 def _fused(turned: Turned, value: float) -> Floats:
-    after = turned.stages(value)[FUSION].after
+    after = turned.stages(value).of(FUSION).after
     scores: Floats = after.score[0, after.alive[0]]
     return scores
 
@@ -293,7 +297,7 @@ def _percentiles(turned: Turned, value: float) -> Floats:
 
 
 def _gaps(turned: Turned, value: float) -> Floats:
-    after = turned.stages(value)[ADJUST].after
+    after = turned.stages(value).of(ADJUST).after
     scores = after.score[0, after.alive[0]]
     top = scores.max(initial=0.0)
     return scores / top if top > 0 else np.array([])
@@ -302,11 +306,8 @@ def _gaps(turned: Turned, value: float) -> Floats:
 def _list_scores(turned: Turned, value: float) -> Floats:
     if turned.config.threshold.mode != "fixed":
         return np.array([])
-    stage = turned.stages(value)[STAGES.index("lists")]
-    entries = [
-        entry["normalized"] for c in np.flatnonzero(stage.after.alive[0]) for entry in stage.columns["lists"](0, int(c))
-    ]
-    return np.array([score for score in entries if score is not None])
+    lists = turned.stages(value).of(LISTS).lists
+    return np.array([]) if lists is None else lists.score[0, lists.present[0]]
 
 
 def _shares(turned: Turned, value: float) -> Floats:
@@ -330,7 +331,7 @@ def idle(turned: Turned, value: float) -> bool:
     if turned.path.startswith("threshold.adaptive."):
         return turned.config.threshold.mode != "adaptive"
     if turned.path == "assembly.mmr_lambda":
-        return bool(turned.stages(value)[ASSEMBLY].fields(0)["strategy"] != "mmr")
+        return turned.stages(value).of(ASSEMBLY).fields(0).strategy != "mmr"
     return False
 
 
@@ -339,7 +340,7 @@ def budget_samples(turned: Turned, low: int, high: int) -> list[int]:
     samples: set[int] = set()
     budget = high
     while budget >= low:
-        first = turned.stages(budget)[ASSEMBLY].after.order(0)[: turned.k]
+        first = turned.stages(budget).of(ASSEMBLY).after.order(0)[: turned.k]
         used = int(turned.table.tokens[0, first].sum())
         samples |= {max(low, used), budget}
         budget = used - 1
@@ -348,13 +349,13 @@ def budget_samples(turned: Turned, low: int, high: int) -> list[int]:
 
 def similarity_samples(turned: Turned, low: float, high: float) -> list[float]:
     """The first and the last similarity of each walk in low..high, ascending."""
-    if not turned.config.dedup.enabled:
+    if DEDUP.is_off(turned.config):
         return [low, high]
     cosines, has = turned.table.cosines(0)
     samples: set[float] = {high}
     value = low
     while value <= high:
-        stage = turned.stages(value)[DEDUP]
+        stage = turned.stages(value).of(DEDUP)
         order = [int(c) for c in stage.before.order(0) if has[c]]
         kept: list[int] = []
         closest = np.inf

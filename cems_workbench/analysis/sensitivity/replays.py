@@ -1,9 +1,8 @@
-"""The replays of one evidence under one config with a single parameter turned; each value is replayed at most once.
+"""The replays of one evidence under one config with a single parameter turned, and the segments of its range with the same results.
 
-From results at single values to segments of a range: neighbours that differ are closed in on until nothing lies between.
-
-Where an event (a value at which the results may change) lies between two samples, the change is looked for right beside it;
-else, or when the replays do not agree, it is bisected. Every end of a segment was replayed.
+Each value is replayed at most once. Neighbours that differ are closed in on until nothing lies between. Where an event (a value at
+which the results may change) lies between two samples, the change is looked for right beside it; else, or when the replays do not
+agree, it is bisected. Every end of a segment was replayed.
 """
 
 from __future__ import annotations
@@ -15,14 +14,10 @@ from typing import Any
 
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline import STAGES, Evidence
+from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.encode import encode_one
-from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.table import StageArrays
-
-FUSION, FILTER, RERANK, ADJUST, GAP, DEDUP, ASSEMBLY = (
-    STAGES.index(stage) for stage in ("fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly")
-)
+from cems_workbench.pipeline.replay import PipelineRun, run
+from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, GAP, RERANK
 
 
 class Turned:
@@ -43,7 +38,7 @@ class Turned:
         self._off = tuple(sorted(switched_off))
         self._kept: dict[Any, tuple[tuple[str, ...], int]] = {}
 
-    def stages(self, value: Any) -> list[StageArrays]:
+    def stages(self, value: Any) -> PipelineRun:
         """Every stage's arrays at a value."""
         self.count += 1
         return run(self.table, changed(self.config, self.path, value), self._off)
@@ -62,14 +57,14 @@ class Turned:
     def _outcome(self, value: Any) -> tuple[tuple[str, ...], int]:
         if value not in self._kept:
             stages = self.stages(value)
-            order = stages[ASSEMBLY].after.order(0)
+            order = stages.of(ASSEMBLY).after.order(0)
             limit = changed(self.config, self.path, value).assembly.limit
             wanted = self.k if limit is None else min(self.k, limit)
             order = order[: self.k]
-            ranks = stages[ADJUST].after.rank[0, order]
-            depth = int(ranks.max()) if len(order) >= wanted else int(stages[GAP].after.alive[0].sum())
+            ranks = stages.of(ADJUST).after.rank[0, order]
+            depth = int(ranks.max()) if len(order) >= wanted else int(stages.of(GAP).after.alive[0].sum())
             ids = self.table.ids[0]
-            self.unscored = max(self.unscored, sum(len(need["memory_ids"]) for need in stages[RERANK].needs(0)))
+            self.unscored = max(self.unscored, sum(len(need.memory_ids) for need in stages.of(RERANK).needs(0)))
             self._kept[value] = tuple(ids[int(c)] for c in order), depth
         return self._kept[value]
 

@@ -1,13 +1,14 @@
-"""How much a change disturbs the results of this query, apart from the memory it is meant for.
+"""What a change does beside the memory it is meant for: to the other results of this query, and to every labelled query.
+
+Of this query, with the memory taken out of both lists of results:
 
     tau   Kendall's tau of two top-k lists: 1 - 2·K / pairs over the union of both; a pair in opposite orders costs 1, a pair
           of which only one list knows the order 1/2, a pair that neither knows together 1 (Fagin et al. 2003, p = 1/2)
     rbo   rank-biased overlap, extrapolated, p = 0.9: a change at the top weighs more (Webber et al. 2010, eq. 32)
 
-The memory is taken out of both lists. Where it comes in, the one result that has to make room for it costs nothing; every
-further result that is gone does.
+Where the memory comes in, the one result that has to make room for it costs nothing; every further result that is gone does.
 
-What a change does to every labelled query: replayed as one batch, compared query by query.
+Of the labelled queries, replayed as one batch and compared query by query:
 
     hit@k    any relevant memory (grade 2 or 3; grade 1 where there is none) in the first k
     nDCG@10  sum of (2^grade - 1) / log2(1 + rank), divided by the best there could be (Burges et al. 2005)
@@ -24,12 +25,12 @@ from itertools import combinations
 
 import numpy as np
 
-from cems_workbench.analysis.why.trial import ASSEMBLY
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import helpful
 from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 
 P = 0.9
@@ -138,7 +139,7 @@ class LabelledSet:
         return (float(hit.mean()), float(gained.mean())) if self.qids else (0.0, 0.0)
 
     def _measure(self, config: PipelineConfig, k: int) -> tuple[Bools, Floats]:
-        rank: Ints = run(self.table, config)[ASSEMBLY].after.rank
+        rank: Ints = run(self.table, config).of(ASSEMBLY).after.rank
         hit: Bools = np.any(self._helps & (rank > 0) & (rank <= k), axis=1)
         shown = (rank > 0) & (rank <= NDCG_DEPTH)
         gained: Floats = np.where(shown, self._gain / np.log2(1 + np.maximum(rank, 1)), 0.0).sum(axis=1)

@@ -14,26 +14,26 @@ Source: RRF is linear in the list weights (Cormack et al. 2009); PIPELINE.md, "f
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline import STAGES
+from cems_workbench.pipeline.evidence import VARIANT_KINDS
+from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.stages import ADJUST, DEDUP, FUSION, RERANK
 from cems_workbench.pipeline.table import Floats
 
 LINEAR = frozenset(
     {
-        *(f"lists.{source}.weight" for source in ("vector", "lexical", "recency", "access", "relations")),
-        *(f"variants.{kind}_weight" for kind in ("original", "expansion", "decomposed", "hyde")),
+        *(f"lists.{source}.weight" for source in SOURCES),
+        *(f"variants.{kind}_weight" for kind in VARIANT_KINDS),
         "fusion.top_rank_bonus.rank1",
         "fusion.top_rank_bonus.rank2_3",
         "fusion.multi_query_boost",
     }
 )
-FUSION, ADJUST = STAGES.index("fusion"), STAGES.index("adjust")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,8 @@ def solvable(config: PipelineConfig, path: str) -> bool:
     return (
         path in LINEAR
         and config.fusion.method == "rrf"
-        and config.rerank.backend == "none"
-        and not config.dedup.enabled
+        and RERANK.is_off(config)
+        and DEDUP.is_off(config)
         and (not path.endswith("multi_query_boost") or config.fusion.normalize in ("none", "minmax"))
     )
 
@@ -95,15 +95,13 @@ def _joined(found: list[Cell]) -> list[Cell]:
 def _lines(trials: Trials, config: PipelineConfig, path: str) -> Lines | None:
     at = (0.0, 1.0)
     first, second = (trials.stages(changed(config, path, value)) for value in at)
-    columns = first[FUSION].columns
-    alive = np.flatnonzero(first[FUSION].after.alive[0])
+    fusions = [stages.of(FUSION) for stages in (first, second)]
+    alive = np.flatnonzero(fusions[0].after.alive[0])
     target = np.flatnonzero(alive == trials.column)
-    if not len(target) or not np.array_equal(alive, np.flatnonzero(second[FUSION].after.alive[0])):
+    if not len(target) or not np.array_equal(alive, np.flatnonzero(fusions[1].after.alive[0])):
         return None
-    raw = [np.array([stage[FUSION].columns["raw"](0, int(c)) for c in alive]) for stage in (first, second)]
-    best = np.array([columns["best_list_score"](0, int(c)) for c in alive])
-    factors = first[ADJUST].columns["factors"]
-    factor = np.array([math.prod(factors(0, int(c)).values()) for c in alive])
+    raw = [fusion.raw[0, alive] for fusion in fusions]
+    best, factor = fusions[0].best_list_score[0, alive], first.of(ADJUST).product()[0, alive]
     return Lines(raw[0], raw[1] - raw[0], best, factor, int(target[0]))
 
 

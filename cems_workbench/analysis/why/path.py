@@ -1,11 +1,7 @@
-"""The path of one memory through every stage of a trace, and the stage that lost it.
+"""The path of one memory through every stage of a trace, in words; the stage that lost it, and the cause in one plain sentence.
 
 A memory is lost where it was dropped; or, when nothing dropped it but the limit, in the stage after which it last stood
 outside the first k having stood inside; when it never stood inside, in fusion, the first stage that ranks.
-
-What a stage did to one memory, in words: from its row in the trace.
-
-The cause in one plain sentence, which names the stage.
 """
 
 from __future__ import annotations
@@ -14,57 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
-
-FACTORS = {"priority": "priority", "time_decay": "time decay", "pinned": "the pin", "project": "the project factor",
-           "feedback": "feedback"}  # fmt: skip
-
-
-def ordinal(number: int) -> str:
-    """1st, 2nd, 3rd, 4th, 11th, ..."""
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
+from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.pipeline.stages.lists import LISTS, places_words
+from cems_workbench.pipeline.stages.rerank import RERANK, unit_words
+from cems_workbench.pipeline.stages.stage import AnyStage, ordinal
 
 
-def stage_words(trace: Trace, stage: str, memory_id: str) -> str:
-    """One short clause; the reason where the stage dropped the memory."""
-    row = trace.stage(stage).by_id[memory_id]
-    if not row["kept"]:
-        return str(row["reason"])
-    if stage == "lists":
-        return list_words(trace, memory_id)
-    if is_off(trace.config, stage):
-        return "off"
-    if stage == "fusion":
-        given = ", ".join(f"{term['list']} {term['base'] + term['bonus']:.4f}" for term in row["contributions"])
-        return f"{ordinal(row['rank_out'])} of {trace.stage(stage).candidates_out}: {given}"
-    if stage == "rerank":
-        return f"{rerank_words(row)}, {ordinal(row['rank_out'])}"
-    if stage == "adjust":
-        return f"{factor_words(row)}, {ordinal(row['rank_out'])}"
-    if stage == "assembly":
-        return f"{trace.stage(stage).fields['strategy']}, {ordinal(row['rank_out'])} of the results"
-    return "kept"
-
-
-def rerank_words(row: dict[str, Any]) -> str:
-    """What the reranker made of it: its unit score, a failure and what stands for it, or nothing."""
-    if row["unit"] is None:
-        return "the reranker left it unscored"
-    if row["flagged"]:
-        return f"scoring it failed, which counts as {row['unit']:.3f}"
-    return f"the reranker gave it {row['unit']:.3f}"
-
-
-def is_off(config: PipelineConfig, stage: str) -> bool:
-    """Does the config leave this stage out?"""
-    return {
-        "threshold": config.threshold.mode == "none",
-        "rerank": config.rerank.backend == "none",
-        "gap": config.gap.ratio == 0,
-        "dedup": not config.dedup.enabled,
-    }.get(stage, False)
+def stage_words(trace: Trace, stage: AnyStage, memory_id: str) -> str:
+    """What a stage did to a memory that entered it, as one short clause; the reason where it dropped the memory."""
+    traced = trace.stage(stage)
+    row = traced.by_id[memory_id]
+    if not row.kept:
+        return str(row.reason)
+    return "off" if stage.is_off(trace.config) else stage.words(row, traced)
 
 
 def list_words(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = None) -> str:
@@ -72,51 +33,11 @@ def list_words(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = 
 
     `absent` says, by list, why the memory is not in it.
     """
-    row = trace.stage("lists").by_id.get(memory_id)
-    inside = {entry["list"]: entry for entry in row["lists"] if entry["kept"]} if row else {}
-    why = dict(absent or {})
-    parts = []
-    for listed in trace.stage("lists").fields["lists"]:
-        name = listed["name"]
-        reason = why.pop(name, None)
-        if not listed["active"]:
-            continue
-        if name in inside:
-            parts.append(f"{ordinal(inside[name]['rank'])} in {name} ({inside[name]['raw']:.4g})")
-        else:
-            parts.append(f"not in {name}" + (f": {reason}" if reason else ""))
-    parts += [f"{name}: {reason}" for name, reason in why.items()]  # lists that were not searched
-    return ", ".join(parts) or "no list takes part"
+    lists = trace.stage(LISTS)
+    return places_words(lists.fields, lists.by_id.get(memory_id), absent)
 
 
-def factor_words(row: dict[str, Any]) -> str:
-    """ "× 0.36: time decay over 151 days 0.28, project 1.30": the factors that are not 1."""
-    product = 1.0
-    named = []
-    for name, factor in row["factors"].items():
-        product *= factor
-        if factor != 1:
-            named.append(f"{FACTORS[name]}{_over(name, row)} {factor:.2f}")
-    return f"× {product:.2f}" + (f": {', '.join(named)}" if named else "")
-
-
-def largest_cut(row: dict[str, Any]) -> str | None:
-    """ "time decay over 151 days multiplied it by 0.28": the smallest factor below 1, None when there is none."""
-    name = min(row["factors"], key=lambda key: row["factors"][key], default=None)
-    if name is None or row["factors"][name] >= 1:
-        return None
-    return f"{FACTORS[name]}{_over(name, row)} multiplied it by {row['factors'][name]:.2f}"
-
-
-def _over(name: str, row: dict[str, Any]) -> str:
-    if name != "time_decay" or row["age_days"] is None:
-        return ""
-    days = max(0, round(row["age_days"]))
-    return f" over {days} day{'' if days == 1 else 's'}"
-
-
-PATH_STAGES = ("lists", "threshold", "fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly")
-RANKED_FROM = PATH_STAGES.index("fusion")
+_BEFORE_RANKS = sum(stage.works_on == "lists" for stage in CANDIDATE_STAGES)
 
 Status = Literal["in the top k", "below the top k", "dropped", "in no list"]
 
@@ -171,10 +92,10 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListPlace
     """The path of `memory_id`; k counts results. `places` are shown with it, see `elsewhere.list_places`."""
     steps = tuple(
         Step(
-            stage, row["rank_in"], row["rank_out"], row["score_in"], row["score"], row["kept"],
+            stage.name, row.rank_in, row.rank_out, row.score_in, row.score, row.kept,
             stage_words(trace, stage, memory_id),
         )
-        for stage in PATH_STAGES
+        for stage in CANDIDATE_STAGES
         if (row := trace.stage(stage).by_id.get(memory_id)) is not None
     )  # fmt: skip
     last = steps[-1] if steps else None
@@ -196,14 +117,14 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListPlace
 
 
 def _past_the_limit(trace: Trace, memory_id: str) -> bool:
-    row = trace.stage("assembly").by_id.get(memory_id)
-    return row is not None and not row["kept"] and not row["skipped_for_budget"]
+    row = trace.stage(ASSEMBLY).by_id.get(memory_id)
+    return row is not None and not row.kept and not row.skipped_for_budget
 
 
 def _overtaken_in(trace: Trace, steps: Sequence[Step], k: int) -> str:
     lost = "fusion"
     inside = False
-    for step in steps[RANKED_FROM:]:
+    for step in steps[_BEFORE_RANKS:]:
         # What the limit leaves out has no rank; it is outside.
         now = step.rank is not None and step.rank <= k
         if inside and not now:
@@ -236,7 +157,7 @@ def _fusion(path: MemoryPath, trace: Trace) -> str:
     if step is None or step.rank is None:
         return f"{name} was dropped by fusion: {path.steps[-1].words}."
     told = f"{name} was {ordinal(step.rank)} after fusion ({list_words(trace, name, _absent(path.places))})"
-    later = _moved_by(trace, name, "rerank"), _moved_by(trace, name, "adjust")
+    later = _reranked(trace, name), _adjusted(trace, name)
     end = [clause for clause in later if clause]
     if path.rank is not None and not end:
         end = [f"it ended {ordinal(path.rank)}"]
@@ -252,47 +173,52 @@ def _later(path: MemoryPath, trace: Trace) -> str:
     told = f"{name} was {ordinal(fusion.rank)} after fusion"
     if step.rank_in is not None and step.rank_in != fusion.rank:
         told += f" and {ordinal(step.rank_in)} before {stage}"
-    if stage in ("rerank", "adjust") and step.kept:
-        return f"{told}; {stage}: {_moved_by(trace, name, stage)}."
-    if stage == "assembly" and trace.stage(stage).fields["strategy"] == "mmr":
+    if stage == RERANK.name and step.kept:
+        return f"{told}; {stage}: {_reranked(trace, name)}."
+    if stage == ADJUST.name and step.kept:
+        return f"{told}; {stage}: {_adjusted(trace, name)}."
+    if stage == ASSEMBLY.name and trace.stage(ASSEMBLY).fields.strategy == "mmr":
         return f"{told}; assembly chose for diversity (mmr) and {_mmr(path, trace)}."
     if step.kept:
         return f"{told}; {stage} put it {ordinal(step.rank or 0)}."
     return f"{told}; {stage} dropped it: {step.words}."
 
 
-def _moved_by(trace: Trace, name: str, stage: str) -> str | None:
-    """What rerank or adjust did, None when it left the rank as it was."""
-    row = trace.stage(stage).by_id.get(name)
-    if row is None or row["rank_out"] == row["rank_in"] or row["rank_out"] is None:
+def _reranked(trace: Trace, memory_id: str) -> str | None:
+    """What rerank did, None when it left the rank as it was."""
+    row = trace.stage(RERANK).by_id.get(memory_id)
+    if row is None or row.rank_out == row.rank_in or row.rank_out is None:
         return None
-    place = f"put it {ordinal(row['rank_out'])}"
-    if stage == "rerank":
-        return f"{rerank_words(row)} and {place}"
-    cut = largest_cut(row) if row["rank_out"] > row["rank_in"] else None
-    if cut:
-        return f"{cut} and {place}"
-    return f"{_raised(trace, row)} and {place}"
+    return f"{unit_words(row)} and put it {ordinal(row.rank_out)}"
 
 
-def _raised(trace: Trace, row: dict[str, Any]) -> str:
-    """Whoever passed it in adjust with the largest factor; or that its own factors lifted it."""
-    if row["rank_out"] < row["rank_in"]:
-        return "its factors lifted it"
+def _adjusted(trace: Trace, memory_id: str) -> str | None:
+    """What adjust did, None when it left the rank as it was."""
+    row = trace.stage(ADJUST).by_id.get(memory_id)
+    if row is None or row.rank_out == row.rank_in or row.rank_out is None or row.rank_in is None:
+        return None
+    place = f"put it {ordinal(row.rank_out)}"
+    if row.rank_out < row.rank_in:
+        return f"its factors lifted it and {place}"
+    cut = largest_cut(row)
+    return f"{cut} and {place}" if cut else f"{_passed(trace, row.rank_in, row.rank_out)} and {place}"
+
+
+def _passed(trace: Trace, rank_in: int, rank_out: int) -> str:
+    """Who passed a memory in adjust that no factor of its own cut."""
     passed = [
-        other for other in trace.stage("adjust").rows
-        if other["rank_in"] > row["rank_in"] and other["rank_out"] < row["rank_out"]
+        other for other in trace.stage(ADJUST).rows
+        if (other.rank_in or 0) > rank_in and other.rank_out is not None and other.rank_out < rank_out
     ]  # fmt: skip
-    first = passed[0]
-    return f"the factors of others, {first['memory_id']} first among them, lifted them past it"
+    return f"the factors of others, {passed[0].memory_id} first among them, lifted them past it"
 
 
 def _mmr(path: MemoryPath, trace: Trace) -> str:
     session = trace.evidence.memories[path.memory_id].session
-    ahead = [row["memory_id"] for row in trace.results if session and row["session"] == session]
+    ahead = [result.memory_id for result in trace.results if session and result.session == session]
     ahead = [other for other in ahead if other != path.memory_id]
     place = f"put it {ordinal(path.rank)}" if path.rank is not None else "left it out"
-    if ahead and (path.rank is None or trace.stage("assembly").by_id[ahead[0]]["rank_out"] < path.rank):
+    if ahead and (path.rank is None or (trace.stage(ASSEMBLY).by_id[ahead[0]].rank_out or 0) < path.rank):
         return f"{place}: {ahead[0]} stands for its session {session}"
     return f"{place}: others are less like what was chosen"
 

@@ -12,7 +12,7 @@ from typing import Any
 from rapidfuzz import process
 
 from cems_workbench.analysis.why.disturbance import LabelledSet
-from cems_workbench.analysis.why.path import ListPlace, MemoryPath, cause, memory_path, ordinal
+from cems_workbench.analysis.why.path import ListPlace, MemoryPath, cause, memory_path
 from cems_workbench.analysis.why.regather import Missed, gather_rescues, with_a_parameter
 from cems_workbench.analysis.why.rescue import (
     Found,
@@ -28,9 +28,11 @@ from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.evidence import Evidence, Source
+from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Filter
 from cems_workbench.store.search.vector_index import EXACT_ROWS

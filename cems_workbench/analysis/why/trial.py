@@ -11,12 +11,14 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.fields import Section
 from cems_workbench.config.model import attribute_name
-from cems_workbench.pipeline import STAGES, Evidence
+from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.encode import encode_one
-from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.table import Floats, StageArrays, Standing
+from cems_workbench.pipeline.replay import PipelineRun, run
+from cems_workbench.pipeline.stages import ASSEMBLY, CANDIDATE_STAGES, RERANK, STAGES
+from cems_workbench.pipeline.table import Floats, Ranking
 
-BEFORE_ASSEMBLY, ASSEMBLY, RERANK = (STAGES.index(stage) for stage in ("dedup", "assembly", "rerank"))
+_TO_SURVIVE = CANDIDATE_STAGES[: CANDIDATE_STAGES.index(ASSEMBLY)]
+"""The stages that can lose a memory before assembly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Trials:
         """The same on other evidence of the query, whose variants begin with the same ones."""
         return Trials(evidence, self.memory_id, self.k, self.switched_off)
 
-    def stages(self, config: PipelineConfig) -> list[StageArrays]:
+    def stages(self, config: PipelineConfig) -> PipelineRun:
         """Every stage's arrays."""
         self.count += 1
         return run(self.table, config, self.switched_off)
@@ -73,25 +75,26 @@ class Trials:
 
     def needs(self, config: PipelineConfig) -> int:
         """How many scores of the reranker this config lacks; its outcome may change once they are there."""
-        if config.rerank.backend == "none":
+        if RERANK.is_off(config):
             return 0
-        return sum(len(need["memory_ids"]) for need in self.stages(config)[RERANK].needs(0))
+        return sum(len(need.memory_ids) for need in self.stages(config).of(RERANK).needs(0))
 
     def _replayed(self, config: PipelineConfig) -> Outcome:
         stages = self.stages(config)
-        results = stages[ASSEMBLY].after
+        assembly = stages.of(ASSEMBLY)
+        results, before = assembly.after, assembly.before
         order = results.order(0)
         ids = self.table.ids[0]
         names = tuple(ids[int(c)] for c in order)
         if self.column is None:
             return Outcome(None, None, (len(STAGES), 1.0), names, b"")
         rank = int(results.rank[0, self.column]) or None
-        stood = rank or int(stages[BEFORE_ASSEMBLY].after.rank[0, self.column]) or None
-        survived = sum(bool(stage.after.alive[0, self.column]) for stage in stages[:ASSEMBLY])
-        lacks = self._lacks(stages[BEFORE_ASSEMBLY].after)
-        return Outcome(rank, stood, (ASSEMBLY - survived, lacks), names, _fingerprint(results.score, order))
+        stood = rank or int(before.rank[0, self.column]) or None
+        survived = sum(bool(stages.of(stage).after.alive[0, self.column]) for stage in _TO_SURVIVE)
+        lacks = self._lacks(before)
+        return Outcome(rank, stood, (len(_TO_SURVIVE) - survived, lacks), names, _fingerprint(results.score, order))
 
-    def _lacks(self, before: Standing) -> float:
+    def _lacks(self, before: Ranking) -> float:
         """1 - own score / score of the k-th (the last, where there are fewer); 1 when the memory is not there."""
         order = before.order(0)
         if self.column is None or not before.alive[0, self.column]:

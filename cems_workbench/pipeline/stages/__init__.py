@@ -1,1 +1,49 @@
-"""One file per stage of the pipeline."""
+"""The stages, in the order in which every candidate meets them. One file a stage: texts, formula, function, switches, record."""
+
+from collections.abc import Mapping
+
+from cems_workbench.pipeline.stages.adjust import ADJUST
+from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.pipeline.stages.dedup import DEDUP
+from cems_workbench.pipeline.stages.expansion import EXPANSION
+from cems_workbench.pipeline.stages.filter import FILTER
+from cems_workbench.pipeline.stages.fusion import FUSION
+from cems_workbench.pipeline.stages.gap import GAP
+from cems_workbench.pipeline.stages.judge import JUDGE
+from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.query import QUERY
+from cems_workbench.pipeline.stages.rerank import RERANK
+from cems_workbench.pipeline.stages.stage import AnyStage
+from cems_workbench.pipeline.stages.threshold import THRESHOLD
+
+__all__ = [
+    "ADJUST",
+    "ASSEMBLY",
+    "BY_NAME",
+    "CANDIDATE_STAGES",
+    "DEDUP",
+    "EXPANSION",
+    "FILTER",
+    "FUSION",
+    "GAP",
+    "JUDGE",
+    "LISTS",
+    "QUERY",
+    "RANKING_STAGES",
+    "RERANK",
+    "STAGES",
+    "THRESHOLD",
+]
+
+STAGES: tuple[AnyStage, ...] = (
+    QUERY, EXPANSION, LISTS, THRESHOLD, FUSION, FILTER, RERANK, ADJUST, GAP, DEDUP, ASSEMBLY, JUDGE,
+)  # fmt: skip
+"""The stages of every trace. This is their only list: a stage that is added here is run, drawn, described and ablated."""
+
+BY_NAME: Mapping[str, AnyStage] = {stage.name: stage for stage in STAGES}
+
+RANKING_STAGES = tuple(stage for stage in STAGES if stage.works_on == "ranking")
+"""Those after which candidates have a rank; the ranks after the last are those of the results."""
+
+CANDIDATE_STAGES = tuple(stage for stage in STAGES if stage.works_on in ("lists", "ranking"))
+"""Those that can lose a memory."""

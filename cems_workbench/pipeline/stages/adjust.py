@@ -15,21 +15,65 @@ Source: CEMS retrieval guide, scoring adjustments (retrieval.py:602-619); PIPELI
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import AdjustConfig, Feedback, ProjectFactors, TimeDecay
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, StageArrays, Standing, ranked, remembered
+from cems_workbench.pipeline.stages.result import (
+    RowContract,
+    StageArrays,
+    StageFields,
+    StageRow,
+    StageTrace,
+    optional_numbers,
+)
+from cems_workbench.pipeline.stages.stage import Stage, Switch, ordinal
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ranking, memoized, ranked
 
 DAY = 86400.0
 
 
-def apply_adjust(table: CandidateTable, before: Standing, config: AdjustConfig) -> StageArrays:
+@dataclass(frozen=True, slots=True)
+class FactorText:
+    """How a factor is called in a sentence, and what it is."""
+
+    words: str
+    description: str
+
+
+FACTORS: Mapping[str, FactorText] = {
+    "priority": FactorText("priority", "The memory's own priority."),
+    "time_decay": FactorText("time decay", "Below 1 the older the memory is."),
+    "pinned": FactorText("the pin", "For pinned memories only."),
+    "project": FactorText("the project factor", "Same, other or no project, against the project of the query."),
+    "feedback": FactorText("feedback", "Share of relevant among the votes it was given, once there are enough."),
+}
+"""Every factor by name, in the order they apply."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustRow(StageRow):
+    """The factors that apply, by name; the age in days (None when a date is unknown); the product before the clamp."""
+
+    factors: Mapping[str, float]
+    age_days: float | None
+    unclamped: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AdjustArrays(StageArrays[AdjustRow, StageFields]):
+    """(Q, C) scores before the clamp, and the product of each candidate's factors, beside what every stage gives."""
+
+    unclamped: Floats
+    product: Callable[[], Floats]
+
+
+def apply_adjust(table: CandidateTable, before: Ranking, config: AdjustConfig) -> AdjustArrays:
     """Multiply the factors onto the score and rank again."""
-    factors = {name: remembered(table.memo, name, key, make) for name, (key, make) in _factors(table, config).items()}
+    factors = {name: memoized(table.memo, name, key, make) for name, (key, make) in _factors(table, config).items()}
     score = before.score
     for factor in factors.values():
         if factor.changes:
@@ -38,17 +82,32 @@ def apply_adjust(table: CandidateTable, before: Standing, config: AdjustConfig) 
     if config.clamp:
         score = np.clip(score, 0.0, 1.0)
     age = cache(lambda: _age_days(table, config.time_decay))  # wanted by the trace alone
-    return StageArrays(
-        "adjust",
+
+    def row(q: int) -> Callable[[int, RowContract], AdjustRow]:
+        ages, unclamped_of = optional_numbers(age()[q]), unclamped[q].tolist()
+        columns = [(name, f.multiplier[q].tolist(), f.applies[q].tolist()) for name, f in factors.items()]
+        return lambda c, contract: AdjustRow(
+            *contract,
+            {name: values[c] for name, values, applies in columns if applies[c]},
+            ages[c],
+            unclamped_of[c],
+        )
+
+    def product() -> Floats:
+        multiplied = np.ones(table.shape)
+        for factor in factors.values():
+            multiplied = multiplied * factor.multiplier
+        return multiplied
+
+    return AdjustArrays(
         entered=before.alive,
         before=before,
         after=ranked(score, before.alive),
-        columns={
-            "factors": lambda q, c: {name: float(f.multiplier[q, c]) for name, f in factors.items() if f.applies[q, c]},
-            "age_days": lambda q, c: None if np.isnan(age()[q, c]) else float(age()[q, c]),
-            "unclamped": lambda q, c: float(unclamped[q, c]),
-        },
+        row=row,
+        fields=lambda q: StageFields(),
         warnings=_warnings(table, before, age, unclamped, config),
+        unclamped=unclamped,
+        product=product,
     )
 
 
@@ -112,7 +171,7 @@ def _project(table: CandidateTable, config: ProjectFactors) -> Floats:
 
 
 def _warnings(
-    table: CandidateTable, before: Standing, age: Callable[[], Floats], unclamped: Floats, config: AdjustConfig
+    table: CandidateTable, before: Ranking, age: Callable[[], Floats], unclamped: Floats, config: AdjustConfig
 ) -> Callable[[int], list[str]]:
     def warnings(q: int) -> list[str]:
         found = []
@@ -132,3 +191,56 @@ def _warnings(
         return found
 
     return warnings
+
+
+def factor_words(row: AdjustRow) -> str:
+    """ "× 0.36: time decay over 151 days 0.28, project 1.30": the factors that are not 1."""
+    product = 1.0
+    named = []
+    for name, factor in row.factors.items():
+        product *= factor
+        if factor != 1:
+            named.append(f"{FACTORS[name].words}{_over(name, row)} {factor:.2f}")
+    return f"× {product:.2f}" + (f": {', '.join(named)}" if named else "")
+
+
+def largest_cut(row: AdjustRow) -> str | None:
+    """ "time decay over 151 days multiplied it by 0.28": the smallest factor below 1, None when there is none."""
+    name = min(row.factors, key=lambda key: row.factors[key], default=None)
+    if name is None or row.factors[name] >= 1:
+        return None
+    return f"{FACTORS[name].words}{_over(name, row)} multiplied it by {row.factors[name]:.2f}"
+
+
+def _over(name: str, row: AdjustRow) -> str:
+    if name != "time_decay" or row.age_days is None:
+        return ""
+    days = max(0, round(row.age_days))
+    return f" over {days} day{'' if days == 1 else 's'}"
+
+
+def _words(row: AdjustRow, stage: StageTrace[AdjustRow, StageFields]) -> str:
+    return f"{factor_words(row)}, {ordinal(row.rank_out or 0)}"
+
+
+ADJUST = Stage(
+    name="adjust",
+    title="Adjust",
+    description="Factors for priority, age, pin, project and feedback.",
+    works_on="ranking",
+    apply=lambda given: apply_adjust(given.table, given.ranking, given.config.adjust),
+    row=AdjustRow,
+    fields=StageFields,
+    parts=(
+        Switch("priority", {"adjust.priority": False}),
+        Switch("time decay", {"adjust.time_decay.mode": "none"}),
+        Switch("pinned", {"adjust.pinned_factor": 1.0}, title="pinned factor"),
+        Switch("project", {"adjust.project.enabled": False}, title="project factors"),
+        Switch("feedback", {"adjust.feedback.enabled": False}, title="feedback factor"),
+        Switch("clamp", {"adjust.clamp": False}, title="clamp to 0–1"),
+    ),
+    words=_words,
+    detail=lambda row, config: " × ".join(
+        f"{name.replace('_', ' ')} {value:.3f}" for name, value in row.factors.items()
+    ),
+)

@@ -15,12 +15,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import AssemblyConfig
-from cems_workbench.pipeline.table import Bools, CandidateTable, Ints, StageArrays, Standing, chosen_in_order
+from cems_workbench.pipeline.stages.query import aggregations
+from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
+from cems_workbench.pipeline.table import Bools, CandidateTable, Ints, Ranking, chosen_in_order
+
+
+@dataclass(frozen=True, slots=True)
+class AssemblyRow(StageRow):
+    """Its tokens, its value when mmr looked at it last (None under greedy), and whether it did not fit the token budget."""
+
+    tokens: int
+    mmr: float | None
+    skipped_for_budget: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AssemblyFields(StageFields):
+    """How the results were chosen, the tokens they take, and the ids of those that did not fit, sorted."""
+
+    strategy: Literal["greedy", "mmr"] = "greedy"
+    tokens_used: int = 0
+    skipped_for_budget: tuple[str, ...] = ()
 
 
 @dataclass
@@ -49,7 +70,9 @@ class Selection:
         return True
 
 
-def apply_assembly(table: CandidateTable, before: Standing, config: AssemblyConfig, aggregation: Bools) -> StageArrays:
+def apply_assembly(
+    table: CandidateTable, before: Ranking, config: AssemblyConfig, aggregation: Bools
+) -> StageArrays[AssemblyRow, AssemblyFields]:
     """Select the results. `aggregation` (Q) says whether a query asks for an aggregation, for which `auto` takes mmr."""
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
 
@@ -67,13 +90,13 @@ def apply_assembly(table: CandidateTable, before: Standing, config: AssemblyConf
             return f"{table.tokens[q, c]} tokens do not fit the budget of {config.max_tokens}"
         return f"past the result limit of {config.limit}"
 
-    def fields(q: int) -> dict[str, Any]:
-        skipped = sorted(table.ids[q][c] for c in selection(q).skipped)
-        return {
-            "strategy": "mmr" if by_mmr[q] else "greedy",
-            "tokens_used": selection(q).tokens,
-            "skipped_for_budget": skipped,
-        }
+    def row(q: int) -> Callable[[int, RowContract], AssemblyRow]:
+        tokens, mmr, skipped = table.tokens[q].tolist(), selection(q).mmr, frozenset(selection(q).skipped)
+        return lambda c, contract: AssemblyRow(*contract, tokens[c], mmr.get(c), c in skipped)
+
+    def fields(q: int) -> AssemblyFields:
+        skipped = tuple(sorted(table.ids[q][c] for c in selection(q).skipped))
+        return AssemblyFields("mmr" if by_mmr[q] else "greedy", selection(q).tokens, skipped)
 
     def warnings(q: int) -> list[str]:
         if before.alive[q].any() and not selection(q).chosen:
@@ -81,24 +104,19 @@ def apply_assembly(table: CandidateTable, before: Standing, config: AssemblyConf
         return []
 
     return StageArrays(
-        "assembly",
-        before.alive,
-        before,
-        chosen_in_order(alive, before.score, chosen),
-        reason,
-        columns={
-            "tokens": lambda q, c: int(table.tokens[q, c]),
-            "mmr": lambda q, c: selection(q).mmr.get(c),
-            "skipped_for_budget": lambda q, c: c in selection(q).skipped,
-        },
-        warnings=warnings,
+        entered=before.alive,
+        before=before,
+        after=chosen_in_order(alive, before.score, chosen),
+        row=row,
         fields=fields,
+        reason=reason,
+        warnings=warnings,
     )
 
 
 def _first_that_fit(
     table: CandidateTable,
-    before: Standing,
+    before: Ranking,
     config: AssemblyConfig,
     greedy: Bools,
     selection: Callable[[int], Selection],
@@ -126,7 +144,7 @@ def _empty(config: AssemblyConfig) -> Selection:
     )
 
 
-def _greedy(table: CandidateTable, before: Standing, config: AssemblyConfig, q: int) -> Selection:
+def _greedy(table: CandidateTable, before: Ranking, config: AssemblyConfig, q: int) -> Selection:
     selection = _empty(config)
     tokens = table.tokens[q].tolist()
     for c in before.order(q).tolist():
@@ -136,7 +154,7 @@ def _greedy(table: CandidateTable, before: Standing, config: AssemblyConfig, q: 
     return selection
 
 
-def _mmr(table: CandidateTable, before: Standing, config: AssemblyConfig, q: int) -> Selection:
+def _mmr(table: CandidateTable, before: Ranking, config: AssemblyConfig, q: int) -> Selection:
     selection = _empty(config)
     order = before.order(q)
     _, first = np.unique(table.session[q, order], return_index=True)
@@ -149,7 +167,7 @@ def _mmr(table: CandidateTable, before: Standing, config: AssemblyConfig, q: int
 
 
 def _select(
-    table: CandidateTable, before: Standing, config: AssemblyConfig, q: int, phase: Ints, selection: Selection,
+    table: CandidateTable, before: Ranking, config: AssemblyConfig, q: int, phase: Ints, selection: Selection,
     closest: np.ndarray,
 ) -> None:  # fmt: skip
     """Move candidates of one phase into the selection. `closest` (C) is the largest similarity to the selected."""
@@ -163,3 +181,34 @@ def _select(
         remaining = np.delete(remaining, at)
         if selection.take(c, int(table.tokens[q, c])):
             np.maximum(closest, table.overlaps(q, c), out=closest)
+
+
+def _apply(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
+    aggregation = aggregations(given.table, given.config.query.detectors)
+    return apply_assembly(given.table, given.ranking, given.config.assembly, aggregation)
+
+
+def _words(row: AssemblyRow, stage: StageTrace[AssemblyRow, AssemblyFields]) -> str:
+    return f"{stage.fields.strategy}, {ordinal(row.rank_out or 0)} of the results"
+
+
+ASSEMBLY = Stage(
+    name="assembly",
+    title="Assembly",
+    description="The results, within the limit and the token budget.",
+    works_on="ranking",
+    apply=_apply,
+    row=AssemblyRow,
+    fields=AssemblyFields,
+    parts=(
+        Switch("token budget", {"assembly.max_tokens": None}),
+        Switch(
+            "MMR",
+            {"assembly.strategy": "greedy"},
+            title="diversity (mmr)",
+            idle=lambda fields: fields.strategy != "mmr",
+        ),
+    ),
+    words=_words,
+    detail=lambda row, config: f"{row.tokens} tokens",
+)

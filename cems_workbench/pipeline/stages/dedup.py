@@ -8,16 +8,27 @@ Source: ACE stage 4 (similarity 0.90); PIPELINE.md, "dedup".
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import DedupConfig
-from cems_workbench.pipeline.table import CandidateTable, Ints, StageArrays, Standing, pass_through, reranked_by
+from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow
+from cems_workbench.pipeline.stages.stage import Stage, Switch
+from cems_workbench.pipeline.table import CandidateTable, Ints, Ranking, reranked_by
 
 
-def apply_dedup(table: CandidateTable, before: Standing, config: DedupConfig) -> StageArrays:
+@dataclass(frozen=True, slots=True)
+class DedupRow(StageRow):
+    """The kept memory it duplicates and the cosine with that one; None for a memory that stays."""
+
+    duplicate_of: str | None = None
+    similarity: float | None = None
+
+
+def apply_dedup(table: CandidateTable, before: Ranking, config: DedupConfig) -> StageArrays[DedupRow, StageFields]:
     """Drop near-duplicates of better ranked memories."""
-    if not config.enabled:
-        return pass_through("dedup", before)
     original = np.full(table.shape, -1, dtype=np.int64)
     for q in range(table.shape[0]):
         original[q] = _duplicates(table, before.order(q), config.similarity, q)
@@ -36,13 +47,16 @@ def apply_dedup(table: CandidateTable, before: Standing, config: DedupConfig) ->
         bare = int((before.alive[q] & ~table.cosines(q)[1]).sum())
         return [f"{bare} candidates have no embedding and cannot be deduplicated"] if bare else []
 
+    def row(q: int) -> Callable[[int, RowContract], DedupRow]:
+        return lambda c, contract: DedupRow(*contract, duplicate_of(q, c), cosine(q, c))
+
     return StageArrays(
-        "dedup",
-        before.alive,
-        before,
-        reranked_by(kept, before),
-        reason,
-        columns={"duplicate_of": duplicate_of, "similarity": cosine},
+        entered=before.alive,
+        before=before,
+        after=reranked_by(kept, before),
+        row=row,
+        fields=lambda q: StageFields(),
+        reason=reason,
         warnings=warnings,
     )
 
@@ -63,3 +77,15 @@ def _duplicates(table: CandidateTable, order: Ints, similarity: float, q: int) -
                 continue
             kept.append(int(c))
     return original
+
+
+DEDUP = Stage(
+    name="dedup",
+    title="Dedup",
+    description="Drops near-duplicates of better ranked memories.",
+    works_on="ranking",
+    apply=lambda given: apply_dedup(given.table, given.ranking, given.config.dedup),
+    row=DedupRow,
+    fields=StageFields,
+    switch=Switch("dedup", {"dedup.enabled": False}),
+)

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from cems_workbench.config.sections.ranking import FilterConfig
-from cems_workbench.pipeline.table import Bools, Floats, StageArrays, Standing, pass_through, reranked_by
+from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, pass_through
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
+from cems_workbench.pipeline.table import Bools, Floats, Ranking, reranked_by
 
 
-def apply_filter(before: Standing, config: FilterConfig, raw_mode: bool = False) -> StageArrays:
+def apply_filter(before: Ranking, config: FilterConfig) -> StageArrays[StageRow, StageFields]:
     """Drop candidates by fused score."""
-    if raw_mode:
-        return pass_through("filter", before, warnings=lambda q: ["raw mode: the relevance filter is off"])
     enough = before.alive if config.min_score is None else before.alive & (before.score >= config.min_score)
     kept, floor = enough, np.full(len(enough), -np.inf)
     if config.percentile > 0:
@@ -33,7 +33,15 @@ def apply_filter(before: Standing, config: FilterConfig, raw_mode: bool = False)
     def warnings(q: int) -> list[str]:
         return ["the filter dropped every candidate"] if before.alive[q].any() and not kept[q].any() else []
 
-    return StageArrays("filter", before.alive, before, reranked_by(kept, before), reason, warnings=warnings)
+    return StageArrays(
+        entered=before.alive,
+        before=before,
+        after=reranked_by(kept, before),
+        row=lambda q: lambda c, contract: StageRow(*contract),
+        fields=lambda q: StageFields(),
+        reason=reason,
+        warnings=warnings,
+    )
 
 
 def percentile(score: Floats, alive: Bools, percent: float) -> Floats:
@@ -49,3 +57,26 @@ def percentile(score: Floats, alive: Bools, percent: float) -> Floats:
     inside = count > 0
     below, above = np.where(inside, below, 0.0), np.where(inside, above, 0.0)
     return np.where(inside, below + (above - below) * (place - low), -np.inf)
+
+
+def _off(given: StageInput) -> StageArrays[StageRow, StageFields]:
+    said = ["raw mode: the relevance filter is off"] if given.config.query.raw else []
+    return pass_through(given.ranking, StageRow, StageFields, warnings=lambda q: said)
+
+
+FILTER = Stage(
+    name="filter",
+    title="Filter",
+    description="Drops candidates whose fused score is too low.",
+    works_on="ranking",
+    apply=lambda given: apply_filter(given.ranking, given.config.filter),
+    when_off=_off,
+    row=StageRow,
+    fields=StageFields,
+    switch=Switch(
+        "filter",
+        {"filter.min_score": None, "filter.percentile": 0.0},
+        title="relevance filter",
+        takes={"query.raw": False},
+    ),
+)

@@ -13,11 +13,10 @@ Ranks are 1-based; `dense` ties share a rank. A memory absent from a list contri
 score_max leave recency and access out: their scores are dates and counts, not relevance. With `single_list: bypass` and
 one non-empty list, score and order are that list's own (ACE).
 
+What is summed are the hits as flat arrays: most of (query, list, candidate) is empty, and only what is there costs. They depend on
+no weight, so that they are found once and serve every config with the same lists and ties.
+
 Source: Cormack et al. 2009 (RRF); CEMS plan, phase 3; QMD; two-stage RRF plan; PIPELINE.md, "fusion".
-
-The hits that fusion sums, as flat arrays: most of (query, list, candidate) is empty, and only what is there costs.
-
-Nothing here depends on a weight, so that these arrays are found once and serve every config with the same lists and ties.
 """
 
 from __future__ import annotations
@@ -25,26 +24,72 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
 from cems_workbench.config.sections.gathering import ListsConfig, VariantWeights
 from cems_workbench.config.sections.ranking import FusionConfig
-from cems_workbench.pipeline.evidence import SOURCES, VARIANT_KINDS
+from cems_workbench.pipeline.evidence import VARIANT_KINDS
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
+from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
 from cems_workbench.pipeline.table import (
     Bools,
     CandidateTable,
     Floats,
     Ints,
     ListArrays,
-    StageArrays,
+    Ranking,
+    memoized,
     ranked,
-    remembered,
 )
 
 # Looked up by source index; the last entry is for padding, whose source is -1.
-NOT_RELEVANCE = np.array([source in ("recency", "access") for source in SOURCES] + [False])
+NOT_RELEVANCE = np.array([not source.relevance for source in LIST_SOURCES] + [False])
+PER_VARIANT = np.array([source.per_variant for source in LIST_SOURCES] + [False])
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What one list gave: 1-based rank in it, weight of list and variant, base, and the bonus for ranks 1 to 3."""
+
+    list: str
+    rank: int
+    weight: float
+    base: float
+    bonus: float
+
+
+@dataclass(frozen=True, slots=True)
+class FusionRow(StageRow):
+    """The account of the raw score: boost_factor * (sum or max of base + bonus, + best_rank_bonus + importance_bonus)."""
+
+    raw: float
+    normalized: float
+    contributions: tuple[Contribution, ...]
+    """One per list that contains the candidate."""
+    best_rank_bonus: float
+    importance_bonus: float
+    boost_factor: float
+    best_list_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class FusionFields(StageFields):
+    """The method; whether one list's own scores were taken instead; whether bases are summed or the largest is taken."""
+
+    method: str = "rrf"
+    bypassed: bool = False
+    combine: Literal["sum", "max"] = "sum"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FusionArrays(StageArrays[FusionRow, FusionFields]):
+    """(Q, C) raw scores and best list scores beside what every stage gives."""
+
+    raw: Floats
+    best_list_score: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +139,6 @@ def find_hits(table: CandidateTable, lists: ListArrays, rrf: bool, dense: Bools)
     )  # fmt: skip
 
 
-# Looked up by source index; the last entry is for padding, whose source is -1.
-RELEVANCE = np.array([source in ("vector", "lexical") for source in SOURCES] + [False])
-
-
 @dataclass(frozen=True, eq=False)
 class Terms:
     """The terms of every raw score: base and bonus (Q, L, C), the rest (Q, C)."""
@@ -113,13 +154,14 @@ class Terms:
 
 
 def apply_fusion(
-    table: CandidateTable, lists: ListArrays, config: FusionConfig, list_config: ListsConfig, variants: VariantWeights
-) -> StageArrays:
+    table: CandidateTable, lists: ListArrays, before: Ranking, config: FusionConfig, list_config: ListsConfig,
+    variants: VariantWeights,
+) -> FusionArrays:  # fmt: skip
     """Fuse the lists into one ranking."""
-    present, before = lists.present, lists.stage.after
+    present = lists.present
     hits = _hits(table, lists, config, list_config)
     weight = _weights(table, list_config, variants)
-    alive, best = hits.alive, remembered(lists.memo, "best", None, lambda: _best_list_score(table, lists))
+    alive, best = hits.alive, memoized(lists.memo, "best", None, lambda: _best_list_score(table, lists))
     base, extra = _base(hits, weight, config), _extra(table, hits, config)
     raw = _raw(table, hits, base, extra, config)
     normalised = _minmax(raw, hits) if config.normalize == "minmax" else raw
@@ -137,62 +179,68 @@ def apply_fusion(
         dense = _terms(table, lists, hits, weight, base, extra, config)
         return _bypass(dense, table, lists, bypassed) if bypassed.any() else dense
 
+    def row(q: int) -> Callable[[int, RowContract], FusionRow]:
+        given, account = contributions(table, terms(), q), terms()
+        columns = [
+            values[q].tolist()
+            for values in (raw, normalised, account.best_rank_bonus, account.importance_bonus, account.boost, best)
+        ]
+        raws, normals, best_ranks, importances, boosts, bests = columns
+
+        def make(c: int, contract: RowContract) -> FusionRow:
+            terms_of = tuple(given.get(c, ()))
+            return FusionRow(
+                *contract, raws[c], normals[c], terms_of, best_ranks[c], importances[c], boosts[c], bests[c]
+            )
+
+        return make
+
     ignored = "only in recency or access lists, which " + config.method + " leaves out"
-    return StageArrays(
-        "fusion",
+    return FusionArrays(
         entered=before.alive,
         before=before,
         after=ranked(score, alive),
+        row=row,
+        fields=lambda q: FusionFields(
+            config.method,
+            bool(bypassed[q]),
+            "max" if config.method == "score_max" and not bypassed[q] else "sum",
+        ),
         reason=lambda q, c: ignored,
-        columns={
-            "raw": lambda q, c: float(raw[q, c]),
-            "normalized": lambda q, c: float(normalised[q, c]),
-            "contributions": lambda q, c: contributions(table, terms(), q, c),
-            "best_rank_bonus": lambda q, c: float(terms().best_rank_bonus[q, c]),
-            "importance_bonus": lambda q, c: float(terms().importance_bonus[q, c]),
-            "boost_factor": lambda q, c: float(terms().boost[q, c]),
-            "best_list_score": lambda q, c: float(best[q, c]),
-        },
         warnings=_warnings(table, present, config, raw, alive, bypassed),
-        fields=lambda q: {
-            "method": config.method,
-            "bypassed": bool(bypassed[q]),
-            "combine": "max" if config.method == "score_max" and not bypassed[q] else "sum",
-        },
+        raw=raw,
+        best_list_score=best,
     )
 
 
 def _bypassed(lists: ListArrays, config: FusionConfig) -> Bools:
     if config.single_list == "fuse":
         return np.zeros(len(lists.present), dtype=bool)
-    return remembered(lists.memo, "single", None, lambda: lists.present.any(axis=2).sum(axis=1) == 1)
+    return memoized(lists.memo, "single", None, lambda: lists.present.any(axis=2).sum(axis=1) == 1)
 
 
 def _best_list_score(table: CandidateTable, lists: ListArrays) -> Floats:
-    relevance = lists.present & RELEVANCE[table.lists.source][:, :, None]
-    best: Floats = np.where(relevance, lists.score, 0.0).max(axis=1, initial=0.0)
+    searched = lists.present & PER_VARIANT[table.lists.source][:, :, None]
+    best: Floats = np.where(searched, lists.score, 0.0).max(axis=1, initial=0.0)
     return best
 
 
-def contributions(table: CandidateTable, terms: Terms, q: int, c: int) -> list[dict[str, Any]]:
-    """One entry per list that contains the candidate: list, rank, weight, base and bonus."""
-    return [
-        {
-            "list": table.lists.names[q][int(i)],
-            "rank": int(terms.rank[q, i, c]),
-            "weight": float(terms.weight[q, i]),
-            "base": float(terms.base[q, i, c]),
-            "bonus": float(terms.bonus[q, i, c]),
-        }
-        for i in np.flatnonzero(terms.member[q, :, c])
-    ]
+def contributions(table: CandidateTable, terms: Terms, q: int) -> dict[int, list[Contribution]]:
+    """By candidate index of query q, one entry per list that contains it, in the order of the lists."""
+    found: dict[int, list[Contribution]] = {}
+    names, weights = table.lists.names[q], terms.weight[q].tolist()
+    candidates, hit = np.nonzero(terms.member[q].T)
+    columns = [values[q, hit, candidates].tolist() for values in (terms.rank, terms.base, terms.bonus)]
+    for c, i, rank, base, bonus in zip(candidates.tolist(), hit.tolist(), *columns, strict=True):
+        found.setdefault(c, []).append(Contribution(names[i], rank, weights[i], base, bonus))
+    return found
 
 
 def _hits(table: CandidateTable, lists: ListArrays, config: FusionConfig, list_config: ListsConfig) -> Hits:
     """The hits of the lists that the method fuses, with the ranks that `ties` asks for; no weight is in them."""
     rrf = config.method == "rrf"
     dense = tuple(getattr(getattr(list_config, name), "ties", "ordinal") == "dense" for name in SOURCES)
-    return remembered(lists.memo, "hits", (rrf, dense), lambda: find_hits(table, lists, rrf, np.array([*dense, False])))
+    return memoized(lists.memo, "hits", (rrf, dense), lambda: find_hits(table, lists, rrf, np.array([*dense, False])))
 
 
 def _base(hits: Hits, weight: Floats, config: FusionConfig) -> Floats:
@@ -275,7 +323,7 @@ def _weights(table: CandidateTable, list_config: ListsConfig, variants: VariantW
     """(Q, L) list weight * variant weight."""
     by_source = np.array([getattr(list_config, name).weight for name in SOURCES] + [0.0])
     by_kind = np.array([getattr(variants, f"{kind}_weight") for kind in VARIANT_KINDS] + [1.0])
-    per_variant = RELEVANCE[table.lists.source]
+    per_variant = PER_VARIANT[table.lists.source]
     return by_source[table.lists.source] * np.where(per_variant, by_kind[table.lists.kind], 1.0)
 
 
@@ -330,3 +378,42 @@ def _warnings(
         return found
 
     return warnings
+
+
+def _apply(given: StageInput) -> FusionArrays:
+    config = given.config
+    return apply_fusion(given.table, given.lists, given.ranking, config.fusion, config.lists, config.variants)
+
+
+def _words(row: FusionRow, stage: StageTrace[FusionRow, FusionFields]) -> str:
+    given = ", ".join(f"{term.list} {term.base + term.bonus:.4f}" for term in row.contributions)
+    return f"{ordinal(row.rank_out or 0)} of {stage.candidates_out}: {given}"
+
+
+def _detail(row: FusionRow, config: object) -> str:
+    parts = [
+        f"{term.list} #{term.rank}: {term.base:.4f}" + (f" + {term.bonus:g}" if term.bonus else "")
+        for term in row.contributions
+    ]
+    return f"raw {row.raw:.4f} = " + "; ".join(parts) if parts else ""
+
+
+RRF = {"fusion.method": "rrf"}
+
+FUSION = Stage(
+    name="fusion",
+    title="Fusion",
+    description="Many lists become one score.",
+    works_on="ranking",
+    apply=_apply,
+    row=FusionRow,
+    fields=FusionFields,
+    parts=(
+        Switch("top-rank bonus", {"fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0}, takes=RRF),
+        Switch("multi-query boost", {"fusion.multi_query_boost": 0.0}, title="multi-list boost"),
+        Switch("importance bonus", {"fusion.importance_bonus_ranks": 0}, takes=RRF),
+        Switch("score blend", {"fusion.score_blend": 0.0}),
+    ),
+    words=_words,
+    detail=_detail,
+)

@@ -9,28 +9,59 @@ Source: ACE, cross-encoder relevance threshold; PIPELINE.md, "judge"; docs/decis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import JudgeConfig
-from cems_workbench.pipeline.stages.rerank import to_unit
-from cems_workbench.pipeline.table import CandidateTable, StageArrays, Standing, pass_through, remembered
+from cems_workbench.pipeline.stages.rerank import RERANK, model_key, to_unit
+from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, pass_through
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
+from cems_workbench.pipeline.table import CandidateTable, Ranking, memoized
 from cems_workbench.records import MS_MARCO, JudgeScale
 
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
 
 
-def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, ranked_by: str | None) -> StageArrays:
+@dataclass(frozen=True, slots=True)
+class JudgeRow(StageRow):
+    """What the judge said of a result: raw score, its sigmoid, band, is it relevant; all None where there is no score."""
+
+    raw: float | None = None
+    sigmoid: float | None = None
+    band: str | None = None
+    relevant: bool | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeFields(StageFields):
+    """The backend, whose scores were read (None: nobody's), with its scale and what it is in words, where that is known."""
+
+    backend: str = "none"
+    model: str | None = None
+    scale: JudgeScale | None = None
+    label: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields with the scale's own beside them."""
+        about: dict[str, Any] = {"backend": self.backend, "model": self.model}
+        if self.scale is None:
+            return about
+        return about | {"threshold": self.scale.threshold, "bands": list(self.scale.bands), "label": self.label}
+
+
+def apply_judge(
+    table: CandidateTable, results: Ranking, config: JudgeConfig, ranked_by: str | None
+) -> StageArrays[JudgeRow, JudgeFields]:
     """Attach judgments to the results. `ranked_by` is the reranker's model, to warn of a judge that judges itself."""
-    if config.backend == "none" or not table.judges:
-        return pass_through("judge", results, fields=lambda q: {"backend": config.backend, "model": None})
     key = (config.backend, config.model)
-    names = remembered(table.memo, "judges", key, lambda: [judge_of(table, config, q) for q in range(table.shape[0])])
+    names = memoized(table.memo, "judges", key, lambda: [judge_of(table, config, q) for q in range(table.shape[0])])
     if not any(names):
-        return pass_through("judge", results, fields=lambda q: {"backend": config.backend, "model": None})
+        return pass_through(results, JudgeRow, lambda: JudgeFields(config.backend))
 
     @cache
     def scale(q: int) -> JudgeScale:
@@ -72,16 +103,17 @@ def apply_judge(table: CandidateTable, results: Standing, config: JudgeConfig, r
             )
         return found
 
-    def fields(q: int) -> dict[str, Any]:
-        about: dict[str, Any] = {"backend": config.backend, "model": names[q]}
-        if not names[q]:
-            return about
-        return about | {
-            "threshold": scale(q).threshold, "bands": list(scale(q).bands), "label": label_of(table.notes[q], names[q])
-        }  # fmt: skip
+    def row(q: int) -> Callable[[int, RowContract], JudgeRow]:
+        return lambda c, contract: JudgeRow(
+            *contract, score(q, c), sigmoid(q, c), band(q, c), relevant(q, c), error(q, c)
+        )
 
-    columns: dict[str, Any] = {"raw": score, "sigmoid": sigmoid, "band": band, "relevant": relevant, "error": error}
-    return pass_through("judge", results, columns=columns, warnings=warnings, fields=fields)
+    def fields(q: int) -> JudgeFields:
+        if not names[q]:
+            return JudgeFields(config.backend)
+        return JudgeFields(config.backend, names[q], scale(q), label_of(table.notes[q], names[q]))
+
+    return StageArrays(entered=results.alive, before=results, after=results, row=row, fields=fields, warnings=warnings)
 
 
 def scale_of(notes: Mapping[str, Any], name: str | None, config: JudgeConfig) -> JudgeScale:
@@ -108,3 +140,21 @@ def judge_of(table: CandidateTable, config: JudgeConfig, q: int) -> str | None:
         return None
     name = config.model or (there[0] if config.backend == "auto" else config.backend)
     return name if name in there else None
+
+
+def _apply(given: StageInput) -> StageArrays[JudgeRow, JudgeFields]:
+    config = given.config
+    ranked_by = None if RERANK.is_off(config) else model_key(config.rerank)
+    return apply_judge(given.table, given.ranking, config.judge, ranked_by)
+
+
+JUDGE = Stage(
+    name="judge",
+    title="Judge",
+    description="Relevance judgments beside the results; never changes the ranking.",
+    works_on="results",
+    apply=_apply,
+    row=JudgeRow,
+    fields=JudgeFields,
+    switch=Switch("judge", {"judge.backend": "none"}),
+)

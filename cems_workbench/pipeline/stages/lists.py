@@ -11,21 +11,67 @@ Source: CEMS plan, phase 2; PIPELINE.md, "lists".
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from cems_workbench.config import list_depths
 from cems_workbench.config.sections.gathering import ListsConfig
-from cems_workbench.pipeline.evidence import SOURCES
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, StageArrays, remembered, unranked
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
+from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, memoized, unranked
 
 LEXICAL = SOURCES.index("lexical")
-NOT_SEARCHED = np.array([source in ("recency", "access") for source in SOURCES] + [False])
+# Looked up by source index; the last entry is for padding, whose source is -1.
+ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
+
+
+@dataclass(frozen=True, slots=True)
+class ListEntry:
+    """A candidate in one gathered list: its 1-based rank and raw score, and the normalised one where the list has it (`kept`)."""
+
+    list: str
+    rank: int
+    raw: float
+    normalized: float | None
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListsRow(StageRow):
+    """The lists that returned the candidate, in the order of the evidence."""
+
+    lists: tuple[ListEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListUse:
+    """One gathered list: does it take part, and how many of its hits are within its depth. `variant` is that of the query."""
+
+    name: str
+    source: Source
+    variant: int | None
+    active: bool
+    gathered: int
+    used: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListsFields(StageFields):
+    """Every gathered list."""
+
+    lists: tuple[ListUse, ...] = ()
+
+    @property
+    def in_use(self) -> list[str]:
+        """Names of the lists that take part and have a hit within their depth."""
+        return [entry.name for entry in self.lists if entry.active and entry.used]
 
 
 def apply_lists(
     table: CandidateTable, config: ListsConfig, depths: Mapping[str, int | None], switched_off: Collection[int] = ()
-) -> ListArrays:
+) -> StageArrays[ListsRow, ListsFields]:
     """Select, cut and normalise the gathered lists.
 
     `depths` are those of `config.list_depths`; `switched_off` are indices of query variants to leave out. Weights and ties
@@ -33,12 +79,12 @@ def apply_lists(
     """
     enabled = tuple(getattr(config, source).enabled for source in SOURCES)
     key = (enabled, config.lexical.normalization, tuple(sorted(depths.items())), frozenset(switched_off))
-    return remembered(table.memo, "lists", key, lambda: _prepared(table, config, depths, switched_off))
+    return memoized(table.memo, "lists", key, lambda: _prepared(table, config, depths, switched_off))
 
 
 def _prepared(
     table: CandidateTable, config: ListsConfig, depths: Mapping[str, int | None], switched_off: Collection[int]
-) -> ListArrays:
+) -> StageArrays[ListsRow, ListsFields]:
     lists = table.lists
     enabled = np.array([getattr(config, source).enabled for source in SOURCES] + [False])
     active = enabled[lists.source]
@@ -56,17 +102,16 @@ def _prepared(
     best = np.where(present, score, -np.inf).max(axis=1, initial=-np.inf)
     alive: Bools = np.any(present, axis=1)
     anywhere: Bools = np.any(gathered, axis=1)
-    stage = StageArrays(
-        "lists",
+    return StageArrays(
         entered=anywhere,
         before=unranked(anywhere, np.full(best.shape, np.nan)),
         after=unranked(alive, np.where(alive, best, np.nan)),
-        reason=_reason(table, active, depth),
-        columns={"lists": _membership(table, present, score)},
-        warnings=_warnings(table, config, active, present),
+        row=_row(table, present, score),
         fields=_fields(table, active, present),
+        reason=_reason(table, active, depth),
+        warnings=_warnings(table, config, active, present),
+        lists=ListArrays(present, score),
     )
-    return ListArrays(present, score, stage)
 
 
 def _normalised(raw: Floats, mask: Bools, method: str) -> Floats:
@@ -98,22 +143,25 @@ def _reason(table: CandidateTable, active: Bools, depth: Floats) -> Callable[[in
     return reason
 
 
-def _membership(table: CandidateTable, present: Bools, score: Floats) -> Callable[[int, int], list[dict[str, Any]]]:
-    def read(q: int, c: int) -> list[dict[str, Any]]:
-        lists = table.lists
-        return [
-            {
-                "list": name,
-                "rank": int(lists.position[q, i, c]),
-                "raw": float(lists.raw[q, i, c]),
-                "normalized": float(score[q, i, c]) if present[q, i, c] else None,
-                "kept": bool(present[q, i, c]),
-            }
-            for i, name in enumerate(lists.names[q])
-            if lists.position[q, i, c]
-        ]
+def _row(
+    table: CandidateTable, present: Bools, score: Floats
+) -> Callable[[int], Callable[[int, RowContract], ListsRow]]:
+    lists = table.lists
 
-    return read
+    def row(q: int) -> Callable[[int, RowContract], ListsRow]:
+        entries: dict[int, list[ListEntry]] = {}
+        candidates, hit = np.nonzero(lists.position[q].T)
+        columns = (lists.position[q, hit, candidates], lists.raw[q, hit, candidates], score[q, hit, candidates])
+        kept = present[q, hit, candidates].tolist()
+        names = lists.names[q]
+        for c, i, rank, raw, normalized, used in zip(
+            candidates.tolist(), hit.tolist(), *(column.tolist() for column in columns), kept, strict=True
+        ):
+            entry = ListEntry(names[i], rank, raw, normalized if used else None, used)
+            entries.setdefault(c, []).append(entry)
+        return lambda c, contract: ListsRow(*contract, tuple(entries.get(c, ())))
+
+    return row
 
 
 def _warnings(table: CandidateTable, config: ListsConfig, active: Bools, present: Bools) -> Callable[[int], list[str]]:
@@ -133,8 +181,8 @@ def _warnings(table: CandidateTable, config: ListsConfig, active: Bools, present
             negative = int((present[q, i] & (table.lists.raw[q, i] < 0)).sum()) if source == "vector" else 0
             if negative:
                 found.append(f"{name} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw")
-        searched = NOT_SEARCHED[table.lists.source[q]]
-        stray = int((present[q].any(axis=0) & ~present[q, ~searched].any(axis=0)).sum())
+        ranks_only = ONLY_RANKS[table.lists.source[q]]
+        stray = int((present[q].any(axis=0) & ~present[q, ~ranks_only].any(axis=0)).sum())
         if stray:
             found.append(
                 f"{stray} candidates stand only in recency or access lists, gathered for deeper lists than these"
@@ -144,21 +192,67 @@ def _warnings(table: CandidateTable, config: ListsConfig, active: Bools, present
     return warnings
 
 
-def _fields(table: CandidateTable, active: Bools, present: Bools) -> Callable[[int], dict[str, Any]]:
-    def fields(q: int) -> dict[str, Any]:
+def _fields(table: CandidateTable, active: Bools, present: Bools) -> Callable[[int], ListsFields]:
+    def fields(q: int) -> ListsFields:
         lists = table.lists
-        return {
-            "lists": [
-                {
-                    "name": name,
-                    "source": SOURCES[lists.source[q, i]],
-                    "variant": int(lists.variant[q, i]) if lists.variant[q, i] >= 0 else None,
-                    "active": bool(active[q, i]),
-                    "gathered": int((lists.position[q, i] > 0).sum()),
-                    "used": int(present[q, i].sum()),
-                }
+        return ListsFields(
+            tuple(
+                ListUse(
+                    name=name,
+                    source=SOURCES[lists.source[q, i]],
+                    variant=int(lists.variant[q, i]) if lists.variant[q, i] >= 0 else None,
+                    active=bool(active[q, i]),
+                    gathered=int((lists.position[q, i] > 0).sum()),
+                    used=int(present[q, i].sum()),
+                )
                 for i, name in enumerate(lists.names[q])
-            ]
-        }
+            )
+        )
 
     return fields
+
+
+def places_words(fields: ListsFields, row: ListsRow | None, absent: Mapping[str, str] | None = None) -> str:
+    """ "22nd in vector:0 (0.41), not in lexical:0": a memory's place in each list that takes part; row None: it is in none.
+
+    `absent` says, by list, why the memory is not in it.
+    """
+    inside = {entry.list: entry for entry in row.lists if entry.kept} if row else {}
+    why = dict(absent or {})
+    parts = []
+    for listed in fields.lists:
+        name = listed.name
+        reason = why.pop(name, None)
+        if not listed.active:
+            continue
+        if name in inside:
+            parts.append(f"{ordinal(inside[name].rank)} in {name} ({inside[name].raw:.4g})")
+        else:
+            parts.append(f"not in {name}" + (f": {reason}" if reason else ""))
+    parts += [f"{name}: {reason}" for name, reason in why.items()]  # lists that were not searched
+    return ", ".join(parts) or "no list takes part"
+
+
+def _apply(given: StageInput) -> StageArrays[ListsRow, ListsFields]:
+    return apply_lists(given.table, given.config.lists, list_depths(given.config), given.variants_off)
+
+
+def _words(row: ListsRow, stage: StageTrace[ListsRow, ListsFields]) -> str:
+    return places_words(stage.fields, row)
+
+
+LISTS = Stage(
+    name="lists",
+    title="Lists",
+    description="Ranked lists that take part, cut to their depth and normalised.",
+    works_on="lists",
+    apply=_apply,
+    row=ListsRow,
+    fields=ListsFields,
+    sections={"variants": "Variant weights"},
+    parts=tuple(Switch(f"{source} list", {f"lists.{source}.enabled": False}) for source in SOURCES),
+    words=_words,
+    detail=lambda row, config: ", ".join(
+        f"{entry.list} {entry.normalized:.4f}" for entry in row.lists if entry.normalized is not None
+    ),
+)

@@ -1,11 +1,9 @@
-"""query: preference, temporal and aggregation signals in the words of the query.
+"""query: what the words of the query signal, before anything is searched.
 
-`substring` matching is CEMS's own: it calls "restart elasticsearch" temporal, for the "last" inside. `word` matches whole
-words only. The matched spans are in the trace.
+detectors        preference, temporal and aggregation words (CEMS's lists). `substring` matching is CEMS's own: it calls "restart
+                 elasticsearch" temporal, for the "last" inside. `word` matches whole words only. The matched spans are in the trace.
 
-Source: CEMS retrieval guide (retrieval.py:65, 90, 119); PIPELINE.md, "query".
-
-conversational: is a query vague talk, on which lexical search and expansion do harm?
+conversational   is a query vague talk, on which lexical search and expansion do harm?
 
     conversational  =  domain signal < max_domain_signal  and  stopword ratio > min_stopword_ratio  and  no code
     domain signal   =  words in the lexicon of technical terms / words           (0 without words)
@@ -14,17 +12,25 @@ conversational: is a query vague talk, on which lexical search and expansion do 
 Words are what stands between spaces, lower-cased, without the punctuation around them. A query shows code when it has one
 of `CODE`; names that are only written like code (iPhone, Node.js) are none. Both bounds are strict.
 
-Source: ACE retrieval precision, `is_conversational`; PIPELINE.md, "query".
+Gathering routes by these signals and corrects typos; in replay the stage reports them, and assembly asks for aggregations.
+
+Source: CEMS retrieval guide (retrieval.py:65, 90, 119); ACE retrieval precision, `is_conversational`; PIPELINE.md, "query".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
 
 from cems_workbench.config.sections.understanding import Conversational, Detectors
+from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, field_names, plain_fields
+from cems_workbench.pipeline.stages.stage import Stage, StageInput
+from cems_workbench.pipeline.table import Bools, CandidateTable, Ranking, memoized, unranked
 
 SIGNALS: dict[str, tuple[str, ...]] = {
     "preference": (
@@ -203,3 +209,101 @@ def _words(query: str) -> Iterator[tuple[str, int, int]]:
 def _is_name(text: str, lexicon: Set[str]) -> bool:
     word = text.strip(_AROUND).lower()
     return word in WRITTEN_LIKE_CODE or bool(technical_term(word, lexicon))
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One match of a detector, and whether it starts or ends inside a word."""
+
+    detector: str
+    signal: str
+    start: int
+    end: int
+    cuts_word: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFields(StageFields):
+    """The query, the configured mode, the signals in it, and what gathering noted of it (route, corrections, features)."""
+
+    query: str = ""
+    mode: str = ""
+    matches: tuple[Signal, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def route(self) -> tuple[str, str] | None:
+        """Which lists were searched, and why; None where gathering did not say."""
+        found = self.notes.get("route")
+        return None if found is None else (str(found), str(self.notes.get("route_reason", "")))
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields with the notes beside them."""
+        return {**plain_fields(self, field_names(QueryFields)[:-1]), **self.notes}
+
+
+def aggregations(table: CandidateTable, config: Detectors) -> Bools:
+    """(Q) which queries ask for several memories at once."""
+    return memoized(
+        table.memo, "aggregation", config,
+        lambda: np.array([is_aggregation(query, config) for query in table.queries], dtype=bool),
+    )  # fmt: skip
+
+
+def no_candidates(table: CandidateTable) -> Ranking:
+    """The ranking before anything was searched: nobody is in it."""
+    return memoized(
+        table.memo, "nobody", None,
+        lambda: unranked(np.zeros(table.shape, dtype=bool), np.full(table.shape, np.nan)),
+    )  # fmt: skip
+
+
+def report_query(given: StageInput) -> StageArrays[StageRow, QueryFields]:
+    """The query's signals; candidates do not exist yet."""
+    table, config = given.table, given.config.query
+    nobody = no_candidates(table)
+
+    def fields(q: int) -> QueryFields:
+        query = table.queries[q]
+        matches = tuple(
+            Signal(match.detector, match.signal, match.start, match.end, cuts_a_word(query, match))
+            for match in detect(query, config.detectors)
+        )
+        return QueryFields(query, config.mode, matches, table.notes[q].get("query", {}))
+
+    def warnings(q: int) -> list[str]:
+        query = table.queries[q]
+        return [
+            f"{match.detector}: “{match.signal}” was found inside a word (“{_word_around(query, match.start, match.end)}”)"
+            for match in detect(query, config.detectors)
+            if cuts_a_word(query, match)
+        ]
+
+    return StageArrays(
+        entered=nobody.alive,
+        before=nobody,
+        after=nobody,
+        row=lambda q: lambda c, contract: StageRow(*contract),
+        fields=fields,
+        warnings=warnings,
+        passed=True,
+    )
+
+
+def _word_around(query: str, start: int, end: int) -> str:
+    while start > 0 and query[start - 1].isalnum():
+        start -= 1
+    while end < len(query) and query[end].isalnum():
+        end += 1
+    return query[start:end]
+
+
+QUERY = Stage(
+    name="query",
+    title="Query",
+    description="What the words of the query signal, and how it was routed.",
+    works_on="query",
+    apply=report_query,
+    row=StageRow,
+    fields=QueryFields,
+)

@@ -8,33 +8,21 @@
 What was never scored, then with `tail: below` what lies past the limit, follows below the reranked in its own order:
 score = lowest reranked * own score / first such score. Not reranked is null, never 0 or 0.5.
 
-Source: CEMS plan, phase 4; QMD; memory agent, feature 2; PIPELINE.md, "rerank".
+Beside the ranking, which none of this changes, stand
 
-Health of a model's scores: what share failed, and whether the rest can tell candidates apart.
+health            what share of the scores failed and why, and whether the rest can tell candidates apart (`Health`); `account` adds
+                  what the evidence knows beyond it: cache, truncation, outcomes, times. Percentiles are interpolated linearly over the
+                  answered pairs that were timed: how soon a server refuses says nothing of the model.
+effective weight  which side of the blend decides the order, against the share that the bands name. A term that is nearly the same for
+                  every candidate decides nothing, however large its weight. So per band, over the reranked candidates whose rank
+                  before reranking lies in it, with sd the population standard deviation (one odd candidate moves it less than the range):
 
-Nothing here changes a ranking; it is the account that `rerank` gives of its model.
+                      retrieval side  =  sd(w * retrieval_score)           reranker side  =  sd((1 - w) * unit)
+                      effective       =  retrieval side / (retrieval side + reranker side)
 
-Source: PIPELINE.md, "rerank" (health).
+                  A band is inverted when its weight gives one side the majority and the spread gives it to the other.
 
-The account of one model's scores for one query: what failed and why, what came out of the cache, how long it took.
-
-`health` counts what bears on the ranking; this adds what the evidence knows beyond it. Percentiles are interpolated linearly
-over the answered pairs that were timed: how soon a server refuses says nothing of the model.
-
-Source: PIPELINE.md, "rerank" (health, outcomes of llama_server).
-
-Effective weight: which side of the reranker's blend decides the order, against the share that the bands name.
-
-A term that is nearly the same for every candidate decides nothing, however large its weight. So per band
-
-    retrieval side  =  sd(w * retrieval_score)           reranker side  =  sd((1 - w) * unit)
-    effective       =  retrieval side / (retrieval side + reranker side)
-
-over the reranked candidates whose rank before reranking lies in the band; sd is the population standard deviation, which
-one odd candidate moves less than the range. A band is inverted when its weight gives one side the majority and the spread
-gives it to the other. Nothing here changes a ranking.
-
-Source: PIPELINE.md, "Why four retrieval scores"; CEMS plan, phase 4.
+Source: CEMS plan, phase 4; QMD; memory agent, feature 2; PIPELINE.md, "rerank" and "Why four retrieval scores".
 """
 
 from __future__ import annotations
@@ -42,23 +30,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.ranking import Band, RerankConfig
 from cems_workbench.pipeline.evidence import ModelScore
-from cems_workbench.pipeline.table import (
-    Bools,
-    CandidateTable,
-    Floats,
-    Ints,
-    ModelTable,
+from cems_workbench.pipeline.stages.result import (
+    RowContract,
+    ScoreNeed,
     StageArrays,
-    Standing,
-    pass_through,
-    ranked,
+    StageFields,
+    StageRow,
+    StageTrace,
+    optional_numbers,
+    plain_fields,
 )
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ModelTable, Ranking, ranked
 
 NARROW = 0.05
 """A spread of unit scores below this cannot tell candidates apart in practice."""
@@ -66,41 +56,97 @@ NARROW = 0.05
 _RANGE = {"divide_by_10": (0.0, 10.0), "identity": (0.0, 1.0)}
 
 
-def health_fields(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -> dict[str, Any]:
-    """Counts over the head of query q: scored, failed by cause, not scored, out of the scale's range, spread."""
+Outcome = Literal["scored", "failed", "not_scored", "tail", "skipped", "off"]
+"""What became of a candidate: `tail` lies past the input limit, `skipped` where there were too few to rerank."""
+
+
+@dataclass(frozen=True, slots=True)
+class RerankRow(StageRow):
+    """What the model said of a candidate and how it was blended; None where it was not reranked."""
+
+    raw: float | None = None
+    unit: float | None = None
+    rank_before: int | None = None
+    retrieval_weight: float | None = None
+    retrieval_score: float | None = None
+    flagged: bool = False
+    """Scoring it failed."""
+    outcome: Outcome = "off"
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Counts over the head of one query: scored, failed by cause, not scored, out of the scale's range, spread."""
+
+    head: int
+    scored: int
+    failed: int
+    causes: Mapping[str, int]
+    not_scored: int
+    out_of_range: int
+    all_equal: bool
+    min: float | None
+    max: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RerankFields(StageFields):
+    """The backend, whose scores it read, was it skipped for having few candidates, and, where it was not, its health."""
+
+    backend: str = "none"
+    model: str | None = None
+    skipped: bool = False
+    health: Health | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that say something: the backend alone where the stage is off."""
+        if self.model is None:
+            return {"backend": self.backend}
+        names = ("backend", "model", "skipped")
+        return plain_fields(self, names if self.health is None else (*names, "health"))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RerankArrays(StageArrays[RerankRow, RerankFields]):
+    """(Q) how many candidates the model reads, beside what every stage gives."""
+
+    sent: Callable[[], Ints]
+
+
+def health_of(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -> Health:
+    """The health of the model's scores for query q; `scale` is `rerank.raw_scale`."""
     inside = head[q]
     good = raw[q, inside & ~np.isnan(raw[q])]
     failed = np.flatnonzero(inside & (model.state[q] == 2))
     causes = Counter(cause(model.errors[q].get(int(c), "")) for c in failed)
     low, high = _RANGE.get(scale, (-np.inf, np.inf))
-    return {
-        "head": int(inside.sum()),
-        "scored": len(good),
-        "failed": len(failed),
-        "causes": dict(sorted(causes.items())),
-        "not_scored": int(inside.sum()) - len(good) - len(failed),
-        "out_of_range": int(((good < low) | (good > high)).sum()),
-        "all_equal": bool(len(good) > 1 and good.min() == good.max()),
-        "min": float(good.min()) if len(good) else None,
-        "max": float(good.max()) if len(good) else None,
-    }
+    return Health(
+        head=int(inside.sum()),
+        scored=len(good),
+        failed=len(failed),
+        causes=dict(sorted(causes.items())),
+        not_scored=int(inside.sum()) - len(good) - len(failed),
+        out_of_range=int(((good < low) | (good > high)).sum()),
+        all_equal=bool(len(good) > 1 and good.min() == good.max()),
+        min=float(good.min()) if len(good) else None,
+        max=float(good.max()) if len(good) else None,
+    )
 
 
 def health_warnings(model: ModelTable, head: Bools, raw: Floats, scale: str, q: int) -> list[str]:
     """One line per thing that makes these scores doubtful."""
-    health = health_fields(model, head, raw, scale, q)
+    health = health_of(model, head, raw, scale, q)
     found = []
-    if health["failed"]:
-        causes = ", ".join(f"{count} {cause}" for cause, count in health["causes"].items())
-        found.append(f"{health['failed']} of {health['head']} scores failed ({causes})")
-    if health["out_of_range"]:
-        found.append(
-            f"{health['out_of_range']} raw scores lie outside the range that {scale} expects; they are clamped"
-        )
-    if health["all_equal"]:
+    if health.failed:
+        causes = ", ".join(f"{count} {cause}" for cause, count in health.causes.items())
+        found.append(f"{health.failed} of {health.head} scores failed ({causes})")
+    if health.out_of_range:
+        found.append(f"{health.out_of_range} raw scores lie outside the range that {scale} expects; they are clamped")
+    if health.all_equal:
         found.append("every raw score is the same: the reranker tells nothing apart")
-    elif health["scored"] > 1 and scale in _RANGE:
-        spread = (health["max"] - health["min"]) / _RANGE[scale][1]
+    elif health.scored > 1 and scale in _RANGE and health.max is not None and health.min is not None:
+        spread = (health.max - health.min) / _RANGE[scale][1]
         if spread < NARROW:
             found.append(
                 f"raw scores span only {spread:.3f} of the unit range: the reranker hardly tells candidates apart"
@@ -139,34 +185,34 @@ class Blend:
 
 
 def apply_rerank(
-    table: CandidateTable, before: Standing, config: RerankConfig, k: int, limit: int | None
-) -> StageArrays:
+    table: CandidateTable, before: Ranking, config: RerankConfig, k: int, limit: int | None
+) -> RerankArrays:
     """Rerank the head. `k` is fusion.k, `limit` the result limit that `skip_if_few` compares with."""
-    if config.backend == "none":
-        return pass_through("rerank", before, fields=lambda q: {"backend": "none"})
     few = config.skip_if_few & (before.alive.sum(axis=1) <= (np.inf if limit is None else limit))
     model = table.models.get(model_key(config)) or _unscored(table.shape)
     blend = _blend(model, before, config, k)
-    standing = _order(blend, before)
+    ranking = _order(blend, before)
     skip = few[:, None]
-    after = Standing(
-        np.where(skip, before.alive, standing.alive),
-        np.where(skip, before.score, standing.score),
-        lambda: np.where(skip, before.rank, standing.rank),
+    after = Ranking(
+        np.where(skip, before.alive, ranking.alive),
+        np.where(skip, before.score, ranking.score),
+        lambda: np.where(skip, before.rank, ranking.rank),
     )
-    return StageArrays(
-        "rerank",
+    return RerankArrays(
         entered=before.alive,
         before=before,
         after=after,
-        reason=_reason(model, blend, before, config),
-        columns=_columns(model, blend, before, few),
-        warnings=lambda q: _warnings(model, blend, config, few, q),
-        fields=lambda q: (
-            {"backend": config.backend, "model": model_key(config), "skipped": bool(few[q])}
-            | ({} if few[q] else {"health": health_fields(model, blend.head, blend.raw, config.raw_scale, q)})
+        row=_row(model, blend, before, few),
+        fields=lambda q: RerankFields(
+            config.backend,
+            model_key(config),
+            bool(few[q]),
+            None if few[q] else health_of(model, blend.head, blend.raw, config.raw_scale, q),
         ),
+        reason=_reason(model, blend, before, config),
+        warnings=lambda q: _warnings(model, blend, config, few, q),
         needs=lambda q: [] if few[q] else _needs(table, blend, config, q),
+        sent=lambda: np.where(few, 0, blend.head.sum(axis=1)),
     )
 
 
@@ -174,7 +220,7 @@ def _unscored(shape: tuple[int, int]) -> ModelTable:
     return ModelTable(np.full(shape, np.nan), np.zeros(shape, dtype=np.int8), [{} for _ in range(shape[0])])
 
 
-def _blend(model: ModelTable, before: Standing, config: RerankConfig, k: int) -> Blend:
+def _blend(model: ModelTable, before: Ranking, config: RerankConfig, k: int) -> Blend:
     within = before.rank <= (np.inf if config.input_limit is None else config.input_limit)
     head = before.alive & within
     good, failed = head & (model.state == GOOD), head & (model.state == FAILED)
@@ -221,7 +267,7 @@ def band_weight(rank: Ints, config: RerankConfig) -> Floats:
     return weight
 
 
-def _retrieval_score(before: Standing, config: RerankConfig, k: int) -> Floats:
+def _retrieval_score(before: Ranking, config: RerankConfig, k: int) -> Floats:
     rank = np.maximum(before.rank, 1)
     if config.retrieval_score == "rrf":
         return 1 / (k + rank)
@@ -232,7 +278,7 @@ def _retrieval_score(before: Standing, config: RerankConfig, k: int) -> Floats:
     return before.score
 
 
-def _order(blend: Blend, before: Standing) -> Standing:
+def _order(blend: Blend, before: Ranking) -> Ranking:
     """The reranked by their score, then the followers in the order they came, scaled to lie below."""
     top = ranked(np.where(blend.reranked, blend.score, 0.0), blend.reranked)
     count = blend.reranked.sum(axis=1, keepdims=True)
@@ -251,10 +297,10 @@ def _order(blend: Blend, before: Standing) -> Standing:
     )
     rank = np.where(blend.reranked, top.rank, np.where(blend.following, count + places + 1, 0))
     score = np.where(blend.reranked, blend.score, np.where(blend.following, below, before.score))
-    return Standing(blend.reranked | blend.following, score, lambda: rank)
+    return Ranking(blend.reranked | blend.following, score, lambda: rank)
 
 
-def _reason(model: ModelTable, blend: Blend, before: Standing, config: RerankConfig) -> Callable[[int, int], str]:
+def _reason(model: ModelTable, blend: Blend, before: Ranking, config: RerankConfig) -> Callable[[int, int], str]:
     def reason(q: int, c: int) -> str:
         if blend.failed[q, c]:
             return f"the reranker failed ({model.errors[q].get(c, 'unknown')}) and on_error is drop"
@@ -263,27 +309,31 @@ def _reason(model: ModelTable, blend: Blend, before: Standing, config: RerankCon
     return reason
 
 
-def _columns(model: ModelTable, blend: Blend, before: Standing, few: Bools) -> dict[str, Callable[[int, int], Any]]:
-    def number(values: Floats) -> Callable[[int, int], float | None]:
-        return lambda q, c: None if few[q] or np.isnan(values[q, c]) else float(values[q, c])
-
-    def outcome(q: int, c: int) -> str:
+def _row(
+    model: ModelTable, blend: Blend, before: Ranking, few: Bools
+) -> Callable[[int], Callable[[int, RowContract], RerankRow]]:
+    def row(q: int) -> Callable[[int, RowContract], RerankRow]:
         if few[q]:
-            return "skipped"
-        if blend.head[q, c]:
-            return "failed" if blend.failed[q, c] else "scored" if blend.good[q, c] else "not_scored"
-        return "tail"
+            return lambda c, contract: RerankRow(*contract, outcome="skipped")
+        raw, unit, weight, retrieval = (
+            optional_numbers(values[q])
+            for values in (blend.raw, blend.unit, blend.retrieval_weight, blend.retrieval_score)
+        )
+        rank = np.where(blend.reranked[q], before.rank[q], 0).tolist()
+        head, good, failed = blend.head[q].tolist(), blend.good[q].tolist(), blend.failed[q].tolist()
 
-    return {
-        "raw": number(blend.raw),
-        "unit": number(blend.unit),
-        "rank_before": lambda q, c: None if few[q] or not blend.reranked[q, c] else int(before.rank[q, c]),
-        "retrieval_weight": number(blend.retrieval_weight),
-        "retrieval_score": number(blend.retrieval_score),
-        "flagged": lambda q, c: bool(blend.failed[q, c] and not few[q]),
-        "outcome": outcome,
-        "error": lambda q, c: model.errors[q].get(c) if blend.failed[q, c] and not few[q] else None,
-    }
+        def make(c: int, contract: RowContract) -> RerankRow:
+            outcome: Outcome = "tail"
+            if head[c]:
+                outcome = "failed" if failed[c] else "scored" if good[c] else "not_scored"
+            error = model.errors[q].get(c) if failed[c] else None
+            return RerankRow(
+                *contract, raw[c], unit[c], rank[c] or None, weight[c], retrieval[c], failed[c], outcome, error
+            )
+
+        return make
+
+    return row
 
 
 def _warnings(model: ModelTable, blend: Blend, config: RerankConfig, few: Bools, q: int) -> list[str]:
@@ -309,11 +359,65 @@ def _warnings(model: ModelTable, blend: Blend, config: RerankConfig, few: Bools,
     return found
 
 
-def _needs(table: CandidateTable, blend: Blend, config: RerankConfig, q: int) -> list[dict[str, Any]]:
+def _needs(table: CandidateTable, blend: Blend, config: RerankConfig, q: int) -> list[ScoreNeed]:
     missing = np.flatnonzero((blend.head & ~blend.good & ~blend.failed)[q])
     if not len(missing):
         return []
-    return [{"stage": "rerank", "model": model_key(config), "memory_ids": [table.ids[q][int(c)] for c in missing]}]
+    return [ScoreNeed("rerank", model_key(config), tuple(table.ids[q][int(c)] for c in missing))]
+
+
+def _apply(given: StageInput) -> RerankArrays:
+    config = given.config
+    return apply_rerank(given.table, given.ranking, config.rerank, config.fusion.k, config.assembly.limit)
+
+
+def _off(given: StageInput) -> RerankArrays:
+    ranking = given.ranking
+    return RerankArrays(
+        entered=ranking.alive,
+        before=ranking,
+        after=ranking,
+        row=lambda q: lambda c, contract: RerankRow(*contract),
+        fields=lambda q: RerankFields(),
+        passed=True,
+        sent=lambda: np.zeros(given.table.shape[0], dtype=np.int64),
+    )
+
+
+def unit_words(row: RerankRow) -> str:
+    """What the reranker made of a candidate: its unit score, a failure and what stands for it, or nothing."""
+    if row.unit is None:
+        return "the reranker left it unscored"
+    if row.flagged:
+        return f"scoring it failed, which counts as {row.unit:.3f}"
+    return f"the reranker gave it {row.unit:.3f}"
+
+
+def _words(row: RerankRow, stage: StageTrace[RerankRow, RerankFields]) -> str:
+    return f"{unit_words(row)}, {ordinal(row.rank_out or 0)}"
+
+
+def _detail(row: RerankRow, config: PipelineConfig) -> str:
+    if row.unit is None:
+        return ""
+    blended = config.rerank.combine == "position_bands"
+    share = f", retrieval share {row.retrieval_weight:g}" if blended else ""
+    return "failed" if row.raw is None else f"raw {row.raw:.4f}, unit {row.unit:.4f}{share}"
+
+
+RERANK = Stage(
+    name="rerank",
+    title="Rerank",
+    description="A model's second opinion on the first candidates.",
+    works_on="ranking",
+    apply=_apply,
+    when_off=_off,
+    row=RerankRow,
+    fields=RerankFields,
+    switch=Switch("rerank", {"rerank.backend": "none"}, title="reranker"),
+    words=_words,
+    detail=_detail,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,9 +469,9 @@ def _cause(score: ModelScore) -> str:
     return "no score" if score.raw is None else "not finite"
 
 
-def unit_spread(rows: Iterable[Mapping[str, Any]]) -> float | None:
-    """Largest minus smallest unit score of the scored rows of the rerank stage; None with fewer than two."""
-    units = [row["unit"] for row in rows if row.get("outcome") == "scored" and row["unit"] is not None]
+def unit_spread(rows: Iterable[RerankRow]) -> float | None:
+    """Largest minus smallest unit score of the scored rows; None with fewer than two."""
+    units = [row.unit for row in rows if row.outcome == "scored" and row.unit is not None]
     return max(units) - min(units) if len(units) > 1 else None
 
 
@@ -376,7 +480,6 @@ def is_compressed(spread: float | None) -> bool:
     return spread is not None and 0 < spread < NARROW
 
 
-Row = Mapping[str, Any]
 SAME = 1e-12
 """A spread below this is rounding."""
 
@@ -424,16 +527,28 @@ class Overtaking:
         return self.first_weight * self.first_retrieval + (1 - self.first_weight)
 
 
-def effective_weights(rows: Sequence[Row], bands: Sequence[Band]) -> list[BandWeight]:
-    """Each band that has reranked candidates, in order. `rows` are those of the rerank stage."""
+@dataclass(frozen=True, slots=True)
+class _Blended:
+    """The terms of one reranked candidate."""
+
+    rank: int
+    weight: float
+    retrieval: float
+    unit: float
+    score: float
+
+
+def effective_weights(rows: Iterable[RerankRow], bands: Sequence[Band]) -> list[BandWeight]:
+    """Each band that has reranked candidates, in order."""
     found = []
     first = 1
+    blended = _blended(rows)
     for i, band in enumerate(bands):
         last = None if i == len(bands) - 1 else band.max_rank
-        inside = [row for row in _blended(rows) if first <= row["rank_before"] <= (last or np.inf)]
+        inside = [terms for terms in blended if first <= terms.rank <= (last or np.inf)]
         if inside:
-            retrieval = np.std([row["retrieval_weight"] * row["retrieval_score"] for row in inside])
-            reranker = np.std([(1 - row["retrieval_weight"]) * row["unit"] for row in inside])
+            retrieval = np.std([terms.weight * terms.retrieval for terms in inside])
+            reranker = np.std([(1 - terms.weight) * terms.unit for terms in inside])
             found.append(BandWeight(first, last, len(inside), band.retrieval, float(retrieval), float(reranker)))
         if last is None:
             break
@@ -441,7 +556,7 @@ def effective_weights(rows: Sequence[Row], bands: Sequence[Band]) -> list[BandWe
     return found
 
 
-def overtaking(rows: Sequence[Row], config: RerankConfig) -> Overtaking | None:
+def overtaking(rows: Iterable[RerankRow], config: RerankConfig) -> Overtaking | None:
     """An example of a candidate of the last band that passed rank 1 under 1/(k + r); None when there is none.
 
     Of several, one that the reranker liked less than rank 1 says most; of those the one it liked least.
@@ -449,21 +564,27 @@ def overtaking(rows: Sequence[Row], config: RerankConfig) -> Overtaking | None:
     if config.combine != "position_bands" or config.retrieval_score != "rrf" or len(config.bands) < 2:
         return None
     blended = _blended(rows)
-    first = next((row for row in blended if row["rank_before"] == 1), None)
+    first = next((terms for terms in blended if terms.rank == 1), None)
     past = config.bands[-2].max_rank
     if first is None or past is None:
         return None
-    passed = [row for row in blended if row["rank_before"] > past and row["score"] > first["score"]]
+    passed = [terms for terms in blended if terms.rank > past and terms.score > first.score]
     if not passed:
         return None
-    example = min(passed, key=lambda row: (row["unit"], row["rank_before"]))
-    return Overtaking(*_terms(example), *_terms(first)[1:])
+    last = min(passed, key=lambda terms: (terms.unit, terms.rank))
+    return Overtaking(
+        last.rank, last.weight, last.retrieval, last.unit, last.score,
+        first.weight, first.retrieval, first.unit, first.score,
+    )  # fmt: skip
 
 
-def _blended(rows: Sequence[Row]) -> list[Row]:
-    keys = ("rank_before", "retrieval_weight", "retrieval_score", "unit")
-    return [row for row in rows if all(row.get(key) is not None for key in keys)]
-
-
-def _terms(row: Row) -> tuple[Any, ...]:
-    return tuple(row[key] for key in ("rank_before", "retrieval_weight", "retrieval_score", "unit", "score"))
+def _blended(rows: Iterable[RerankRow]) -> list[_Blended]:
+    return [
+        _Blended(row.rank_before, row.retrieval_weight, row.retrieval_score, row.unit, row.score)
+        for row in rows
+        if row.rank_before is not None
+        and row.retrieval_weight is not None
+        and row.retrieval_score is not None
+        and row.unit is not None
+        and row.score is not None
+    ]

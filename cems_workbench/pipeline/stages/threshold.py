@@ -18,18 +18,66 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.sections.ranking import ThresholdConfig
-from cems_workbench.pipeline.evidence import SOURCES
+from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.stages.result import (
+    RowContract,
+    StageArrays,
+    StageFields,
+    StageRow,
+    field_names,
+    plain_fields,
+)
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
     Bools,
     CandidateTable,
     Floats,
     Ints,
     ListArrays,
-    StageArrays,
-    pass_through,
-    remembered,
+    Ranking,
+    memoized,
     unranked,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdEntry:
+    """A candidate in one list that took part: its normalised score, and whether that passed."""
+
+    list: str
+    normalized: float
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdRow(StageRow):
+    """The candidate in every list that took part; nothing where the stage is off."""
+
+    lists: tuple[ThresholdEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdSearch:
+    """The threshold used, those visited with the distinct memories at each, those at the one used, and how many were wanted."""
+
+    final: float
+    visited: tuple[float, ...]
+    counts: tuple[int, ...]
+    unique: int
+    target: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdFields(StageFields):
+    """The mode, and how the threshold was found; None where the stage is off."""
+
+    mode: str = "none"
+    search: ThresholdSearch | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The mode with the search beside it."""
+        found = {} if self.search is None else plain_fields(self.search, field_names(ThresholdSearch))
+        return {"mode": self.mode} | found
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +90,16 @@ class _Search:
     tried: Floats
 
 
-def apply_threshold(table: CandidateTable, lists: ListArrays, config: ThresholdConfig, limit: int | None) -> ListArrays:
+def apply_threshold(
+    table: CandidateTable, lists: ListArrays, before: Ranking, config: ThresholdConfig, limit: int | None
+) -> StageArrays[ThresholdRow, ThresholdFields]:
     """Cut the lists named in `applies_to`. `limit` is the result limit the adaptive target is a share of."""
-    if config.mode == "none":
-        stage = pass_through("threshold", lists.stage.after, fields=lambda q: {"mode": "none"})
-        return ListArrays(lists.present, lists.score, stage, lists.memo)
-    return remembered(lists.memo, "threshold", (config, limit), lambda: _cut(table, lists, config, limit))
+    return memoized(lists.memo, "threshold", (config, limit), lambda: _cut(table, lists, before, config, limit))
 
 
-def _cut(table: CandidateTable, lists: ListArrays, config: ThresholdConfig, limit: int | None) -> ListArrays:
-    standing = lists.stage.after
+def _cut(
+    table: CandidateTable, lists: ListArrays, before: Ranking, config: ThresholdConfig, limit: int | None
+) -> StageArrays[ThresholdRow, ThresholdFields]:
     applies = np.array([source in config.applies_to for source in SOURCES] + [False])[table.lists.source]
     subject = lists.present & applies[:, :, None]
     best = np.where(subject, lists.score, -np.inf).max(axis=1, initial=-np.inf)
@@ -60,17 +108,16 @@ def _cut(table: CandidateTable, lists: ListArrays, config: ThresholdConfig, limi
     present = lists.present & ~(subject & (lists.score < search.final[:, None, None]))
     alive = present.any(axis=1)
     score = np.where(present, lists.score, -np.inf).max(axis=1, initial=-np.inf)
-    stage = StageArrays(
-        "threshold",
-        entered=standing.alive,
-        before=standing,
+    return StageArrays(
+        entered=before.alive,
+        before=before,
         after=unranked(alive, np.where(alive, score, np.nan)),
-        reason=lambda q, c: f"best list score {best[q, c]:.4f} is below the threshold {search.final[q]:.4g}",
-        columns={"lists": _membership(table, lists, present)},
-        warnings=_warnings(search, config, limit),
+        row=_row(table, lists, present),
         fields=lambda q: _fields(search, config, limit, q),
+        reason=lambda q, c: f"best list score {best[q, c]:.4f} is below the threshold {search.final[q]:.4g}",
+        warnings=_warnings(search, config, limit),
+        lists=ListArrays(present, lists.score),
     )
-    return ListArrays(present, lists.score, stage)
 
 
 def adaptive_thresholds(config: ThresholdConfig) -> list[float]:
@@ -100,15 +147,19 @@ def _search(best: Floats, tried: Floats, target: float) -> _Search:
     return _Search(tried[chosen], visited, counts, tried)
 
 
-def _membership(table: CandidateTable, lists: ListArrays, present: Bools) -> Callable[[int, int], list[dict[str, Any]]]:
-    def read(q: int, c: int) -> list[dict[str, Any]]:
-        return [
-            {"list": name, "normalized": float(lists.score[q, i, c]), "kept": bool(present[q, i, c])}
-            for i, name in enumerate(table.lists.names[q])
-            if lists.present[q, i, c]
-        ]
+def _row(
+    table: CandidateTable, lists: ListArrays, present: Bools
+) -> Callable[[int], Callable[[int, RowContract], ThresholdRow]]:
+    def row(q: int) -> Callable[[int, RowContract], ThresholdRow]:
+        entries: dict[int, list[ThresholdEntry]] = {}
+        candidates, hit = np.nonzero(lists.present[q].T)
+        scores, kept = lists.score[q, hit, candidates].tolist(), present[q, hit, candidates].tolist()
+        names = table.lists.names[q]
+        for c, i, score, passes in zip(candidates.tolist(), hit.tolist(), scores, kept, strict=True):
+            entries.setdefault(c, []).append(ThresholdEntry(names[i], score, passes))
+        return lambda c, contract: ThresholdRow(*contract, tuple(entries.get(c, ())))
 
-    return read
+    return row
 
 
 def _warnings(search: _Search, config: ThresholdConfig, limit: int | None) -> Callable[[int], list[str]]:
@@ -123,14 +174,34 @@ def _warnings(search: _Search, config: ThresholdConfig, limit: int | None) -> Ca
     return warnings
 
 
-def _fields(search: _Search, config: ThresholdConfig, limit: int | None, q: int) -> dict[str, Any]:
+def _fields(search: _Search, config: ThresholdConfig, limit: int | None, q: int) -> ThresholdFields:
     visited = int(search.visited[q])
     at = int(np.flatnonzero(search.tried == search.final[q])[0])
-    return {
-        "mode": config.mode,
-        "final": float(search.final[q]),
-        "visited": [float(value) for value in search.tried[:visited]],
-        "counts": [int(value) for value in search.counts[q, :visited]],
-        "unique": int(search.counts[q, at]),
-        "target": int(target) if math.isfinite(target := _target(config, limit)) else None,
-    }
+    return ThresholdFields(
+        config.mode,
+        ThresholdSearch(
+            final=float(search.final[q]),
+            visited=tuple(search.tried[:visited].tolist()),
+            counts=tuple(search.counts[q, :visited].tolist()),
+            unique=int(search.counts[q, at]),
+            target=int(target) if math.isfinite(target := _target(config, limit)) else None,
+        ),
+    )
+
+
+def _apply(given: StageInput) -> StageArrays[ThresholdRow, ThresholdFields]:
+    config = given.config
+    return apply_threshold(given.table, given.lists, given.ranking, config.threshold, config.assembly.limit)
+
+
+THRESHOLD = Stage(
+    name="threshold",
+    title="Threshold",
+    description="Cuts list hits below a similarity threshold, before fusion.",
+    works_on="lists",
+    apply=_apply,
+    row=ThresholdRow,
+    fields=ThresholdFields,
+    switch=Switch("threshold", {"threshold.mode": "none"}),
+    detail=lambda row, config: ", ".join(f"{entry.list} {entry.normalized:.4f}" for entry in row.lists if entry.kept),
+)

@@ -17,6 +17,8 @@ from cems_workbench.analysis.ranks import Against, RankDelta, loss
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.needs import ParameterNeed
+from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -91,17 +93,18 @@ def against_html(beside: Against) -> str:
 def missing_line(baseline: Trace) -> str:
     """What the baseline asks for beyond the evidence at hand, in one line; empty when it is all there."""
     asks = _parameters(baseline)
-    scores = sum(len(need["memory_ids"]) for need in baseline.needs if "memory_ids" in need)
+    unscored = [need for need in baseline.needs if isinstance(need, ScoreNeed)]
+    scores = sum(len(need.memory_ids) for need in unscored)
     parts = [", ".join(asks[:NAMED]) + (f" and {len(asks) - NAMED} more" if len(asks) > NAMED else "")] if asks else []
     if scores:
-        models = sorted({str(need["model"]) for need in baseline.needs if "memory_ids" in need})
+        models = sorted({need.model for need in unscored})
         parts.append(f"{scores} scores by {', '.join(models)}")
     return f"Not gathered for the baseline: {'; '.join(parts)}. Its ranks are of what is there." if parts else ""
 
 
 def _parameters(baseline: Trace) -> list[str]:
     """The parameters it would gather otherwise, those of the lists first: they decide who is a candidate."""
-    asks = [need["parameter"] for need in baseline.needs if "parameter" in need]
+    asks = [need.parameter for need in baseline.needs if isinstance(need, ParameterNeed)]
     return sorted(asks, key=lambda path: not path.startswith("lists."))
 
 

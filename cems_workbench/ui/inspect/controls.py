@@ -13,25 +13,15 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
+from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import draw_buttons
 
-GROUPS = {
-    "query": "Query",
-    "expansion": "Expansion",
-    "lists": "Lists",
-    "variants": "Variant weights",
-    "threshold": "Threshold",
-    "fusion": "Fusion",
-    "filter": "Filter",
-    "rerank": "Rerank",
-    "adjust": "Adjust",
-    "gap": "Score gap",
-    "dedup": "Dedup",
-    "assembly": "Assembly",
-    "judge": "Judge",
+GROUPS: dict[str, str] = {
+    section: title for stage in STAGES for section, title in {stage.name: stage.title, **stage.sections}.items()
 }
-OPEN_FIRST = "fusion"
+"""Title by section of the config, in the order of the pipeline."""
+OPEN_FIRST = FUSION.name
 
 Change = Callable[[Mapping[str, Any]], None]
 

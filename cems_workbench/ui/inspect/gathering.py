@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -12,9 +13,11 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.needs import Need, ParameterNeed
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import all_judged, judge_missing, score_missing, without_failures
 from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.progress import Progress
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
@@ -97,11 +100,11 @@ def _replayed(evidence: Evidence, request: Request) -> Trace:
 
 
 def _fetch(
-    request: Request, resources: Resources, kept: Evidence | None, needs: list[dict[str, object]], progress: Progress
+    request: Request, resources: Resources, kept: Evidence | None, needs: Sequence[Need], progress: Progress
 ) -> Evidence:
     """The lists, unless only scores are missing; then the scores, those in the cache first."""
     config = state.config()
-    if kept is None or any("parameter" in need for need in needs):
+    if kept is None or any(isinstance(need, ParameterNeed) for need in needs):
         moment = request.as_of or (kept.as_of if kept is not None else None)
         again = Request(request.query, request.project, moment, request.project_only, request.manual)
         kept = gather_lists(again, config, resources, progress)
@@ -119,12 +122,9 @@ def _progress_with_cancel() -> Progress:
     return progress_in(bar_box.empty())
 
 
-def _offer_again(needs: list[dict[str, object]]) -> None:
+def _offer_again(needs: Sequence[Need]) -> None:
     """After a cancel, or a need that could not be met: say what is missing, and offer to go on."""
-    scores = 0
-    for need in needs:
-        memory_ids = need.get("memory_ids")
-        scores += len(memory_ids) if isinstance(memory_ids, list) else 0
+    scores = sum(len(need.memory_ids) for need in needs if isinstance(need, ScoreNeed))
     if not scores:
         return
     text_box, button_box = st.columns([6, 1], vertical_alignment="center")

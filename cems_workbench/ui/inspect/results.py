@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from html import escape
 
-from cems_workbench.analysis.ranks import Against, standings
+from cems_workbench.analysis.ranks import Against, ranks_in
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect.baseline import gone_html, sign, words
@@ -26,20 +26,20 @@ def results_html(
     `grades` are human judgments by id; the `followed` memory is marked. A rank's move is that since fusion, or `against` the
     pinned baseline, whose results that are gone follow at the end.
     """
-    top = max((row["score"] for row in trace.results), default=0.0)
-    fused = standings(trace, "fusion") if against is None else {}
+    top = max((row.score for row in trace.results), default=0.0)
+    fused = ranks_in(trace, "fusion") if against is None else {}
     cards = []
     for row in trace.results:
-        memory = trace.evidence.memories[row["memory_id"]]
-        width = 100 * row["score"] / top if top > 0 else 0
+        memory = trace.evidence.memories[row.memory_id]
+        width = 100 * row.score / top if top > 0 else 0
         classes = "wb-result wb-followed" if memory.id == followed else "wb-result"
         since = fused[memory.id][0] if memory.id in fused else None
-        move = _move(since, row["rank"]) if against is None else _delta(against, memory.id)
+        move = _move(since, row.rank) if against is None else _delta(against, memory.id)
         cards.append(
-            f'<div class="{classes}"><div class="wb-rank">{row["rank"]}{move}</div>'
-            f'<div class="wb-score" title="Score after the last stage: {row["score"]!r}">{row["score"]:.4f}'
+            f'<div class="{classes}"><div class="wb-rank">{row.rank}{move}</div>'
+            f'<div class="wb-score" title="Score after the last stage: {row.score!r}">{row.score:.4f}'
             f'<div class="wb-bar"><i style="width:{max(0.0, min(width, 100.0)):.1f}%"></i></div></div>'
-            f"<div>{_facts(memory, trace.evidence.as_of, row['tokens'], grades.get(memory.id))}{_text(memory)}</div></div>"
+            f"<div>{_facts(memory, trace.evidence.as_of, row.tokens, grades.get(memory.id))}{_text(memory)}</div></div>"
         )
     gone = "" if against is None else gone_html(against)
     return f'<div class="wb-results">{"".join(cards)}</div>{gone}'
@@ -47,7 +47,7 @@ def results_html(
 
 def context_text(trace: Trace) -> str:
     """The context as an agent would get it: the results' texts in order, a blank line between."""
-    return "\n\n".join(f"[{row['rank']}] {row['content']}" for row in trace.results)
+    return "\n\n".join(f"[{row.rank}] {row.content}" for row in trace.results)
 
 
 def judged_summary(trace: Trace, grades: Mapping[str, int]) -> str:
@@ -59,7 +59,7 @@ def judged_summary(trace: Trace, grades: Mapping[str, int]) -> str:
         return (
             f"{len(grades)} memories were judged for this query, none of them relevant: it has no answer in the store."
         )
-    shown = {row["memory_id"] for row in trace.results}
+    shown = {row.memory_id for row in trace.results}
     missing = sorted(relevant - shown, key=lambda memory_id: (-grades[memory_id], memory_id))
     text = f"{len(relevant & shown)} of {len(relevant)} memories judged relevant are in the results"
     if not missing:

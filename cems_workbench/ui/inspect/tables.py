@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Against, lists_in_use
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.adjust import ADJUST, FACTORS
+from cems_workbench.pipeline.stages.fusion import FUSION
+from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.ui.inspect.baseline import COLUMN, sign
 
 if TYPE_CHECKING:
@@ -42,19 +46,19 @@ def stage_rows(trace: Trace, name: str, top: int, followed: str | None = None) -
 def _stage_rows(trace: Trace, name: str) -> list[StageRow]:
     out = []
     for row in trace.stage(name).rows:
-        rank, before, memory_id = row["rank_out"], row["rank_in"], row["memory_id"]
+        rank, before, memory_id = row.rank_out, row.rank_in, row.memory_id
         move = "" if not rank or not before else _move(before - rank)
-        reason = None if row["kept"] else row["reason"]
-        out.append(StageRow(rank, move, memory_id, row["score"], _excerpt(trace, memory_id), reason))
+        reason = None if row.kept else row.reason
+        out.append(StageRow(rank, move, memory_id, row.score, _excerpt(trace, memory_id), reason))
     return out
 
 
 def _list_rows(trace: Trace, name: str) -> list[StageRow]:
     found = [
-        (entry["rank"], row["memory_id"], entry["normalized"])
-        for row in trace.stage("lists").rows
-        for entry in row["lists"]
-        if entry["list"] == name and entry["kept"]
+        (entry.rank, row.memory_id, entry.normalized)
+        for row in trace.stage(LISTS).rows
+        for entry in row.lists
+        if entry.list == name and entry.kept
     ]
     return [
         StageRow(rank, "", memory_id, score, _excerpt(trace, memory_id)) for rank, memory_id, score in sorted(found)
@@ -66,10 +70,10 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
     import pandas as pd
 
     rows = [
-        (entry["rank"], row["memory_id"], entry["raw"], entry["normalized"], _excerpt(trace, row["memory_id"]))
-        for row in trace.stage("lists").rows
-        for entry in row["lists"]
-        if entry["list"] == name
+        (entry.rank, row.memory_id, entry.raw, entry.normalized, _excerpt(trace, row.memory_id))
+        for row in trace.stage(LISTS).rows
+        for entry in row.lists
+        if entry.list == name
     ]
     return pd.DataFrame(sorted(rows), columns=["#", "memory", "raw", "normalised", "content"])
 
@@ -100,21 +104,20 @@ def journey_table(trace: Trace, top: int, followed: str | None = None, against: 
     import pandas as pd
 
     lists = lists_in_use(trace)
-    shown = [row["memory_id"] for row in trace.results] + (against.gone() if against is not None else [])
-    shown += [row["memory_id"] for row in trace.stage("fusion").rows if row["memory_id"] not in shown][
+    shown = [row.memory_id for row in trace.results] + (against.gone() if against is not None else [])
+    shown += [row.memory_id for row in trace.stage(FUSION).rows if row.memory_id not in shown][
         : max(0, top - len(shown))
     ]
     if followed is not None and followed not in shown:
         shown.append(followed)
     members = {
-        row["memory_id"]: {entry["list"]: entry["rank"] for entry in row["lists"] if entry["kept"]}
-        for row in trace.stage("lists").rows
+        row.memory_id: {entry.list: entry.rank for entry in row.lists if entry.kept} for row in trace.stage(LISTS).rows
     }
     rows = []
     for memory_id in shown:
         path = dict(trace.path(memory_id))
-        lost, why = next(((stage, row["reason"]) for stage, row in path.items() if not row["kept"]), ("", ""))
-        ranks = [path[stage]["rank_out"] if stage in path else None for stage in RANKED_STAGES]
+        lost, why = next(((stage, row.reason) for stage, row in path.items() if not row.kept), ("", ""))
+        ranks = [path[stage].rank_out if stage in path else None for stage in RANKED_STAGES]
         rows.append(
             [
                 memory_id,
@@ -136,23 +139,27 @@ def rerank_table(trace: Trace, against: Against | None = None) -> pd.DataFrame:
     config = trace.config.rerank
     scores = trace.evidence.model_scores.get(config.model or config.backend, {})
     rows = []
-    for row in trace.stage("rerank").rows:
-        weight, retrieval, unit = row["retrieval_weight"], row["retrieval_score"], row["unit"]
-        blended = config.combine == "position_bands" and None not in (weight, retrieval, unit)
-        score = scores.get(row["memory_id"])
+    for row in trace.stage(RERANK).rows:
+        weight, retrieval, unit = row.retrieval_weight, row.retrieval_score, row.unit
+        retrieval_part = reranker_part = None
+        if config.combine == "replace":
+            reranker_part = unit
+        elif weight is not None and retrieval is not None and unit is not None:
+            retrieval_part, reranker_part = weight * retrieval, (1 - weight) * unit
+        score = scores.get(row.memory_id)
         rows.append(
             {
-                "before": row["rank_in"],
-                "after": row["rank_out"],
-                "memory": row["memory_id"],
-                "score": row["score"] if row["kept"] else None,
-                "from retrieval": weight * retrieval if blended else None,
-                "from reranker": (1 - weight) * unit if blended else unit if config.combine == "replace" else None,
-                "weight": weight if blended else None,
+                "before": row.rank_in,
+                "after": row.rank_out,
+                "memory": row.memory_id,
+                "score": row.score if row.kept else None,
+                "from retrieval": retrieval_part,
+                "from reranker": reranker_part,
+                "weight": None if retrieval_part is None else weight,
                 "retrieval": retrieval,
                 "unit": unit,
-                "raw": row["raw"],
-                "outcome": row["outcome"].replace("_", " ") + (f": {row['error']}" if row["error"] else ""),
+                "raw": row.raw,
+                "outcome": row.outcome.replace("_", " ") + (f": {row.error}" if row.error else ""),
                 "text read": score.chunk if score else None,
             }
         )
@@ -163,19 +170,19 @@ def adjust_table(trace: Trace, top: int, against: Against | None = None) -> pd.D
     """The factor chain of each candidate: score in, each factor that applied, score out; and its delta to a baseline."""
     import pandas as pd
 
-    names = ["priority", "time_decay", "pinned", "project", "feedback"]
+    names = list(FACTORS)
     rows = [
         {
-            "rank": row["rank_out"],
-            "memory": row["memory_id"],
-            "score in": row["score_in"],
-            "score": row["score"],
-            **{name: row["factors"].get(name) for name in names},
-            "age (days)": row["age_days"],
-            "before clamp": row["unclamped"],
-            "content": _excerpt(trace, row["memory_id"]),
+            "rank": row.rank_out,
+            "memory": row.memory_id,
+            "score in": row.score_in,
+            "score": row.score,
+            **{name: row.factors.get(name) for name in names},
+            "age (days)": row.age_days,
+            "before clamp": row.unclamped,
+            "content": _excerpt(trace, row.memory_id),
         }
-        for row in trace.stage("adjust").rows[:top]
+        for row in trace.stage(ADJUST).rows[:top]
     ]
     frame = compared(pd.DataFrame(rows), against, "adjust", "rank")
     return frame.drop(columns=[name for name in names if name in frame and frame[name].isna().all()])

@@ -107,7 +107,7 @@ def test_replays_at_both_ends_of_every_stretch_show_its_results(angles: list[int
         for value in ends:
             if -1 <= value <= 1:
                 again = replay(subject, with_values(config, {"dedup.enabled": True, "dedup.similarity": value}))
-                assert tuple(row["memory_id"] for row in again.results) == stretch.results
+                assert tuple(row.memory_id for row in again.results) == stretch.results
     assert all(above.low == below.high for above, below in pairwise_of(found))
 
 

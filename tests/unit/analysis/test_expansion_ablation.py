@@ -66,7 +66,7 @@ def test_recency_finds_nobody() -> None:
 def test_without_a_variant_its_own_candidates_leave() -> None:
     """Order with all: c, b, then a and d by id. Without 1: a, d, b. Without 0: c, d, b."""
     found = toggled_each(trace(three(), {"assembly.limit": 3}))
-    assert [row["memory_id"] for row in trace(three()).results] == ["c", "b", "a", "d"]
+    assert [row.memory_id for row in trace(three()).results] == ["c", "b", "a", "d"]
     assert [toggled.results for toggled in found] == [("c", "d", "b"), ("a", "d", "b"), ("c", "b", "a")]
     assert [toggled.left for toggled in found] == [("a",), ("c",), ()]
     assert [toggled.entered for toggled in found] == [("d",), ("d",), ()]

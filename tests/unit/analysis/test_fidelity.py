@@ -98,9 +98,9 @@ def test_every_memory_says_where_our_trace_lost_it_and_what_production_lacks() -
     assert (rows["z"].lost_at, rows["z"].reason) == ("lists", "no list returned it")
     for memory_id in ("a", "f"):
         lost = dict(ours.path(memory_id))
-        stage = next((name for name, row in lost.items() if not row["kept"]), None)
+        stage = next((name for name, row in lost.items() if not row.kept), None)
         assert rows[memory_id].lost_at == stage
-        assert rows[memory_id].reason == (lost[stage]["reason"] if stage else "")
+        assert rows[memory_id].reason == (lost[stage].reason if stage else "")
     extra = [one for one in rows.values() if one.production is None]
     assert [one.memory_id for one in extra] == [key for key in results_of(ours) if key not in ("a", "z", "f")]
     assert [one.ours for one in extra] == sorted(one.ours or 0 for one in extra)
@@ -124,7 +124,7 @@ def test_our_own_results_are_most_like_the_assembly() -> None:
 
 def test_scores_of_production_that_are_a_map_of_a_stage_are_recognised() -> None:
     ours = trace()
-    fused = {row["memory_id"]: row["raw"] for row in ours.stage("fusion").rows}
+    fused = {row.memory_id: row.raw for row in ours.stage("fusion").rows}
     given = {key: round(2 * value + 0.25, 6) for key, value in fused.items()}
     best = score_maps(given, ours)[0]
     assert best.exact

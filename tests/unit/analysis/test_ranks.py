@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.ranks import Against, Move, RankDelta, loss, rank_deltas, standings
+from cems_workbench.analysis.ranks import Against, Move, RankDelta, loss, rank_deltas, ranks_in
 from cems_workbench.pipeline import Trace
 from tests.unit.pipeline.cases import evidence, trace
 
@@ -39,8 +39,8 @@ def test_a_delta_says_which_way_and_how_far(delta: RankDelta, move: Move, places
 
 
 def test_the_results_beside_the_baselines() -> None:
-    assert [row["memory_id"] for row in before().results] == ["c", "a", "b"]
-    assert [row["memory_id"] for row in now().results] == ["d", "c", "a"]
+    assert [row.memory_id for row in before().results] == ["c", "a", "b"]
+    assert [row.memory_id for row in now().results] == ["d", "c", "a"]
     assert rank_deltas(now(), before(), "assembly") == {
         "d": RankDelta(1, None), "c": RankDelta(2, 1), "a": RankDelta(3, 2), "b": RankDelta(None, 3),
     }  # fmt: skip
@@ -69,9 +69,9 @@ def test_a_config_beside_itself_moves_nobody() -> None:
     assert {delta.move for delta in against.deltas().values()} == {"same"} and against.gone() == []
 
 
-def test_standings_of_a_list_have_normalised_scores_and_of_an_unknown_one_nothing() -> None:
-    assert standings(now(), "lexical") == {"c": (1, 1.0), "d": (2, pytest.approx(5 / 9))}
-    assert standings(now(), "nothing") == {}
+def test_ranks_in_a_list_have_normalised_scores_and_of_an_unknown_one_nothing() -> None:
+    assert ranks_in(now(), "lexical") == {"c": (1, 1.0), "d": (2, pytest.approx(5 / 9))}
+    assert ranks_in(now(), "nothing") == {}
 
 
 def test_the_rank_of_who_was_lost_before_fusion_is_that_of_a_list_that_takes_part() -> None:

@@ -161,7 +161,7 @@ def test_each_stage_that_is_on_is_switched_off_once() -> None:
         f"cems without {part}"
         for part in (
             "vector list", "lexical list", "top-rank bonus", "score blend", "filter", "priority", "time decay", "pinned",
-            "project", "token budget", "MMR",
+            "project", "clamp", "token budget", "MMR",
         )
     ]  # fmt: skip
     assert all(one != config for one in found)

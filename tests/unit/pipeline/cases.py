@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, StageTrace, Trace, Variant, replay
+from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Trace, Variant, replay
+from cems_workbench.pipeline.stages.result import StageTrace
 from cems_workbench.records import Memory
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
@@ -80,24 +81,24 @@ def trace(subject: Evidence, changes: Mapping[str, Any] | None = None, **options
     return replay(subject, configured(changes), **options)
 
 
-def stage(name: str, subject: Evidence, changes: Mapping[str, Any] | None = None) -> StageTrace:
+def stage(name: str, subject: Evidence, changes: Mapping[str, Any] | None = None) -> StageTrace[Any, Any]:
     """One stage of that replay."""
     return trace(subject, changes).stage(name)
 
 
-def kept(stage: StageTrace) -> list[str]:
+def kept(stage: StageTrace[Any, Any]) -> list[str]:
     """Ids that leave the stage, in order."""
-    return [row["memory_id"] for row in stage.rows if row["kept"]]
+    return [row.memory_id for row in stage.rows if row.kept]
 
 
-def dropped(stage: StageTrace) -> dict[str, str]:
+def dropped(stage: StageTrace[Any, Any]) -> dict[str, str]:
     """Reasons by id of what the stage dropped."""
-    return {row["memory_id"]: row["reason"] for row in stage.rows if not row["kept"]}
+    return {row.memory_id: row.reason for row in stage.rows if not row.kept}
 
 
-def column(stage: StageTrace, name: str) -> dict[str, Any]:
+def column(stage: StageTrace[Any, Any], name: str) -> dict[str, Any]:
     """One column of the stage by memory id."""
-    return {row["memory_id"]: row[name] for row in stage.rows}
+    return {row.memory_id: getattr(row, name) for row in stage.rows}
 
 
 def falling(count: int, top: float = 0.99, step: float = 0.01) -> dict[str, float]:
@@ -105,6 +106,6 @@ def falling(count: int, top: float = 0.99, step: float = 0.01) -> dict[str, floa
     return {f"m{i:02d}": top - step * (i - 1) for i in range(1, count + 1)}
 
 
-def warned(stage: StageTrace, part: str) -> bool:
+def warned(stage: StageTrace[Any, Any], part: str) -> bool:
     """Does a warning of the stage contain this text?"""
     return any(part in text for text in stage.warnings)

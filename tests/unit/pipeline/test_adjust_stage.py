@@ -25,7 +25,7 @@ def adjust(memory: dict[str, Any], changes: dict[str, Any], score: float = 0.5, 
 
 def decay(memory: dict[str, Any], **changes: Any) -> float:
     settings = {"adjust.time_decay.mode": "hyperbolic"} | {f"adjust.time_decay.{key}": v for key, v in changes.items()}
-    return float(adjust(memory, settings)["factors"]["time_decay"])
+    return float(adjust(memory, settings).factors["time_decay"])
 
 
 @pytest.mark.parametrize(("days", "factor"), [(0, 1.0), (30, 0.667), (60, 0.5), (120, 0.333)])
@@ -60,15 +60,15 @@ def test_tiers_give_a_half_life_per_category(category: str | None, factor: float
 def test_no_date_is_factor_one_and_a_warning() -> None:
     subject = evidence({"vector": {"a": 0.5}})
     found = stage("adjust", subject, {**ALONE, "adjust.time_decay.mode": "hyperbolic"})
-    assert found.by_id["a"]["factors"]["time_decay"] == 1.0
-    assert found.by_id["a"]["age_days"] is None
+    assert found.by_id["a"].factors["time_decay"] == 1.0
+    assert found.by_id["a"].age_days is None
     assert warned(found, "1 candidates have no last_accessed date")
 
 
 def test_a_future_date_counts_as_age_zero_and_warns() -> None:
     subject = evidence({"vector": {"a": 0.5}}, memories={"a": ago(days=-10)})
     found = stage("adjust", subject, {**ALONE, "adjust.time_decay.mode": "hyperbolic"})
-    assert found.by_id["a"]["factors"]["time_decay"] == 1.0
+    assert found.by_id["a"].factors["time_decay"] == 1.0
     assert warned(found, "dated after as_of")
 
 
@@ -76,25 +76,25 @@ def test_age_is_against_as_of_whatever_the_time_zone() -> None:
     memory = {"last_accessed": datetime(2026, 7, 3, 2, tzinfo=UTC)}
     as_of = datetime.fromisoformat("2026-09-01T04:00:00+02:00")
     row = adjust(memory, {"adjust.time_decay.mode": "hyperbolic"}, as_of=as_of)
-    assert row["age_days"] == 60.0
-    assert row["factors"]["time_decay"] == 0.5
+    assert row.age_days == 60.0
+    assert row.factors["time_decay"] == 0.5
 
 
 def test_without_as_of_there_is_no_decay_and_a_warning() -> None:
     subject = evidence({"vector": {"a": 0.5}}, memories={"a": ago(days=60)}, as_of=None)
     found = stage("adjust", subject, {**ALONE, "adjust.time_decay.mode": "hyperbolic"})
-    assert found.by_id["a"]["factors"]["time_decay"] == 1.0
+    assert found.by_id["a"].factors["time_decay"] == 1.0
     assert warned(found, "the evidence has no as_of")
 
 
 def test_priority_multiplies() -> None:
-    assert adjust({"priority": 1.6}, {"adjust.priority": True})["score"] == pytest.approx(0.8)
-    assert adjust({"priority": 1.6}, {})["score"] == 0.5
+    assert adjust({"priority": 1.6}, {"adjust.priority": True}).score == pytest.approx(0.8)
+    assert adjust({"priority": 1.6}, {}).score == 0.5
 
 
 def test_the_pinned_factor_is_for_pinned_memories_alone() -> None:
-    assert adjust({"pinned": True}, {"adjust.pinned_factor": 1.1})["factors"] == {"pinned": 1.1}
-    assert adjust({"pinned": False}, {"adjust.pinned_factor": 1.1})["factors"] == {}
+    assert adjust({"pinned": True}, {"adjust.pinned_factor": 1.1}).factors == {"pinned": 1.1}
+    assert adjust({"pinned": False}, {"adjust.pinned_factor": 1.1}).factors == {}
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_the_pinned_factor_is_for_pinned_memories_alone() -> None:
 )
 def test_project_factor(own: str | None, match: str, factor: float) -> None:
     changes = {"adjust.project.enabled": True, "adjust.project.match": match}
-    assert adjust({"project": own}, changes, project="org/repo")["factors"] == {"project": factor}
+    assert adjust({"project": own}, changes, project="org/repo").factors == {"project": factor}
 
 
 def test_a_query_without_project_has_no_project_factor() -> None:
-    assert adjust({"project": "org/repo"}, {"adjust.project.enabled": True})["factors"] == {}
+    assert adjust({"project": "org/repo"}, {"adjust.project.enabled": True}).factors == {}
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_query_without_project_has_no_project_factor() -> None:
 )
 def test_feedback_counts_from_the_third_signal_on(relevant: int, noise: int, factors: dict[str, float]) -> None:
     row = adjust({"relevant_count": relevant, "noise_count": noise}, {"adjust.feedback.enabled": True})
-    assert row["factors"] == pytest.approx(factors)
+    assert row.factors == pytest.approx(factors)
 
 
 def test_all_factors_multiply() -> None:
@@ -137,7 +137,7 @@ def test_all_factors_multiply() -> None:
         "adjust.feedback.enabled": True,
     }
     row = adjust(memory, changes, project="org/repo")
-    assert row["score"] == pytest.approx(0.5 * 1.5 * 1.1 * 0.5 * 1.3 * 1.15, rel=1e-12)
+    assert row.score == pytest.approx(0.5 * 1.5 * 1.1 * 0.5 * 1.3 * 1.15, rel=1e-12)
 
 
 def test_clamping_makes_ties_by_id_and_warns() -> None:
@@ -153,11 +153,11 @@ def test_clamping_makes_ties_by_id_and_warns() -> None:
 
 
 def test_negative_scores_are_clamped_to_zero() -> None:
-    assert adjust({}, {"adjust.clamp": True}, score=-0.3)["score"] == 0.0
+    assert adjust({}, {"adjust.clamp": True}, score=-0.3).score == 0.0
 
 
 def test_adjusted_scores_rank_again() -> None:
     subject = evidence({"vector": {"a": 0.6, "b": 0.5}}, memories={"b": {"priority": 2.0}})
     found = stage("adjust", subject, {**ALONE, "adjust.priority": True})
     assert kept(found) == ["b", "a"]
-    assert [(row["rank_in"], row["rank_out"]) for row in found.rows] == [(2, 1), (1, 2)]
+    assert [(row.rank_in, row.rank_out) for row in found.rows] == [(2, 1), (1, 2)]

@@ -30,7 +30,7 @@ def test_greedy_skips_what_does_not_fit_and_tries_the_next() -> None:
         memories={"a": text(60), "b": text(50), "c": text(40), "d": text(1)},
     )
     result = trace(subject, {**ALONE, "assembly.max_tokens": 100})
-    assert [row["memory_id"] for row in result.results] == ["a", "c"]
+    assert [row.memory_id for row in result.results] == ["a", "c"]
     assert result.tokens_used == 100
     assert result.skipped_for_budget == ["b", "d"]
     assert dropped(result.stage("assembly"))["b"] == "50 tokens do not fit the budget of 100"
@@ -38,7 +38,7 @@ def test_greedy_skips_what_does_not_fit_and_tries_the_next() -> None:
 
 def test_the_limit_ends_the_results() -> None:
     result = trace(evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}), {**ALONE, "assembly.limit": 2})
-    assert [(row["memory_id"], row["rank"]) for row in result.results] == [("a", 1), ("b", 2)]
+    assert [(row.memory_id, row.rank) for row in result.results] == [("a", 1), ("b", 2)]
     assert dropped(result.stage("assembly")) == {"c": "past the result limit of 2"}
     assert result.skipped_for_budget == []
 
@@ -101,7 +101,7 @@ def test_mmr_keeps_the_scores_and_skips_what_does_not_fit() -> None:
     memories = {"a": text(10), "b": {"content": "zz " * 40}, "c": text(5)}
     subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}, memories=memories)
     result = trace(subject, {**MMR, "assembly.max_tokens": 15})
-    assert [(row["memory_id"], row["score"]) for row in result.results] == [("a", 0.9), ("c", 0.7)]
+    assert [(row.memory_id, row.score) for row in result.results] == [("a", 0.9), ("c", 0.7)]
     assert result.skipped_for_budget == ["b"]
 
 
@@ -111,10 +111,10 @@ def test_mmr_keeps_the_scores_and_skips_what_does_not_fit() -> None:
 )
 def test_auto_is_mmr_for_aggregation_queries(query: str, strategy: str) -> None:
     subject = evidence({"vector": {"a": 0.9}}, query=query)
-    assert stage("assembly", subject, {"assembly.strategy": "auto"}).fields["strategy"] == strategy
+    assert stage("assembly", subject, {"assembly.strategy": "auto"}).fields.strategy == strategy
 
 
 def test_auto_without_detectors_is_greedy() -> None:
     subject = evidence({"vector": {"a": 0.9}}, query="how many concerts")
     changes = {"assembly.strategy": "auto", "query.detectors.enabled": False}
-    assert stage("assembly", subject, changes).fields["strategy"] == "greedy"
+    assert stage("assembly", subject, changes).fields.strategy == "greedy"

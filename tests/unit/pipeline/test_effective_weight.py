@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from cases import evidence, stage
 
@@ -12,6 +10,7 @@ from cems_workbench.pipeline import ModelScore
 from cems_workbench.pipeline.scoring import without_failures
 from cems_workbench.pipeline.stages.rerank import (
     BandWeight,
+    RerankRow,
     account,
     effective_weights,
     is_compressed,
@@ -22,13 +21,11 @@ from cems_workbench.pipeline.stages.rerank import (
 BANDS = (Band(max_rank=2, retrieval=0.75), Band(max_rank=None, retrieval=0.4))
 
 
-def row(
-    rank: int, weight: float | None, retrieval: float | None, unit: float | None, score: float = 0.0
-) -> dict[str, Any]:
-    return {
-        "rank_before": rank, "retrieval_weight": weight, "retrieval_score": retrieval, "unit": unit, "score": score,
-        "outcome": "scored",
-    }  # fmt: skip
+def row(rank: int, weight: float | None, retrieval: float | None, unit: float | None, score: float = 0.0) -> RerankRow:
+    return RerankRow(
+        f"m{rank}", rank, rank, 0.0, score, kept=True, reason=None, rank_before=rank, retrieval_weight=weight,
+        retrieval_score=retrieval, unit=unit, outcome="scored",
+    )  # fmt: skip
 
 
 def test_spread_of_each_side_is_its_standard_deviation_times_its_weight() -> None:
@@ -73,7 +70,7 @@ def test_the_example_of_the_plan_rank_11_overtakes_rank_1_that_the_reranker_like
     assert found.first_at_most == pytest.approx(0.75 / 61 + 0.25)
     assert overtaking(rows, RerankConfig(combine="replace")) is None
     assert overtaking(rows, RerankConfig(retrieval_score="inverse_rank")) is None
-    assert overtaking([row for row in rows if row["rank_before"] <= 10], RerankConfig()) is None
+    assert overtaking([row for row in rows if row.rank_before <= 10], RerankConfig()) is None
 
 
 def test_an_account_counts_causes_outcomes_cache_and_latency() -> None:

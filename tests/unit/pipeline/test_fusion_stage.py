@@ -26,8 +26,8 @@ def test_rrf_adds_weight_over_k_plus_rank() -> None:
 
 def test_memory_absent_from_a_list_contributes_nothing_for_it() -> None:
     row = stage("fusion", evidence({"vector": {"a": 0.9}, "lexical": {"b": 7.0}})).by_id["a"]
-    assert row["raw"] == 1 / 61
-    assert [entry["list"] for entry in row["contributions"]] == ["vector"]
+    assert row.raw == 1 / 61
+    assert [entry.list for entry in row.contributions] == ["vector"]
 
 
 def test_list_weight_times_variant_weight() -> None:
@@ -55,27 +55,27 @@ def test_per_list_bonus_is_added_in_every_list_and_not_weighted() -> None:
 def test_best_rank_bonus_is_added_once_by_the_best_rank() -> None:
     subject = evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"x": 9.0, "y": 8.0, "a": 7.0, "b": 6.0}})
     fusion = stage("fusion", subject, {**BONUS, "fusion.top_rank_bonus.mode": "best_rank"})
-    assert fusion.by_id["a"]["raw"] == pytest.approx(1 / 61 + 1 / 63 + 0.05, rel=1e-15)
-    assert fusion.by_id["b"]["raw"] == pytest.approx(1 / 62 + 1 / 64 + 0.02, rel=1e-15)
-    assert fusion.by_id["a"]["best_rank_bonus"] == 0.05
-    assert [entry["bonus"] for entry in fusion.by_id["a"]["contributions"]] == [0.0, 0.0]
+    assert fusion.by_id["a"].raw == pytest.approx(1 / 61 + 1 / 63 + 0.05, rel=1e-15)
+    assert fusion.by_id["b"].raw == pytest.approx(1 / 62 + 1 / 64 + 0.02, rel=1e-15)
+    assert fusion.by_id["a"].best_rank_bonus == 0.05
+    assert [entry.bonus for entry in fusion.by_id["a"].contributions] == [0.0, 0.0]
 
 
 def test_importance_bonus_is_0_0023_at_ten_ranks_and_k_60() -> None:
     subject = evidence({"vector": {"a": 0.9, "b": 0.8}}, memories={"b": {"importance": "high"}})
     rows = stage("fusion", subject, {"fusion.importance_bonus_ranks": 10}).by_id
-    assert rows["b"]["importance_bonus"] == pytest.approx(1 / 61 - 1 / 71, rel=1e-15)
-    assert round(rows["b"]["importance_bonus"], 4) == 0.0023
-    assert rows["b"]["raw"] == pytest.approx(1 / 62 + 1 / 61 - 1 / 71, rel=1e-15)
-    assert rows["a"]["importance_bonus"] == 0.0
+    assert rows["b"].importance_bonus == pytest.approx(1 / 61 - 1 / 71, rel=1e-15)
+    assert round(rows["b"].importance_bonus, 4) == 0.0023
+    assert rows["b"].raw == pytest.approx(1 / 62 + 1 / 61 - 1 / 71, rel=1e-15)
+    assert rows["a"].importance_bonus == 0.0
 
 
 def test_ordinal_ties_get_consecutive_ranks_by_id_and_dense_ties_share_one() -> None:
     subject = evidence({"vector": {"c": 0.5, "b": 0.9, "a": 0.9}})
     ordinal = stage("fusion", subject, {"lists.vector.ties": "ordinal"}).by_id
     dense = stage("fusion", subject, {"lists.vector.ties": "dense"}).by_id
-    assert [ordinal[key]["contributions"][0]["rank"] for key in "abc"] == [1, 2, 3]
-    assert [dense[key]["contributions"][0]["rank"] for key in "abc"] == [1, 1, 2]
+    assert [ordinal[key].contributions[0].rank for key in "abc"] == [1, 2, 3]
+    assert [dense[key].contributions[0].rank for key in "abc"] == [1, 1, 2]
 
 
 def test_score_sum_adds_weight_times_score() -> None:
@@ -96,7 +96,7 @@ def test_score_methods_leave_recency_and_access_out_and_warn(method: str) -> Non
     )
     changes = {"fusion.method": method, "lists.recency.enabled": True, "lists.access.enabled": True}
     fusion = stage("fusion", subject, changes)
-    assert fusion.by_id["a"]["raw"] == pytest.approx(1.9 if method == "score_sum" else 1.0)
+    assert fusion.by_id["a"].raw == pytest.approx(1.9 if method == "score_sum" else 1.0)
     assert dropped(fusion) == {"z": f"only in recency or access lists, which {method} leaves out"}
     assert warned(fusion, f"{method} leaves out recency, access")
 
@@ -106,15 +106,15 @@ def test_multi_query_boost_counts_the_lists_beyond_the_first() -> None:
         {"vector": {"a": 0.9, "b": 0.8}, "lexical": {"a": 5.0}, "vector@1": {"a": 0.7}}, variants=TWO_VARIANTS
     )
     rows = stage("fusion", subject, {"fusion.multi_query_boost": 0.1}).by_id
-    assert rows["a"]["boost_factor"] == pytest.approx(1.2)
-    assert rows["a"]["raw"] == pytest.approx(1.2 * 3 / 61, rel=1e-15)
-    assert rows["b"]["boost_factor"] == 1.0
+    assert rows["a"].boost_factor == pytest.approx(1.2)
+    assert rows["a"].raw == pytest.approx(1.2 * 3 / 61, rel=1e-15)
+    assert rows["b"].boost_factor == 1.0
 
 
 def test_minmax_runs_over_the_candidates() -> None:
     """1/61, 1/62, 1/63: the middle is (1/62 − 1/63) / (1/61 − 1/63) = 61/124."""
     rows = stage("fusion", evidence({"vector": falling(3)}), {"fusion.normalize": "minmax"}).by_id
-    assert [rows[key]["normalized"] for key in ("m01", "m02", "m03")] == pytest.approx([1.0, 61 / 124, 0.0], abs=1e-12)
+    assert [rows[key].normalized for key in ("m01", "m02", "m03")] == pytest.approx([1.0, 61 / 124, 0.0], abs=1e-12)
 
 
 def test_minmax_of_equal_scores_is_one_for_all_and_warns() -> None:
@@ -128,20 +128,20 @@ def test_minmax_of_equal_scores_is_one_for_all_and_warns() -> None:
 def test_score_blends_the_best_vector_or_lexical_score() -> None:
     subject = evidence({"vector": {"a": 0.6}, "lexical": {"b": 8.0, "a": 6.0}})
     rows = stage("fusion", subject, {"fusion.score_blend": 0.25}).by_id
-    assert rows["a"]["score"] == pytest.approx(0.75 * (1 / 61 + 1 / 62) + 0.25 * 0.75, rel=1e-15)
-    assert rows["b"]["score"] == pytest.approx(0.75 / 61 + 0.25 * 1.0, rel=1e-15)
+    assert rows["a"].score == pytest.approx(0.75 * (1 / 61 + 1 / 62) + 0.25 * 0.75, rel=1e-15)
+    assert rows["b"].score == pytest.approx(0.75 / 61 + 0.25 * 1.0, rel=1e-15)
 
 
 def test_a_memory_in_neither_vector_nor_lexical_blends_zero() -> None:
     subject = evidence({"vector": {"a": 0.6}, "relations": {"r": 0.9}})
     row = stage("fusion", subject, {"lists.relations.enabled": True, "fusion.score_blend": 0.5}).by_id["r"]
-    assert row["score"] == pytest.approx(0.5 * 0.5 / 61, rel=1e-15)
+    assert row.score == pytest.approx(0.5 * 0.5 / 61, rel=1e-15)
 
 
 def test_a_negative_cosine_blends_as_zero() -> None:
     row = stage("fusion", evidence({"vector": {"a": 0.5, "b": -0.4}}), {"fusion.score_blend": 1.0}).by_id["b"]
-    assert row["best_list_score"] == 0.0
-    assert row["score"] == 0.0
+    assert row.best_list_score == 0.0
+    assert row.score == 0.0
 
 
 def test_bypass_keeps_the_scores_and_the_order_of_a_single_list() -> None:
@@ -150,14 +150,14 @@ def test_bypass_keeps_the_scores_and_the_order_of_a_single_list() -> None:
     fusion = stage("fusion", subject, changes)
     assert kept(fusion) == ["b", "a", "c"]
     assert column(fusion, "score") == {"a": 0.3, "b": 0.9, "c": -0.1}
-    (only,) = fusion.by_id["a"]["contributions"]
-    assert (only["list"], only["rank"], only["base"], only["bonus"]) == ("vector", 2, 0.3, 0.0)
-    assert fusion.fields["bypassed"] is True
+    (only,) = fusion.by_id["a"].contributions
+    assert (only.list, only.rank, only.base, only.bonus) == ("vector", 2, 0.3, 0.0)
+    assert fusion.fields.bypassed is True
 
 
 def test_bypass_needs_a_single_list() -> None:
     subject = evidence({"vector": {"a": 0.3}, "lexical": {"a": 2.0}})
-    assert stage("fusion", subject, {"fusion.single_list": "bypass"}).by_id["a"]["score"] == pytest.approx(2 / 61)
+    assert stage("fusion", subject, {"fusion.single_list": "bypass"}).by_id["a"].score == pytest.approx(2 / 61)
 
 
 def test_a_list_emptied_by_the_threshold_leaves_a_single_list() -> None:
@@ -169,7 +169,7 @@ def test_a_list_emptied_by_the_threshold_leaves_a_single_list() -> None:
 def test_a_list_of_weight_zero_has_base_zero_everywhere() -> None:
     subject = evidence({"vector": falling(5), "lexical": {"m02": 3.0}})
     rows = stage("fusion", subject, {"lists.vector.weight": 0.0}).rows
-    bases = [entry["base"] for row in rows for entry in row["contributions"] if entry["list"] == "vector"]
+    bases = [entry.base for row in rows for entry in row.contributions if entry.list == "vector"]
     assert bases == [0.0] * 5
 
 
@@ -188,6 +188,6 @@ def test_every_row_accounts_for_its_raw_score() -> None:
     )
     changes = {**BONUS, "fusion.multi_query_boost": 0.3, "fusion.importance_bonus_ranks": 5}
     for row in stage("fusion", subject, changes).rows:
-        terms = math.fsum(entry["base"] + entry["bonus"] for entry in row["contributions"])
-        account = row["boost_factor"] * (terms + row["best_rank_bonus"] + row["importance_bonus"])
-        assert row["raw"] == pytest.approx(account, rel=1e-12)
+        terms = math.fsum(entry.base + entry.bonus for entry in row.contributions)
+        account = row.boost_factor * (terms + row.best_rank_bonus + row.importance_bonus)
+        assert row.raw == pytest.approx(account, rel=1e-12)

@@ -37,10 +37,10 @@ def test_dedup_names_the_better_ranked_memory_it_duplicates() -> None:
     embeddings = {"a": [1.0, 0.0], "b": [0.0, 1.0], "c": [0.95, math.sqrt(1 - 0.95**2)], "d": [0.0, 2.0]}
     dedup = stage("dedup", evidence({"vector": LIST}, embeddings=embeddings), DEDUP)
     assert kept(dedup) == ["a", "b"]
-    assert dedup.by_id["c"]["duplicate_of"] == "a"
-    assert dedup.by_id["c"]["similarity"] == pytest.approx(0.95, abs=1e-12)
-    assert dedup.by_id["d"]["duplicate_of"] == "b"  # cosine, not dot product
-    assert dedup.by_id["d"]["reason"] == "duplicates b (cosine 1.000)"
+    assert dedup.by_id["c"].duplicate_of == "a"
+    assert dedup.by_id["c"].similarity == pytest.approx(0.95, abs=1e-12)
+    assert dedup.by_id["d"].duplicate_of == "b"  # cosine, not dot product
+    assert dedup.by_id["d"].reason == "duplicates b (cosine 1.000)"
 
 
 def test_a_duplicate_of_a_dropped_memory_is_kept_when_it_differs_from_the_kept() -> None:

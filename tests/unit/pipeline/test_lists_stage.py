@@ -10,7 +10,7 @@ from cems_workbench.pipeline import Variant
 
 def normalized(method: str, **scores: float) -> dict[str, float]:
     rows = stage("lists", evidence({"lexical": scores}), {"lists.lexical.normalization": method}).by_id
-    return {key: row["lists"][0]["normalized"] for key, row in rows.items()}
+    return {key: row.lists[0].normalized for key, row in rows.items()}
 
 
 def test_max_divides_by_the_largest_score() -> None:
@@ -36,9 +36,9 @@ def test_none_leaves_scores_alone() -> None:
 def test_a_list_is_cut_to_its_depth_before_it_is_normalised() -> None:
     subject = evidence({"lexical": {"a": 8.0, "b": 4.0, "c": 2.0}})
     rows = stage("lists", subject, {"lists.lexical.normalization": "minmax", "lists.lexical.depth": 2}).by_id
-    assert rows["b"]["lists"][0]["normalized"] == 0.0  # the smallest of the two that are left, not (4 − 2) / (8 − 2)
-    assert rows["c"]["lists"][0]["normalized"] is None
-    assert rows["c"]["reason"] == "lexical: rank 3 is past the depth 2"
+    assert rows["b"].lists[0].normalized == 0.0  # the smallest of the two that are left, not (4 − 2) / (8 − 2)
+    assert rows["c"].lists[0].normalized is None
+    assert rows["c"].reason == "lexical: rank 3 is past the depth 2"
 
 
 @pytest.mark.parametrize("method", ["max", "minmax"])
@@ -50,8 +50,8 @@ def test_a_lexical_list_of_one_hit_warns_that_it_is_always_one(method: str) -> N
 
 def test_negative_cosines_are_kept_raw_with_a_warning() -> None:
     lists = stage("lists", evidence({"vector": {"a": 0.5, "b": -0.2}}))
-    assert lists.by_id["b"]["lists"][0]["raw"] == -0.2
-    assert lists.by_id["b"]["lists"][0]["normalized"] == -0.2
+    assert lists.by_id["b"].lists[0].raw == -0.2
+    assert lists.by_id["b"].lists[0].normalized == -0.2
     assert warned(lists, "1 negative cosine")
 
 

@@ -9,7 +9,7 @@ from cases import column, evidence, kept, stage, trace, warned
 
 from cems_workbench.config.sections.understanding import Detectors
 from cems_workbench.pipeline import ModelScore
-from cems_workbench.pipeline.stages.query import detect
+from cems_workbench.pipeline.stages.query import Signal, detect
 
 WORD = {"query.detectors.matching": "word"}
 
@@ -24,9 +24,7 @@ def detectors(query: str, matching: Any = "substring") -> set[str]:
 
 def test_substring_matching_calls_restart_elasticsearch_temporal_and_shows_the_cut_word() -> None:
     found = query_stage("restart elasticsearch")
-    assert found.fields["matches"] == [
-        {"detector": "temporal", "signal": "last", "start": 9, "end": 13, "cuts_word": True}
-    ]
+    assert found.fields.matches == (Signal("temporal", "last", 9, 13, cuts_word=True),)
     assert warned(found, "temporal: “last” was found inside a word (“elasticsearch”)")
 
 
@@ -34,12 +32,12 @@ def test_substring_matching_calls_restart_elasticsearch_temporal_and_shows_the_c
     ("query", "cut"), [("firstly", True), ("at last", False), ("ballast", True), ("last-minute", False)]
 )
 def test_a_signal_cuts_a_word_when_letters_touch_it_on_either_side(query: str, cut: bool) -> None:
-    assert [match["cuts_word"] for match in query_stage(query).fields["matches"]] == [cut]
+    assert [match.cuts_word for match in query_stage(query).fields.matches] == [cut]
 
 
 def test_word_matching_does_not() -> None:
     found = query_stage("restart elasticsearch", WORD)
-    assert found.fields["matches"] == []
+    assert found.fields.matches == ()
     assert found.warnings == []
 
 
@@ -66,7 +64,7 @@ def test_detectors_can_be_off() -> None:
 
 
 def test_the_query_stage_has_no_candidates() -> None:
-    assert query_stage("x").rows == []
+    assert query_stage("x").rows == ()
 
 
 JUDGE = {"judge.backend": "auto"}
@@ -94,16 +92,16 @@ def test_threshold_and_bands_that_are_null_are_the_judges_own() -> None:
     judge = judged({"a": 3.5, "b": 1.5, "c": 1.0, "d": -2.0}, notes=OWN).stage("judge")
     assert column(judge, "band") == {"a": "highly relevant", "b": "relevant", "c": "weak", "d": "irrelevant"}
     assert column(judge, "relevant") == {"a": True, "b": True, "c": False, "d": False}
-    assert judge.fields == {
+    assert judge.fields.to_json() == {
         "backend": "auto", "model": "ms-marco", "threshold": 1.0, "bands": [3.0, 1.0, -1.0],
         "label": "cross-encoder of mine",
     }  # fmt: skip
 
 
 def test_those_of_the_config_win_each_for_itself() -> None:
-    fields = judged({"a": 0.0}, {"judge.threshold": -0.5}, notes=OWN).stage("judge").fields
+    fields = judged({"a": 0.0}, {"judge.threshold": -0.5}, notes=OWN).stage("judge").fields.to_json()
     assert (fields["threshold"], fields["bands"]) == (-0.5, [3.0, 1.0, -1.0])
-    fields = judged({"a": 0.0}, {"judge.bands": [5.0, 4.0, 3.0]}, notes=OWN).stage("judge").fields
+    fields = judged({"a": 0.0}, {"judge.bands": [5.0, 4.0, 3.0]}, notes=OWN).stage("judge").fields.to_json()
     assert (fields["threshold"], fields["bands"]) == (1.0, [5.0, 4.0, 3.0])
 
 
@@ -111,7 +109,7 @@ def test_those_of_the_config_win_each_for_itself() -> None:
     "about", [{}, {"judges": {"another": OWN["judges"]["ms-marco"]}}, {"judges": {"ms-marco": {"label": "x"}}}]
 )
 def test_a_judge_of_which_nothing_is_known_is_read_as_ms_marco(about: dict[str, Any]) -> None:
-    fields = judged({"a": 0.0}, notes=about).stage("judge").fields
+    fields = judged({"a": 0.0}, notes=about).stage("judge").fields.to_json()
     assert (fields["threshold"], fields["bands"]) == (-10.0, [-8.0, -10.0, -12.0])
 
 
@@ -124,9 +122,9 @@ def test_a_result_without_judgment_has_no_band() -> None:
 def test_the_judge_never_changes_the_ranking() -> None:
     scores = {"a": -20.0, "b": 5.0, "c": -9.0}
     result = judged(scores)
-    assert kept(result.stage("judge")) == [row["memory_id"] for row in result.results] == ["a", "b", "c"]
-    assert [row["score"] for row in result.results] == [
-        row["score"] for row in judged(scores, {"judge.backend": "none"}).results
+    assert kept(result.stage("judge")) == [row.memory_id for row in result.results] == ["a", "b", "c"]
+    assert [row.score for row in result.results] == [
+        row.score for row in judged(scores, {"judge.backend": "none"}).results
     ]
 
 

@@ -10,6 +10,7 @@ from cases import column, dropped, evidence, falling, kept, stage, trace, warned
 
 from cems_workbench.pipeline import ModelScore
 from cems_workbench.pipeline.stages.rerank import account
+from cems_workbench.pipeline.stages.result import ScoreNeed
 
 ON: dict[str, Any] = {"rerank.backend": "cross_encoder", "rerank.model": "oracle"}
 IDENTITY = {**ON, "rerank.raw_scale": "identity"}
@@ -67,8 +68,8 @@ def test_position_bands_blend_the_retrieval_score_by_rank(retrieval_score: str, 
         evidence({"vector": falling(11)}, model=model),
         {**IDENTITY, "rerank.retrieval_score": retrieval_score},
     )
-    assert {key: rerank.by_id[key]["score"] for key in expected} == pytest.approx(expected, rel=1e-12)
-    assert [rerank.by_id[key]["retrieval_weight"] for key in ("m03", "m04", "m10", "m11")] == [0.75, 0.6, 0.6, 0.4]
+    assert {key: rerank.by_id[key].score for key in expected} == pytest.approx(expected, rel=1e-12)
+    assert [rerank.by_id[key].retrieval_weight for key in ("m03", "m04", "m10", "m11")] == [0.75, 0.6, 0.6, 0.4]
 
 
 def test_bands_with_rrf_are_inverted_an_all_neutral_reranker_puts_ranks_11_to_40_first() -> None:
@@ -84,8 +85,8 @@ def test_inverse_rank_makes_rank_1_unbeatable() -> None:
     subject = evidence({"vector": falling(40, top=0.9)}, model=model)
     rerank = stage("rerank", subject, {**IDENTITY, "rerank.retrieval_score": "inverse_rank"})
     assert kept(rerank)[:2] == ["m01", "m11"]
-    assert rerank.by_id["m01"]["score"] == 0.75
-    assert rerank.by_id["m11"]["score"] == pytest.approx(0.6 + 0.4 / 11, rel=1e-15)
+    assert rerank.by_id["m01"].score == 0.75
+    assert rerank.by_id["m11"].score == pytest.approx(0.6 + 0.4 / 11, rel=1e-15)
 
 
 def test_a_rank_past_every_band_takes_the_last_band() -> None:
@@ -120,8 +121,8 @@ def test_a_failed_score_is_neutral_and_flagged(failure: ModelScore) -> None:
     rerank = stage("rerank", subject, {**REPLACE, "rerank.neutral_unit": 0.3})
     assert column(rerank, "unit") == {"m03": 0.9, "m02": 0.3, "m01": 0.1}
     assert column(rerank, "flagged") == {"m03": False, "m02": True, "m01": False}
-    assert rerank.by_id["m02"]["raw"] is None
-    assert rerank.fields["health"]["failed"] == 1
+    assert rerank.by_id["m02"].raw is None
+    assert rerank.fields.health.failed == 1
     assert warned(rerank, "1 of 3 scores failed")
     assert not warned(rerank, "every score failed")
 
@@ -131,9 +132,9 @@ def test_causes_are_what_the_errors_begin_with_and_the_panel_counts_the_same() -
         "m01": ModelScore(None, error="bad reply: not JSON (text/html): the nanny of the finance team timed out"),
         "m02": ModelScore(None, error="timeout: no reply within 30 s"), "m03": ModelScore(math.nan), "m04": ModelScore(None),
     }  # fmt: skip
-    health = stage("rerank", evidence({"vector": falling(4)}, model=scores), REPLACE).fields["health"]
-    assert health["causes"] == {"bad reply": 1, "timeout": 1, "not finite": 1, "no score": 1}
-    assert account(scores.values()).causes == health["causes"]
+    health = stage("rerank", evidence({"vector": falling(4)}, model=scores), REPLACE).fields.health
+    assert health.causes == {"bad reply": 1, "timeout": 1, "not finite": 1, "no score": 1}
+    assert account(scores.values()).causes == health.causes
 
 
 def test_an_order_that_neutral_scores_alone_have_made_is_called_no_reranking() -> None:
@@ -146,9 +147,9 @@ def test_a_failed_score_can_be_dropped_and_is_still_flagged() -> None:
     subject = evidence({"vector": falling(3)}, model={"m01": 0.1, "m02": None, "m03": 0.9})
     rerank = stage("rerank", subject, {**REPLACE, "rerank.on_error": "drop"})
     assert kept(rerank) == ["m03", "m01"]
-    assert rerank.by_id["m02"]["flagged"]
+    assert rerank.by_id["m02"].flagged
     assert "timeout" in dropped(rerank)["m02"]
-    assert rerank.fields["health"]["causes"] == {"timeout": 1}
+    assert rerank.fields.health.causes == {"timeout": 1}
 
 
 def test_past_the_input_limit_is_dropped() -> None:
@@ -162,7 +163,7 @@ def test_the_tail_follows_below_scaled_to_the_lowest_reranked() -> None:
     subject = evidence({"vector": falling(4)}, model={"m01": 0.4, "m02": 0.8})
     rerank = stage("rerank", subject, {**BELOW, "rerank.input_limit": 2})
     assert kept(rerank) == ["m02", "m01", "m03", "m04"]
-    assert [row["score"] for row in rerank.rows] == pytest.approx([0.8, 0.4, 0.4, 0.4 * 63 / 64], rel=1e-12)
+    assert [row.score for row in rerank.rows] == pytest.approx([0.8, 0.4, 0.4, 0.4 * 63 / 64], rel=1e-12)
     assert column(rerank, "unit") == {"m02": 0.8, "m01": 0.4, "m03": None, "m04": None}
     assert column(rerank, "rank_before")["m03"] is None
 
@@ -173,7 +174,7 @@ def test_the_tail_stays_below_a_negative_score() -> None:
     changes = {"fusion.method": "score_sum", "rerank.retrieval_score": "fused", "rerank.tail": "below"}
     rerank = stage("rerank", subject, {**IDENTITY, **changes, "rerank.input_limit": 1})
     assert kept(rerank) == ["a", "b", "c"]
-    assert [row["score"] for row in rerank.rows] == pytest.approx([-0.075] * 3)
+    assert [row.score for row in rerank.rows] == pytest.approx([-0.075] * 3)
 
 
 def test_what_was_never_scored_follows_below_before_the_tail_and_is_needed() -> None:
@@ -184,10 +185,10 @@ def test_what_was_never_scored_follows_below_before_the_tail_and_is_needed() -> 
     assert column(rerank, "outcome") == {
         "m02": "scored", "m03": "scored", "m01": "not_scored", "m04": "not_scored", "m05": "tail",
     }  # fmt: skip
-    assert rerank.by_id["m01"]["score"] == pytest.approx(0.6, rel=1e-12)
-    assert rerank.by_id["m05"]["score"] == pytest.approx(0.6 * 61 / 65, rel=1e-12)
+    assert rerank.by_id["m01"].score == pytest.approx(0.6, rel=1e-12)
+    assert rerank.by_id["m05"].score == pytest.approx(0.6 * 61 / 65, rel=1e-12)
     assert not any(column(rerank, "flagged").values())
-    assert result.needs == [{"stage": "rerank", "model": "oracle", "memory_ids": ["m01", "m04"]}]
+    assert result.needs == [ScoreNeed("rerank", "oracle", ("m01", "m04"))]
 
 
 def test_never_scored_candidates_stay_even_when_the_tail_is_dropped() -> None:
@@ -199,7 +200,7 @@ def test_without_any_score_the_order_stays_and_everything_is_needed() -> None:
     result = trace(evidence({"vector": falling(3)}), IDENTITY)
     assert kept(result.stage("rerank")) == ["m01", "m02", "m03"]
     assert column(result.stage("rerank"), "score") == pytest.approx({"m01": 1 / 61, "m02": 1 / 62, "m03": 1 / 63})
-    assert result.needs[0]["memory_ids"] == ["m01", "m02", "m03"]
+    assert result.needs[0].memory_ids == ("m01", "m02", "m03")
 
 
 def test_skip_if_few_reranks_nothing_at_the_result_limit() -> None:
@@ -219,19 +220,19 @@ def test_skip_if_few_needs_no_scores() -> None:
 def test_without_a_reranker_every_candidate_passes() -> None:
     rerank = stage("rerank", evidence({"vector": falling(50)}))
     assert rerank.candidates_out == 50
-    assert rerank.by_id["m07"]["score"] == 1 / 67
+    assert rerank.by_id["m07"].score == 1 / 67
 
 
 def test_health_names_what_makes_scores_doubtful() -> None:
     same = stage("rerank", evidence({"vector": falling(3)}, model=dict.fromkeys(falling(3), 0.5)), IDENTITY)
-    assert same.fields["health"]["all_equal"] and warned(same, "every raw score is the same")
+    assert same.fields.health.all_equal and warned(same, "every raw score is the same")
     narrow = stage("rerank", evidence({"vector": falling(3)}, model={"m01": 0.50, "m02": 0.51, "m03": 0.52}), IDENTITY)
     assert warned(narrow, "span only 0.020")
     outside = stage("rerank", evidence({"vector": falling(2)}, model={"m01": 11.0, "m02": -3.0}), ON)
-    assert outside.fields["health"]["out_of_range"] == 2 and warned(outside, "2 raw scores lie outside")
+    assert outside.fields.health.out_of_range == 2 and warned(outside, "2 raw scores lie outside")
 
 
 def test_the_model_or_its_backend_names_the_scores_that_are_read() -> None:
     subject = evidence({"vector": falling(2)}, model={"m01": 0.1, "m02": 0.9})
-    assert trace(subject, {"rerank.backend": "ollama"}).needs[0]["model"] == "ollama"
+    assert trace(subject, {"rerank.backend": "ollama"}).needs[0].model == "ollama"
     assert trace(subject, REPLACE).needs == []

@@ -30,7 +30,7 @@ def test_a_fixed_threshold_of_zero_means_zero() -> None:
     """Not 0.6, which the seed's `threshold or 0.6` made of it: 0.1 stays, a negative cosine goes."""
     threshold = stage("threshold", evidence({"vector": {"a": 0.1, "b": 0.0, "c": -0.1}}), fixed(0.0))
     assert kept(threshold) == ["a", "b"]
-    assert threshold.fields["final"] == 0.0
+    assert threshold.fields.search.final == 0.0
 
 
 def test_lists_it_does_not_apply_to_pass_whole() -> None:
@@ -47,8 +47,8 @@ def test_it_cuts_the_normalised_lexical_score() -> None:
 def test_a_memory_cut_from_one_list_stays_through_another() -> None:
     subject = evidence({"vector": {"a": 0.2}, "lexical": {"a": 5.0}})
     row = stage("threshold", subject, fixed(0.6)).by_id["a"]
-    assert row["kept"]
-    assert [(entry["list"], entry["kept"]) for entry in row["lists"]] == [("vector", False), ("lexical", True)]
+    assert row.kept
+    assert [(entry.list, entry.kept) for entry in row.lists] == [("vector", False), ("lexical", True)]
 
 
 def test_the_thresholds_fall_to_the_minimum_itself() -> None:
@@ -70,33 +70,33 @@ def test_adaptive_stops_at_the_first_threshold_with_enough_memories() -> None:
     """int(5 · 0.8) = 4 memories: three reach 0.7, four reach 0.65."""
     subject = evidence({"vector": {"a": 0.9, "b": 0.72, "c": 0.7, "d": 0.65, "e": 0.6}})
     threshold = stage("threshold", subject, adaptive(5))
-    assert threshold.fields["final"] == 0.65
-    assert threshold.fields["visited"] == [0.75, 0.7, 0.65]
-    assert threshold.fields["counts"] == [1, 3, 4]
-    assert threshold.fields["unique"] == 4
+    assert threshold.fields.search.final == 0.65
+    assert threshold.fields.search.visited == (0.75, 0.7, 0.65)
+    assert threshold.fields.search.counts == (1, 3, 4)
+    assert threshold.fields.search.unique == 4
     assert kept(threshold) == ["a", "b", "c", "d"]
 
 
 def test_the_target_is_rounded_down() -> None:
     """int(4 · 0.8) = 3."""
     subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.76, "d": 0.4}})
-    assert stage("threshold", subject, adaptive(4)).fields["final"] == 0.75
+    assert stage("threshold", subject, adaptive(4)).fields.search.final == 0.75
 
 
 def test_adaptive_reaches_the_minimum() -> None:
     subject = evidence({"vector": {"a": 0.35, "b": 0.36, "c": 0.34}})
     threshold = stage("threshold", subject, adaptive(2, **{"threshold.adaptive.target_ratio": 1.0}))
-    assert threshold.fields["final"] == 0.35
-    assert threshold.fields["visited"] == DEFAULT_STEPS
+    assert threshold.fields.search.final == 0.35
+    assert threshold.fields.search.visited == tuple(DEFAULT_STEPS)
     assert sorted(kept(threshold)) == ["a", "b"]
 
 
 def test_when_none_has_enough_the_first_with_the_most_is_taken() -> None:
     subject = evidence({"vector": {"a": 0.9, "b": 0.52, "c": 0.2}})
     threshold = stage("threshold", subject, adaptive(10))
-    assert threshold.fields["final"] == 0.5
-    assert threshold.fields["unique"] == 2
-    assert threshold.fields["visited"] == DEFAULT_STEPS
+    assert threshold.fields.search.final == 0.5
+    assert threshold.fields.search.unique == 2
+    assert threshold.fields.search.visited == tuple(DEFAULT_STEPS)
     assert warned(threshold, "no threshold found 8 memories; 0.5 had the most, 2")
 
 
@@ -105,5 +105,5 @@ def test_memories_count_once_over_the_lists_it_applies_to() -> None:
     subject = evidence({"vector": {"a": 0.9, "b": 0.5}, "lexical": {"a": 5.0}, "relations": {"r": 0.9}})
     changes = adaptive(2, **{"threshold.adaptive.target_ratio": 1.0, "lists.relations.enabled": True})
     threshold = stage("threshold", subject, changes)
-    assert threshold.fields["counts"] == [1, 1, 1, 1, 1, 2]
-    assert threshold.fields["final"] == 0.5
+    assert threshold.fields.search.counts == (1, 1, 1, 1, 1, 2)
+    assert threshold.fields.search.final == 0.5

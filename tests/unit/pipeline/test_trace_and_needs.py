@@ -9,8 +9,9 @@ import pytest
 from cases import configured, evidence, falling, trace
 
 from cems_workbench.config import PipelineConfig, preset
-from cems_workbench.pipeline import STAGES, Evidence, replay
+from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.stages import STAGES
 
 SPEC_ORDER = [
     "query", "expansion", "lists", "threshold", "fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly", "judge",
@@ -23,18 +24,18 @@ def gathered(config: PipelineConfig, **fields: Any) -> Evidence:
 
 
 def missing(evidence: Evidence, changes: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return {need["parameter"]: (need["gathered"], need["wanted"]) for need in trace(evidence, changes).needs}
+    return {need.parameter: (need.gathered, need.wanted) for need in trace(evidence, changes).needs}
 
 
 def test_the_stages_run_in_the_order_of_the_specification() -> None:
-    assert list(STAGES) == SPEC_ORDER
+    assert [stage.name for stage in STAGES] == SPEC_ORDER
     assert [stage.name for stage in trace(evidence({"vector": falling(3)})).stages] == SPEC_ORDER
 
 
 def test_every_stage_row_has_the_row_contract() -> None:
     for stage in trace(evidence({"vector": falling(3)})).stages:
         for row in stage.rows:
-            assert {"memory_id", "rank_in", "rank_out", "score_in", "score", "kept", "reason"} <= row.keys()
+            assert {"memory_id", "rank_in", "rank_out", "score_in", "score", "kept", "reason"} <= row.to_json().keys()
 
 
 def test_trace_json_has_the_keys_of_the_specification() -> None:
@@ -61,14 +62,14 @@ def test_trace_json_has_the_keys_of_the_specification() -> None:
 def test_a_memory_can_be_followed_to_the_stage_that_lost_it() -> None:
     path = trace(evidence({"vector": falling(3)}), {"assembly.limit": 1}).path("m02")
     assert [name for name, _ in path] == SPEC_ORDER[2:-1]
-    assert [row["kept"] for _, row in path] == [True] * 8 + [False]
+    assert [row.kept for _, row in path] == [True] * 8 + [False]
 
 
 def test_survivors_of_a_stage_are_the_entrants_of_the_next() -> None:
     changes = {"lists.vector.depth": 5, "filter.percentile": 20.0, "assembly.limit": 2}
     stages = trace(evidence({"vector": falling(8)}), changes).stages[2:]
     for earlier, later in pairwise(stages):
-        assert {row["memory_id"] for row in earlier.rows if row["kept"]} == set(later.by_id)
+        assert {row.memory_id for row in earlier.rows if row.kept} == set(later.by_id)
 
 
 def test_stages_are_timed_by_the_clock_that_is_handed_in_and_by_no_other() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Trace, Variant, replay
+from cems_workbench.pipeline.stages.query import Signal
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect.follow import path_html
 from cems_workbench.ui.inspect.results import results_html
@@ -95,8 +96,8 @@ def trace(text: str) -> Trace:
 def spans(text: str) -> str:
     half = len(text) // 2
     matches = [
-        {"detector": f"d {text}", "signal": f"s {text}", "start": half, "end": len(text)},
-        {"detector": "temporal", "signal": text, "start": 0, "end": half},
+        Signal(f"d {text}", f"s {text}", half, len(text), cuts_word=False),
+        Signal("temporal", text, 0, half, cuts_word=False),
     ]
     return spans_html(text, matches)
 

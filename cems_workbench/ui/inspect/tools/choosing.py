@@ -25,7 +25,7 @@ LEFT = """
 
 def missing(look: Look, k: int) -> list[str]:
     """Memories judged relevant that are not among the first k results, the best grade first, then by id."""
-    shown = {row["memory_id"] for row in look.trace.results[:k]}
+    shown = {row.memory_id for row in look.trace.results[:k]}
     lost = [memory_id for memory_id, grade in look.grades.items() if grade > 0 and memory_id not in shown]
     return sorted(lost, key=lambda memory_id: (-look.grades[memory_id], memory_id))
 

@@ -54,7 +54,7 @@ TRY_HELP = {
 def draw(look: Look) -> None:
     """The matrix, the duplicates, and what another limit or λ shows."""
     write_stylesheet("evidence")
-    ids = [row["memory_id"] for row in look.trace.results]
+    ids = [result.memory_id for result in look.trace.results]
     if len(ids) < 2:
         st.info("There are fewer than two results: nothing to compare.", icon=":material/search_off:")
         return
@@ -158,7 +158,7 @@ def duplicates_html(trace: Trace, gone: Sequence[Duplicate], near: Sequence[Fall
 
 def _named(trace: Trace, memory_id: str) -> str:
     """Its rank in the results, where it is there, and its id in short; its text on hover."""
-    rank = next((row["rank"] for row in trace.results if row["memory_id"] == memory_id), "")
+    rank = next((row.rank for row in trace.results if row.memory_id == memory_id), "")
     title = escape(f"{memory_id}: {_text(trace, memory_id)}")
     return f'<b>{rank}</b> <code title="{title}">{escape(short_id(memory_id, 14))}</code>'
 

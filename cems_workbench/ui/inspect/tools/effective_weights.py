@@ -28,7 +28,7 @@ HELP = (
 def draw(look: Look) -> None:
     """The chart, the sentence, and the numbers."""
     effects = _kept(look)
-    if not any(row["kept"] for row in look.trace.stage("assembly").rows) or not effects:
+    if not look.trace.results or not effects:
         st.info(
             "There are no results to weigh: no stage can have moved them. The journey under “What happened” says who lost them."
         )

@@ -19,6 +19,7 @@ from cems_workbench.analysis.text_evidence import (
     read_until,
 )
 from cems_workbench.pipeline.evidence import ModelScore
+from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.ui.inspect.look import Look
@@ -57,8 +58,8 @@ def draw(look: Look) -> None:
 
 def _candidate(look: Look) -> str:
     """The memory that is looked at: at first the followed one, else the first result."""
-    ranked = {row["memory_id"]: row["rank"] for row in look.trace.results}
-    rest = [row["memory_id"] for row in look.trace.stage("fusion").rows if row["memory_id"] not in ranked]
+    ranked = {row.memory_id: row.rank for row in look.trace.results}
+    rest = [row.memory_id for row in look.trace.stage(FUSION).rows if row.memory_id not in ranked]
     options = list(dict.fromkeys([*ranked, *rest, *sorted(look.trace.evidence.memories)]))
     key = f"text_evidence:{hash(look.request)}:{look.followed}"
     if st.session_state.get(key) not in options:

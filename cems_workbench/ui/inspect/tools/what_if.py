@@ -14,15 +14,15 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.analysis.what_if import Moved, Pair, Standing, WhatIf, what_if
+from cems_workbench.analysis.what_if import Moved, Pair, Place, WhatIf, what_if
 from cems_workbench.analysis.why import cause, memory_path
-from cems_workbench.analysis.why.path import ordinal
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.grades import K
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.memories_jsonl import parse_memory
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.glossary import about
@@ -262,13 +262,13 @@ def _heads(columns: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _cells(standing: Standing | None, name: str) -> str:
-    if standing is None:
+def _cells(place: Place | None, name: str) -> str:
+    if place is None:
         return '<td class="wb-n" title="It does not get here">–</td><td class="wb-n">–</td>'
-    rank = _number(standing.rank) if standing.kept else "✕"
-    title = "" if standing.kept else ' title="Dropped here"'
-    score = "–" if standing.score is None else _score(standing.score, name)
-    return f'<td class="wb-n"{title}>{rank}</td><td class="wb-n" title="{standing.score!r}">{score}</td>'
+    rank = _number(place.rank) if place.kept else "✕"
+    title = "" if place.kept else ' title="Dropped here"'
+    score = "–" if place.score is None else _score(place.score, name)
+    return f'<td class="wb-n"{title}>{rank}</td><td class="wb-n" title="{place.score!r}">{score}</td>'
 
 
 def _score(score: float, name: str) -> str:

@@ -15,13 +15,13 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.analysis.why import Change, LabelledSet, ListPlace, MemoryPath, Rescue, Why, explain
-from cems_workbench.analysis.why.path import ordinal
 from cems_workbench.analysis.why.report import NO_LIMIT_K
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import GROUPS, shown
 from cems_workbench.ui.inspect.glossary import about

@@ -20,7 +20,7 @@ from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.pipeline.stages.rerank import RERANK, RerankRow, model_key
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
@@ -65,8 +65,8 @@ def draw_alignment(trace: Trace, followed: str | None) -> None:
     key = model_key(trace.config.rerank)
     scores = trace.evidence.model_scores.get(key, {})
     ranked = sorted(
-        (row for row in trace.stage("rerank").rows if alignment(scores.get(row["memory_id"]))),
-        key=lambda row: row["rank_out"] or math.inf,
+        (row for row in trace.stage(RERANK).rows if alignment(scores.get(row.memory_id))),
+        key=lambda row: row.rank_out or math.inf,
     )
     if not ranked:
         label = trace.evidence.notes.get("rerankers", {}).get(key) or key
@@ -75,7 +75,7 @@ def draw_alignment(trace: Trace, followed: str | None) -> None:
             "Backend in the sidebar."
         )
         return
-    named = {row["memory_id"]: _named(trace, row) for row in ranked}
+    named = {row.memory_id: _named(trace, row) for row in ranked}
     first, second = defaults(list(named), followed)
     for place, column, memory_id in zip(("first", "second"), st.columns(2, gap="medium"), (first, second), strict=True):
         with column:
@@ -157,9 +157,9 @@ def defaults(ranked: Sequence[str], followed: str | None) -> tuple[str, str | No
     return ranked[0], ranked[1] if len(ranked) > 1 else None
 
 
-def _named(trace: Trace, row: Mapping[str, Any]) -> str:
-    memory_id = row["memory_id"]
-    rank = row["rank_out"] or "✕"
+def _named(trace: Trace, row: RerankRow) -> str:
+    memory_id = row.memory_id
+    rank = row.rank_out or "✕"
     return f"{rank}  {short_id(memory_id)}  {excerpt(trace.evidence.memories[memory_id].content, 90)}"
 
 

@@ -9,6 +9,9 @@ import streamlit as st
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.pipeline.stages.fusion import FUSION
+from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.ui.inspect import baseline, follow, tables
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.glossary import FACTORS, about
@@ -90,13 +93,13 @@ def budget_line(trace: Trace) -> str:
     """Tokens, how the results were chosen, and out of how many."""
     budget = trace.config.assembly.max_tokens
     tokens = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
-    diverse = " · diverse (mmr)" if trace.stage("assembly").fields["strategy"] == "mmr" else ""
+    diverse = " · diverse (mmr)" if trace.stage(ASSEMBLY).fields.strategy == "mmr" else ""
     return f"{tokens}{diverse} · {len(trace.evidence.memories)} candidates"
 
 
 def contributions(trace: Trace, against: Against | None) -> None:
     """What each list gave each candidate."""
-    if not any(row["kept"] for row in trace.stage("fusion").rows):
+    if not trace.stage(FUSION).kept:
         st.caption("No candidate reached the fusion.")
         return
     st.caption(
@@ -151,18 +154,17 @@ def journey(trace: Trace, followed: str | None, against: Against | None) -> None
 
 def rerank(trace: Trace, request: Request, followed: str | None, against: Against | None) -> None:
     """The blend of retrieval and reranker."""
-    config = trace.config.rerank
-    if config.backend == "none":
+    if RERANK.is_off(trace.config):
         st.info("Reranking is off. Choose a reranker in the sidebar under Rerank; late interaction needs no server.")
         return
-    if trace.stage("rerank").fields["skipped"]:
+    health = trace.stage(RERANK).fields.health
+    if health is None:
         st.info("Not reranked: there are no more candidates than the result limit (skip if few).")
         return
-    health = trace.stage("rerank").fields["health"]
-    spread = "" if health["min"] is None else f", raw {health['min']:.3f} to {health['max']:.3f}"
+    spread = "" if health.min is None else f", raw {health.min:.3f} to {health.max:.3f}"
     st.caption(
-        f"{health['scored']} of the first {health['head']} candidates scored, {health['failed']} failed, "
-        f"{health['not_scored']} never scored{spread}.",
+        f"{health.scored} of the first {health.head} candidates scored, {health.failed} failed, "
+        f"{health.not_scored} never scored{spread}.",
         help="score = weight × retrieval + (1 − weight) × unit, or the unit score alone with “replace”.",
     )
     draw_health(trace, request, handles.resources())
@@ -176,7 +178,7 @@ def _blend(trace: Trace, followed: str | None, against: Against | None) -> None:
     st.dataframe(
         tables.marked(tables.rerank_table(trace, against), followed),
         hide_index=True,
-        height=_height(len(trace.stage("rerank").rows), 18),
+        height=_height(len(trace.stage(RERANK).rows), 18),
         row_height=ROW,
         placeholder="",
         column_config={
@@ -246,7 +248,7 @@ def context(trace: Trace) -> None:
     if not trace.results:
         st.caption("There is no context: nothing was selected.")
         return
-    strategy = trace.stage("assembly").fields["strategy"]
+    strategy = trace.stage(ASSEMBLY).fields.strategy
     skipped = trace.skipped_for_budget
     listed = ", ".join(plain(short_id(memory_id)) for memory_id in skipped[:4])
     left_out = f" {len(skipped)} did not fit: {listed}{' …' if len(skipped) > 4 else ''}." if skipped else ""

@@ -12,6 +12,7 @@ import streamlit as st
 from cems_workbench.analysis.expansion import query_shares
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.fusion import FUSION, Contribution, FusionRow
 from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.kit.tables import ROW, short_id
 from cems_workbench.ui.kit.theme import list_colour
@@ -31,29 +32,28 @@ def contributions_figure(trace: Trace, top: int = 12, against: Against | None = 
     """
     import plotly.graph_objects as go
 
-    rows = [row for row in trace.stage("fusion").rows if row["kept"]][:top]
+    rows = trace.stage(FUSION).kept[:top]
     names = [_label(trace, row, against) for row in rows]
     figure = go.Figure()
     for ranked in trace.evidence.lists:
         entries = [_entry(row, ranked.name) for row in rows]
         colour = list_colour(ranked.source, ranked.variant)
         if any(entries):
-            bases = [entry["base"] if entry else 0 for entry in entries]
+            bases = [entry.base if entry else 0 for entry in entries]
             hovers = [_base_hover(trace, row, entry) for row, entry in zip(rows, entries, strict=True)]
             figure.add_bar(**_series(_literal(ranked.name), names, bases, hovers, colour), legendgroup=ranked.name)
-        if any(entry and entry["bonus"] for entry in entries):
-            bonuses = [entry["bonus"] if entry else 0 for entry in entries]
+        if any(entry and entry.bonus for entry in entries):
+            bonuses = [entry.bonus if entry else 0 for entry in entries]
             hovers = [
-                f"{_literal(ranked.name)}: bonus for rank {entry['rank']} = {entry['bonus']:.4f}" if entry else ""
+                f"{_literal(ranked.name)}: bonus for rank {entry.rank} = {entry.bonus:.4f}" if entry else ""
                 for entry in entries
             ]
             series = _series(f"{_literal(ranked.name)} bonus", names, bonuses, hovers, colour, hatched=True)
             figure.add_bar(**series, legendgroup=ranked.name, showlegend=False)  # the caption says what is hatched
-    for key, title, colour in (
-        ("best_rank_bonus", "bonus of the best rank", "#7B848D"),
-        ("importance_bonus", "bonus for importance", "#8C6D31"),
+    for values, title, colour in (
+        ([row.best_rank_bonus for row in rows], "bonus of the best rank", "#7B848D"),
+        ([row.importance_bonus for row in rows], "bonus for importance", "#8C6D31"),
     ):
-        values = [row[key] for row in rows]
         if any(values):
             hovers = [f"{title}: {value:.4f}" for value in values]
             figure.add_bar(**_series(title, names, values, hovers, colour, hatched=True))
@@ -95,34 +95,34 @@ def _series(
     }  # fmt: skip
 
 
-def _entry(row: dict[str, Any], name: str) -> dict[str, Any] | None:
-    return next((entry for entry in row["contributions"] if entry["list"] == name), None)
+def _entry(row: FusionRow, name: str) -> Contribution | None:
+    return next((entry for entry in row.contributions if entry.list == name), None)
 
 
-def _base_hover(trace: Trace, row: dict[str, Any], entry: dict[str, Any] | None) -> str:
+def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str:
     if entry is None:
         return ""
-    weight, rank, base = entry["weight"], entry["rank"], entry["base"]
-    if trace.stage("fusion").fields["bypassed"]:
+    weight, rank, base = entry.weight, entry.rank, entry.base
+    if trace.stage(FUSION).fields.bypassed:
         how = f"the list's own score = {base:.4f}"
     elif trace.config.fusion.method == "rrf":
         how = f"{weight:g} / ({trace.config.fusion.k} + {rank}) = {base:.4f}"
     else:
         how = f"{weight:g} × list score {base / weight if weight else 0:.4f} = {base:.4f}"
-    return f"{_literal(entry['list'])}, rank {rank}: {how}<br>raw {row['raw']:.4f}, boost ×{row['boost_factor']:g}"
+    return f"{_literal(entry.list)}, rank {rank}: {how}<br>raw {row.raw:.4f}, boost ×{row.boost_factor:g}"
 
 
 def _axis(trace: Trace) -> str:
-    if trace.stage("fusion").fields["combine"] == "max":
+    if trace.stage(FUSION).fields.combine == "max":
         return "weight × score per list; the largest one is the raw score"
     return "share of the fused raw score"
 
 
-def _label(trace: Trace, row: dict[str, Any], against: Against | None) -> str:
-    text = " ".join(trace.evidence.memories[row["memory_id"]].content.split())
+def _label(trace: Trace, row: FusionRow, against: Against | None) -> str:
+    text = " ".join(trace.evidence.memories[row.memory_id].content.split())
     start = text if len(text) <= 28 else text[:27] + "…"
-    delta = "" if against is None else f"  {sign(against.delta(row['memory_id'], 'fusion'))}"
-    return f"{row['rank_out']}{delta}  {_literal(short_id(row['memory_id']))}  {_literal(start)}"
+    delta = "" if against is None else f"  {sign(against.delta(row.memory_id, 'fusion'))}"
+    return f"{row.rank_out}{delta}  {_literal(short_id(row.memory_id))}  {_literal(start)}"
 
 
 def _literal(text: str) -> str:

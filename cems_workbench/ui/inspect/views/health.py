@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import streamlit as st
 
@@ -11,8 +11,11 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import (
+    RERANK,
     BandWeight,
+    Health,
     Overtaking,
+    RerankRow,
     ScoreAccount,
     account,
     effective_weights,
@@ -39,12 +42,15 @@ MEANING = {
 
 def draw_health(trace: Trace, request: Request, resources: Resources) -> None:
     """The panel above the blend: model, counts, doubts, effective weight, and the flagged candidates."""
-    stage = trace.stage("rerank")
+    stage = trace.stage(RERANK)
     key = model_key(trace.config.rerank)
     known = trace.evidence.model_scores.get(key, {})
-    head = [row["memory_id"] for row in stage.rows if row["outcome"] in ("scored", "failed")]
+    health = stage.fields.health
+    if health is None:
+        return
+    head = [row.memory_id for row in stage.rows if row.outcome in ("scored", "failed")]
     counted = account(known[memory_id] for memory_id in head if memory_id in known)
-    st.html(model_html(trace) + numbers_html(stage.fields["health"], counted))
+    st.html(model_html(trace) + numbers_html(health, counted))
     st.html(f'<div class="wb-notes">{"".join(_line(text) for text in doubts(trace, counted))}</div>')
     if trace.config.rerank.combine == "position_bands":
         weights = effective_weights(stage.rows, trace.config.rerank.bands)
@@ -53,20 +59,16 @@ def draw_health(trace: Trace, request: Request, resources: Resources) -> None:
             st.html(body)
     else:
         st.caption("Combine is replace: the reranker alone decides, so there is no weight to compare.")
-    flagged = [row for row in stage.rows if row["outcome"] == "failed"]
+    flagged = [row for row in stage.rows if row.outcome == "failed"]
     if flagged:
         _draw_flagged(flagged, request, resources)
 
 
 def model_html(trace: Trace) -> str:
     """Which model ran; what it takes the place of, when it is not the one that was asked for."""
-    notes = trace.evidence.notes
+    notes, health = trace.evidence.notes, trace.stage(RERANK).fields.health
     key = model_key(trace.config.rerank)
-    ran = (
-        "Model that ran"
-        if trace.stage("rerank").fields["health"]["scored"]
-        else "Model that was asked, without a score"
-    )
+    ran = "Model that ran" if health is not None and health.scored else "Model that was asked, without a score"
     label = notes.get("rerankers", {}).get(key) or notes.get("models", {}).get("reranker") or key
     lines = notes.get("warnings", {}).get("rerank", ())
     instead = next((str(line) for line in lines if str(line).endswith(f"{label} takes its place")), None)
@@ -78,16 +80,16 @@ def model_html(trace: Trace) -> str:
     )
 
 
-def numbers_html(health: dict[str, Any], counted: ScoreAccount) -> str:
+def numbers_html(health: Health, counted: ScoreAccount) -> str:
     """Eight numbers in a strip, each with what it means as its title."""
     latency = "not timed" if counted.seconds is None else " / ".join(_seconds(value) for value in counted.seconds)
     cells = {
-        "scored": f"{health['scored']} of {health['head']}",
+        "scored": f"{health.scored} of {health.head}",
         "failed": f"{counted.failed} · {counted.failed_share:.0%}" if counted.failed else "0",
         "timeouts": str(counted.causes.get("timeout", 0)),
         "not a number": str(counted.causes.get("not a number", 0)),
         "not finite": str(counted.causes.get("not finite", 0)),
-        "out of range": str(health["out_of_range"]),
+        "out of range": str(health.out_of_range),
         "from the cache": f"{counted.cached_share:.0%}",
         "p50 / p95": latency,
     }
@@ -104,14 +106,14 @@ def _seconds(value: float) -> str:
 
 def doubts(trace: Trace, counted: ScoreAccount) -> list[str]:
     """One line per thing to know about these scores beyond the numbers."""
-    stage = trace.stage("rerank")
-    health, spread = stage.fields["health"], unit_spread(stage.rows)
+    stage = trace.stage(RERANK)
+    health, spread = stage.fields.health, unit_spread(stage.rows)
     found = []
     if counted.causes:
         found.append("Failed by cause: " + ", ".join(f"{cause} {count}" for cause, count in counted.causes.items()))
     if counted.outcomes:
         found.append("How the scores came about: " + ", ".join(f"{k} {n}" for k, n in counted.outcomes.items()))
-    if health["all_equal"]:
+    if health is not None and health.all_equal:
         found.append("⚠ All raw scores are equal: the reranker tells nothing apart.")
     elif spread == 0:
         found.append("⚠ All unit scores are equal, though the raw ones are not: raw → unit flattens them.")
@@ -204,7 +206,7 @@ def example_line(example: Overtaking) -> str:
     )
 
 
-def _draw_flagged(flagged: list[dict[str, Any]], request: Request, resources: Resources) -> None:
+def _draw_flagged(flagged: Sequence[RerankRow], request: Request, resources: Resources) -> None:
     # The button stands left: at the right the toolbar of the table below would cover it.
     button_box, text_box = st.columns([2, 5], vertical_alignment="center")
     text_box.caption(
@@ -217,7 +219,7 @@ def _draw_flagged(flagged: list[dict[str, Any]], request: Request, resources: Re
         help="Drops the failures of this model for this query, and asks it again.",
     )  # fmt: skip
     st.dataframe(
-        [{"before": row["rank_in"], "memory": row["memory_id"], "error": row["error"]} for row in flagged],
+        [{"before": row.rank_in, "memory": row.memory_id, "error": row.error} for row in flagged],
         hide_index=True,
         height=ROW * (min(len(flagged), 5) + 1) + 4,
         row_height=ROW,

@@ -11,6 +11,8 @@ from cems_workbench.analysis.ranks import RESULTS, Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.judge import JUDGE, JudgeRow
+from cems_workbench.records import MS_MARCO
 from cems_workbench.ui.inspect import gathering
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.tables import compared, marked
@@ -33,14 +35,14 @@ def draw_judge(
     trace: Trace, request: Request, resources: Resources, followed: str | None, against: Against | None = None
 ) -> None:
     """The judgments of the present results, fetched when this is opened; the ranking stays as it is."""
-    if trace.config.judge.backend == "none":
+    if JUDGE.is_off(trace.config):
         st.info("The judge is off. Choose one in the sidebar under Judge; auto takes the best that is there.")
         return
     if not trace.results:
         st.caption("There are no results to judge.")
         return
     judged = gathering.judged_trace(trace, request, resources)
-    stage = judged.stage("judge")
+    stage = judged.stage(JUDGE)
     frame = judge_table(judged, gathering.grades(request, resources), against)
     st.caption(
         _summary(judged, frame),
@@ -63,11 +65,11 @@ _ALT = "Raw score of each result, in the order of the ranking, with the threshol
 def _summary(trace: Trace, frame: pd.DataFrame) -> str:
     scored = int(frame["logit (raw)"].notna().sum())
     relevant = int((frame["relevant"] == "✓ yes").sum())
-    fields = trace.stage("judge").fields
-    label = fields.get("label") or fields["model"] or "nobody"
+    fields = trace.stage(JUDGE).fields
+    label = fields.label or fields.model or "nobody"
     failed = len(frame) - scored
     rest = f", {failed} not judged" if failed else ""
-    above = f" (above {fields['threshold']:g})" if "threshold" in fields else ""
+    above = f" (above {fields.scale.threshold:g})" if fields.scale is not None else ""
     return f"Judged by **{plain(label)}**: {relevant} of {scored} relevant{above}{rest}."
 
 
@@ -78,23 +80,21 @@ def judge_table(trace: Trace, grades: dict[str, int], against: Against | None = 
     """
     import pandas as pd
 
-    judgments = trace.stage("judge").by_id
+    judgments = trace.stage(JUDGE).by_id
     rows = []
     for rank, result in enumerate(trace.results, 1):
-        memory_id = result["memory_id"]
-        said = judgments.get(memory_id, {})
-        relevant = said.get("relevant")
+        said = judgments[result.memory_id]
         rows.append(
             {
                 "rank": rank,
-                "memory": memory_id,
-                "logit (raw)": said.get("raw"),
-                "sigmoid": said.get("sigmoid"),
-                "band": said.get("band"),
-                "relevant": None if relevant is None else "✓ yes" if relevant else "✕ no",
-                "human grade": grades.get(memory_id),
-                "problem": said.get("error"),
-                "content": excerpt(trace.evidence.memories[memory_id].content),
+                "memory": result.memory_id,
+                "logit (raw)": said.raw,
+                "sigmoid": said.sigmoid,
+                "band": said.band,
+                "relevant": None if said.relevant is None else "✓ yes" if said.relevant else "✕ no",
+                "human grade": grades.get(result.memory_id),
+                "problem": said.error,
+                "content": excerpt(result.content),
             }
         )
     frame = pd.DataFrame(rows).astype({"human grade": "Int64", "logit (raw)": "Float64", "sigmoid": "Float64"})
@@ -136,25 +136,28 @@ def scores_figure(trace: Trace) -> Figure:
     """A dot a result in the order of the ranking: filled when relevant, an open diamond when not; limits are lines."""
     import plotly.graph_objects as go
 
-    judged = [row for row in trace.stage("judge").rows if row["kept"] and row["raw"] is not None]
-    places = {result["memory_id"]: rank for rank, result in enumerate(trace.results, 1)}
-    judged = sorted((row for row in judged if row["memory_id"] in places), key=lambda row: places[row["memory_id"]])
+    judgments = trace.stage(JUDGE).by_id
+    judged = [
+        (rank, said.raw, said)
+        for rank, result in enumerate(trace.results, 1)
+        if (said := judgments[result.memory_id]).raw is not None
+    ]
     figure = go.Figure()
     for relevant, name, colour, symbol in (
         (True, "relevant", YES, "circle"),
         (False, "not relevant", NO, "diamond-open"),
     ):
-        rows = [row for row in judged if row["relevant"] is relevant]
-        if not rows:
+        shown = [found for found in judged if found[2].relevant is relevant]
+        if not shown:
             continue
         figure.add_scatter(
-            x=[row["raw"] for row in rows], y=[places[row["memory_id"]] for row in rows], mode="markers", name=name,
+            x=[raw for _, raw, _ in shown], y=[rank for rank, _, _ in shown], mode="markers", name=name,
             marker={"color": colour, "symbol": symbol, "size": 10, "line": {"width": 2, "color": colour}},
-            hovertext=[_hover(row, places[row["memory_id"]]) for row in rows],
+            hovertext=[_hover(*found) for found in shown],
             hovertemplate="%{hovertext}<extra></extra>",
         )  # fmt: skip
-    low, high = _draw_limits(figure, trace, [row["raw"] for row in judged])
-    ranks = [places[row["memory_id"]] for row in judged]
+    low, high = _draw_limits(figure, trace, [raw for _, raw, _ in judged])
+    ranks = [rank for rank, _, _ in judged]
     figure.update_layout(
         height=146 + 20 * len(judged), margin={"l": 8, "r": 16, "t": 74, "b": 40}, hovermode="closest",
         showlegend=True,
@@ -170,8 +173,8 @@ def scores_figure(trace: Trace) -> Figure:
 
 def _draw_limits(figure: Figure, trace: Trace, scores: list[float]) -> tuple[float, float]:
     """Draw what is near the scores to scale, name the rest at the edge where it lies; the range of the axis."""
-    fields = trace.stage("judge").fields
-    threshold, bands = fields["threshold"], fields["bands"]
+    scale = trace.stage(JUDGE).fields.scale or MS_MARCO
+    threshold, bands = scale.threshold, scale.bands
     names = ("highly relevant", "relevant", "weak")
     limits = [(threshold, "threshold", True)]
     limits += [(low, name, False) for low, name in zip(bands, names, strict=True) if low != threshold]
@@ -198,5 +201,5 @@ def _note(text: str, **place: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _hover(row: dict[str, Any], rank: int) -> str:
-    return f"{rank}  {tick(short_id(row['memory_id']))}<br>raw {row['raw']:.4f}, {row['band']}"
+def _hover(rank: int, raw: float, said: JudgeRow) -> str:
+    return f"{rank}  {tick(short_id(said.memory_id))}<br>raw {raw:.4f}, {said.band}"

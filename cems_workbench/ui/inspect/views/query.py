@@ -16,7 +16,10 @@ from cems_workbench.config import depth_notes
 from cems_workbench.config.sections.understanding import Conversational
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.stages.query import limits_met
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.stages.expansion import EXPANSION
+from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.query import QUERY, Signal, limits_met
 from cems_workbench.ui.inspect import state, tables
 from cems_workbench.ui.inspect.glossary import RAW, about
 from cems_workbench.ui.kit.escape import plain
@@ -123,53 +126,54 @@ def llm_line(llm: Mapping[str, Any] | None) -> str:
     return f"LLM {plain(str(llm['model']))}: asked {calls} time{'s' if calls != 1 else ''}, {cached} from the cache."
 
 
-WHOLE = ("recency", "access")
+WHOLE = [source.name for source in LIST_SOURCES if not source.relevance]
 """Lists whose raw scores are whole numbers: seconds, and counts."""
 
 
 def draw_query(trace: Trace, request: Request) -> None:
     """Signals and route, variants with a switch each, and the probe."""
-    fields = trace.stage("query").fields
+    fields = trace.stage(QUERY).fields
     st.html(
-        f'<div class="wb-spans">{spans_html(fields["query"], fields["matches"])}</div>'
-        f'<div class="wb-facts">{_signals(fields["matches"])}</div>'
+        f'<div class="wb-spans">{spans_html(fields.query, fields.matches)}</div>'
+        f'<div class="wb-facts">{_signals(fields.matches)}</div>'
     )
-    if "route" in fields:
+    if fields.route is not None:
+        route, reason = fields.route
         st.caption(
-            f"Routed to **{fields['route']}**: {fields['route_reason']}.",
+            f"Routed to **{route}**: {reason}.",
             help="vector searches the vector list alone; hybrid adds the lexical list. Set under Query → Search mode.",
         )
     draw_understanding(trace)
     draw_variants(trace, request)
-    probe = trace.stage("expansion").fields.get("probe")
+    probe = trace.stage(EXPANSION).fields.probe
     if probe is None:
         st.caption("This evidence has no record of the strong-signal probe.")
         return
     st.html(probe_html(probe))
 
 
-def spans_html(query: str, matches: list[dict[str, Any]]) -> str:
+def spans_html(query: str, matches: Sequence[Signal]) -> str:
     """The query with every matched signal marked; the mark's title names the detector."""
-    edges = sorted({0, len(query), *(m["start"] for m in matches), *(m["end"] for m in matches)})
+    edges = sorted({0, len(query), *(m.start for m in matches), *(m.end for m in matches)})
     parts = []
     for start, end in itertools.pairwise(edges):
-        inside = [m for m in matches if m["start"] <= start and end <= m["end"]]
+        inside = [m for m in matches if m.start <= start and end <= m.end]
         text = escape(query[start:end])
         if inside:
-            title = escape(", ".join(f"{m['detector']}: {m['signal']}" for m in inside))
+            title = escape(", ".join(f"{m.detector}: {m.signal}" for m in inside))
             parts.append(f'<mark title="{title}">{text}</mark>')
         else:
             parts.append(text)
     return "".join(parts)
 
 
-def _signals(matches: list[dict[str, Any]]) -> str:
+def _signals(matches: Sequence[Signal]) -> str:
     if not matches:
         return "<span>No preference, temporal or aggregation signal in these words.</span>"
     found: dict[str, list[str]] = {}
     for match in matches:
-        cut = " (inside a word)" if match["cuts_word"] else ""
-        found.setdefault(match["detector"], []).append(f"“{match['signal']}”{cut}")
+        cut = " (inside a word)" if match.cuts_word else ""
+        found.setdefault(match.detector, []).append(f"“{match.signal}”{cut}")
     return "".join(
         f"<span><b>{escape(name)}</b> {escape(', '.join(dict.fromkeys(texts)))}</span>" for name, texts in found.items()
     )
@@ -203,7 +207,7 @@ def _switch(request: Request, which: int, count: int) -> None:
     state.switch_variants(request, frozenset(i for i in off if i < count))
 
 
-def probe_html(probe: dict[str, Any]) -> str:
+def probe_html(probe: Mapping[str, Any]) -> str:
     """The strong-signal probe: raw and scaled scores, both conditions with their distance, and the verdict."""
     scale = {"raw": "as it is", "max": "divided by the maximum", "saturating": "s / (1 + s)"}[probe["scale"]]
     if not probe["enabled"]:
@@ -241,7 +245,7 @@ def _distance(short: float) -> str:
 
 def draw_lists(trace: Trace) -> None:
     """Every gathered list with raw and normalised scores, and its warnings."""
-    stage = trace.stage("lists")
+    stage = trace.stage(LISTS)
     for warning in stage.warnings:
         st.html(f'<div class="wb-notes"><div><span>⚠ {escape(warning)}</span></div></div>')
     for note in depth_notes(trace.config):
@@ -249,7 +253,7 @@ def draw_lists(trace: Trace) -> None:
             f"{note}.",
             help="The limit is that of Assembly; oversample is set under Rerank, the coarse multiplier under Lists.",
         )
-    entries = [entry for entry in stage.fields["lists"] if entry["gathered"]]
+    entries = [entry for entry in stage.fields.lists if entry.gathered]
     if not entries:
         st.caption("No list has a hit.")
         return
@@ -257,18 +261,16 @@ def draw_lists(trace: Trace) -> None:
         columns = st.columns(len(entries))  # the stylesheet wraps them
     for column, entry in zip(columns, entries, strict=True):
         with column:
-            note = "" if entry["active"] else " · off"
-            source = entry["name"].partition(":")[0]
-            st.markdown(
-                f"**{entry['name']}**  {entry['used']} of {entry['gathered']} hits{note}", help=about(entry["name"])
-            )
+            note = "" if entry.active else " · off"
+            source = entry.name.partition(":")[0]
+            st.markdown(f"**{entry.name}**  {entry.used} of {entry.gathered} hits{note}", help=about(entry.name))
             st.dataframe(
-                tables.list_table(trace, entry["name"]),
+                tables.list_table(trace, entry.name),
                 hide_index=True,
                 height=330,
                 row_height=30,
                 placeholder="",
-                key=f"list:{entry['name']}",
+                key=f"list:{entry.name}",
                 column_config={
                     "#": st.column_config.NumberColumn("#", width=40),
                     "memory": st.column_config.TextColumn("memory", width=84),

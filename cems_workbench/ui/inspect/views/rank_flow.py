@@ -17,6 +17,7 @@ import streamlit as st
 from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
 from cems_workbench.analysis.ranks import Against, lists_in_use
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.judge import JUDGE
 from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.inspect.results import GRADES
@@ -325,7 +326,7 @@ def line_kinds(trace: Trace, grades: Mapping[str, int]) -> dict[str, Kind]:
     if grades:
         ordered = sorted(grades, key=lambda memory_id: -grades[memory_id])
         return {memory_id: _graded(grades[memory_id]) for memory_id in ordered}
-    bands = {row["memory_id"]: row.get("band") for row in trace.stage("judge").rows}
+    bands = {row.memory_id: row.band for row in trace.stage(JUDGE).rows}
     return {
         memory_id: Kind(f"judge: {name}", *_style(i))
         for i, name in enumerate(BANDS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.kit.tables import ROW
 
@@ -21,9 +22,9 @@ LINE = "#D55E00"
 
 def draw_threshold(trace: Trace) -> None:
     """The cuts that were tried, and every list before and after the cut."""
-    stage = trace.stage("threshold")
-    fields = stage.fields
-    if fields["mode"] == "none":
+    stage = trace.stage(THRESHOLD)
+    search = stage.fields.search
+    if search is None:
         st.info(
             "No threshold is set: every hit of a list passes. Choose fixed or adaptive in the sidebar under Threshold; adaptive "
             "lowers the cut until enough memories are found."
@@ -31,16 +32,16 @@ def draw_threshold(trace: Trace) -> None:
         return
     for warning in stage.warnings:
         st.html(f'<div class="wb-notes"><div><span>⚠ {escape(warning)}</span></div></div>')
-    if fields["mode"] == "adaptive":
+    if stage.fields.mode == "adaptive":
         st.caption(
-            adaptive_line(trace),
+            adaptive_line(search),
             help="Thresholds fall from max by step to min. The search stops at the first with at least int(limit × target "
             "ratio) distinct memories over the lists it applies to; when none has that many, the first that had the most.",
         )
-        st.plotly_chart(tried_figure(trace), key="threshold_tried", config={"displayModeBar": False}, alt=_ALT)
+        st.plotly_chart(tried_figure(search), key="threshold_tried", config={"displayModeBar": False}, alt=_ALT)
     else:
         st.caption(
-            f"One fixed cut at {fields['final']:g}: {fields['unique']} distinct memories reach it.",
+            f"One fixed cut at {search.final:g}: {search.unique} distinct memories reach it.",
             help="Hits whose normalised list score is below it are cut, before fusion. 0.0 means 0.0.",
         )
     _draw_cuts(cuts_table(trace))
@@ -49,21 +50,19 @@ def draw_threshold(trace: Trace) -> None:
 _ALT = "Distinct memories at each threshold that was tried, the target, and the threshold that was chosen."
 
 
-def adaptive_line(trace: Trace) -> str:
+def adaptive_line(search: ThresholdSearch) -> str:
     """What was chosen after how many tries, in one line of Markdown."""
-    fields = trace.stage("threshold").fields
-    target, tries = fields["target"], len(fields["visited"])
+    target, tries = search.target, len(search.visited)
     wanted = "every memory is wanted: no result limit" if target is None else f"{target} wanted"
-    return f"Chosen: **{fields['final']:g}** with {fields['unique']} distinct memories ({wanted}), after {tries} tried."
+    return f"Chosen: **{search.final:g}** with {search.unique} distinct memories ({wanted}), after {tries} tried."
 
 
-def tried_figure(trace: Trace) -> Figure:
+def tried_figure(search: ThresholdSearch) -> Figure:
     """A bar per threshold visited, in the order of the visits; the chosen one solid and named, the target a dashed line."""
     import plotly.graph_objects as go
 
-    fields = trace.stage("threshold").fields
-    visited, counts, target = fields["visited"], fields["counts"], fields["target"]
-    chosen = [value == fields["final"] for value in visited]
+    visited, counts, target = search.visited, search.counts, search.target
+    chosen = [value == search.final for value in visited]
     places = list(range(len(visited)))
     figure = go.Figure()
     figure.add_bar(
@@ -100,9 +99,9 @@ def cuts_table(trace: Trace) -> pd.DataFrame:
     import pandas as pd
 
     found: dict[str, list[tuple[float, bool]]] = {}
-    for row in trace.stage("threshold").rows:
-        for entry in row["lists"]:
-            found.setdefault(entry["list"], []).append((entry["normalized"], entry["kept"]))
+    for row in trace.stage(THRESHOLD).rows:
+        for entry in row.lists:
+            found.setdefault(entry.list, []).append((entry.normalized, entry.kept))
     rows = []
     for name in [ranked.name for ranked in trace.evidence.lists if ranked.name in found]:
         kept = [score for score, stays in found[name] if stays]

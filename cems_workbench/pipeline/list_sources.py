@@ -1,0 +1,62 @@
+"""Where ranked lists come from: one record a source, which the stages, the ablations and the page's texts read.
+
+Source: PIPELINE.md, "lists" and "fusion".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Source = Literal["vector", "lexical", "recency", "access", "relations"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListSource:
+    """A source of ranked lists; its switch is `lists.<name>.enabled`.
+
+    `per_variant`: one list per query variant, whose weight multiplies the list's, and whose scores may be blended into the fused
+    one; the others give one list a query. `finds`: its lists bring candidates in; the others only rank what those found.
+    `relevance`: its score says how relevant a memory is, so that score_sum and score_max may use it.
+    """
+
+    name: Source
+    description: str
+    raw: str
+    """What its raw score is."""
+    per_variant: bool = False
+    finds: bool = True
+    relevance: bool = True
+
+
+LIST_SOURCES: tuple[ListSource, ...] = (
+    ListSource(
+        name="vector",
+        description="Nearest by meaning: cosine of the embeddings.",
+        raw="Cosine of query and memory.",
+        per_variant=True,
+    ),
+    ListSource(name="lexical", description="Nearest by words: BM25.", raw="BM25 score.", per_variant=True),
+    ListSource(
+        name="recency",
+        description="The candidates, newest first.",
+        raw="When the memory was created, in seconds since 1970.",
+        finds=False,
+        relevance=False,
+    ),
+    ListSource(
+        name="access",
+        description="The candidates, most often accessed first.",
+        raw="How often it was accessed.",
+        finds=False,
+        relevance=False,
+    ),
+    ListSource(
+        name="relations",
+        description="Neighbours of the first hits in the relation graph.",
+        raw="Strength of the relation that led to it.",
+    ),
+)
+"""Every source, in the order in which their lists are kept and shown."""
+
+SOURCES: tuple[Source, ...] = tuple(source.name for source in LIST_SOURCES)

@@ -1,0 +1,62 @@
+"""expansion: what was searched beside the query as it was typed.
+
+Variants are made and searched by gathering (see `pipeline/variants.py`); here one can only be switched off, which leaves its lists
+out of the lists stage. The stage reports that, and what the strong-signal probe saw.
+
+Source: CEMS retrieval guide (query synthesis, strong signal); PIPELINE.md, "expansion".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cems_workbench.pipeline.stages.query import no_candidates
+from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
+
+
+@dataclass(frozen=True, slots=True)
+class ExpansionFields(StageFields):
+    """The variants that are switched off, ascending, and what gathering noted of the expansion."""
+
+    switched_off: tuple[int, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def probe(self) -> Mapping[str, Any] | None:
+        """What the strong-signal probe saw; None where there was none."""
+        found = self.notes.get("probe")
+        return found if isinstance(found, Mapping) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields with the notes beside them."""
+        return {"switched_off": list(self.switched_off), **self.notes}
+
+
+def report_expansion(given: StageInput) -> StageArrays[StageRow, ExpansionFields]:
+    """What was gathered with the variants; no candidate is touched."""
+    nobody = no_candidates(given.table)
+    off = tuple(sorted(given.variants_off))
+    return StageArrays(
+        entered=nobody.alive,
+        before=nobody,
+        after=nobody,
+        row=lambda q: lambda c, contract: StageRow(*contract),
+        fields=lambda q: ExpansionFields(off, given.table.notes[q].get("expansion", {})),
+        passed=True,
+    )
+
+
+EXPANSION = Stage(
+    name="expansion",
+    title="Expansion",
+    description="Query variants that were searched, and the strong-signal probe.",
+    works_on="query",
+    apply=report_expansion,
+    when_off=report_expansion,
+    row=StageRow,
+    fields=ExpansionFields,
+    switch=Switch("expansion", {"expansion.backend": "none", "expansion.hyde": False, "expansion.decompose": False}),
+)

@@ -1,0 +1,218 @@
+"""What a stage gives back: typed rows and fields, as arrays until somebody looks, and the trace of one query made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, Ranking
+
+RowContract = tuple[str, int | None, int | None, float | None, float | None, bool, str | None]
+"""The values of a `StageRow`, in its order: what a stage's own row begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """What a stage did to one candidate that entered it; a stage with columns of its own extends it.
+
+    Ranks are 1-based, None before fusion and, on the way out, for a dropped candidate. `score` is that after the stage; `reason`
+    says why the candidate was dropped, None for one that leaves.
+    """
+
+    memory_id: str
+    rank_in: int | None
+    rank_out: int | None
+    score_in: float | None
+    score: float | None
+    kept: bool
+    reason: str | None
+
+    def to_json(self, *, contract_only: bool = False) -> dict[str, Any]:
+        """The row as plain values; without the stage's own columns where it let everyone pass."""
+        return plain_fields(self, _CONTRACT if contract_only else field_names(type(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class StageFields:
+    """What a stage says beside its rows; none for most. A stage with more extends it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as plain values, by name."""
+        return plain_fields(self, field_names(type(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreNeed:
+    """Candidates that a stage's model has never scored, which gathering can have scored."""
+
+    stage: str
+    model: str
+    memory_ids: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The need as plain values."""
+        return plain_fields(self, field_names(type(self)))
+
+
+def field_names(kind: Any) -> tuple[str, ...]:
+    """The names of a dataclass's fields, in order."""
+    return tuple(kind.__dataclass_fields__)
+
+
+_CONTRACT = field_names(StageRow)
+
+
+def plain_fields(record: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Some fields of a dataclass, with records as dicts and tuples as lists all the way down."""
+    return {name: _plain(getattr(record, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain_fields(value, field_names(type(value)))
+    return value
+
+
+RowT = TypeVar("RowT", bound=StageRow, covariant=True)
+FieldsT = TypeVar("FieldsT", bound=StageFields, covariant=True)
+
+
+def _no_reason(q: int, c: int) -> str | None:
+    return None
+
+
+def _no_warnings(q: int) -> list[str]:
+    return []
+
+
+def _no_needs(q: int) -> list[ScoreNeed]:
+    return []
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StageArrays(Generic[RowT, FieldsT]):
+    """What one stage did with Q queries of C candidates: the row contract as arrays, and how to read what is the stage's own.
+
+    The functions are only called when a trace is looked at. `row` gives for a query what makes the stage's row of a candidate.
+    """
+
+    entered: Bools
+    """(Q, C)"""
+    before: Ranking
+    after: Ranking
+    row: Callable[[int], Callable[[int, RowContract], RowT]]
+    fields: Callable[[int], FieldsT]
+    reason: Callable[[int, int], str | None] = _no_reason
+    warnings: Callable[[int], list[str]] = _no_warnings
+    needs: Callable[[int], list[ScoreNeed]] = _no_needs
+    lists: ListArrays | None = None
+    """The lists as they leave the stage; None: as they came."""
+    passed: bool = False
+    """The stage let everyone pass as they came; its rows have no columns of their own to show."""
+
+    def rows(self, table: CandidateTable, q: int) -> list[RowT]:
+        """One row per candidate of query q that entered: the kept in their order, then the dropped in theirs."""
+        ids, make, reason = table.ids[q], self.row(q), self.reason
+        kept = self.after.alive[q].tolist()
+        rank_in, rank_out = self.before.rank[q].tolist(), self.after.rank[q].tolist()
+        score_in, score = optional_numbers(self.before.score[q]), optional_numbers(self.after.score[q])
+        return [
+            make(c, (ids[c], rank_in[c] or None, rank_out[c] or None, score_in[c], score[c], True, None))
+            if kept[c]
+            else make(c, (ids[c], rank_in[c] or None, None, score_in[c], score[c], False, reason(q, c)))
+            for c in self._ordered(q)
+        ]
+
+    def _ordered(self, q: int) -> list[int]:
+        entered = np.flatnonzero(self.entered[q])
+        kept = self.after.alive[q, entered]
+        rank = np.where(kept, self.after.rank[q, entered], self.before.rank[q, entered])
+        score = np.nan_to_num(self.after.score[q, entered], nan=-np.inf)
+        ordered: list[int] = entered[np.lexsort((entered, -score, rank, ~kept))].tolist()
+        return ordered
+
+
+def optional_numbers(values: Floats) -> list[float | None]:
+    """(C) numbers with None for NaN."""
+    return [None if value != value else value for value in values.tolist()]
+
+
+def pass_through(
+    ranking: Ranking,
+    row: type[RowT],
+    fields: Callable[[], FieldsT],
+    warnings: Callable[[int], list[str]] = _no_warnings,
+) -> StageArrays[RowT, FieldsT]:
+    """A stage that does nothing: everyone leaves as they entered. `row` has defaults for what is the stage's own."""
+    return StageArrays(
+        entered=ranking.alive,
+        before=ranking,
+        after=ranking,
+        row=lambda q: lambda c, contract: row(*contract),
+        fields=lambda q: fields(),
+        warnings=warnings,
+        passed=True,
+    )
+
+
+class StageTrace(Generic[RowT, FieldsT]):
+    """One stage of one query: `rows`, `warnings`, `fields` of its own, and `elapsed_ms` (None when not timed)."""
+
+    def __init__(
+        self, name: str, arrays: StageArrays[RowT, FieldsT], table: CandidateTable, q: int, elapsed_ms: float | None
+    ) -> None:
+        self.name = name
+        self.elapsed_ms = elapsed_ms
+        self._arrays = arrays
+        self._table = table
+        self._q = q
+
+    @cached_property
+    def rows(self) -> tuple[RowT, ...]:
+        """One row per candidate that entered: the kept in their order, then the dropped in theirs."""
+        return tuple(self._arrays.rows(self._table, self._q))
+
+    @cached_property
+    def by_id(self) -> Mapping[str, RowT]:
+        """The rows by memory id."""
+        return {row.memory_id: row for row in self.rows}
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What a user should know about this stage: what gathering had to say of it, then what replay has."""
+        noted = self._table.notes[self._q].get("warnings", {})
+        return [*(str(line) for line in noted.get(self.name, ())), *self._arrays.warnings(self._q)]
+
+    @cached_property
+    def fields(self) -> FieldsT:
+        """What the stage says beside its rows, such as the thresholds visited."""
+        return self._arrays.fields(self._q)
+
+    @property
+    def candidates_in(self) -> int:
+        """How many candidates entered."""
+        return int(self._arrays.entered[self._q].sum())
+
+    @property
+    def candidates_out(self) -> int:
+        """How many left."""
+        return int(self._arrays.after.alive[self._q].sum())
+
+    @property
+    def kept(self) -> list[RowT]:
+        """The rows of those that left, in their order."""
+        return [row for row in self.rows if row.kept]
+
+    def to_json(self) -> dict[str, Any]:
+        """The stage as plain values."""
+        rows = [row.to_json(contract_only=self._arrays.passed) for row in self.rows]
+        head = {"name": self.name, "rows": rows, "warnings": self.warnings, "elapsed_ms": self.elapsed_ms}
+        return head | {key: value for key, value in self.fields.to_json().items() if key not in head}

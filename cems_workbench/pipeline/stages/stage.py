@@ -1,0 +1,148 @@
+"""What a stage is: one record with its texts, its switches and its function.
+
+A stage file ends with its record. `stages/__init__.py` lists the records in order, and everything that lists stages (replay, the
+sidebar, the strip, "is it off?", ablations, tooltips) is derived from that list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, Generic, Literal, TypeVar, cast
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.config.model import attribute_name
+from cems_workbench.pipeline.stages.result import (
+    FieldsT,
+    RowT,
+    StageArrays,
+    StageFields,
+    StageRow,
+    StageTrace,
+    pass_through,
+)
+from cems_workbench.pipeline.table import CandidateTable, ListArrays, Ranking
+
+ArraysT = TypeVar("ArraysT", bound=StageArrays[StageRow, StageFields], covariant=True)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A stage, or a part of one, that a config can leave out.
+
+    `off` are the values, by path, that together switch it off. `takes` are values without which it does nothing whatever `off` says:
+    the top-rank bonus belongs to rrf alone. `idle` says of the stage's fields whether it did nothing for this query although it is on.
+    """
+
+    name: str
+    off: Mapping[str, Any]
+    title: str = ""
+    takes: Mapping[str, Any] = field(default_factory=dict)
+    idle: Callable[[Any], bool] = lambda fields: False
+
+    @property
+    def words(self) -> str:
+        """Its name where there is room for one that says more."""
+        return self.title or self.name
+
+    def is_off(self, config: PipelineConfig) -> bool:
+        """Does the config leave it out?"""
+        return all(read(config) == value for read, value in self._off) or any(
+            read(config) != value for read, value in self._takes
+        )
+
+    # Every replay asks, so the paths are resolved once.
+    @cached_property
+    def _off(self) -> tuple[tuple[Callable[[PipelineConfig], Any], Any], ...]:
+        return _readers(self.off)
+
+    @cached_property
+    def _takes(self) -> tuple[tuple[Callable[[PipelineConfig], Any], Any], ...]:
+        return _readers(self.takes)
+
+
+def _readers(values: Mapping[str, Any]) -> tuple[tuple[Callable[[PipelineConfig], Any], Any], ...]:
+    return tuple(
+        (attrgetter(".".join(attribute_name(part) for part in path.split("."))), value)
+        for path, value in values.items()
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StageInput:
+    """What a stage is given: the candidates, the config, and the ranking and the lists that the stage before it left."""
+
+    table: CandidateTable
+    config: PipelineConfig
+    variants_off: frozenset[int]
+    """Indices of query variants whose lists are left out."""
+    ranking: Ranking
+    lists: ListArrays
+
+
+WorksOn = Literal["query", "lists", "ranking", "results"]
+"""What a stage changes: query stages report what was searched, `lists` cut the lists that fusion sums, `ranking` stages give every
+candidate a rank or drop it, and what works on the results says something beside them."""
+
+
+def _kept(row: StageRow, stage: StageTrace[StageRow, StageFields]) -> str:
+    return "kept"
+
+
+def _no_detail(row: StageRow, config: PipelineConfig) -> str:
+    return ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Stage(Generic[RowT, FieldsT, ArraysT]):
+    """Everything there is to say of a stage, said once."""
+
+    name: str
+    title: str
+    description: str
+    """One sentence: what it does."""
+    works_on: WorksOn
+    apply: Callable[[StageInput], ArraysT]
+    when_off: Callable[[StageInput], ArraysT] | None = None
+    """What to do instead where the switch is off; None: let everyone pass."""
+    row: type[RowT]
+    fields: type[FieldsT]
+    sections: Mapping[str, str] = field(default_factory=dict)
+    """Further sections of the config that have their controls after the stage's own, with their titles."""
+    switch: Switch | None = None
+    """What switches the whole stage off; None: nothing does."""
+    parts: tuple[Switch, ...] = ()
+    """What can be left out of it while the rest goes on."""
+    words: Callable[[RowT, StageTrace[RowT, FieldsT]], str] = _kept
+    """row, trace of the stage -> what it did to a memory that it kept, as a clause."""
+    detail: Callable[[RowT, PipelineConfig], str] = _no_detail
+    """row, config -> the numbers it made of a memory, in one line."""
+
+    def __call__(self, given: StageInput) -> ArraysT:
+        """What the stage does under the config it is given."""
+        if not self.is_off(given.config):
+            return self.apply(given)
+        if self.when_off is not None:
+            return self.when_off(given)
+        return cast(ArraysT, pass_through(given.ranking, self.row, self.fields))
+
+    def is_off(self, config: PipelineConfig) -> bool:
+        """Does the config switch the whole stage off?"""
+        return self.switch is not None and self.switch.is_off(config)
+
+    @property
+    def switches(self) -> tuple[Switch, ...]:
+        """Its own switch, if there is one, and those of its parts."""
+        return self.parts if self.switch is None else (self.switch, *self.parts)
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th, ..."""
+    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+AnyStage = Stage[StageRow, StageFields, StageArrays[StageRow, StageFields]]
+"""A stage of which only the row contract is known."""
