@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench import garbage
+from cems_workbench import collector
 from cems_workbench.cli.options import StoreOption
 from cems_workbench.errors import InputError
 
@@ -44,7 +44,7 @@ def app_command(
         os.environ["CEMS_WORKBENCH_STORE"] = str(store.resolve())
     exit_code = [0]
     atexit.register(_leave, exit_code)  # first in, last out: after whatever the server and the models clean up
-    garbage.pause()  # importing makes none worth the search; `_preload` goes on with it
+    collector.pause()  # importing makes none worth the search; `_preload` goes on with it
     from streamlit.runtime.pages_manager import PagesManager
     from streamlit.web import cli
 
@@ -79,4 +79,4 @@ def _preload(port: int) -> None:
         for name in PRELOADED:
             importlib.import_module(name)
     finally:
-        garbage.settle()
+        collector.freeze()

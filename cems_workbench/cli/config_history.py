@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.options import JsonOption, StoreOption, chosen_config, print_json, print_table, settings_for
+from cems_workbench.cli.options import JsonOption, StoreOption, chosen_config, opened_store, print_json, print_table
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def config_history_command(
         raise InputError("--add keeps a config; it goes with neither an ID nor --out")
     if out is not None and number is None:
         raise InputError("--out restores a config: name its ID")
-    with _opened(store) as opened:
+    with opened_store(store) as opened:
         if add is not None:
             _add(opened, add, why, by)
         elif number is not None:
@@ -101,9 +101,3 @@ def _account() -> str:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # no account of that number, as in a container
         raise InputError("--by: say who keeps it") from None
-
-
-def _opened(store: Path | None) -> Store:
-    from cems_workbench.store import Store
-
-    return Store.open(settings_for(store).store, create=False)

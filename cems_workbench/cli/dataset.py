@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.judgments import SetNameOption, asked_queries, chosen_labels, opened_store
-from cems_workbench.cli.options import JsonOption, StoreOption, print_json, progress_bar
+from cems_workbench.cli.judgments import SetNameOption, chosen_labels
+from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, print_json, progress_bar
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import typer
 
 from cems_workbench import __version__
 from cems_workbench.cli import (
+    agreement,
     app,
     compare,
     config_history,
@@ -54,7 +55,7 @@ commands.command("config-history")(config_history.config_history_command)
 commands.command("export")(export.export_command)
 commands.command("dataset")(dataset.dataset_command)
 commands.command("judgments")(judgments.judgments_command)
-commands.command("agreement")(judgments.agreement_command)
+commands.command("agreement")(agreement.agreement_command)
 commands.command("sample")(sample.sample_command)
 commands.command("doctor")(doctor.doctor_command)
 

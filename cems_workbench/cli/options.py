@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.pipeline import Evidence
     from cems_workbench.pipeline.gather import Request
+    from cems_workbench.records import Query
     from cems_workbench.settings import Settings
+    from cems_workbench.store import Store
 
 StoreOption = Annotated[
     Path | None,
@@ -45,6 +47,18 @@ def settings_for(store: Path | None) -> Settings:
     except ValueError as error:  # not UTF-8, or a value that does not fit; pydantic's errors are ValueErrors too
         raise InputError(f".env or CEMS_WORKBENCH_* variables: {error}") from None
     return settings.model_copy(update={"store": store}) if store is not None else settings
+
+
+def opened_store(store: Path | None) -> Store:
+    """The store of the command line, which has to be there. Raises StoreError."""
+    from cems_workbench.store import Store
+
+    return Store.open(settings_for(store).store, create=False)
+
+
+def asked_queries(store: Store, query_set: str | None) -> list[Query]:
+    """The queries of a set, or all of them when none is named; raises StoreError for a set that is not there."""
+    return store.queries.read() if query_set is None else store.query_sets.queries(query_set)
 
 
 def chosen_config(preset_name: str | None, config: Path | None, changes: Sequence[str] | None) -> PipelineConfig:

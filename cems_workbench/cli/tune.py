@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench import garbage
+from cems_workbench import collector
 from cems_workbench.cli.options import (
     ConfigOption,
     JsonOption,
@@ -110,7 +110,7 @@ def tune_command(
         seed,
     )
     score = BatchScorer(batch, goal.measures, seed)
-    garbage.settle()
+    collector.freeze()
     tuned = _tuned(plan, score, batch, found, out, open_holdout, as_json)
     _write(tuned, found, out, by)
     _report(tuned, batch, found, by, as_json)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "cems_workbench"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "extensions", "garbage", "progress", "records", "settings"),
+    ("errors", "extensions", "collector", "progress", "records", "settings"),
     ("config", "models", "store", "formats"),
     ("pipeline",),
     ("evaluation", "tuning", "analysis"),

@@ -10,7 +10,7 @@ from typing import Literal
 
 import streamlit as st
 
-from cems_workbench import garbage
+from cems_workbench import collector
 from cems_workbench.errors import StoreError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.opening import embedder, open_resources, servers
@@ -101,7 +101,7 @@ def _load(opened: Resources, state: Warmth) -> None:
     try:
         opened.embedder.encode_query("warm up")
         opened.refresh()
-        garbage.settle()
+        collector.freeze()
         state.state = "ready"
     except Exception as error:
         # Whatever it was, the next search meets it again in the foreground and shows it there.

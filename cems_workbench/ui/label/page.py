@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from cems_workbench import garbage
+from cems_workbench import collector
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state as inspect_state
@@ -71,4 +71,4 @@ def _leave_out_of_collections() -> None:
 
     No model is loaded for this page, which is when the other pages do it.
     """
-    garbage.settle()
+    collector.freeze()

@@ -12,7 +12,7 @@ import gc
 pause = gc.disable
 
 
-def settle() -> None:
+def freeze() -> None:
     """Leave everything that is alive now out of later collections, and collect again from here on."""
     gc.freeze()
     gc.enable()

@@ -1,0 +1,56 @@
+"""`agreement`: how far reviewers agree."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Any
+
+import typer
+
+from cems_workbench.cli.judgments import SetNameOption, chosen_labels
+from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, print_json, print_table
+from cems_workbench.errors import InputError
+
+
+def agreement_command(
+    query_set: SetNameOption = None,
+    weights: Annotated[str, typer.Option("--weights", help="Of kappa: linear or quadratic.")] = "quadratic",
+    level: Annotated[str, typer.Option("--level", help="Of alpha: nominal, ordinal or interval.")] = "ordinal",
+    seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.")] = 0,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How far reviewers agree: kappa of every two, alpha of all and by query type, each with its 95% interval."""
+    from cems_workbench.evaluation.labelling import agreement
+
+    if weights not in ("linear", "quadratic"):
+        raise InputError(f"--weights: {weights!r} is not one of linear, quadratic")
+    if level not in ("nominal", "ordinal", "interval"):
+        raise InputError(f"--level: {level!r} is not one of nominal, ordinal, interval")
+    with opened_store(store) as opened:
+        queries = {query.qid: query for query in asked_queries(opened, query_set)}
+        labels = chosen_labels(opened, set(queries), None, "human", None)
+        scale = [grade for grade, _ in opened.query_sets.get(query_set).scale.grades] if query_set else []
+    table = agreement.label_table(labels, scale)
+    rows: list[tuple[str, agreement.Estimate]] = [
+        (f"kappa {one.first} / {one.second}", one.kappa)
+        for one in agreement.pairwise_kappa(table, weights, seed=seed)  # type: ignore[arg-type]
+    ]
+    rows.append(("alpha of all", agreement.alpha(table, level, seed=seed)))  # type: ignore[arg-type]
+    types = {qid: query.type for qid, query in queries.items()}
+    by_type = agreement.alpha_by_type(labels, types, scale, level, seed=seed)  # type: ignore[arg-type]
+    rows += [(f"alpha of {name or 'no type'}", estimate) for name, estimate in by_type.items()]
+    differing = agreement.disagreements(labels)
+    if as_json:
+        values: dict[str, Any] = {name: dataclasses.asdict(estimate) for name, estimate in rows}
+        print_json({"coefficients": values, "disagreements": [dataclasses.asdict(one) for one in differing]})
+        return
+    print_table(["", "value", "from", "to", "pairs"], [[name, e.value, e.low, e.high, e.pairs] for name, e in rows])
+    print_table(
+        ["query", "memory", "grades"],
+        [
+            [one.qid, one.memory_id, ", ".join(f"{who} {grade}" for who, grade in one.grades.items())]
+            for one in differing
+        ],
+        title=f"{len(differing)} pairs with different grades",
+    )
