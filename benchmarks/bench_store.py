@@ -30,7 +30,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, indexed_text
 from cems_workbench.store import Filter, Store
-from cems_workbench.store.search import vector_index as chroma
+from cems_workbench.store.search import chroma
 from cems_workbench.store.search.tokenizer import tokenize
 from cems_workbench.store.search.vector_index import VectorIndex
 

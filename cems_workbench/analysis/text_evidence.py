@@ -5,7 +5,7 @@
 
 The parts are read from the index, so that they add up to the score in the list; tf is counted in the text, df and N are the index's.
 
-Source: Robertson and Zaragoza 2009; the variant of Lucene, as bm25s computes it (store/lexical_index.py).
+Source: Robertson and Zaragoza 2009; the variant of Lucene, as bm25s computes it (store/search/lexical_index.py).
 
 BM25 of a text that the lexical index does not hold, by the statistics of the index as it is.
 

@@ -89,7 +89,7 @@ _ACE_STOPWORDS = """
     may might must can i you we they me my your working work up out with of from about wired
 """
 STOPWORDS = frozenset(_ACE_STOPWORDS.split())
-"""ACE's list. It is its own: what the lexical index leaves out (store/stopwords.py) has no "working" and no "wired"."""
+"""ACE's list. It is its own: what the lexical index leaves out (store/search/tokenizer.py) has no "working" and no "wired"."""
 
 _SUFFIXES = (
     "py|pyi|ipynb|js|jsx|ts|tsx|mjs|java|kt|go|rs|c|h|cc|cpp|hpp|cs|rb|php|swift|sh|sql|json|"

@@ -21,9 +21,7 @@ from cems_workbench.store import memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.meta import content_version, delete_meta, read_meta, write_meta
-from cems_workbench.store.search import lexical_refresh
-from cems_workbench.store.search import vector_index as chroma
-from cems_workbench.store.search import vector_refresh as embedded_rows
+from cems_workbench.store.search import chroma, embedded, lexical_refresh
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical_refresh import Document
 from cems_workbench.store.search.vector_index import VectorIndex
@@ -141,12 +139,10 @@ class DerivedIndexes:
         version = self._content_version()
         try:
             rebuilt = self._refresh_lexical(version, progress)
-            embedded, relabelled, removed, notes = self._refresh_vectors(embedder, version, progress)
+            counts, notes = self._refresh_vectors(embedder, version, progress)
         finally:
             self._opened = {}
-        return RefreshReport(
-            version, embedded, relabelled, removed, rebuilt, time.perf_counter() - started, tuple(notes)
-        )
+        return RefreshReport(version, *counts, rebuilt, time.perf_counter() - started, tuple(notes))
 
     def _discard_vectors(self, embedder: Embedder) -> None:
         """Forget the embedder's vectors, then drop them: a crash in between leaves a collection that is cleaned later."""
@@ -154,7 +150,7 @@ class DerivedIndexes:
         with self._database.transaction() as cursor:
             recorded = read_meta(cursor, _KEY + embedder.model_id)
             if recorded is not None:
-                embedded_rows.forget_all(cursor, json.loads(recorded)["collection"])
+                embedded.forget_all(cursor, json.loads(recorded)["collection"])
                 delete_meta(cursor, _KEY + embedder.model_id)
         chroma.drop_collection(self._chroma(), name)
 
@@ -177,7 +173,7 @@ class DerivedIndexes:
                     name,
                     recorded.get(name),
                     version,
-                    embedded_rows.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
+                    embedded.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
                 )
                 for name in wanted
             ]
@@ -198,7 +194,10 @@ class DerivedIndexes:
             lexical_refresh.build(self._lexical_home, documents, total, version, progress)
         return True
 
-    def _refresh_vectors(self, embedder: Embedder, version: int, progress: Progress) -> tuple[int, int, int, list[str]]:
+    def _refresh_vectors(
+        self, embedder: Embedder, version: int, progress: Progress
+    ) -> tuple[tuple[int, int, int], list[str]]:
+        """How many were embedded, relabelled and removed, and notes."""
         with self._database.reading() as cursor:
             recorded = read_meta(cursor, _KEY + embedder.model_id)
         known: dict[str, Any] = json.loads(recorded) if recorded else {}
@@ -206,18 +205,18 @@ class DerivedIndexes:
         if str(collection.id) != known.get("collection"):
             known = {"collection": str(collection.id), "version": None}
             self._record(embedder, known)
-        done = refresh_vectors(self._database, collection, embedder, progress)
+        counts = refresh_vectors(self._database, collection, embedder, progress)
         self._record(embedder, {**known, "version": version})
-        return *done, notes
+        return counts, notes
 
     def _collection(self, embedder: Embedder, known_id: str | None) -> tuple[Collection, list[str]]:
         """The embedder's collection, made when missing; a note when one that was built is gone."""
         client, name = self._chroma(), self._collection_name(embedder.model_id)
-        found = chroma.find_collection(client, name)
+        collection = chroma.find_collection(client, name)
         notes = []
-        if known_id is not None and (found is None or str(found.id) != known_id):
+        if known_id is not None and (collection is None or str(collection.id) != known_id):
             notes.append(f"the vectors of {embedder.model_id} were lost; all memories are embedded again")
-        return found or chroma.create_collection(client, name, embedder.model_id), notes
+        return collection or chroma.create_collection(client, name, embedder.model_id), notes
 
     def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:
         with self._database.transaction() as cursor:
@@ -225,7 +224,7 @@ class DerivedIndexes:
 
     def _passing(self, collection: str, where: Filter) -> frozenset[str]:
         with self._database.reading() as cursor:
-            return embedded_rows.passing(cursor, collection, where)
+            return embedded.passing(cursor, collection, where)
 
     def _content_version(self) -> int:
         with self._database.reading() as cursor:

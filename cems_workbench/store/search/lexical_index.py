@@ -1,20 +1,19 @@
-"""BM25 over the terms of tokenizer.py: bm25s' Lucene scoring (k1 1.5, b 0.75), read memory-mapped.
+"""BM25 over the terms of tokenizer.py: Lucene's scoring (k1 1.5, b 0.75) as bm25s computes it, read memory-mapped.
 
-bm25s computes every term's score in every document when it builds (Lù, "BM25S", 2024), so a search only adds up
-the posting lists of the query's terms. The sum and the cut are done here instead of by bm25s' `retrieve` because its
-ties fall in no order; documents are stored by id, so here equal scores stand by id. idf counts the whole store,
-whatever the filter.
+    score  = sum over the query's terms t, as often as the query has them, of idf(t) * tf / (tf + k1 * (1 - b + b * length / mean))
+    idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5)),  t stands tf times in the memory, and in df of N
 
-Top k of an array of scores, in the one order every search here promises.
-
-Keeping deleted memories out of indexes that have not been refreshed since the deletion.
+(Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009.) bm25s computes every term's score in every document when
+it builds (Lù, "BM25S", 2024), so a search only adds up the posting lists of the query's terms. The sum and the cut are done here
+instead of by bm25s' `retrieve` because its ties fall in no order; documents are stored by id, so here equal scores stand by id. idf
+counts the whole store, whatever the filter.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,36 +23,10 @@ from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
 from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.search.hits import Hits, top_k, visible_hits
 from cems_workbench.store.search.tokenizer import tokenize
 
-
-def top_k(scores: NDArray[np.float32], k: int, above: float = -np.inf) -> NDArray[np.intp]:
-    """Positions of the k highest scores greater than `above`, best first, equal scores by position; at most k.
-
-    Rows are kept in the order of their ids, so ties by position are ties by id. Takes time linear in len(scores).
-    """
-    if k <= 0:
-        return np.empty(0, np.intp)
-    cut = np.partition(scores, len(scores) - k)[len(scores) - k] if len(scores) > k else above
-    # All that tie with the k-th stay in until the stable sort has put the lower positions first.
-    candidates = np.flatnonzero(scores >= cut if cut > above else scores > above)
-    order = np.argsort(-scores[candidates], kind="stable")[:k]
-    return candidates[order]
-
-
-Hits = list[tuple[str, float]]
-
-
-def visible_hits(search: Callable[[int], Hits], k: int, hidden: Set[str]) -> Hits:
-    """The first k hits of `search(depth)` that are not hidden; searches a second time only when some were."""
-    hits = search(k)
-    if hidden.isdisjoint(memory_id for memory_id, _ in hits):
-        return hits
-    hits = search(k + len(hidden))
-    return [hit for hit in hits if hit[0] not in hidden][:k]
-
-
-KEPT_MASKS = 16
+CACHED_MASKS = 16
 IDS, FILTERS, LABELS, WORDS = "ids.json", "filters.npy", "labels.json", "words.json"
 
 
@@ -138,15 +111,15 @@ class LexicalIndex:
         place = bisect_left(self._ids, memory_id)
         if place == len(self._ids) or self._ids[place] != memory_id:
             return {}
-        found = {}
+        parts = {}
         for term in terms:
             number = self._terms.get(term)
             if number is not None:
                 postings = slice(self._starts[number], self._starts[number + 1])
                 here = np.flatnonzero(self._documents[postings] == place)
                 if len(here):
-                    found[term] = float(self._scores[postings][here[0]])
-        return found
+                    parts[term] = float(self._scores[postings][here[0]])
+        return parts
 
     def _best(self, scores: NDArray[np.float32], k: int) -> Hits:
         best = top_k(scores, k, above=0.0)
@@ -158,7 +131,7 @@ class LexicalIndex:
         if where.trivial:
             return None
         if where not in self._masks:
-            if len(self._masks) >= KEPT_MASKS:
+            if len(self._masks) >= CACHED_MASKS:
                 self._masks.clear()
             self._masks[where] = self._compute_mask(where)
         return self._masks[where]

@@ -1,9 +1,8 @@
 """Building the lexical index of a content version and putting it in the place of the one before.
 
 A build goes to a directory of its own; `manifest.json`, replaced in one step, names the current one. A crash at any
-moment leaves the old index or the new one, never half of either.
-
-Counting the terms of all documents and turning the counts into BM25 scores, with bm25s.
+moment leaves the old index or the new one, never half of either. Beside the BM25 scores it keeps what filters ask of each memory,
+and how many memories each word stands in as it is written, for the correction of typos.
 """
 
 from __future__ import annotations
@@ -23,12 +22,14 @@ from cems_workbench.progress import Progress
 from cems_workbench.store.search import lexical_index, tokenizer
 from cems_workbench.store.search.tokenizer import chunks, terms_of
 
+MANIFEST = "manifest.json"
 MAX_WORD = 40
+"""Letters of the longest word that is counted as one."""
 
 
-def plain_words(found: Iterable[str]) -> set[str]:
+def plain_words(text_chunks: Iterable[str]) -> set[str]:
     """The words among a text's chunks as they are written, in lower case; no identifiers, numbers or giants."""
-    return {chunk.lower() for chunk in found if len(chunk) <= MAX_WORD and chunk.isalpha()}
+    return {chunk.lower() for chunk in text_chunks if len(chunk) <= MAX_WORD and chunk.isalpha()}
 
 
 def write_scores(target: Path, texts: Iterable[str], words: Counter[str]) -> None:
@@ -40,9 +41,9 @@ def write_scores(target: Path, texts: Iterable[str], words: Counter[str]) -> Non
     numbers: dict[str, int] = {}
     documents: list[list[int]] = []
     for text in texts:
-        found = chunks(text)
-        documents.append([numbers.setdefault(term, len(numbers)) for chunk in found for term in terms_of(chunk)])
-        words.update(plain_words(found))
+        text_chunks = chunks(text)
+        documents.append([numbers.setdefault(term, len(numbers)) for chunk in text_chunks for term in terms_of(chunk)])
+        words.update(plain_words(text_chunks))
     if not numbers:
         return
     import bm25s
@@ -50,9 +51,6 @@ def write_scores(target: Path, texts: Iterable[str], words: Counter[str]) -> Non
     scores = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
     scores.index((documents, numbers), create_empty_token=False, show_progress=False)
     scores.save(target, show_progress=False)
-
-
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,9 @@ else is an identifier and gives itself, lower-cased and unstemmed, and its parts
 so both the identifier and its words find it. Runs of Chinese and Japanese characters, which have no spaces, give
 their character pairs.
 
-English words that say nothing about what a text is about; dropped from documents and queries alike.
-
-Articles, prepositions, pronouns, auxiliaries and their negations, question words. Words that carry meaning in code or
-in questions about preference ("not", "no", "most", "only", "same", "off", "up") stay.
+Stopwords are English words that say nothing about what a text is about: articles, prepositions, pronouns, auxiliaries and
+their negations, question words. Words that carry meaning in code or in questions about preference ("not", "no", "most",
+"only", "same", "off", "up") are none.
 """
 
 from __future__ import annotations

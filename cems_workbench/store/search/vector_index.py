@@ -5,18 +5,13 @@ EXACT_ROWS candidates a matrix product is exact and faster, so it is used there;
 
 A filter that many memories pass is applied after a deeper search, because Chroma's own filtering first lists all
 ids that pass (50 ms a query for half of 20,000). Only when too few of the deeper hits pass is Chroma asked to filter.
-
-Reaching Chroma, embedded in the store's directory or as a server, and naming the collection of an embedder.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence, Set
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,19 +19,20 @@ from numpy.typing import ArrayLike, NDArray
 from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.search.lexical_index import Hits, top_k, visible_hits
+from cems_workbench.store.search.hits import Hits, top_k, visible_hits
 
 if TYPE_CHECKING:
-    from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
 EXACT_ROWS = 10_000
-KEPT_FILTERS = 4
+"""Candidates up to which the search is exact."""
+CACHED_FILTERS = 4
 DEEPER = 1.5
+"""How many times deeper than the share of passing memories demands the graph is searched before the hits are filtered."""
 
 
 class VectorIndex:
-    """The vectors as they were at the last refresh; open a new one (Store.indexes) after the next."""
+    """The vectors as they were at the last refresh; open a new one after the next."""
 
     def __init__(
         self,
@@ -79,17 +75,17 @@ class VectorIndex:
         wanted = [memory_id for memory_id in dict.fromkeys(ids) if memory_id not in self._hidden]
         if self._collection is None or not wanted:
             return {}
-        found = self._collection.get(ids=wanted, include=["embeddings"])
-        rows: Any = found["embeddings"]
-        by_id = dict(zip(found["ids"], np.asarray(rows, np.float32), strict=True))
+        answer = self._collection.get(ids=wanted, include=["embeddings"])
+        rows: Any = answer["embeddings"]
+        by_id = dict(zip(answer["ids"], np.asarray(rows, np.float32), strict=True))
         return {memory_id: by_id[memory_id] for memory_id in wanted if memory_id in by_id}
 
     def ids(self, where: Filter = ANY) -> list[str]:
         """The memories with a vector that pass a filter, sorted."""
         if self._collection is None:
             return []
-        found = self._collection.get(include=[])["ids"] if where.trivial else self._ids_passing(where)
-        return sorted(set(found) - set(self._hidden))
+        ids = self._collection.get(include=[])["ids"] if where.trivial else self._ids_passing(where)
+        return sorted(set(ids) - set(self._hidden))
 
     def approximate(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> Hits:
         """What Chroma's graph alone answers, however few the candidates are; for comparison with the exact answer."""
@@ -147,7 +143,7 @@ class VectorIndex:
 
         assert self._collection is not None
         try:
-            found: Any = self._collection.query(
+            answer: Any = self._collection.query(
                 query_embeddings=query[None, :],
                 n_results=min(k, self._size),
                 where=where.chroma() if where else None,
@@ -155,83 +151,11 @@ class VectorIndex:
             )
         except ChromaError as error:
             raise StoreError(f"vector search failed: {error}") from error
-        rows = zip(found["ids"][0], found["distances"][0], strict=True)
+        rows = zip(answer["ids"][0], answer["distances"][0], strict=True)
         return sorted(((memory_id, 1.0 - distance) for memory_id, distance in rows), key=lambda hit: (-hit[1], hit[0]))
 
 
-def _make_room(kept: dict[Filter, Any]) -> None:
+def _make_room(cache: dict[Filter, Any]) -> None:
     """Drop the oldest entry of a full cache."""
-    if len(kept) >= KEPT_FILTERS:
-        kept.pop(next(iter(kept)), None)
-
-
-HNSW: dict[str, Any] = {
-    "space": "cosine",
-    # At 150 hits of 100,000 clustered vectors these found all the exact ones; see benchmarks/bench_store.py.
-    "ef_construction": 200,
-    "ef_search": 300,
-    "max_neighbors": 32,
-    # Insertions in a fixed order on one thread give the same graph, so the same content gives the same hits.
-    "num_threads": 1,
-}
-
-
-def connect(directory: Path, url: str | None) -> ClientAPI:
-    """A client for the embedded database in `directory`, or for the server at `url`.
-
-    Telemetry is off and no embedding function is ever used. Raises StoreError when the server does not answer or the
-    directory cannot be read.
-    """
-    import chromadb
-    from chromadb.config import Settings
-
-    settings = Settings(anonymized_telemetry=False)
-    try:
-        if url is None:
-            return chromadb.PersistentClient(str(directory), settings=settings)
-        where = urlsplit(url if "://" in url else f"http://{url}")
-        secure = where.scheme == "https"
-        port = where.port or (443 if secure else 8000)
-        return chromadb.HttpClient(where.hostname or "", port, ssl=secure, settings=settings)
-    except Exception as error:  # Chroma raises ValueError, its own errors and its Rust core's, by version.
-        place = f"server {url} cannot be reached" if url else f"index {directory} cannot be opened"
-        raise StoreError(f"Chroma {place}: {_first_line(error)}") from error
-
-
-def collection_name(store_id: str, embedder_id: str) -> str:
-    """The collection of one store and one embedder, so that a server can hold many of both."""
-    return f"cems-{store_id}-{hashlib.sha256(embedder_id.encode()).hexdigest()[:12]}"
-
-
-def find_collection(client: ClientAPI, name: str) -> Collection | None:
-    """The collection of that name, None when it does not exist."""
-    from chromadb.errors import NotFoundError
-
-    try:
-        return client.get_collection(name, embedding_function=None)
-    except (NotFoundError, ValueError):
-        return None
-
-
-def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collection:
-    """Create the collection, empty, with HNSW as configured above."""
-    configuration: Any = {"hnsw": HNSW}
-    return client.create_collection(
-        name, embedding_function=None, metadata={"embedder": embedder_id}, configuration=configuration
-    )
-
-
-def drop_collection(client: ClientAPI, name: str) -> None:
-    """Delete a collection with its vectors, if it exists. Raises StoreError when Chroma refuses."""
-    from chromadb.errors import ChromaError, NotFoundError
-
-    try:
-        client.delete_collection(name)
-    except (NotFoundError, ValueError):
-        return
-    except ChromaError as error:
-        raise StoreError(f"the vectors cannot be dropped: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    if len(cache) >= CACHED_FILTERS:
+        cache.pop(next(iter(cache)), None)

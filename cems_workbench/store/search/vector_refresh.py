@@ -3,14 +3,11 @@
 Each step writes to Chroma first and to the `embedded` table after it, so a crash in between repeats the step and
 never skips one. A cancelled refresh keeps what it has written; the next one goes on from there. Writing in a thread
 beside the encoder was tried and is slower: the encoder's own threads wait for each other at every layer.
-
-The `embedded` table: what the vector index of one collection holds, and what it lacks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,102 +18,15 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store import memories as memories_table
 from cems_workbench.store.database import Database
-from cems_workbench.store.filter import Filter
-from cems_workbench.store.rows import staged, text_sha
+from cems_workbench.store.search import embedded
 
 if TYPE_CHECKING:
-    import duckdb
     from chromadb.api.models.Collection import Collection
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """Ids whose text must be embedded (longest first), whose project or scope changed, and which must leave."""
-
-    embed: list[str]
-    relabel: list[str]
-    remove: list[str]
-
-
-def pending(cursor: duckdb.DuckDBPyConnection, collection: str) -> Pending:
-    """Compare the live memories with what `collection` (its Chroma id) holds.
-
-    The longest texts come first: a step then has texts of like length, which pads least in the encoder.
-    """
-    held = "SELECT * FROM embedded WHERE collection = ?"
-    live = "SELECT * FROM memories WHERE deleted_at IS NULL"
-    embed = cursor.execute(
-        f"SELECT m.id FROM ({live}) AS m LEFT JOIN ({held}) AS e ON e.memory_id = m.id "
-        "WHERE e.text_sha IS DISTINCT FROM m.text_sha "
-        "ORDER BY length(m.content) + coalesce(length(m.title), 0) DESC, m.id",
-        [collection],
-    ).fetchall()
-    relabel = cursor.execute(
-        f"SELECT m.id FROM ({live}) AS m JOIN ({held}) AS e ON e.memory_id = m.id AND e.text_sha = m.text_sha "
-        "WHERE e.project IS DISTINCT FROM m.project OR e.scope <> m.scope ORDER BY m.id",
-        [collection],
-    ).fetchall()
-    remove = cursor.execute(
-        f"SELECT e.memory_id FROM ({held}) AS e LEFT JOIN ({live}) AS m ON e.memory_id = m.id "
-        "WHERE m.id IS NULL ORDER BY e.memory_id",
-        [collection],
-    ).fetchall()
-    return Pending([row[0] for row in embed], [row[0] for row in relabel], [row[0] for row in remove])
-
-
-def held_ids(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[str]:
-    """The ids `collection` is said to hold."""
-    rows = cursor.execute("SELECT memory_id FROM embedded WHERE collection = ?", [collection]).fetchall()
-    return {row[0] for row in rows}
-
-
-def passing(cursor: duckdb.DuckDBPyConnection, collection: str, where: Filter) -> frozenset[str]:
-    """The ids in `collection` that pass a filter, by the labels they were embedded with."""
-    condition, parameters = where.sql()
-    rows = cursor.execute(
-        f"SELECT memory_id FROM embedded WHERE collection = ? AND {condition}", [collection, *parameters]
-    ).fetchall()
-    return frozenset(row[0] for row in rows)
-
-
-def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
-    """How many vectors `collection` is said to hold."""
-    return int(cursor.execute("SELECT count(*) FROM embedded WHERE collection = ?", [collection]).fetchall()[0][0])
-
-
-def record(cursor: duckdb.DuckDBPyConnection, collection: str, memories: Sequence[Memory]) -> None:
-    """Note that the vectors and labels of these memories are in Chroma."""
-    import pyarrow as pa
-
-    table = pa.table(
-        {
-            "memory_id": [memory.id for memory in memories],
-            "text_sha": [text_sha(indexed_text(memory)) for memory in memories],
-            "project": pa.array([memory.project for memory in memories], pa.string()),
-            "scope": [memory.scope for memory in memories],
-        }
-    )
-    with staged(cursor, "staged_embedded", table):
-        cursor.execute(
-            "INSERT OR REPLACE INTO embedded SELECT ?, memory_id, text_sha, project, scope FROM staged_embedded",
-            [collection],
-        )
-
-
-def forget(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str]) -> None:
-    """Note that these vectors are gone from Chroma."""
-    cursor.execute(
-        "DELETE FROM embedded WHERE collection = ? AND memory_id IN (SELECT unnest(?))", [collection, list(ids)]
-    )
-
-
-def forget_all(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
-    """Note that a collection is gone as a whole."""
-    cursor.execute("DELETE FROM embedded WHERE collection = ?", [collection])
 
 
 STEP_TEXTS = 512
 STEP_CHARS = 8_000_000
+"""A step is written and recorded as a whole: at most this many texts, and about this many characters."""
 
 
 def refresh_vectors(
@@ -129,16 +39,16 @@ def refresh_vectors(
     key = str(collection.id)
     _reconcile(database, collection)
     with database.reading() as cursor:
-        waiting = pending(cursor, key)
+        waiting = embedded.pending(cursor, key)
     for ids in _slices(waiting.remove, STEP_TEXTS):
         collection.delete(ids=list(ids))
         with database.transaction() as cursor:
-            forget(cursor, key, ids)
+            embedded.forget(cursor, key, ids)
     for ids in _slices(waiting.relabel, STEP_TEXTS):
         memories = _read(database, ids)
         collection.update(ids=[memory.id for memory in memories], metadatas=[_labels(memory) for memory in memories])
         with database.transaction() as cursor:
-            record(cursor, key, memories)
+            embedded.record(cursor, key, memories)
     _embed(database, collection, embedder, waiting.embed, progress)
     return len(waiting.embed), len(waiting.relabel), len(waiting.remove)
 
@@ -173,7 +83,7 @@ def _write(database: Database, collection: Collection, memories: Sequence[Memory
         metadatas=[_labels(memory) for memory in memories],
     )
     with database.transaction() as cursor:
-        record(cursor, str(collection.id), memories)
+        embedded.record(cursor, str(collection.id), memories)
 
 
 def _labels(memory: Memory) -> dict[str, str | None]:
@@ -193,14 +103,14 @@ def _reconcile(database: Database, collection: Collection) -> None:
     """When the two counts disagree (a crash, a restored backup), believe Chroma about which ids it holds."""
     key = str(collection.id)
     with database.reading() as cursor:
-        if count(cursor, key) == collection.count():
+        if embedded.count(cursor, key) == collection.count():
             return
-        said = held_ids(cursor, key)
+        said = embedded.held_ids(cursor, key)
     held = set(collection.get(include=[])["ids"])
     for ids in _slices(sorted(held - said), STEP_TEXTS):
         collection.delete(ids=list(ids))
     with database.transaction() as cursor:
-        forget(cursor, key, sorted(said - held))
+        embedded.forget(cursor, key, sorted(said - held))
 
 
 def _read(database: Database, ids: Sequence[str]) -> list[Memory]:

@@ -1,6 +1,6 @@
 """The words of a store, as its live memories write them, and in how many memories each stands.
 
-Words are what terms.py calls plain words: lower-cased, not stemmed, letters only, at most MAX_WORD of them. The lexical
+Words are the plain words of lexical_refresh.py: lower-cased, not stemmed, letters only, at most MAX_WORD of them. The lexical
 index keeps them of the content it was built from, which takes milliseconds to read; when that is not the present content,
 the memories are read and counted (about 2 s for 100,000 of 40 words).
 """
@@ -50,11 +50,11 @@ class Vocabulary(Mapping[str, int]):
 
     @cached_property
     def _by_length(self) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
+        by_length: dict[int, list[str]] = {}
         for word in self._frequencies:
             if word.isalpha() and normalised(word).lower() == word:
-                found.setdefault(len(word), []).append(word)
-        return found
+                by_length.setdefault(len(word), []).append(word)
+        return by_length
 
     @cached_property
     def _longest(self) -> int:
