@@ -14,6 +14,7 @@ from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.compare import pick_measure, verdict
+from cems_workbench.ui.evaluate.state import made_of
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, lines
 from cems_workbench.ui.kit.progress import progress_in
@@ -35,56 +36,59 @@ BETTER, WORSE = LIST_COLOURS[4], LIST_COLOURS[3]
 def draw(measured: Sequence[EvaluatedConfig]) -> None:
     """Choose a config and a table; the table is computed when it is chosen, from evidence that is there."""
     left, right = st.columns([2, 3], vertical_alignment="bottom")
-    names = {one.name: one for one in measured}
-    name = left.selectbox("Config", list(names), key="ev:ablate:config", persist_state="session")
+    by_name = {evaluated.name: evaluated for evaluated in measured}
+    name = left.selectbox("Config", list(by_name), key="ev:ablate:config", persist_state="session")
     table = right.segmented_control(
         "Table", list(TABLES), default="Each stage off", required=True, key="ev:ablate:table"
     )
     kind, about = TABLES[table or "Each stage off"]
-    one = names[name]
-    made = _evaluations(one, kind)
-    measure = pick_measure(one.evaluation.measures)
+    evaluated = by_name[name]
+    rows = _evaluations(evaluated, kind)
+    measure = pick_measure(evaluated.evaluation.measures)
     st.caption(about)
-    st.plotly_chart(figure(made, measure), key="ev:ablate:figure", config=NO_TOOLBAR,
+    st.plotly_chart(figure(rows, measure), key="ev:ablate:figure", config=NO_TOOLBAR,
                     alt="Difference of each row from the first, of the chosen measure.")  # fmt: skip
     st.dataframe(
-        _rows(made, measure), hide_index=True, key="ev:ablate:rows", row_height=ROW, height=table_height(len(made), len(made)),
+        _rows(rows, measure), hide_index=True, key="ev:ablate:rows", row_height=ROW, height=table_height(len(rows), len(rows)),
         placeholder="–", column_config=_columns(measure),
     )  # fmt: skip
-    lacking = sorted({(row.config.name, what) for row in made for what in row.rankings.needs})
+    lacking = sorted({(row.config.name, what) for row in rows for what in row.rankings.needs})
     if lacking:
         named = "; ".join(f"{plain(name)}: {plain(what)}" for name, what in lacking[:6])
         st.caption(
-            f":orange[⚠] The evidence was gathered for {plain(one.name)}. Not in it: {named}. These rows show what is there."
+            f":orange[⚠] The evidence was gathered for {plain(evaluated.name)}. Not in it: {named}. These rows show what is there."
         )
 
 
-def _evaluations(one: EvaluatedConfig, kind: str) -> list[Evaluation]:
-    key = (id(one.evaluation), kind)
-    kept: tuple[object, list[Evaluation]] | None = st.session_state.get("ev:ablation")
-    if kept is None or kept[0] != key:
+def _evaluations(evaluated: EvaluatedConfig, kind: str) -> list[Evaluation]:
+    """The rows of a table, computed with progress; the first is what the others are compared with."""
+
+    def computed() -> list[Evaluation]:
         place = st.empty()
         progress = progress_in(place)
-        configs: Sequence[PipelineConfig] = ablations(kind, one.evaluation.config)
-        made = []
+        configs: Sequence[PipelineConfig] = ablations(kind, evaluated.evaluation.config)
+        rows = []
         for i, config in enumerate(configs):
             progress("ablation", i, len(configs))
-            made.append(evaluate(one.batch, config, one.evaluation.measures, with_bounds=False))
+            rows.append(evaluate(evaluated.batch, config, evaluated.evaluation.measures, with_bounds=False))
         place.empty()
-        kept = (key, made)
-        st.session_state["ev:ablation"] = kept
-    return kept[1]
+        return rows
+
+    return made_of([evaluated], ("ablation", kind), computed)
 
 
-def _rows(made: Sequence[Evaluation], measure: Measure) -> list[dict[str, Any]]:
-    base = made[0]
-    found = {one.name: next(d for d in one.differences if d.measure == measure) for one in compare(made).compared}
+def _rows(evaluations: Sequence[Evaluation], measure: Measure) -> list[dict[str, Any]]:
+    base = evaluations[0]
+    differences = {
+        config.name: next(difference for difference in config.differences if difference.measure == measure)
+        for config in compare(evaluations).compared
+    }
     rows: list[dict[str, Any]] = [{"row": base.config.name, "value": number(base.mean(measure))}]
-    for one in made[1:]:
-        difference = found[one.config.name]
+    for evaluation in evaluations[1:]:
+        difference = differences[evaluation.config.name]
         rows.append(
             {
-                "row": _short(one, made[0]), "value": number(difference.value), "difference": number(difference.difference),
+                "row": _short(evaluation, base), "value": number(difference.value), "difference": number(difference.difference),
                 "p (Holm)": difference.p_holm, "wins": len(difference.wins), "losses": len(difference.losses),
                 "verdict": verdict(difference),
             }
@@ -92,9 +96,9 @@ def _rows(made: Sequence[Evaluation], measure: Measure) -> list[dict[str, Any]]:
     return rows
 
 
-def _short(one: Evaluation, base: Evaluation) -> str:
-    """The row without the name that every row of the table would begin with."""
-    return one.config.name.removeprefix(base.config.name).strip() or one.config.name
+def _short(evaluation: Evaluation, base: Evaluation) -> str:
+    """The row's name without that of the first, which every row of the table would begin with."""
+    return evaluation.config.name.removeprefix(base.config.name).strip() or evaluation.config.name
 
 
 def _columns(measure: Measure) -> dict[str, Any]:
@@ -108,28 +112,27 @@ def _columns(measure: Measure) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def figure(made: Sequence[Evaluation], measure: Measure) -> Figure:
+def figure(evaluations: Sequence[Evaluation], measure: Measure) -> Figure:
     """A bar a row: how far it is from the first."""
     import plotly.graph_objects as go
 
-    base = made[0].mean(measure)
-    rest = list(made[1:])
-    values = [one.mean(measure) - base for one in rest]
+    base, *rest = evaluations
+    values = [evaluation.mean(measure) - base.mean(measure) for evaluation in rest]
     bars = go.Figure()
     bars.add_bar(
         x=values, y=list(range(len(rest))), orientation="h", marker={"color": [BETTER if value > 0 else WORSE for value in values]},
         text=[f"{'▲' if value > 1e-9 else '▼' if value < -1e-9 else '='} {value:+.3f}" for value in values], textposition="outside",
-        cliponaxis=False, hovertext=[lines(tick(one.config.name, 60), f"{one.mean(measure):.4f}") for one in rest],
+        cliponaxis=False, hovertext=[lines(tick(row.config.name, 60), f"{row.mean(measure):.4f}") for row in rest],
         hovertemplate=HOVERTEXT,
     )  # fmt: skip
-    reach = max([abs(value) for value in values] or [0.0]) * 1.35 or 0.05
+    widest = max([abs(value) for value in values] or [0.0]) * 1.35 or 0.05
     bars.update_layout(
         height=58 + 27 * max(len(rest), 2), margin={"l": 8, "r": 24, "t": 6, "b": 44}, bargap=0.35, showlegend=False,
-        xaxis={"range": [-reach, reach], "fixedrange": True, "zerolinecolor": ZERO, "gridcolor": GRID,
-               "title": {"text": f"change of {tick(str(measure))} from {tick(made[0].config.name)}", "font": {"size": 12}}},
+        xaxis={"range": [-widest, widest], "fixedrange": True, "zerolinecolor": ZERO, "gridcolor": GRID,
+               "title": {"text": f"change of {tick(str(measure))} from {tick(base.config.name)}", "font": {"size": 12}}},
         yaxis={
             "autorange": "reversed", "automargin": True, "tickvals": list(range(len(rest))), "fixedrange": True, "showgrid": False,
-            "ticktext": [f"{tick(_short(one, made[0]), 44)}  " for one in rest], "zeroline": False,
+            "ticktext": [f"{tick(_short(row, base), 44)}  " for row in rest], "zeroline": False,
         },
     )  # fmt: skip
     return bars

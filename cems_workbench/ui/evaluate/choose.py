@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import streamlit as st
 
@@ -13,9 +14,17 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.catalogue import AS_SET, file_name
 from cems_workbench.runs.gathering import QuerySelection, judged_selection
 from cems_workbench.store import QuerySet
-from cems_workbench.ui.evaluate import files as evaluate_file
-from cems_workbench.ui.evaluate import log as evaluate_log
-from cems_workbench.ui.evaluate.state import JUDGES, Choice, config_options
+from cems_workbench.ui.evaluate import files, log
+from cems_workbench.ui.evaluate.state import (
+    JUDGES,
+    OPENED_FILE,
+    Choice,
+    OpenedFile,
+    config_options,
+    page,
+    read_file,
+    set_widgets,
+)
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty
@@ -28,34 +37,31 @@ CHEAP = "recollection"
 
 def choose(resources: Resources) -> Choice | None:
     """The choice, None while there is nothing to measure; what is wrong with it is said in place."""
-    if "ev:next_set" in st.session_state:  # chosen by what was opened or made in the run before
-        st.session_state["ev:set"] = st.session_state.pop("ev:next_set")
-    if "ev:next_configs" in st.session_state:
-        st.session_state["ev:configs"] = st.session_state.pop("ev:next_configs")
-    sets = {one.name: one for one in resources.store.query_sets.latest()}
-    file = evaluate_file.opened()
+    set_widgets()
+    sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
+    file = page.get().opened
     judgments = resources.store.judgments.read()
     if file is None and not (sets and judgments):
         _nothing(bool(sets))
         _further(resources)
         return None
     configs = _configs(resources)
-    name, kind, grade, within = _ground(sets, file)
-    measures = _measures(grade)
+    asked = _draw_judging(sets, file)
+    measures = _measures(asked.relevant_from)
     _further(resources)
     if not configs:
         st.info("Choose a config above; two or more are compared with the first.")
         return None
     if measures is None:
         return None
-    if name == evaluate_file.OPENED and file is not None:
-        return _on_file(file, configs, kind, measures)
-    selection = judged_selection(name, resources, judgments, within)
+    if asked.query_set == OPENED_FILE and file is not None:
+        return _on_file(file, configs, asked.kind, measures)
+    selection = judged_selection(asked.query_set, resources, judgments, asked.project_only)
     if not selection.queries:
         st.info("No query of this set is judged yet. Label some, or import judgments.", icon=":material/rule:")
         st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
         return None
-    return Choice(selection, configs, kind, measures)
+    return Choice(selection, configs, asked.kind, measures)
 
 
 def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
@@ -64,18 +70,28 @@ def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
         "Configs", list(options), default=_first(), key="ev:configs", persist_state="session",
         help="The first is the baseline; the others are compared with it. “As set in Inspect” is what the sliders say now.",
     )  # fmt: skip
-    return tuple((one, options[one]) for one in names)
+    return tuple((name, options[name]) for name in names)
 
 
-def _ground(sets: Mapping[str, QuerySet], file: evaluate_file.Opened | None) -> tuple[str, str | None, int, bool]:
-    """Name of the query set (or that of the opened file), kind of judge, lowest relevant grade, and whether within projects."""
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """Whose grades count for which queries: the name of the set, or `OPENED_FILE`; the kind of judge; the lowest relevant grade."""
 
-    def shown(one: str) -> str:
-        if file is not None and one == evaluate_file.OPENED:
+    query_set: str
+    kind: str | None
+    relevant_from: int
+    project_only: bool
+
+
+def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None) -> _Judging:
+    """The row of boxes under the configs."""
+
+    def shown(name: str) -> str:
+        if file is not None and name == OPENED_FILE:
             return f"file {file.name}"
-        return f"{one} · {sets[one].size} queries · version {sets[one].version}"
+        return f"{name} · {sets[name].size} queries · version {sets[name].version}"
 
-    options = ([evaluate_file.OPENED] if file else []) + sorted(sets)
+    options = ([OPENED_FILE] if file else []) + sorted(sets)
     boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
     if st.session_state.get("ev:set") not in options:
         st.session_state["ev:set"] = options[0]
@@ -83,7 +99,7 @@ def _ground(sets: Mapping[str, QuerySet], file: evaluate_file.Opened | None) -> 
         "Query set", options, key="ev:set", persist_state="session", format_func=shown,
         help="A named set of queries; each import with changes makes a new version.",
     )  # fmt: skip
-    on_file = name == evaluate_file.OPENED
+    on_file = name == OPENED_FILE
     kind = boxes[1].selectbox(
         "Judgments", list(JUDGES), key="ev:judges", persist_state="session",
         help="Whose grades count. “People, else models” takes a model’s grade only where no person gave one.",
@@ -96,34 +112,35 @@ def _ground(sets: Mapping[str, QuerySet], file: evaluate_file.Opened | None) -> 
         "Within the project", key="ev:project_only", persist_state="session", disabled=on_file,
         help="Search each query’s own project only, where it has one. An evidence file is as it was gathered.",
     )  # fmt: skip
-    return name, JUDGES[kind], int(grade), bool(within) and not on_file
+    return _Judging(name, JUDGES[kind], int(grade), bool(within) and not on_file)
 
 
 def _on_file(
-    file: evaluate_file.Opened, configs: tuple[tuple[str, PipelineConfig], ...], kind: str | None, measures: tuple[Measure, ...]
+    file: OpenedFile, configs: tuple[tuple[str, PipelineConfig], ...], kind: str | None, measures: tuple[Measure, ...]
 ) -> Choice | None:  # fmt: skip
     """What the opened file is, and the way back; None when it cannot be read."""
     try:
-        found = evaluate_file.read(file)
+        evidence = read_file(file)
     except InputError as error:
         st.error(plain(str(error)), icon=":material/block:")
-        st.button("Close the file", key="ev:file_close", on_click=evaluate_file.close)
+        st.button("Close the file", key="ev:file_close", on_click=files.close)
         return None
-    header = found.header
-    about = f"{len(found.evidences)} of {len(found.queries)} queries, gathered {header.created_at[:10]} for {plain(header.config.name)}"
+    header = evidence.header
+    searched = f"{len(evidence.evidences)} of {len(evidence.queries)} queries"
+    about = f"{searched}, gathered {header.created_at[:10]} for {plain(header.config.name)}"
     why = f" Read-only: {plain(file.reason)}." if file.reason else ""
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}")
-    right.button("Close the file", key="ev:file_close", on_click=evaluate_file.close, width="stretch")
-    return Choice(QuerySelection(file.name, found.queries, header.project_only), configs, kind, measures, file)
+    right.button("Close the file", key="ev:file_close", on_click=files.close, width="stretch")
+    return Choice(QuerySelection(file.name, evidence.queries, header.project_only), configs, kind, measures, file)
 
 
 def _further(resources: Resources) -> None:
     """What brings configs and queries in from outside."""
     with st.container(horizontal=True, key="ev:further"):
         _config_file()
-        evaluate_file.draw(resources)
-        evaluate_log.draw(resources)
+        files.draw(resources)
+        log.draw(resources)
 
 
 def _config_file() -> None:
@@ -136,7 +153,7 @@ def _config_file() -> None:
             help="An .env is laid over the config that is set in Inspect, and changes what it names.")  # fmt: skip
         if upload and st.button("Compare it", key="ev:config_add", type="primary"):
             _bring_in(upload.name, upload.getvalue())
-        for line in st.session_state.get("ev:config_warnings", ()):
+        for line in page.get().file_warnings:
             st.warning(plain(line))
 
 
@@ -151,10 +168,11 @@ def _bring_in(file: str, content: bytes) -> None:
         st.error(plain(str(error)))
         return
     name = file_name(file)
-    st.session_state["ev:imported"] = {**st.session_state.get("ev:imported", {}), name: result.config}
-    st.session_state["ev:config_warnings"] = list(result.warnings)
-    chosen = st.session_state.get("ev:configs", [])
-    st.session_state["ev:next_configs"] = [*chosen, *([] if name in chosen else [name])]
+    chosen = tuple(st.session_state.get("ev:configs", ()))
+    page.update(
+        file_configs={**page.get().file_configs, name: result.config}, file_warnings=tuple(result.warnings),
+        next_configs=chosen if name in chosen else (*chosen, name),
+    )  # fmt: skip
     st.rerun()
 
 

@@ -12,8 +12,10 @@ from cems_workbench.evaluation.evaluate import Summary, number
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.report import LEVEL
 from cems_workbench.runs.evaluation import EvaluatedConfig
+from cems_workbench.ui.evaluate.state import made_of
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, lines
+from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.tables import ROW, table_height
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
@@ -30,12 +32,7 @@ BESIDE: dict[str, Callable[[Summary], tuple[float, float]]] = {
 
 def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
     """The comparison with the first, kept for the session as long as the evaluations are the same."""
-    key = tuple(id(one.evaluation) for one in measured)
-    kept: tuple[object, Comparison] | None = st.session_state.get("ev:comparison")
-    if kept is None or kept[0] != key:
-        kept = (key, compare([one.evaluation for one in measured]))
-        st.session_state["ev:comparison"] = kept
-    return kept[1]
+    return made_of(measured, "comparison", lambda: compare([config.evaluation for config in measured]))
 
 
 def draw(measured: Sequence[EvaluatedConfig]) -> None:
@@ -51,7 +48,7 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
             persist_state="session",
         )  # fmt: skip
     st.dataframe(
-        [_means(one, BESIDE.get(beside or "")) for one in measured], hide_index=True, key="ev:means", row_height=ROW,
+        [_means(config, BESIDE.get(beside or "")) for config in measured], hide_index=True, key="ev:means", row_height=ROW,
         placeholder="–", column_config=_mean_columns(measured[0].evaluation.measures, wide=beside is not None),
     )  # fmt: skip
     for line in remarks(measured):
@@ -62,7 +59,7 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
         figure(measured, measure), key="ev:figure", config=NO_TOOLBAR,
         alt="Mean of the chosen measure per config with its 95 % confidence interval.",
     )  # fmt: skip
-    count = next(one.queries for one in measured[0].evaluation.summaries if one.measure == measure)
+    count = next(summary.queries for summary in measured[0].evaluation.summaries if summary.measure == measure)
     st.caption(
         f"{measure}, mean over {count} queries. Dot and thick line: mean and 95 % confidence interval. "
         "Thin line: what it could be if every unjudged result were irrelevant, or relevant.",
@@ -79,8 +76,7 @@ def pick_measure(measures: Sequence[Measure]) -> Measure:
     by_name = {str(measure): measure for measure in measures}
     if st.session_state.get("ev:measure") not in by_name:
         st.session_state["ev:measure"] = "nDCG@10" if "nDCG@10" in by_name else next(iter(by_name))
-    name = st.segmented_control("Measure", list(by_name), key="ev:measure", required=True, label_visibility="collapsed")
-    return by_name[name or next(iter(by_name))]
+    return by_name[switch("Measure", list(by_name), "ev:measure", remember=False)]
 
 
 def remarks(measured: Sequence[EvaluatedConfig]) -> list[str]:
@@ -91,22 +87,22 @@ def remarks(measured: Sequence[EvaluatedConfig]) -> list[str]:
         said.append(
             f"{len(base.without_relevant)} queries have nothing relevant and say nothing of a ranking: left out."
         )
-    for one in measured:
-        if one.evaluation.not_gathered:
+    for config in measured:
+        if config.evaluation.not_gathered:
             said.append(
-                f"{plain(one.name)}: {len(one.evaluation.not_gathered)} queries could not be gathered: left out."
+                f"{plain(config.name)}: {len(config.evaluation.not_gathered)} queries could not be gathered: left out."
             )
-        for why, count in one.evaluation.failed.items():
-            said.append(f":orange[⚠] {plain(one.name)}: its reranker failed in {count} queries: {plain(why)}.")
+        for why, count in config.evaluation.failed.items():
+            said.append(f":orange[⚠] {plain(config.name)}: its reranker failed in {count} queries: {plain(why)}.")
     return said
 
 
 def _lacking(measured: Sequence[EvaluatedConfig]) -> None:
     """What configs ask for that their evidence was not gathered with: one line, and the list on request."""
     rows = [
-        {"config": one.name, "the evidence lacks": what, "queries": count}
-        for one in measured
-        for what, count in one.evaluation.rankings.needs.items()
+        {"config": config.name, "the evidence lacks": what, "queries": count}
+        for config in measured
+        for what, count in config.evaluation.rankings.needs.items()
     ]
     if not rows:
         return
@@ -119,13 +115,13 @@ def _lacking(measured: Sequence[EvaluatedConfig]) -> None:
         )  # fmt: skip
 
 
-def _means(one: EvaluatedConfig, beside: Callable[[Summary], tuple[float, float]] | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"config": one.name}
-    for summary in one.evaluation.summaries:
+def _means(config: EvaluatedConfig, beside: Callable[[Summary], tuple[float, float]] | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"config": config.name}
+    for summary in config.evaluation.summaries:
         row[str(summary.measure)] = number(summary.mean) if beside is None else _with(summary.mean, *beside(summary))
-    cost = one.evaluation.cost
+    cost = config.evaluation.cost
     row |= {"ms a query": cost.get("ms_per_query"), "LLM calls": int(cost["llm_calls"])}
-    return row | {"reranked": round(cost["reranked"] / max(1, len(one.evaluation.qids)))}
+    return row | {"reranked": round(cost["reranked"] / max(1, len(config.evaluation.qids)))}
 
 
 def _with(mean: float, low: float, high: float) -> str | None:
@@ -158,9 +154,9 @@ def figure(measured: Sequence[EvaluatedConfig], measure: Measure) -> Figure:
     """A row a config: mean, interval, and the bounds that unjudged results leave."""
     import plotly.graph_objects as go
 
-    rows = [next(s for s in one.evaluation.summaries if s.measure == measure) for one in measured]
+    rows = [next(row for row in config.evaluation.summaries if row.measure == measure) for config in measured]
     made = go.Figure()
-    for y, (one, row) in enumerate(zip(measured, rows, strict=True)):
+    for y, (config, row) in enumerate(zip(measured, rows, strict=True)):
         colour = OTHER if y else BASELINE
         made.add_scatter(
             x=[row.worst, row.best], y=[y, y], mode="lines", line={"color": colour, "width": 1}, hoverinfo="skip"
@@ -176,11 +172,11 @@ def figure(measured: Sequence[EvaluatedConfig], measure: Measure) -> Figure:
         made.add_scatter(
             x=[row.mean], y=[y], mode="markers+text", text=[f"  {row.mean:.3f}"], textposition="top center",
             marker={"color": colour, "size": 11, "symbol": "circle" if y else "diamond"},
-            hovertext=[lines(tick(one.name), f"mean {row.mean:.4f}", f"95 % {row.low:.4f} to {row.high:.4f}",
+            hovertext=[lines(tick(config.name), f"mean {row.mean:.4f}", f"95 % {row.low:.4f} to {row.high:.4f}",
                              f"unjudged {row.worst:.4f} to {row.best:.4f}")],
             hovertemplate=HOVERTEXT,
         )  # fmt: skip
-    names = [f"{tick(one.name)}{'' if y else ' (baseline)'}  " for y, one in enumerate(measured)]
+    names = [f"{tick(config.name)}{'' if y else ' (baseline)'}  " for y, config in enumerate(measured)]
     made.update_layout(
         height=60 + 46 * len(measured), margin={"l": 8, "r": 16, "t": 12, "b": 30}, showlegend=False,
         xaxis={"range": [-0.02, 1.02], "fixedrange": True, "zeroline": False, "gridcolor": GRID},
@@ -192,29 +188,29 @@ def figure(measured: Sequence[EvaluatedConfig], measure: Measure) -> Figure:
     return made
 
 
-def verdict(found: Difference) -> str:
+def verdict(difference: Difference) -> str:
     """In a word what a difference says, with its sign."""
-    if not found.wins and not found.losses:
+    if not difference.wins and not difference.losses:
         return "= same"
-    if found.p_holm >= LEVEL:
+    if difference.p_holm >= LEVEL:
         return "not certain"
-    if found.measure.family == "Judged":  # it says how much is known, not how good it is
-        return "▲ more" if found.difference > 0 else "▼ fewer"
-    return "▲ better" if found.difference > 0 else "▼ worse"
+    if difference.measure.family == "Judged":  # it says how much is known, not how good it is
+        return "▲ more" if difference.difference > 0 else "▼ fewer"
+    return "▲ better" if difference.difference > 0 else "▼ worse"
 
 
 def differences(comparison: Comparison, measured: Sequence[EvaluatedConfig]) -> None:
     """Every config and measure against the baseline."""
     rows = []
-    for one in comparison.compared:
-        for found in one.differences:
+    for config in comparison.compared:
+        for row in config.differences:
             rows.append(
                 {
-                    "config": one.name, "measure": str(found.measure), "baseline": number(found.baseline),
-                    "value": number(found.value), "difference": number(found.difference),
-                    "95 % interval": f"{found.low:+.3f} to {found.high:+.3f}", "p (Holm)": found.p_holm,
-                    "effect": number(found.effect), "verdict": verdict(found), "wins": len(found.wins),
-                    "losses": len(found.losses), "ties": found.ties, "overlap": number(one.overlap),
+                    "config": config.name, "measure": str(row.measure), "baseline": number(row.baseline),
+                    "value": number(row.value), "difference": number(row.difference),
+                    "95 % interval": f"{row.low:+.3f} to {row.high:+.3f}", "p (Holm)": row.p_holm,
+                    "effect": number(row.effect), "verdict": verdict(row), "wins": len(row.wins),
+                    "losses": len(row.losses), "ties": row.ties, "overlap": number(config.overlap),
                 }
             )  # fmt: skip
     st.markdown(f"###### Against the baseline, {plain(measured[0].name)}")

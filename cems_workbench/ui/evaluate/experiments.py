@@ -27,13 +27,13 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
     _keep(comparison, measured, choice, resources)
     _downloads(comparison, measured, choice)
     st.markdown("###### Kept")
-    kept = resources.store.configs.experiments()
-    if not kept:
+    experiments = resources.store.configs.experiments()
+    if not experiments:
         st.caption("Nothing is kept yet. Keep a comparison to find its config, its values and your note again.")
         return
     event = st.dataframe(
-        [_row(one) for one in kept], hide_index=True, key="ev:kept_table", row_height=ROW, placeholder="–", on_select="rerun",
-        selection_mode="single-row", height=table_height(len(kept), 8),
+        [_row(experiment) for experiment in experiments], hide_index=True, key="ev:kept_table", row_height=ROW, placeholder="–",
+        on_select="rerun", selection_mode="single-row", height=table_height(len(experiments), 8),
         column_config={"nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Of the config that was kept"),
                        "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Of the config that was kept"),
                        "note": st.column_config.TextColumn("note", width="large"),
@@ -41,7 +41,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
     )  # fmt: skip
     picked = event["selection"]["rows"]
     if picked:
-        _reopened(kept[picked[0]])
+        _reopened(experiments[picked[0]])
 
 
 def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
@@ -98,19 +98,20 @@ def _json(card: dict[str, Any]) -> str:
     return json.dumps(card, ensure_ascii=False, indent=1)
 
 
-def _run(one: EvaluatedConfig) -> str:
+def _run(evaluated: EvaluatedConfig) -> str:
     try:
-        return trec_run(one.batch, one.evaluation)
+        return trec_run(evaluated.batch, evaluated.evaluation)
     except ValueError as error:
         return f"# {error}\n"
 
 
-def _row(kept: ConfigRecord) -> dict[str, Any]:
-    card = kept.card or {}
+def _row(experiment: ConfigRecord) -> dict[str, Any]:
+    card = experiment.card or {}
     return {
-        "kept": kept.id, "name": kept.name, "when": kept.saved_at.strftime("%Y-%m-%d %H:%M"), "query set": card.get("query_set"),
+        "kept": experiment.id, "name": experiment.name, "when": experiment.saved_at.strftime("%Y-%m-%d %H:%M"),
+        "query set": card.get("query_set"),
         "nDCG@10": _mean(card, "nDCG@10"), "hit@5": _mean(card, "hit@5"), "baseline": card.get("baseline"),
-        "evidence": str(card.get("content_hash") or "")[:12], "note": kept.why,
+        "evidence": str(card.get("content_hash") or "")[:12], "note": experiment.why,
     }  # fmt: skip
 
 
@@ -122,17 +123,17 @@ def _mean(card: Mapping[str, Any], measure: str) -> float | None:
     return mean
 
 
-def _reopened(kept: ConfigRecord) -> None:
+def _reopened(experiment: ConfigRecord) -> None:
     """What it measured then, and its config."""
     rows = [
-        {"config": config["config"], **{name: found["mean"] for name, found in config["measures"].items()}}
-        for config in (kept.card or {}).get("configs", ())
+        {"config": config["config"], **{name: value["mean"] for name, value in config["measures"].items()}}
+        for config in (experiment.card or {}).get("configs", ())
     ]
-    st.markdown(f"**{plain(kept.name)}**" + (f"  \n:small[{plain(kept.why)}]" if kept.why else ""))
+    st.markdown(f"**{plain(experiment.name)}**" + (f"  \n:small[{plain(experiment.why)}]" if experiment.why else ""))
     if rows:
         numbers = {name: st.column_config.NumberColumn(name, format="%.3f") for name in rows[0] if name != "config"}
         st.dataframe(rows, hide_index=True, key="ev:reopened", row_height=ROW, placeholder="–", column_config=numbers)
-    option = f"{kept.name} (kept {kept.id})"
+    option = f"{experiment.name} (kept {experiment.id})"
     left, right = st.columns(2)
     if option not in st.session_state.get("ev:configs", ()):
         left.button("Measure it again", key="ev:again", icon=":material/replay:", on_click=_choose, args=(option,),
@@ -141,8 +142,8 @@ def _reopened(kept: ConfigRecord) -> None:
         left.caption("Its config is among those above.")
     right.download_button(
         "Config (YAML)",
-        kept.config_yaml,
-        f"experiment-{kept.id}.yaml",
+        experiment.config_yaml,
+        f"experiment-{experiment.id}.yaml",
         "text/yaml",
         key="ev:kept_yaml",
         on_click="ignore",

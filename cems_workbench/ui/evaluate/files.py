@@ -4,57 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import streamlit as st
 
 from cems_workbench.errors import InputError, WorkbenchError
-from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.gathering import not_of_this_store
+from cems_workbench.ui.evaluate.state import OPENED_FILE, OpenedFile, page, read_file
 from cems_workbench.ui.kit.escape import plain
 
-OPENED = "(opened evidence file)"
-"""What the query set is called while an evidence file is measured on; no set can have a name with these brackets and be told apart."""
 CHUNK = 1 << 20
 MEGABYTES = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """An evidence file and, when it is not of the open store as it is now, why."""
-
-    path: Path
-    name: str
-    reason: str | None
-
-
-def opened() -> Opened | None:
-    """The file that is measured on, None while there is none."""
-    found: Opened | None = st.session_state.get("ev:opened")
-    return found
-
-
-def read(file: Opened) -> EvidenceSet:
-    """The whole file, kept for all sessions as long as it is unchanged. Raises InputError."""
-    try:
-        changed = file.path.stat().st_mtime_ns
-    except OSError:
-        raise InputError(f"{file.name}: it is no longer there; open it again") from None
-    return _read(file.path, changed)
-
-
-@st.cache_resource(show_spinner="Reading the evidence file", max_entries=4)
-def _read(path: Path, changed_ns: int) -> EvidenceSet:
-    return read_evidence_file(path)
-
-
 def draw(resources: Resources) -> None:
     """A popover: a path or an upload, and what is wrong with it."""
-    if "ev:next_file" in st.session_state:
-        st.session_state["ev:file"] = st.session_state.pop("ev:next_file")
     popover = st.popover("Evidence file", icon=":material/folder_open:", key="ev:file", on_change="rerun",
         help="Measure on a file made by the command gather, here or elsewhere; no model is asked")  # fmt: skip
     if not popover.open:
@@ -70,28 +36,28 @@ def draw(resources: Resources) -> None:
 
 def _offer(path: Path | None, upload: IO[bytes] | None, resources: Resources) -> None:
     """Look into the file: use it when it is of this store, else remember why not."""
-    st.session_state.pop("ev:offered", None)
+    page.update(offered=None)
     try:
         name = path.name if path else str(getattr(upload, "name", "upload"))
         place = path or _saved(upload)
         try:
-            read_set = read(Opened(place, name, None))
+            evidence = read_file(OpenedFile(place, name, None))
         except InputError as error:
             raise InputError(str(error).replace(str(place), name)) from None
-        if not read_set.judgments:
+        if not evidence.judgments:
             raise InputError(f"{name}: it holds no judgments, so nothing can be measured on it")
-        found = Opened(place, name, not_of_this_store(read_set.header, resources))
+        file = OpenedFile(place, name, not_of_this_store(evidence.header, resources))
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
         return
-    if found.reason is None:
-        use(found)
+    if file.reason is None:
+        use(file)
         st.rerun()
-    st.session_state["ev:offered"] = found
+    page.update(offered=file)
 
 
 def _decide() -> None:
-    offered: Opened | None = st.session_state.get("ev:offered")
+    offered = page.get().offered
     if offered is None:
         return
     st.warning(
@@ -102,26 +68,22 @@ def _decide() -> None:
         "not asked.")  # fmt: skip
 
 
-def use(file: Opened) -> None:
+def use(file: OpenedFile) -> None:
     """Measure on this file from now on."""
-    st.session_state["ev:opened"] = file
-    st.session_state["ev:next_set"] = OPENED
-    st.session_state["ev:next_file"] = False  # the popover closes
-    st.session_state.pop("ev:offered", None)
+    page.update(opened=file, offered=None, next_query_set=OPENED_FILE, close_file_box=True)
 
 
 def close() -> None:
     """Measure on the store's query sets again."""
-    st.session_state.pop("ev:opened", None)
+    page.update(opened=None)
     st.session_state.pop("ev:set", None)
 
 
 def _saved(upload: IO[bytes] | None) -> Path:
     """The upload as a file that DuckDB can open, named by its content; it is gone with the session."""
     assert upload is not None
-    folder: tempfile.TemporaryDirectory[str] = st.session_state.setdefault(
-        "ev:uploads", tempfile.TemporaryDirectory(prefix="cems-evidence-")
-    )
+    folder = page.get().uploads or tempfile.TemporaryDirectory(prefix="cems-evidence-")
+    page.update(uploads=folder)
     digest = hashlib.sha256()
     upload.seek(0)
     partial = Path(folder.name) / "partial"

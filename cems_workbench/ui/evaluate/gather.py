@@ -11,7 +11,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.runs.gathering import PendingGather, gather_evidence, pending_gathers, seconds_left
-from cems_workbench.ui.evaluate.state import Choice
+from cems_workbench.ui.evaluate.state import Choice, page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import not_gathered
 from cems_workbench.ui.kit.progress import duration
@@ -21,14 +21,16 @@ Missing = Sequence[tuple[str, PipelineConfig]]
 
 def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> bool:
     """Say what is missing and gather it on request; True when everything is there now."""
-    for line in st.session_state.pop("ev:left_out", ()):
+    for line in page.get().left_out:
         st.warning(plain(f"{line} (left out)"))
+    page.update(left_out=())
     if not missing:
         return False
     pending = pending_gathers(missing, choice.selection, resources)
     total = len(choice.selection.queries)
     names = ", ".join(
-        plain(one.name) + (f" ({one.finished} of {total} are there)" if one.finished else "") for one in pending
+        plain(config.name) + (f" ({config.finished} of {total} are there)" if config.finished else "")
+        for config in pending
     )
     left = seconds_left(pending, _paces(measured))
     about = "" if left is None else f", about {duration(left)} in all"
@@ -37,24 +39,24 @@ def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice,
         f"Not gathered yet: {names}. Each of {total} queries is searched once{about}; after that every change of a weight or threshold "
         "is measured at once.",
         lambda progress: _gather(pending, choice, resources, progress),
-        begun=any(one.finished for one in pending),
+        begun=any(config.finished for config in pending),
     )
 
 
 def _paces(measured: Sequence[EvaluatedConfig]) -> list[tuple[PipelineConfig, float]]:
     """Seconds that a query took when the evidence of a measured config was gathered."""
-    paces = [(one.evaluation.config, one.evaluation.cost.get("ms_per_query")) for one in measured]
+    paces = [(row.evaluation.config, row.evaluation.cost.get("ms_per_query")) for row in measured]
     return [(config, pace / 1000) for config, pace in paces if pace]
 
 
 def _gather(pending: Sequence[PendingGather], choice: Choice, resources: Resources, progress: Progress) -> None:
     judgments = resources.store.judgments.read()
     left_out: list[str] = []
-    for i, one in enumerate(pending):
-        which = f"{one.name} ({i + 1} of {len(pending)})" if len(pending) > 1 else one.name
-        report = gather_evidence(one.config, choice.selection, judgments, resources, _under(which, progress))
+    for i, config in enumerate(pending):
+        which = f"{config.name} ({i + 1} of {len(pending)})" if len(pending) > 1 else config.name
+        report = gather_evidence(config.config, choice.selection, judgments, resources, _under(which, progress))
         left_out += [str(error) for error in report.left_out]
-    st.session_state["ev:left_out"] = left_out
+    page.update(left_out=tuple(left_out))
 
 
 def _under(name: str, progress: Progress) -> Progress:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from cems_workbench.evaluation.honest import HonestView, honest_view
 from cems_workbench.runs.evaluation import EvaluatedConfig
+from cems_workbench.ui.evaluate.state import made_of
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import ROW
 
@@ -25,9 +26,9 @@ HELP = {
 
 def draw(measured: Sequence[EvaluatedConfig]) -> None:
     """One config's run under every judge."""
-    names = {one.name: one for one in measured}
-    name = st.selectbox("Config", list(names), key="ev:honest", persist_state="session")
-    view = _view(names[name])
+    by_name = {evaluated.name: evaluated for evaluated in measured}
+    name = st.selectbox("Config", list(by_name), key="ev:honest", persist_state="session")
+    view = _view(by_name[name])
     st.caption(
         "The same results, called relevant or not by each judge. Whose word is taken decides the figure: ACE reported "
         "100 % by a cosine threshold, and 80 % when a cross-encoder judged the same run.",
@@ -49,9 +50,5 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
         )  # fmt: skip
 
 
-def _view(one: EvaluatedConfig) -> HonestView:
-    kept: tuple[int, HonestView] | None = st.session_state.get("ev:honest_view")
-    if kept is None or kept[0] != id(one.evaluation):
-        kept = (id(one.evaluation), honest_view(one.batch, one.evaluation))
-        st.session_state["ev:honest_view"] = kept
-    return kept[1]
+def _view(evaluated: EvaluatedConfig) -> HonestView:
+    return made_of([evaluated], "honest view", lambda: honest_view(evaluated.batch, evaluated.evaluation))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +15,13 @@ from cems_workbench.evaluation.log_sampling import LoggedQuery, Way, distinct, s
 from cems_workbench.formats import query_log
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
+from cems_workbench.ui.evaluate.state import LogSample, page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import ROW, table_height
 
 WAYS: dict[str, Way] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
-
-
-@dataclass(frozen=True)
-class Made:
-    """What became of a log: the set, its queries, the judge's scores by qid, and the rows that were left out."""
-
-    line: str
-    chosen: tuple[LoggedQuery, ...]
-    scores: dict[str, float]
-    errors: tuple[RowError, ...]
 
 
 def draw(resources: Resources) -> None:
@@ -61,7 +52,7 @@ def draw(resources: Resources) -> None:
 
 
 def _make(upload: UploadedFile, way: Way, size: int, seed: int, name: str, resources: Resources) -> None:
-    st.session_state.pop("ev:log_made", None)
+    page.update(log_sample=None)
     progress = progress_in(st.empty())
     errors: list[RowError] = []
     try:
@@ -77,44 +68,43 @@ def _make(upload: UploadedFile, way: Way, size: int, seed: int, name: str, resou
         chosen, scores = sampled(entries, way, size, seed, resources, progress)
         if not chosen:
             raise InputError(f"{upload.name}: the judge could score no query; are its results memories of this store?")
-        made = resources.store.query_sets.put(name, [one.query for one in chosen], upload.name)
+        made = resources.store.query_sets.put(name, [logged.query for logged in chosen], upload.name)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
         if errors:
             _rejected(errors)
         return
     line = f"Query set {made.name}, version {made.version}: {made.size} of {len(distinct(entries))} queries"
-    st.session_state["ev:log_made"] = Made(line, tuple(chosen), scores, tuple(errors))
-    st.session_state["ev:next_set"] = made.name
+    page.update(log_sample=LogSample(line, tuple(chosen), scores, tuple(errors)), next_query_set=made.name)
     st.rerun()
 
 
 def _outcome() -> None:
     """The set that was made, and the rows that were left out, each with its reason."""
-    made: Made | None = st.session_state.get("ev:log_made")
-    if made is None:
+    sample = page.get().log_sample
+    if sample is None:
         return
-    st.success(plain(made.line), icon=":material/check:")
-    rows = [_row(one, made.scores) for one in made.chosen]
+    st.success(plain(sample.line), icon=":material/check:")
+    rows = [_row(query, sample.scores) for query in sample.chosen]
     st.dataframe(rows, hide_index=True, key="ev:log_rows", row_height=ROW, height=table_height(len(rows), 6), placeholder="–",
         column_config={"query": st.column_config.TextColumn("query", width="large"),
                        "asked": st.column_config.NumberColumn("asked", help="How often it is in the log"),
                        "judge": st.column_config.NumberColumn("judge", format="%.2f", help="The judge’s raw score of its best result")},
     )  # fmt: skip
     st.page_link("pages/label.py", label="Judge their results on the Label page", icon=":material/rule:")
-    if made.errors:
-        _rejected(list(made.errors))
+    if sample.errors:
+        _rejected(sample.errors)
 
 
-def _row(one: LoggedQuery, scores: dict[str, float]) -> dict[str, Any]:
-    row: dict[str, Any] = {"query": one.query.query, "asked": one.times}
+def _row(logged: LoggedQuery, scores: Mapping[str, float]) -> dict[str, Any]:
+    row: dict[str, Any] = {"query": logged.query.query, "asked": logged.times}
     if scores:
-        score = scores.get(one.query.qid, float("nan"))
+        score = scores.get(logged.query.qid, float("nan"))
         row |= {"judge": score if abs(score) < float("inf") else None}
     return row
 
 
-def _rejected(errors: list[RowError]) -> None:
+def _rejected(errors: Sequence[RowError]) -> None:
     st.caption(f":orange[⚠] {len(errors)} rows of the log were left out:")
     rows = [{"row": error.row, "field": error.field, "reason": error.reason} for error in errors]
     st.dataframe(rows, hide_index=True, key="ev:log_errors", row_height=ROW, height=table_height(len(rows), 6), placeholder="–",

@@ -34,30 +34,30 @@ def main() -> None:
     if choice is None:
         return
     try:
-        found, missing = measured(choice, resources)
-        if gather.offer(missing, found, choice, resources):
+        evaluated, missing = measured(choice, resources)
+        if gather.offer(missing, evaluated, choice, resources):
             st.rerun()
-        if found:
-            _views(found, choice, resources)
+        if evaluated:
+            _views(evaluated, choice, resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
 
 
-def _views(found: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
+def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
     """The chosen view of what was measured."""
-    if not found[0].batch.queries:
+    if not evaluated[0].batch.queries:
         st.info("No query has both evidence and a judgment of this kind.")
         return
     view = switch("View", VIEWS, "ev:view")
     if view == "Compare":
-        compare.draw(found)
+        compare.draw(evaluated)
     elif view == "By type":
-        queries.draw_types(found)
+        queries.draw_types(evaluated)
     elif view == "By query":
-        queries.draw_queries(found, choice)
+        queries.draw_queries(evaluated, choice)
     elif view == "Honest view":
-        honest.draw(found)
+        honest.draw(evaluated)
     elif view == "Ablation":
-        ablation.draw(found)
+        ablation.draw(evaluated)
     else:
-        experiments.draw(found, choice, resources)
+        experiments.draw(evaluated, choice, resources)

@@ -31,15 +31,15 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
         row: dict[str, Any] = {"type": kind, "queries": first["queries"], "falls": ""}
         row[measured[0].name] = first[str(measure)]
         worst = ""
-        for one in measured[1:]:
-            value = one.evaluation.by_type()[kind][str(measure)]
-            row[one.name] = value
+        for config in measured[1:]:
+            value = config.evaluation.by_type()[kind][str(measure)]
+            row[config.name] = value
             if value is not None and first[str(measure)] is not None and value < first[str(measure)] - SAME:
-                worst = f"{worst}, {one.name}" if worst else one.name
+                worst = f"{worst}, {config.name}" if worst else config.name
         row["falls"] = f"▼ {worst}" if worst else ""
         rows.append(row)
     columns: dict[str, Any] = {
-        one.name: st.column_config.NumberColumn(one.name, format="%.3f", width=120) for one in measured
+        config.name: st.column_config.NumberColumn(config.name, format="%.3f", width=120) for config in measured
     }
     columns["type"] = st.column_config.TextColumn(
         "type", width=150, pinned=True, help="The kind of question, as the query set says"
@@ -108,9 +108,9 @@ def _other(measured: Sequence[EvaluatedConfig], place: DeltaGenerator) -> Evalua
     if len(measured) < 2:
         place.caption("Add a second config above to see wins and losses.")
         return None
-    names = {one.name: one for one in measured[1:]}
-    name = place.selectbox("Compared with the baseline", list(names), key="ev:other", persist_state="session")
-    return names[name]
+    others = {config.name: config for config in measured[1:]}
+    name = place.selectbox("Compared with the baseline", list(others), key="ev:other", persist_state="session")
+    return others[name]
 
 
 def _row(query: Query, base: str, before: float, other: tuple[str, float, str] | None) -> dict[str, Any]:
