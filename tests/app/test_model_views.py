@@ -120,7 +120,7 @@ def test_a_judge_nobody_answers_for_is_named_per_result(open_page: OpenPage) -> 
 
 def test_the_health_panel_counts_failures_by_cause_and_lists_the_flagged(open_page: OpenPage) -> None:
     page = show(search(configured(open_page(), NOBODY)), "Rerank")
-    panel = html(page, "wb-mem-numbers")
+    panel = html(page, "wb-numbers")
     assert "0 of 12" in panel
     assert "12 · 100%" in panel
     assert "Failed by cause: refused 12" in notes(page)

@@ -48,7 +48,7 @@ def test_our_own_results_agree_in_everything(open_page: OpenPage) -> None:
     ids = order(page)
     page = pasted(page, json.dumps({"results": [{"memory_id": key} for key in ids]}))
     assert f"The first {len(ids)} are the same, in the same order." in texts(page)
-    assert "<b>10 of 10</b>" in html(page, "wb-mem-numbers")
+    assert "<b>10 of 10</b>" in html(page, "wb-numbers")
     assert "nothing to explain" in captions(page)
     placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
     assert list(placed["production"]) == list(placed["ours"]) == list(range(1, 11))
@@ -94,7 +94,7 @@ def test_scores_unknown_memories_and_bad_rows_are_said(open_page: OpenPage) -> N
     placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
     assert list(placed[placed["lost at"] == "not in this store"]["memory"]) == ["gone"]
     assert "found by its text; called chunk-7" in " ".join(placed["why"])
-    assert "<span>unknown</span>" in html(page, "wb-mem-numbers")
+    assert "<span>unknown</span>" in html(page, "wb-numbers")
     assert any("must be an object or an id" in code.value for code in page.code)
     assert "Production’s scores are" in captions(page)
 

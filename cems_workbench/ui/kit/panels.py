@@ -1,8 +1,8 @@
-"""Panels that stand where there is nothing yet: an empty page with what to do, and evidence that was not gathered."""
+"""Panels of any page: a strip of figures; an empty page with what to do; and evidence that was not gathered yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import streamlit as st
 from markupsafe import Markup
@@ -11,7 +11,12 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.progress import Progress
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable
-from cems_workbench.ui.kit.templates import draw
+from cems_workbench.ui.kit.templates import draw, render
+
+
+def numbers(cells: Iterable[tuple[str, str, str]], columns: int | None = None) -> Markup:
+    """Figures in a strip of cells, each (name, value, meaning); the meaning is its tooltip. Eight columns, or four on a narrow page."""
+    return render("kit/numbers.html", numbers=cells, columns=columns)
 
 
 def empty(title: str, text: str | Markup) -> None:

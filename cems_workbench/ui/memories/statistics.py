@@ -22,6 +22,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Duplicates, Selection, Statistics
+from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import tick
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.memories import state
@@ -208,20 +209,17 @@ def numbers_html(statistics: Statistics) -> str:
     def day(moment: datetime | None) -> str:
         return "–" if moment is None else moment.date().isoformat()
 
-    cells = [
-        ("memories", f"{statistics.memories:,}"),
-        ("pinned", f"{statistics.pinned:,}"),
-        ("never accessed", f"{statistics.never_accessed:,}"),
-        ("deleted", f"{statistics.deleted:,}"),
-        ("oldest", day(statistics.first_created)),
-        ("newest", day(statistics.last_created)),
-        ("median length", f"{statistics.median_length:,}"),
-        ("longest", f"{statistics.longest:,}"),
-    ]
-    body = "".join(
-        f'<div title="{escape(NUMBERS[name])}"><span>{name}</span><b>{escape(value)}</b></div>' for name, value in cells
-    )
-    return f'<div class="wb-mem-numbers">{body}</div>'
+    figures = {
+        "memories": f"{statistics.memories:,}",
+        "pinned": f"{statistics.pinned:,}",
+        "never accessed": f"{statistics.never_accessed:,}",
+        "deleted": f"{statistics.deleted:,}",
+        "oldest": day(statistics.first_created),
+        "newest": day(statistics.last_created),
+        "median length": f"{statistics.median_length:,}",
+        "longest": f"{statistics.longest:,}",
+    }
+    return panels.numbers((name, value, NUMBERS[name]) for name, value in figures.items())
 
 
 def _chart(place: DeltaGenerator, title: str, caption: str, figure: Figure) -> None:

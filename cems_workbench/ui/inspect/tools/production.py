@@ -35,6 +35,7 @@ from cems_workbench.ui.inspect import state, tables
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import ROW
@@ -53,9 +54,7 @@ def numbers_html(production: Production, ours: list[str], found: Agreement) -> s
     cells += [("tau", f"{found.tau:.3f}", TAU_HELP), ("RBO", f"{found.rbo:.3f}", RBO_HELP)]
     if production.unknown:
         cells.append(("unknown", str(len(production.unknown)), "Found neither by their id nor by their text"))
-    body = "".join(f'<div title="{title}"><span>{name}</span><b>{value}</b></div>' for name, value, title in cells)
-    columns = min(8, len(cells))
-    return f'<div class="wb-mem-numbers" style="grid-template-columns:repeat({columns}, minmax(0,1fr))">{body}</div>'
+    return panels.numbers(cells, columns=min(8, len(cells)))
 
 
 def draw_placements(look: Look, production: Production) -> None:

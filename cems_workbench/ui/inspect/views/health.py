@@ -25,6 +25,7 @@ from cems_workbench.pipeline.stages.rerank import (
     unit_spread,
 )
 from cems_workbench.ui.inspect import gathering
+from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.tables import ROW
 
 RETRIEVAL, RERANKER = "#0072B2", "#E69F00"
@@ -93,11 +94,7 @@ def numbers_html(health: Health, counted: ScoreAccount) -> str:
         "from the cache": f"{counted.cached_share:.0%}",
         "p50 / p95": latency,
     }
-    body = "".join(
-        f'<div title="{escape(MEANING[name])}"><span>{name}</span><b>{escape(value)}</b></div>'
-        for name, value in cells.items()
-    )
-    return f'<div class="wb-mem-numbers">{body}</div>'
+    return str(panels.numbers((name, value, MEANING[name]) for name, value in cells.items()))
 
 
 def _seconds(value: float) -> str:
