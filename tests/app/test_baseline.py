@@ -13,6 +13,7 @@ from cems_workbench.pipeline import replay
 from cems_workbench.ui.inspect import baseline
 from cems_workbench.ui.inspect.baseline import COLUMN
 
+from .inspect_page import config_of, evidence_of, pinned, replayed, set_config, state_of
 from .test_inspect_page import OpenPage, control, html, order, search
 
 pytestmark = [pytest.mark.models]
@@ -28,7 +29,7 @@ def pin(page: AppTest) -> AppTest:
 
 
 def moved(page: AppTest, changes: dict[str, Any] = MOVED) -> AppTest:
-    page.session_state["config"] = with_values(page.session_state["config"], changes)
+    set_config(page, with_values(config_of(page), changes))
     page.run()
     assert not page.exception
     return page
@@ -39,7 +40,7 @@ def deltas(page: AppTest) -> list[str]:
 
 
 def table(page: AppTest, view: str, place: int = 0) -> Any:
-    page.session_state["view"] = view
+    page.session_state["inspect:view"] = view
     page.run()
     assert not page.exception, view
     return page.dataframe[place].value
@@ -58,7 +59,7 @@ def expected(before: list[str], after: list[str]) -> list[str]:
 def test_nothing_is_compared_until_a_baseline_is_pinned(open_page: OpenPage) -> None:
     page = search(open_page())
     assert "wb-delta" not in html(page, "wb-results")
-    assert baseline.REPLAYED not in page.session_state
+    assert state_of(page).baseline_replay is None
     assert COLUMN not in table(page, "Journey").columns
 
 
@@ -78,10 +79,10 @@ def test_a_moved_slider_shows_places_won_and_lost_and_who_left(open_page: OpenPa
 
 def test_every_table_has_the_deltas_of_its_own_stage(open_page: OpenPage) -> None:
     page = open_page()
-    page.session_state["config"] = with_values(preset("qmd").config, {"judge.backend": "auto", "adjust.priority": True})
+    set_config(page, with_values(preset("qmd").config, {"judge.backend": "auto", "adjust.priority": True}))
     page = moved(pin(search(page)), {"fusion.k": 5, "adjust.priority": False})
-    _, evidence = page.session_state["gathered"]
-    former = replay(evidence, page.session_state[baseline.PINNED].config)
+    evidence = evidence_of(page)
+    former = replay(evidence, pinned(page).config)
     for view, stage, rank in (
         ("Rerank", "rerank", "after"),
         ("Adjust", "adjust", "rank"),
@@ -99,10 +100,10 @@ def test_every_table_has_the_deltas_of_its_own_stage(open_page: OpenPage) -> Non
     frame = table(page, "Journey").set_index("memory")
     gone = {row.memory_id for row in former.results} - set(order(page))
     assert all(str(frame.loc[memory_id, COLUMN]).startswith("gone, was ") for memory_id in gone)
-    page.session_state["view"] = "Stages"
+    page.session_state["inspect:view"] = "Stages"
     assert "wb-delta" in html(page.run(), "wb-stages")
     for view in ("Contributions", "Rank flow"):
-        page.session_state["view"] = view
+        page.session_state["inspect:view"] = view
         assert not page.run().exception
 
 
@@ -114,14 +115,14 @@ def test_a_preset_is_pinned_by_name_and_the_diff_names_what_differs(open_page: O
     page.session_state["baseline:True"] = True
     page.run()
     rows = page.dataframe[0].value
-    wanted = [path for path, *_ in difference(preset("recollection").config, page.session_state["config"])]
+    wanted = [path for path, *_ in difference(preset("recollection").config, config_of(page))]
     assert list(rows["parameter"]) == wanted and list(rows.columns) == ["parameter", "baseline", "now"]
     assert f"<b>recollection</b>: {len(wanted)} parameters differ" in html(page, "wb-against")
 
 
 def test_a_baseline_that_asks_for_more_than_was_gathered_says_so_in_one_line(open_page: OpenPage) -> None:
     page = search(open_page())
-    assert baseline.missing_line(replay(page.session_state["gathered"][1], preset("cems").config)) == ""
+    assert baseline.missing_line(replay(evidence_of(page), preset("cems").config)) == ""
     page.session_state["baseline:False"] = True
     page = page.run().selectbox(key="pin_preset").select("qmd").run()
     said = html(page, "wb-against")
@@ -135,24 +136,24 @@ def test_unpinned_the_page_is_as_before(open_page: OpenPage) -> None:
     page = moved(pin(page))
     page.session_state["baseline:True"] = True
     page = page.run().button(key="to_baseline").click().run()
-    assert page.session_state["config"] == preset("cems").config
+    assert config_of(page) == preset("cems").config
     page = page.button(key="unpin").click().run()
     assert not page.exception
     assert html(page, "wb-results") == plain
-    assert baseline.PINNED not in page.session_state and baseline.REPLAYED not in page.session_state
+    assert state_of(page).baseline is None and state_of(page).baseline_replay is None
 
 
 def test_the_baseline_survives_another_page_and_is_replayed_once_for_all_sliders(open_page: OpenPage) -> None:
     page = moved(pin(search(open_page())))
-    kept = page.session_state[baseline.REPLAYED][3]
+    kept = replayed(page)
     page = moved(page, {"fusion.k": 20})
-    assert page.session_state[baseline.REPLAYED][3] is kept
+    assert replayed(page) is kept
     page = page.switch_page("pages/memories.py").run()
     page = page.switch_page("pages/inspect.py").run()
     assert not page.exception
     assert "wb-delta" in html(page, "wb-results")
     page = search(page, "restart elasticsearch")
-    assert page.session_state[baseline.REPLAYED][3] is not kept
+    assert replayed(page) is not kept
 
 
 def test_a_config_that_leaves_nothing_lists_all_that_is_gone(open_page: OpenPage) -> None:

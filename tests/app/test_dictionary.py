@@ -13,6 +13,8 @@ from cems_workbench.pipeline.variants import SHIPPED, read_dictionary
 from cems_workbench.ui.inspect import dictionary
 from cems_workbench.ui.kit import handles
 
+from .inspect_page import evidence_of, set_config, set_state
+
 pytestmark = [pytest.mark.models]
 
 
@@ -27,19 +29,22 @@ def test_rows_become_entries_and_half_filled_rows_do_not() -> None:
 
 def test_the_dictionary_opens_and_a_saved_entry_is_searched(open_page: Callable[..., AppTest]) -> None:
     page = open_page()
-    page.session_state["config"] = with_values(
-        preset("cems").config, {"expansion.backend": "dictionary", "expansion.skip_on_strong_signal.enabled": False}
+    set_config(
+        page,
+        with_values(
+            preset("cems").config, {"expansion.backend": "dictionary", "expansion.skip_on_strong_signal.enabled": False}
+        ),
     )
     page.session_state["dictionary"] = True
-    page.text_input(key="query").set_value("is this wired up").run()
+    page.text_input(key="inspect:query").set_value("is this wired up").run()
     assert not page.exception
     path: Path = handles.resources().dictionary_path
     try:
         assert read_dictionary(path) == dict(SHIPPED)
         dictionary.write_dictionary(path, {"wired": "plugged in"})
-        page.session_state["gathered"] = None
+        set_state(page, gathered=None)
         page.run()
-        _, evidence = page.session_state["gathered"]
+        evidence = evidence_of(page)
         assert [variant.text for variant in evidence.variants] == ["is this wired up", "is this plugged in up"]
     finally:
         path.unlink(missing_ok=True)

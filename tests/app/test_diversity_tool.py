@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.ui.kit import handles
 
+from .inspect_page import config_of, evidence_of
 from .test_inspect_features import configured
 from .test_inspect_page import OpenPage, html, order, search
 from .test_text_evidence_tool import DEPLOY, stored, tool
@@ -34,7 +35,7 @@ def rows(page: AppTest) -> list[tuple[str, str, str]]:
 
 def test_the_matrix_has_the_cosines_and_overlaps_of_the_results(open_page: OpenPage) -> None:
     page = opened(open_page())
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     table, ids = encode_one(evidence), order(page)
     places = [table.ids[0].index(memory_id) for memory_id in ids]
     cosines, _ = table.cosines(0)
@@ -57,7 +58,7 @@ def test_a_near_duplicate_falls_at_its_cosine_and_is_taken_when_applied(open_pag
     assert "▼ leaves" in html(page, "wb-trial")
     page = page.button(key="diversity:apply").click().run()
     assert not page.exception
-    config = page.session_state["config"].dedup
+    config = config_of(page).dedup
     assert config.enabled
     assert config.similarity <= limit
     assert memory not in order(page)
@@ -75,7 +76,7 @@ def test_a_lambda_is_applied_with_mmr_and_shows_what_it_said(open_page: OpenPage
     assert set(promised) != set(before)
     page = page.button(key="diversity:apply").click().run()
     assert not page.exception
-    assert page.session_state["config"].assembly.strategy == "mmr"
+    assert config_of(page).assembly.strategy == "mmr"
     assert set(order(page)) == set(promised)
 
 
@@ -86,7 +87,7 @@ def test_a_higher_limit_gives_back_what_dedup_took(open_page: OpenPage) -> None:
     assert box.options[0].startswith("off, or above")
     assert lost[0] in html(page, "wb-trial").partition("<h4>then")[2]
     page = page.button(key="diversity:apply").click().run()
-    assert not page.session_state["config"].dedup.enabled
+    assert not config_of(page).dedup.enabled
     assert lost[0] in order(page)
 
 

@@ -22,9 +22,10 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput
 from cems_workbench.runs import gathering
 from cems_workbench.store import Store
-from cems_workbench.ui.inspect import baseline
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit import progress as kit_progress
+
+from .inspect_page import config_of, pinned
 
 pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
@@ -184,9 +185,9 @@ def test_a_query_that_is_picked_opens_in_inspect_with_both_configs(
     show(page, "By query")
     first = page.dataframe[0].value.iloc[0]
     assert opened == ["pages/inspect.py"]
-    assert page.session_state["query"] == first["query"]
-    assert page.session_state["config"].name == "recollection"
-    assert page.session_state[baseline.PINNED].name == "cems"
+    assert page.session_state["inspect:query"] == first["query"]
+    assert config_of(page).name == "recollection"
+    assert pinned(page).name == "cems"
 
 
 def from_elsewhere(store: Path, folder: Path) -> Path:

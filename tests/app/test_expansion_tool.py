@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request
 
+from .inspect_page import config_of, evidence_of, state_of
 from .test_inspect_features import PLAIN, captions, configured
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 from .test_text_evidence_tool import DEPLOY, tool
@@ -21,7 +22,7 @@ TYPED = "undo a release\ngo back to the previous version"
 def with_two(page: AppTest, **changes: object) -> AppTest:
     values = {**PLAIN, "expansion.backend": "manual", "variants.expansion_weight": 3.0, **changes}
     page = search(configured(page, values), DEPLOY)
-    return tool(page.text_area(key="manual").set_value(TYPED).run(), "Expansion")
+    return tool(page.text_area(key="inspect:manual").set_value(TYPED).run(), "Expansion")
 
 
 def rows(page: AppTest) -> list[str]:
@@ -35,14 +36,12 @@ def ids(row: str, sign: str) -> list[str]:
 
 def test_each_row_is_the_replay_without_that_form(open_page: OpenPage) -> None:
     page = with_two(open_page())
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     before = order(page)
     assert len(rows(page)) == 3
     changed = 0
     for i, row in enumerate(rows(page)):
-        after = [
-            result.memory_id for result in replay(evidence, page.session_state["config"], switched_off={i}).results
-        ]
+        after = [result.memory_id for result in replay(evidence, config_of(page), switched_off={i}).results]
         assert ids(row, "▼") == [key for key in before if key not in after]
         assert ids(row, "▲") == [key for key in after if key not in before]
         changed += before != after
@@ -65,21 +64,21 @@ def test_switching_one_off_changes_the_ranking_and_its_row_puts_it_back(open_pag
 def test_a_typed_form_is_searched_beside_those_that_were_typed(open_page: OpenPage) -> None:
     page = with_two(open_page())
     page = type_in(page, "restore the last build")
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     assert [variant.text for variant in evidence.variants] == [DEPLOY, *TYPED.splitlines(), "restore the last build"]
-    assert page.text_area(key="manual").value == f"{TYPED}\nrestore the last build"
+    assert page.text_area(key="inspect:manual").value == f"{TYPED}\nrestore the last build"
     assert len(rows(page)) == 4
 
 
 def test_expansions_of_another_backend_stay_when_one_is_typed(open_page: OpenPage) -> None:
     page = configured(open_page(), {**PLAIN, "expansion.backend": "feedback"})
     page = tool(search(page, DEPLOY), "Expansion")
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     made = [variant.text for variant in evidence.variants]
     assert len(made) == 2
     page = type_in(page, "undo a release")
-    assert page.session_state["config"].expansion.backend == "manual"
-    _, evidence = page.session_state["gathered"]
+    assert config_of(page).expansion.backend == "manual"
+    evidence = evidence_of(page)
     assert [variant.text for variant in evidence.variants] == [*made, "undo a release"]
 
 
@@ -88,7 +87,7 @@ def test_a_switched_off_form_stays_off_when_another_is_typed(open_page: OpenPage
     page = next(toggle for toggle in page.toggle if toggle.key and toggle.key.endswith(":1")).set_value(False).run()
     page = type_in(page, "restore the last build")
     lines = (*TYPED.splitlines(), "restore the last build")
-    assert page.session_state["off"] == {Request(DEPLOY, manual=lines): frozenset({1})}
+    assert state_of(page).variants_off == (Request(DEPLOY, manual=lines), frozenset({1}))
     assert "<b>1</b> off" in rows(page)[1]
 
 

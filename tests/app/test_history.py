@@ -9,6 +9,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect import state as history
 
+from .inspect_page import config_of, state_of
 from .test_inspect_page import OpenPage, control, order, search
 
 pytestmark = [pytest.mark.models]
@@ -56,9 +57,9 @@ def test_a_drag_is_one_step_and_two_sliders_are_two(open_page: OpenPage, monkeyp
         page = set_slider(page, "fusion.k", k)
     page = set_slider(page, "fusion.score_blend", 1.0)
     page = press(page, "undo")
-    assert page.session_state["config"] == with_values(CEMS, {"fusion.k": 30})
+    assert config_of(page) == with_values(CEMS, {"fusion.k": 30})
     page = press(page, "undo")
-    assert page.session_state["config"] == CEMS
+    assert config_of(page) == CEMS
     assert steps(page) == (False, True)
 
 
@@ -70,13 +71,13 @@ def test_preset_reset_and_apply_are_steps_and_a_refused_value_is_none(
     page = page.selectbox(key="preset:0").set_value("recollection").run()
     page = set_slider(page, "fusion.k", 30)
     page = press(page, "reset")
-    assert page.session_state["config"] == preset("recollection").config
+    assert config_of(page) == preset("recollection").config
     page = press(page, "undo")
-    assert page.session_state["config"].fusion.k == 30
+    assert config_of(page).fusion.k == 30
     page = press(page, "undo")
     page = press(page, "undo")
-    assert (page.session_state["preset"], page.session_state["config"]) == ("cems", CEMS)
-    assert page.selectbox(key=f"preset:{page.session_state['generation']}").value == "cems"
+    assert (state_of(page).preset, config_of(page)) == ("cems", CEMS)
+    assert page.selectbox(key=f"preset:{state_of(page).generation}").value == "cems"
     assert steps(page) == (False, True)
 
 
@@ -84,21 +85,20 @@ def test_every_way_to_change_the_config_is_one_step(monkeypatch: pytest.MonkeyPa
     kept: dict[str, object] = {}
     monkeypatch.setattr(state.st, "session_state", kept)
     monkeypatch.setattr(history, "DRAG_SECONDS", -1.0)
-    state.prepare()
     other = with_values(CEMS, {"fusion.k": 7})
     for act in (
         lambda: state.change({"fusion.k": 30, "gap.ratio": 0.2}),
-        lambda: state.reset_one("gap.ratio"),
-        lambda: state.take(other),
+        lambda: state.reset_parameter("gap.ratio"),
+        lambda: state.use_config(other),
         lambda: state.choose_preset("qmd"),
         lambda: state.reset(),
         lambda: state.change({"fusion.k": -5}),
     ):
         act()
-    assert kept["config_error"]
-    assert [(step.preset, step.config.fusion.k) for step in state.history().past] == [
+    assert state.present().config_error
+    assert [(step.preset, step.config.fusion.k) for step in state.present().history.past] == [
         ("cems", 60), ("cems", 30), ("cems", 30), ("cems", 7),
     ]  # fmt: skip
     state.undo()
-    assert kept["config_error"] is None
-    assert state.config() == other
+    assert state.present().config_error is None
+    assert state.present_config() == other

@@ -11,6 +11,7 @@ import pytest
 from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.ui.inspect.tools import index_check
 
+from .inspect_page import evidence_of, set_state
 from .test_inspect_features import PLAIN, configured
 from .test_inspect_page import OpenPage, html, search
 from .test_text_evidence_tool import DEPLOY, stored, tool
@@ -40,7 +41,7 @@ def test_a_graph_that_misses_is_named_with_exact_rank_and_cosine(
         VectorIndex, "approximate", lambda *asked: [hit for i, hit in enumerate(whole(*asked)) if i != 2]
     )
     page = tool(search(open_page(), DEPLOY), "Index check")
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     third = next(ranked for ranked in evidence.lists if ranked.name == "vector:0").hits[2]
     missed = next(frame.value for frame in page.dataframe if "exact rank" in frame.value)
     assert missed.iloc[0]["exact rank"] == 3
@@ -76,15 +77,15 @@ def test_the_pool_of_a_preset_is_named_as_what_lost_a_memory(open_page: OpenPage
 
 def test_the_filter_of_the_query_is_that_of_the_check(open_page: OpenPage) -> None:
     page = open_page()
-    page.session_state["project"] = "harbor/dashboard"
-    page.session_state["only_project"] = True
+    page.session_state["inspect:project"] = "harbor/dashboard"
+    page.session_state["inspect:only_project"] = True
     page = tool(search(page, DEPLOY), "Index check")
     assert "nearest of 64 memories" in headings(page)
 
 
 def test_each_variants_list_is_checked_on_its_own(open_page: OpenPage) -> None:
     page = search(configured(open_page(), {**PLAIN, "expansion.backend": "manual"}), DEPLOY)
-    page = tool(page.text_area(key="manual").set_value("undo a release").run(), "Index check")
+    page = tool(page.text_area(key="inspect:manual").set_value("undo a release").run(), "Index check")
     box = next(box for box in page.selectbox if box.label == "Vector list")
     page = box.select_index(1).run()
     assert not page.exception
@@ -95,6 +96,6 @@ def test_a_store_with_one_memory_and_one_with_none_to_find(open_page: OpenPage, 
     page = open_page(stored(tmp_path, {"one": "the only memory is personal"}))
     page = tool(search(page, "only memory"), "Index check")
     assert "holds the 1 exactly nearest of 1 memories" in headings(page)
-    page.session_state["gathered"] = None
+    set_state(page, gathered=None)
     page = tool(search(configured(page, {"query.scope": "shared"}), "only"), "Index check")
     assert any("No memory that this query may find" in info.value for info in page.info)

@@ -14,6 +14,7 @@ from cems_workbench.ui.inspect import picker as query_picker
 from cems_workbench.ui.inspect.transfer import diff_rows
 from cems_workbench.ui.kit import handles
 
+from .inspect_page import config_of, evidence_of, set_config, set_state, state_of
 from .test_inspect_page import QUERY, OpenPage, control, html, order, search
 
 pytestmark = [pytest.mark.models]
@@ -23,14 +24,14 @@ PLAIN = {"query.mode": "hybrid", "expansion.skip_on_strong_signal.enabled": Fals
 
 
 def show(page: AppTest, view: str) -> AppTest:
-    page.session_state["view"] = view
+    page.session_state["inspect:view"] = view
     page.run()
     assert not page.exception, view
     return page
 
 
 def configured(page: AppTest, changes: dict[str, Any], name: str = "cems") -> AppTest:
-    page.session_state["config"] = with_values(preset(name).config, changes)
+    set_config(page, with_values(preset(name).config, changes))
     return page
 
 
@@ -43,7 +44,7 @@ def captions(page: AppTest) -> str:
 
 
 def follow(page: AppTest, memory_id: str) -> AppTest:
-    box = page.selectbox(key="follow")
+    box = page.selectbox(key="inspect:follow")
     label = next(option for option in box.options if option.split("  ")[0] == memory_id)
     page = box.select_index(box.options.index(label)).run()
     assert not page.exception
@@ -70,7 +71,7 @@ def test_a_followed_memory_is_marked_and_its_path_is_shown(open_page: OpenPage) 
 
 def test_a_followed_memory_that_was_dropped_says_where(open_page: OpenPage) -> None:
     page = search(open_page())
-    trace_ids = {option.split("  ")[0] for option in page.selectbox(key="follow").options}
+    trace_ids = {option.split("  ")[0] for option in page.selectbox(key="inspect:follow").options}
     lost = sorted(trace_ids - set(order(page)))[0]
     page = follow(page, lost)
     assert "dropped" in html(page, "wb-path")
@@ -81,11 +82,11 @@ def test_a_followed_memory_that_was_dropped_says_where(open_page: OpenPage) -> N
 def test_a_followed_memory_is_let_go_when_it_is_no_candidate(open_page: OpenPage) -> None:
     page = search(configured(open_page(), {}, "qmd"))
     page = follow(page, order(page)[0])
-    followed = page.session_state["follow"]
+    followed = page.session_state["inspect:follow"]
     page = search(page, "wired deploy rollback")
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     assert followed not in evidence.memories
-    assert page.session_state["follow"] is None
+    assert page.session_state["inspect:follow"] is None
     assert "wb-followed" not in html(page, "wb-results")
 
 
@@ -96,8 +97,8 @@ def test_one_parameter_is_reset_and_the_other_stays(open_page: OpenPage) -> None
     assert {"reset:fusion.score_blend", "reset:fusion.k"} <= buttons(page)
     page = page.button(key="reset:fusion.score_blend").click().run()
     assert not page.exception
-    config = page.session_state["config"]
-    assert config == with_values(preset(page.session_state["preset"]).config, {"fusion.k": 30})
+    config = config_of(page)
+    assert config == with_values(preset(state_of(page).preset).config, {"fusion.k": 30})
     assert control(page, "slider", "fusion.score_blend").value == config.fusion.score_blend  # type: ignore[attr-defined]
     assert {key for key in buttons(page) if key.startswith("reset:")} == {"reset:fusion.k"}
     assert "1 parameter changed" in page.button(key="reset").label
@@ -105,8 +106,8 @@ def test_one_parameter_is_reset_and_the_other_stays(open_page: OpenPage) -> None
 
 def test_many_changed_parameters_are_counted(open_page: OpenPage) -> None:
     page = open_page()
-    page.session_state["config"] = preset("qmd").config
-    page.session_state["preset"] = "recollection"
+    set_config(page, preset("qmd").config)
+    set_state(page, preset="recollection")
     page.run()
     assert not page.exception
     assert len([key for key in buttons(page) if key.startswith("reset:")]) == 12
@@ -125,7 +126,7 @@ def test_the_query_view_marks_signals_and_shows_the_probe(open_page: OpenPage) -
 
 def test_the_lists_view_has_a_table_per_list_with_raw_and_normalised(open_page: OpenPage) -> None:
     page = show(search(open_page()), "Lists")
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     gathered = [ranked for ranked in evidence.lists if ranked.hits]
     tables = [frame.value for frame in page.dataframe]
     assert len(tables) == len(gathered)
@@ -157,8 +158,8 @@ def test_the_pickers_status_is_what_the_page_shows_for_the_query(open_page: Open
     row = page.dataframe[0].value.query("rank > 1").iloc[0]
     stored = next(query for query in handles.resources().store.queries.read() if query.query == row["query"])
     page.session_state["picker"] = False
-    page.session_state["project"] = stored.project
-    page.session_state["as_of"] = stored.as_of.date() if stored.as_of else None
+    page.session_state["inspect:project"] = stored.project
+    page.session_state["inspect:as_of"] = stored.as_of.date() if stored.as_of else None
     page = search(page, stored.query)
     grades = query_picker.human_grades(handles.resources())[stored.qid]
     strong = {key for key, grade in grades.items() if grade >= 2} or {key for key, grade in grades.items() if grade}
@@ -168,7 +169,7 @@ def test_the_pickers_status_is_what_the_page_shows_for_the_query(open_page: Open
 
 def test_an_exported_config_comes_back_and_its_differences_are_named(open_page: OpenPage) -> None:
     page = search(open_page())
-    present = page.session_state["config"]
+    present = config_of(page)
     assert diff_rows(present, present) == []
     other = with_values(present, {"fusion.k": 17, "lists.vector.depth": 33})
     rows = {row["parameter"]: (row["now"], row["file"], row["effect"]) for row in diff_rows(present, other)}
@@ -182,7 +183,7 @@ def test_an_exported_config_comes_back_and_its_differences_are_named(open_page: 
 
 def test_a_config_file_is_offered_with_its_differences_and_taken(open_page: OpenPage) -> None:
     page = search(open_page())
-    imported = with_values(page.session_state["config"], {"fusion.score_blend": 1.0, "fusion.k": 17})
+    imported = with_values(config_of(page), {"fusion.score_blend": 1.0, "fusion.k": 17})
     page.session_state["transfer"] = True
     page.run()
     page.file_uploader(key="config_file").upload("mine.yaml", export_config(imported, "yaml").encode(), "text/yaml")
@@ -191,7 +192,7 @@ def test_a_config_file_is_offered_with_its_differences_and_taken(open_page: Open
     assert "2 parameters would change" in captions(page)
     page = page.button(key="take").click().run()
     assert not page.exception
-    assert page.session_state["config"] == imported
+    assert config_of(page) == imported
     assert control(page, "slider", "fusion.k").value == 17  # type: ignore[attr-defined]
     assert "The file has the values that are set." in captions(page)
 
@@ -215,9 +216,9 @@ def test_two_lines_typed_by_hand_give_three_variants(open_page: OpenPage) -> Non
     page = configured(open_page(), {**PLAIN, "expansion.backend": "manual"})
     page = search(page)
     assert "nothing was typed" in html(page, "wb-notes")
-    page = page.text_area(key="manual").set_value("doctor appointments\n\n  dentist visit  \n").run()
+    page = page.text_area(key="inspect:manual").set_value("doctor appointments\n\n  dentist visit  \n").run()
     assert not page.exception
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     assert [variant.text for variant in evidence.variants] == [QUERY, "doctor appointments", "dentist visit"]
     assert "<b>3</b> variants" in html(page, "wb-strip")
     show(page, "Lists")
@@ -229,9 +230,9 @@ def test_every_view_draws_with_an_expansion(open_page: OpenPage, backend: str) -
     page = configured(open_page(), {**PLAIN, "expansion.backend": backend})
     page.run()
     if backend == "manual":
-        page = page.text_area(key="manual").set_value("architecture").run()
+        page = page.text_area(key="inspect:manual").set_value("architecture").run()
     page = search(page, WIRED)
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     assert len(evidence.variants) == 2
     for view in VIEWS:
         show(page, view)
@@ -269,10 +270,10 @@ def test_a_broken_dictionary_is_one_clear_line(open_page: OpenPage) -> None:
 def test_scoring_that_was_cancelled_can_be_gone_on_with(open_page: OpenPage) -> None:
     request = Request("where did we go for dinner?")
     page = search(open_page(), request.query)
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     changed = with_values(preset("qmd").config, {"rerank.chunk_chars": 77})  # nobody else scored these chunks
-    page.session_state["config"] = changed
-    page.session_state["attempted"] = (request, changed)  # what a cancelled run leaves
+    set_config(page, changed)
+    set_state(page, attempted=(request, changed))  # what a cancelled run leaves
     page.run()
     assert not page.exception
     assert any("candidates are not scored; what was scored is kept" in info.value for info in page.info)
@@ -283,7 +284,7 @@ def test_scoring_that_was_cancelled_can_be_gone_on_with(open_page: OpenPage) -> 
     assert not page.exception
     assert "go_on" not in buttons(page)
     assert not [body for body in (e.proto.body for e in page.get("html")) if "were not scored" in body]
-    _, scored = page.session_state["gathered"]
+    scored = evidence_of(page)
     assert scored.notes["rerank_scores"]["scored"] > 0
     assert scored.as_of == evidence.as_of
     assert "0 never scored" in captions(page)
@@ -294,7 +295,7 @@ def test_several_queries_at_once_show_what_each_of_them_gave(open_page: OpenPage
     page = configured(open_page(), changes, "memory_agent")
     page = search(page, "how do releases reach the cluster")
     assert not [frame for frame in page.dataframe if "found" in frame.value]
-    page.text_area(key="manual").set_value("\n".join(f"deploy on day {i}" for i in range(25))).run()
+    page.text_area(key="inspect:manual").set_value("\n".join(f"deploy on day {i}" for i in range(25))).run()
     assert not page.exception
     frame = next(frame.value for frame in page.dataframe if "found" in frame.value)
     assert list(frame["query"][:2]) == ["0  how do releases reach the cluster", "1  deploy on day 0"]
@@ -308,7 +309,7 @@ def test_several_queries_at_once_show_what_each_of_them_gave(open_page: OpenPage
 def test_the_sums_of_several_queries_keep_their_order_past_one(open_page: OpenPage) -> None:
     changes = {"rerank.backend": "none", "fusion.method": "score_sum", "threshold.adaptive.min": 0.2}
     page = search(configured(open_page(), changes, "memory_agent"), "deploy a release")
-    page.text_area(key="manual").set_value("\n".join(f"deploy release {i}" for i in range(8))).run()
+    page.text_area(key="inspect:manual").set_value("\n".join(f"deploy release {i}" for i in range(8))).run()
     frame = next(frame.value for frame in page.dataframe if "found" in frame.value)
     raw = [float(value) for value in frame.iloc[-1, 2:]]
     assert raw[1] > 1

@@ -16,13 +16,15 @@ from cems_workbench.pipeline.stages import STAGES
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.escape import plain
 
+from .inspect_page import evidence_of, set_config
+
 pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
 QUERY = "how many different doctors did I visit?"
 
 
 def search(page: AppTest, query: str = QUERY) -> AppTest:
-    page.text_input(key="query").set_value(query).run()
+    page.text_input(key="inspect:query").set_value(query).run()
     assert not page.exception
     return page
 
@@ -70,7 +72,7 @@ def test_an_example_fills_the_query_box_and_is_searched(open_page: OpenPage) -> 
     page = open_page()
     example = next(button for button in page.button if button.key and button.key.startswith("example:"))
     page = example.click().run()
-    assert plain(page.text_input(key="query").value) == example.label
+    assert plain(page.text_input(key="inspect:query").value) == example.label
     assert order(page)
     assert "memories judged relevant are in the results" in " ".join(text.value for text in page.caption)
 
@@ -100,7 +102,7 @@ def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
     page = search(open_page())
     page = page.selectbox(key="preset:0").select(name).run()
     for view in ("Contributions", "Stages", "Journey", "Rerank", "Adjust", "Context"):
-        page.session_state["view"] = view
+        page.session_state["inspect:view"] = view
         page.run()
         assert not page.exception, f"{name}: {view}"
 
@@ -108,7 +110,7 @@ def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
 def test_the_rerank_view_shows_the_blend(open_page: OpenPage) -> None:
     page = search(open_page())
     page = page.selectbox(key="preset:0").select("qmd").run()
-    page.session_state["view"] = "Rerank"
+    page.session_state["inspect:view"] = "Rerank"
     page.run()
     table = page.dataframe[0].value
     row = table.iloc[0]
@@ -139,24 +141,24 @@ def test_raising_a_depth_gathers_again_and_says_nothing_is_missing(open_page: Op
     page = control(page, "slider", "lists.vector.depth").set_value(180).run()  # type: ignore[attr-defined]
     assert not page.exception
     assert "but the evidence was gathered with" not in html(page, "wb-strip")
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     assert len(evidence.lists[0].hits) == 180
 
 
 def test_a_stage_that_drops_everyone_is_named(open_page: OpenPage) -> None:
     page = open_page()
-    page.session_state["config"] = with_values(preset("cems").config, {"filter.min_score": 2.0})
+    set_config(page, with_values(preset("cems").config, {"filter.min_score": 2.0}))
     page = search(page)
     assert "The filter stage dropped every candidate" in page.info[0].value
     for view in ("Contributions", "Stages", "Journey", "Rerank", "Adjust", "Context"):
-        page.session_state["view"] = view
+        page.session_state["inspect:view"] = view
         page.run()
         assert not page.exception, view
 
 
 def test_a_query_that_nothing_matches_is_not_an_error(open_page: OpenPage) -> None:
     page = open_page()
-    page.session_state["config"] = with_values(preset("cems").config, {"lists.vector.enabled": False})
+    set_config(page, with_values(preset("cems").config, {"lists.vector.enabled": False}))
     page = search(page, "zzzqqq xxyyzz")
     assert "No list that is switched on has a hit" in page.info[0].value
 

@@ -16,6 +16,8 @@ from cems_workbench.records import Judgment, ParsedInput
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
 
+from .inspect_page import config_of, state_of
+
 pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
 
@@ -84,13 +86,13 @@ def test_people_and_judge_compares_every_labelled_pair_and_keeps_no_judgment(pag
 
 
 def test_the_best_threshold_is_applied_to_the_config_and_can_be_undone(page: AppTest) -> None:
-    before = judged(page).session_state["config"].judge.threshold
+    before = config_of(judged(page)).judge.threshold
     press(page, "label:judge:apply")
-    applied = page.session_state["config"].judge.threshold
+    applied = config_of(page).judge.threshold
     assert before is None
     assert page.session_state["label:state"].comparison.calibration.threshold == applied
     assert page.button(key="label:judge:apply").disabled
-    assert page.session_state["history"].past[-1].config.judge.threshold is None
+    assert state_of(page).history.past[-1].config.judge.threshold is None
 
 
 def test_a_difference_is_marked_judge_wrong_by_name_and_taken_back(page: AppTest) -> None:

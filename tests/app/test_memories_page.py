@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.config import preset
 from cems_workbench.errors import StoreError
 from cems_workbench.formats import read
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.gather import Request
 from cems_workbench.store import Store
+from cems_workbench.ui.inspect.state import Gathered, InspectState
 from cems_workbench.ui.kit import handles
+
+from .inspect_page import STATE, state_of
 
 pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
@@ -188,9 +194,10 @@ def test_saving_without_a_change_changes_nothing(open_memories: OpenPage) -> Non
 
 def test_an_edit_drops_the_evidence_that_inspect_had_gathered(open_memories: OpenPage) -> None:
     page = pick(open_memories(), "m003")
-    page.session_state["gathered"] = ("a request", "its evidence")
+    gathered = Gathered(Request("a request"), "its store", 0, Evidence("a request", {}))
+    page.session_state[STATE] = InspectState("cems", preset("cems").config, gathered=gathered)
     page = page.button(key="mem:delete").click().run()
-    assert "gathered" not in page.session_state
+    assert state_of(page).gathered is None
 
 
 def test_a_deleted_memory_is_restored_by_undo(open_memories: OpenPage) -> None:
@@ -272,12 +279,12 @@ def test_another_store_is_created_and_the_first_one_opened_again(
 ) -> None:
     page = open_memories(view="Store")
     embedder = handles.resources().embedder
-    page.session_state["query"] = "a query of the old store"
+    page.session_state["inspect:query"] = "a query of the old store"
     page.text_input(key="mem:folder").set_value(str(tmp_path / "new"))
     page = checked(page.button(key="mem:folder:create").click().run())
     assert store(page).path == tmp_path / "new" and store(page).memories.count() == 0
     assert handles.resources().embedder is embedder, "the loaded model goes over"
-    assert "query" not in page.session_state
+    assert "inspect:query" not in page.session_state
     assert "This store has no memories yet" in html(show(page, "Browse"))
     page = show(page, "Store")
     page.text_input(key="mem:folder").set_value(str(copy))

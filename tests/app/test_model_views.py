@@ -15,6 +15,7 @@ from cems_workbench.pipeline.stages.judge import BANDS
 from cems_workbench.ui.kit import handles
 
 from .conftest import ROOT
+from .inspect_page import config_of, evidence_of, gathered, set_config, set_state
 from .test_inspect_features import WIRED, buttons, captions, configured, show
 from .test_inspect_page import QUERY, OpenPage, html, open_group, order, search
 
@@ -35,13 +36,13 @@ def notes(page: AppTest) -> str:
 def test_the_judge_scores_the_results_when_its_view_is_opened_and_changes_no_rank(open_page: OpenPage) -> None:
     page = search(configured(open_page(), JUDGED))
     before = order(page)
-    assert not page.session_state["gathered"][1].judge_scores
+    assert not evidence_of(page).judge_scores
     page = show(page, "Judge")
     judged = table(page, "sigmoid")
     assert list(judged["memory"]) == before == order(page)
     assert judged["logit (raw)"].notna().all()
     assert [sign == "✓ yes" for sign in judged["relevant"]] == [raw > 0.3 for raw in judged["logit (raw)"]]
-    assert set(page.session_state["gathered"][1].judge_scores) == {"late_interaction"}
+    assert set(evidence_of(page).judge_scores) == {"late_interaction"}
     assert "Judged by **late interaction" in captions(page)
     assert len(page.get("plotly_chart")) == 1
 
@@ -79,16 +80,16 @@ def test_the_threshold_of_the_judge_is_its_own_until_it_is_switched_on(open_page
     assert "Off is null: the judge's own." in switch.help
     page = switch.set_value(True).run()
     assert not page.exception
-    assert page.session_state["config"].judge.threshold == 0
+    assert config_of(page).judge.threshold == 0
 
 
 def test_a_moved_judge_threshold_is_replayed_on_the_judgments_that_are_there(open_page: OpenPage) -> None:
     page = show(search(configured(open_page(), JUDGED)), "Judge")
-    kept = page.session_state["gathered"][1]
-    page.session_state["config"] = with_values(page.session_state["config"], {"judge.threshold": 5.0})
+    kept = evidence_of(page)
+    set_config(page, with_values(config_of(page), {"judge.threshold": 5.0}))
     page.run()
     assert set(table(page, "sigmoid")["relevant"]) == {"✕ no"}
-    assert page.session_state["gathered"][1] is kept
+    assert evidence_of(page) is kept
 
 
 def test_a_judge_that_also_ranked_is_called_circular(open_page: OpenPage) -> None:
@@ -130,17 +131,19 @@ def test_the_health_panel_counts_failures_by_cause_and_lists_the_flagged(open_pa
 
 def test_the_failed_are_asked_again_and_the_others_are_not(open_page: OpenPage) -> None:
     page = show(search(configured(open_page(), {"lists.vector.depth": 20}, "qmd")), "Rerank")
-    key, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     scores = dict(evidence.model_scores["late_interaction"])
     broken, *others = sorted(scores)
     hurt = {**scores, broken: ModelScore(None, scores[broken].chunk, "timeout: <b>30 s</b>")}
-    page.session_state["gathered"] = (key, replace(evidence, model_scores={"late_interaction": hurt}))
+    set_state(
+        page, gathered=replace(gathered(page), evidence=replace(evidence, model_scores={"late_interaction": hurt}))
+    )
     page.run()
     assert "1 flagged: failed" in captions(page)
     assert "timeout 1" in notes(page)
     page = page.button(key="ask_again").click().run()
     assert not page.exception
-    again = page.session_state["gathered"][1].model_scores["late_interaction"]
+    again = evidence_of(page).model_scores["late_interaction"]
     assert again[broken].raw == pytest.approx(scores[broken].raw)
     assert all(again[other] is scores[other] for other in others)
     assert "ask_again" not in buttons(page)
@@ -152,7 +155,7 @@ def test_effective_weights_say_when_the_bands_are_inverted(open_page: OpenPage) 
     assert "75% : 25%" in panel
     assert "intent is inverted" in panel
     assert "overtook rank 1" in panel
-    page.session_state["config"] = with_values(preset("qmd").config, {"rerank.combine": "replace"})
+    set_config(page, with_values(preset("qmd").config, {"rerank.combine": "replace"}))
     page.run()
     assert "no weight to compare" in captions(page)
 
@@ -163,11 +166,11 @@ def test_the_threshold_view_shows_the_cuts_tried_and_what_they_left(open_page: O
     assert len(page.get("plotly_chart")) == 1
     cuts = table(page, "lowest kept")
     assert (cuts["hits"] == cuts["kept"] + cuts["cut"]).all()
-    page.session_state["config"] = with_values(preset("cems").config, {"threshold.mode": "fixed"})
+    set_config(page, with_values(preset("cems").config, {"threshold.mode": "fixed"}))
     page.run()
     assert "One fixed cut at 0.6" in captions(page)
     assert not page.get("plotly_chart")
-    page.session_state["config"] = preset("cems").config
+    set_config(page, preset("cems").config)
     page.run()
     assert "No threshold is set" in page.info[-1].value
 
@@ -187,7 +190,7 @@ def test_the_query_view_says_why_a_query_is_conversational_and_whether_that_coun
     assert "wired" in verdict
     assert "No LLM was asked: none is set" in captions(page)
     acted_on = {"query.conversational.enabled": True, "lists.lexical.skip_if_conversational": True}
-    page.session_state["config"] = with_values(page.session_state["config"], acted_on)
+    set_config(page, with_values(config_of(page), acted_on))
     page.run()
     assert "so the lexical list is skipped" in html(page, "wb-conversational")
 
@@ -212,7 +215,7 @@ def test_a_corrected_typo_is_named_learned_and_can_be_forgotten(open_page: OpenP
         ("elasticsaerch", False),
         ("kofka", True),
     }
-    page.text_input(key="query").set_value("cluster").run()
+    page.text_input(key="inspect:query").set_value("cluster").run()
     page = page.button(key="typos_forget_all").click().run()
     assert not page.exception
     assert [pair.typo for pair in store.corrections.read()] == ["kofka"]

@@ -9,13 +9,15 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset
 
+from .inspect_page import config_of, state_of
+
 
 def test_the_settings_name_the_preset_the_app_opens_with(
     open_page: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CEMS_WORKBENCH_PRESET", "ace_b")
     page = open_page()
-    assert page.session_state["config"] == preset("ace_b").config
+    assert config_of(page) == preset("ace_b").config
     assert page.sidebar.selectbox[0].value == "ace_b"
 
 
@@ -24,5 +26,5 @@ def test_an_unknown_preset_is_named_with_the_known_ones_and_cems_stands_in(
 ) -> None:
     monkeypatch.setenv("CEMS_WORKBENCH_PRESET", "cmes")
     page = open_page()
-    assert page.session_state["preset"] == "cems"
+    assert state_of(page).preset == "cems"
     assert any("no preset cmes" in error.value and "recollection" in error.value for error in page.error)

@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset, with_values
 from cems_workbench.ui.kit import handles
 
+from .inspect_page import config_of, set_config
 from .test_inspect_features import captions
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 
@@ -19,8 +20,8 @@ TOOL = "Against production"
 
 
 def looked_at(page: AppTest) -> AppTest:
-    page.session_state["section"] = "Why, and what if"
-    page.session_state["tool"] = TOOL
+    page.session_state["inspect:section"] = "Why, and what if"
+    page.session_state["inspect:tool"] = TOOL
     page.run()
     assert not page.exception
     return page
@@ -58,10 +59,10 @@ def test_our_own_results_agree_in_everything(open_page: OpenPage) -> None:
 def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(open_page: OpenPage) -> None:
     page = search(open_page())
     first = order(page)
-    page.session_state["config"] = with_values(preset("cems").config, {"fusion.score_blend": 1.0})
+    set_config(page, with_values(preset("cems").config, {"fusion.score_blend": 1.0}))
     there = order(page.run())
     assert there != first
-    page.session_state["config"] = preset("cems").config
+    set_config(page, preset("cems").config)
     page = looked_at(page.run())
     page = pasted(page, "\n".join(there))
     assert re.search(r"They part at rank \d+:", texts(page))
@@ -79,7 +80,7 @@ def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(ope
     assert order(page) == there
     assert "are the same, in the same order" in texts(page)
     page = page.button(key="undo").click().run()
-    assert page.session_state["config"] == preset("cems").config
+    assert config_of(page) == preset("cems").config
 
 
 def test_scores_unknown_memories_and_bad_rows_are_said(open_page: OpenPage) -> None:

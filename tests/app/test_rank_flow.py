@@ -12,13 +12,14 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset, with_values
 from cems_workbench.ui.inspect.views import rank_flow as view
 
+from .inspect_page import set_config
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 
 pytestmark = [pytest.mark.models]
 
 
 def opened(page: AppTest, query: str = QUERY) -> AppTest:
-    page.session_state["view"] = "Rank flow"
+    page.session_state["inspect:view"] = "Rank flow"
     return search(page, query)
 
 
@@ -54,10 +55,10 @@ def test_more_memories_are_drawn_when_more_are_asked_for(open_page: OpenPage) ->
 def test_without_grades_the_judge_gives_the_colours_and_without_both_nothing_does(open_page: OpenPage) -> None:
     page = opened(open_page(), "a query that nobody judged about invoices")
     assert "grade" not in html(page, "wb-legend") and "not judged" in html(page, "wb-legend")
-    page.session_state["config"] = with_values(preset("cems").config, {"judge.backend": "auto"})
-    page.session_state["view"] = "Judge"
+    set_config(page, with_values(preset("cems").config, {"judge.backend": "auto"}))
+    page.session_state["inspect:view"] = "Judge"
     page.run()
-    page.session_state["view"] = "Rank flow"
+    page.session_state["inspect:view"] = "Rank flow"
     page.run()
     assert not page.exception
     assert "judge: " in html(page, "wb-legend")
@@ -66,8 +67,8 @@ def test_without_grades_the_judge_gives_the_colours_and_without_both_nothing_doe
 def test_a_followed_memory_is_drawn_wherever_it_stands(open_page: OpenPage) -> None:
     page = opened(open_page(), "which invoices are still open")
     drawn = figure(page)["data"]
-    last = page.selectbox(key="follow").options[-1].split("  ")[0]
-    page.session_state["follow"] = last
+    last = page.selectbox(key="inspect:follow").options[-1].split("  ")[0]
+    page.session_state["inspect:follow"] = last
     page.run()
     assert not page.exception
     assert any(f"<b>{last}</b>" in line.get("hovertext", "") for line in figure(page)["data"])
@@ -75,22 +76,22 @@ def test_a_followed_memory_is_drawn_wherever_it_stands(open_page: OpenPage) -> N
 
 
 def test_a_click_follows_the_memory_of_that_line(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    state: dict[str, Any] = {"chart": {"selection": {"points": [{"curve_number": 1}]}}, "follow": None}
+    state: dict[str, Any] = {"chart": {"selection": {"points": [{"curve_number": 1}]}}, "inspect:follow": None}
     monkeypatch.setattr(st, "session_state", state)
     view.follow_selected("chart", ("m1", "m2"))
-    assert state["follow"] == "m2"
+    assert state["inspect:follow"] == "m2"
     state["chart"] = {"selection": {"points": []}}
     view.follow_selected("chart", ("m1", "m2"))
-    assert state["follow"] == "m2"  # a selection that is let go changes nothing
+    assert state["inspect:follow"] == "m2"  # a selection that is let go changes nothing
     state["chart"] = {"selection": {"points": [{"curve_number": 2}]}}
     view.follow_selected("chart", ("m1", "m2"))
-    assert state["follow"] == "m2"  # a line that is nobody's
+    assert state["inspect:follow"] == "m2"  # a line that is nobody's
 
 
 def test_nothing_to_draw_is_said(open_page: OpenPage) -> None:
     page = open_page()
     off = {f"lists.{name}.enabled": False for name in ("vector", "lexical", "recency", "access", "relations")}
-    page.session_state["config"] = with_values(preset("cems").config, off)
+    set_config(page, with_values(preset("cems").config, off))
     page = opened(page)
     assert "No list that is switched on has a candidate" in said(page)
     assert not page.get("plotly_chart")
@@ -98,7 +99,7 @@ def test_nothing_to_draw_is_said(open_page: OpenPage) -> None:
 
 def test_one_list_alone_is_drawn(open_page: OpenPage) -> None:
     page = open_page()
-    page.session_state["config"] = with_values(preset("cems").config, {"lists.lexical.enabled": False})
+    set_config(page, with_values(preset("cems").config, {"lists.lexical.enabled": False}))
     page = opened(page)
     columns = figure(page)["layout"]["xaxis"]["ticktext"]
     assert columns[0] == "vector:0" and columns[-1] == "assembly" and "lexical:0" not in columns

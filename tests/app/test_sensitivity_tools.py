@@ -17,6 +17,7 @@ from cems_workbench.ui.inspect.tools.sensitivity import MEMBERS, NOW, label_of, 
 from cems_workbench.ui.inspect.tools.weight_map import RELEVANT, map_figure
 from cems_workbench.ui.kit import handles
 
+from .inspect_page import config_of, evidence_of, gathered, set_state
 from .test_inspect_features import buttons, captions, configured
 from .test_inspect_page import OpenPage, order, search
 
@@ -26,8 +27,8 @@ FUSION = {"adjust.time_decay.mode": "none", "judge.backend": "none"}
 
 
 def tool(page: AppTest, name: str) -> AppTest:
-    page.session_state["section"] = "Why, and what if"
-    page.session_state["tool"] = name
+    page.session_state["inspect:section"] = "Why, and what if"
+    page.session_state["inspect:tool"] = name
     page.run()
     assert not page.exception, name
     return page
@@ -49,8 +50,8 @@ def chosen(page: AppTest, path: str) -> AppTest:
 
 def test_the_table_has_the_breakpoints_and_a_step_into_the_next_segment_gives_its_results(open_page: OpenPage) -> None:
     page = opened(open_page, "Sensitivity")
-    _, evidence = page.session_state["gathered"]
-    found = sweep(evidence, page.session_state["config"], "lists.lexical.weight", 5)
+    evidence = evidence_of(page)
+    found = sweep(evidence, config_of(page), "lists.lexical.weight", 5)
     assert len(found.breakpoints) > 2
     assert f"**{len(found.breakpoints)} breakpoints** from 0 to 3" in markdown(page)
     table = page.dataframe[0].value
@@ -60,7 +61,7 @@ def test_the_table_has_the_breakpoints_and_a_step_into_the_next_segment_gives_it
     page = page.button(key="sensitivity:above").click().run()
     assert not page.exception
     assert order(page)[:5] == list(found.segments[at + 1].results)
-    value = page.session_state["config"].lists.lexical.weight
+    value = config_of(page).lists.lexical.weight
     assert found.segments[at + 1].first <= value <= found.segments[at + 1].last
     page = page.button(key="sensitivity:below").click().run()
     assert order(page)[:5] == list(found.present.results)
@@ -84,9 +85,9 @@ def test_a_choice_has_a_row_and_a_button_for_each_value(open_page: OpenPage) -> 
     assert page.button(key="sensitivity:value:rrf").disabled
     page = page.button(key="sensitivity:value:score_max").click().run()
     assert not page.exception
-    assert page.session_state["config"].fusion.method == "score_max"
-    _, evidence = page.session_state["gathered"]
-    assert order(page) == [row.memory_id for row in replay(evidence, page.session_state["config"]).results]
+    assert config_of(page).fusion.method == "score_max"
+    evidence = evidence_of(page)
+    assert order(page) == [row.memory_id for row in replay(evidence, config_of(page)).results]
 
 
 @pytest.mark.parametrize(
@@ -116,12 +117,12 @@ def test_judged_queries_are_measured_along_the_range_once_they_are_gathered(
     assert not page.exception
     curve = page.session_state["sensitivity:curve"][1]
     assert curve.queries > 0 and len(curve.values) == 25
-    assert page.session_state["config"].lists.lexical.weight in curve.values
+    assert config_of(page).lists.lexical.weight in curve.values
     assert all(0 <= value <= 1 for value in (*curve.hit, *curve.ndcg))
     page = page.run()
     assert "sensitivity:gather" not in buttons(page)
     built = page.session_state["labelled"].built
-    assert built.means(page.session_state["config"], 5)[0] in curve.hit
+    assert built.means(config_of(page), 5)[0] in curve.hit
 
 
 def test_the_map_names_the_winners_and_how_often_the_query_succeeds(open_page: OpenPage) -> None:
@@ -154,8 +155,8 @@ def test_without_results_and_without_candidates_each_tool_says_so(open_page: Ope
     page = opened(open_page, name, {"filter.min_score": 100.0})
     if name == "Effective weights":
         assert any("no results to weigh" in info.value for info in page.info)
-    key, evidence = page.session_state["gathered"]
-    page.session_state["gathered"] = (key, replace(evidence, lists=(), memories={}))
+    evidence = evidence_of(page)
+    set_state(page, gathered=replace(gathered(page), evidence=replace(evidence, lists=(), memories={})))
     page.run()
     assert not page.exception
     assert any("No list found a candidate" in info.value or "no results to weigh" in info.value for info in page.info)

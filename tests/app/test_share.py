@@ -17,6 +17,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.ui.kit import handles
 
 from .conftest import release
+from .inspect_page import config_of, set_state, state_of
 from .test_inspect_features import PLAIN, WIRED, configured, follow
 from .test_inspect_page import QUERY, OpenPage, html, order, search
 
@@ -61,15 +62,15 @@ def kept(change: Callable[[dict[str, object]], None], state_id: str) -> str:
 
 def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: OpenPage) -> None:
     page = configured(open_page(), {"expansion.backend": "manual", "fusion.k": 17, **PLAIN}, "recollection")
-    page.session_state["preset"] = "recollection"
+    set_state(page, preset="recollection")
     page = search(page)
-    page.text_area(key="manual").set_value("doctor visits\nclinics").run()
-    page.selectbox(key="project").select_index(0).run()
-    page.toggle(key="only_project").set_value(False).run()
-    page.date_input(key="as_of").set_value(date(2026, 8, 1)).run()
+    page.text_area(key="inspect:manual").set_value("doctor visits\nclinics").run()
+    page.selectbox(key="inspect:project").select_index(0).run()
+    page.toggle(key="inspect:only_project").set_value(False).run()
+    page.date_input(key="inspect:as_of").set_value(date(2026, 8, 1)).run()
     page = follow(page, order(page)[2])
-    page.session_state["section"] = "What happened"
-    page.session_state["view"] = "Query"
+    page.session_state["inspect:section"] = "What happened"
+    page.session_state["inspect:view"] = "Query"
     page.run()
     switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("variant:")]
     page = switches[2].set_value(False).run()
@@ -78,8 +79,9 @@ def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: Ope
     fresh = opened(open_page, state_id)
     assert order(fresh) == order(page)
     assert html(fresh, "wb-path") == html(page, "wb-path")
-    for name in ("preset", "config", "query", "project", "as_of", "manual", "follow", "view"):
-        assert fresh.session_state[name] == page.session_state[name], name
+    assert state_of(fresh).setting == state_of(page).setting
+    for name in ("query", "project", "as_of", "manual", "follow", "view"):
+        assert fresh.session_state[f"inspect:{name}"] == page.session_state[f"inspect:{name}"], name
     switches = [toggle for toggle in fresh.toggle if toggle.key and toggle.key.startswith("variant:")]
     assert [switch.value for switch in switches] == [True, True, False]
     assert said(fresh) == []
@@ -87,9 +89,9 @@ def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: Ope
 
 def saved_again(page: AppTest) -> str:
     """The id after something else was set and set back."""
-    page.date_input(key="as_of").set_value(date(2026, 8, 2)).run()
+    page.date_input(key="inspect:as_of").set_value(date(2026, 8, 2)).run()
     assert "state" not in page.query_params, "the link is no longer true"
-    page.date_input(key="as_of").set_value(date(2026, 8, 1)).run()
+    page.date_input(key="inspect:as_of").set_value(date(2026, 8, 1)).run()
     for toggle in [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("variant:")][2:]:
         toggle.set_value(False).run()
     return saved(page)
@@ -125,8 +127,8 @@ def test_a_link_of_another_version_opens_as_far_as_it_can_and_says_what_is_missi
 
     fresh = opened(open_page, kept(older, state_id))
     assert order(fresh)
-    assert fresh.session_state["config"] == with_values(preset("cems").config, {"fusion.k": 30})
-    assert fresh.session_state["project"] == "not/there"
+    assert config_of(fresh) == with_values(preset("cems").config, {"fusion.k": 30})
+    assert fresh.session_state["inspect:project"] == "not/there"
     assert said(fresh) == [
         "Of this link the preset lost is not there any more; cems stands in its place.",
         "Of this link not known, or not allowed, in this version and left out: fusion.gone, gap.ratio.",
@@ -153,11 +155,11 @@ def test_the_command_line_of_the_page_gives_its_ranking(
     open_page: OpenPage, name: str, changes: dict[str, object], query: str
 ) -> None:
     page = configured(open_page(), changes, name)
-    page.session_state["preset"] = name
+    set_state(page, preset=name)
     page.session_state["share"] = True
     page = search(page, query)
     if "expansion.backend" in changes:
-        page.session_state["view"] = "Query"
+        page.session_state["inspect:view"] = "Query"
         page.run()
         switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("variant:")]
         page = switches[1].set_value(False).run()

@@ -14,6 +14,7 @@ from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 from cems_workbench.ui.kit import handles
 
+from .inspect_page import evidence_of
 from .test_inspect_features import PLAIN, captions, configured, follow
 from .test_inspect_page import OpenPage, html, order, search
 
@@ -22,8 +23,8 @@ DEPLOY = "how do we roll back a failed deploy?"
 
 
 def tool(page: AppTest, name: str = "Text evidence") -> AppTest:
-    page.session_state["section"] = "Why, and what if"
-    page.session_state["tool"] = name
+    page.session_state["inspect:section"] = "Why, and what if"
+    page.session_state["inspect:tool"] = name
     page.run()
     assert not page.exception
     return page
@@ -38,7 +39,7 @@ def test_the_parts_of_the_first_result_sum_to_its_score_in_the_list(open_page: O
     page = tool(search(open_page(), DEPLOY))
     first = order(page)[0]
     assert chosen(page) == first
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     raw = next(
         hit.score
         for ranked in evidence.lists
@@ -66,7 +67,7 @@ def test_the_followed_memory_is_looked_at_and_its_terms_are_marked(open_page: Op
 
 def test_a_memory_without_a_word_in_common_says_so(open_page: OpenPage) -> None:
     page = search(open_page(), DEPLOY)
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     with_words = {hit.memory_id for ranked in evidence.lists if ranked.source == "lexical" for hit in ranked.hits}
     page = tool(follow(page, sorted(set(evidence.memories) - with_words)[0]))
     assert "wb-terms" not in html(page, "wb-said")
@@ -96,7 +97,7 @@ def test_tokens_are_compared_on_request(open_page: OpenPage) -> None:
 def test_the_part_that_the_reranker_read_stands_between_its_edges(open_page: OpenPage) -> None:
     changes = {"rerank.chunk_chars": 60, "rerank.chunk_selection": "term_overlap"}
     page = search(configured(open_page(), changes, "qmd"), DEPLOY)
-    _, evidence = page.session_state["gathered"]
+    evidence = evidence_of(page)
     scored = evidence.model_scores["late_interaction"]
     page = tool(page)
     memory = evidence.memories[chosen(page)]
@@ -110,7 +111,7 @@ def test_the_part_that_the_reranker_read_stands_between_its_edges(open_page: Ope
 def test_each_variant_has_words_of_its_own(open_page: OpenPage) -> None:
     page = configured(open_page(), {**PLAIN, "expansion.backend": "manual"})
     page = search(page, DEPLOY)
-    page = tool(page.text_area(key="manual").set_value("undo a release").run())
+    page = tool(page.text_area(key="inspect:manual").set_value("undo a release").run())
     box = next(box for box in page.selectbox if box.label == "Query variant")
     assert len(box.options) == 2
     page = box.select_index(1).run()
@@ -131,7 +132,7 @@ def test_memories_with_markup_are_shown_and_never_rendered(open_page: OpenPage) 
 def test_no_candidate_at_all_is_said(open_page: OpenPage, tmp_path: Path) -> None:
     page = open_page(stored(tmp_path, {"one": "the only memory is personal"}))
     page = tool(search(configured(page, {"query.scope": "shared"}), "only memory"))
-    assert not page.session_state["gathered"][1].memories
+    assert not evidence_of(page).memories
     assert any("no candidates" in info.value for info in page.info)
 
 

@@ -18,6 +18,8 @@ from cems_workbench.ui.tune.run import RUNNING
 from cems_workbench.ui.tune.running import Running
 from cems_workbench.ui.tune.state import FOUND, NEXT_VIEW, Found
 
+from .inspect_page import config_of, state_of
+
 pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
 QUERIES, CONFIGS, WAIT = 24, 30, 60
@@ -207,8 +209,8 @@ def test_wins_and_losses_count_every_open_query(tuned: AppTest) -> None:
 
 def test_the_proposal_is_set_on_the_sliders_and_can_be_undone(tuned: AppTest) -> None:
     page = checked(show(tuned, "Take it away").button(key="tn:take").click().run())
-    assert page.session_state["config"] == found(page).tuned.config
-    assert len(page.session_state["history"].past) == 1
+    assert config_of(page) == found(page).tuned.config
+    assert len(state_of(page).history.past) == 1
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -241,7 +243,7 @@ def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
     assert page.session_state["tn:view"] == "History"
     assert "same" in set(page.dataframe[0].value["store"])
     checked(page.button(key="tn:restore").click().run())
-    assert page.session_state["config"].name == "better blend"
+    assert config_of(page).name == "better blend"
     assert f"better blend (history {kept.id})" in show(page, "Set up").selectbox(key="tn:baseline").options
 
 
@@ -255,7 +257,7 @@ def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
     checked(page.run())
     assert "another store" in page.warning[0].value
     page.button(key="tn:take").click().run()
-    assert page.session_state["config"] == preset("qmd").config
+    assert config_of(page) == preset("qmd").config
 
 
 def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ BETTER = "The browser eats all the RAM when it is left open until evening."
 
 
 def open_tool(page: AppTest, query: str = RAM) -> AppTest:
-    page.session_state["section"] = "Why, and what if"
-    page.session_state["tool"] = "What if it were different?"
+    page.session_state["inspect:section"] = "Why, and what if"
+    page.session_state["inspect:tool"] = "What if it were different?"
     return search(page, query)
 
 
@@ -67,9 +67,9 @@ def test_what_was_tried_is_still_there_after_a_look_at_another_tool(open_page: O
     page = open_tool(open_page())
     field(page, "text_area", "content").set_value(BETTER)
     page = click(page, "what_if:try")
-    page.session_state["tool"] = "Why is it missing?"
+    page.session_state["inspect:tool"] = "Why is it missing?"
     page.run()
-    page.session_state["tool"] = "What if it were different?"
+    page.session_state["inspect:tool"] = "What if it were different?"
     page.run()
     assert not page.exception
     assert field(page, "text_area", "content").value == BETTER

@@ -17,6 +17,8 @@ from cems_workbench.ui.kit import handles
 from cems_workbench.ui.tune.run import RUNNING
 from tests.browser.whole_way import MISSING, QUERY
 
+from .inspect_page import config_of, state_of
+
 pytestmark = [pytest.mark.models]
 QUERIES = 16
 
@@ -41,7 +43,7 @@ def few_store(sample_store: Path, tmp_path: Path) -> Path:
 
 def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest], few_store: Path) -> None:
     page = open_page(few_store)
-    page.text_input(key="query").set_value(QUERY)
+    page.text_input(key="inspect:query").set_value(QUERY)
     assert f"missing: {MISSING} (grade 3)" in " ".join(one.value for one in checked(page.run()).caption)
 
     page = checked(page.switch_page("pages/label.py").run())
@@ -62,16 +64,16 @@ def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest
     page.session_state["tn:next_view"] = "Take it away"
     page = checked(page.run())
     page.button(key="tn:take").click()
-    tuned = checked(page.run()).session_state["config"]
+    tuned = config_of(checked(page.run()))
 
     page = checked(page.switch_page("pages/evaluate.py").run())
     table = page.dataframe[0].value
     assert list(table["config"]) == ["cems", "as set in Inspect"]
     page = checked(page.switch_page("pages/inspect.py").run())
-    assert page.session_state["config"] == tuned
-    assert page.text_input(key="query").value == QUERY
+    assert config_of(page) == tuned
+    assert page.text_input(key="inspect:query").value == QUERY
     assert import_config(export_config(tuned, "yaml"), preset("cems").config, source="tuned.yaml").config == tuned
-    assert bool(difference(preset("cems").config, tuned)) == (len(page.session_state["history"].past) > 0)
+    assert bool(difference(preset("cems").config, tuned)) == (len(state_of(page).history.past) > 0)
 
 
 def checked(page: AppTest) -> AppTest:

@@ -16,6 +16,7 @@ from cems_workbench.ui.inspect import picker as query_picker
 from cems_workbench.ui.inspect.tools import choosing
 from cems_workbench.ui.kit import handles
 
+from .inspect_page import config_of, set_config
 from .test_inspect_page import OpenPage, html, order, search
 
 pytestmark = [pytest.mark.models]
@@ -26,14 +27,14 @@ RAM = "browser eats all the RAM if I leave it open until evening"
 def open_tool(page: AppTest, query: str = RAM, **state: object) -> AppTest:
     """The tool on a query, as of its own day where it is judged."""
     stored = next((one for one in handles.resources().store.queries.read() if one.query == query), None)
-    page.session_state["section"] = "Why, and what if"
-    page.session_state["tool"] = "Why is it missing?"
+    page.session_state["inspect:section"] = "Why, and what if"
+    page.session_state["inspect:tool"] = "Why is it missing?"
     if stored is not None and stored.as_of is not None:
-        page.session_state["as_of"] = stored.as_of.date()
+        page.session_state["inspect:as_of"] = stored.as_of.date()
     if stored is not None and stored.project is not None:
-        page.session_state["project"] = stored.project
-    for key, value in state.items():
-        page.session_state[key] = value
+        page.session_state["inspect:project"] = stored.project
+    for name, value in state.items():
+        page.session_state[f"inspect:{name}"] = value
     return search(page, query)
 
 
@@ -78,7 +79,7 @@ def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_p
     page = click(page, "why:apply:0")
     assert memory_id in order(page)[:5]
     assert "It needs no rescue" in html(page, "wb-cause")
-    assert page.session_state["config"] != preset("cems").config
+    assert config_of(page) != preset("cems").config
 
 
 def test_taking_it_back_restores_every_parameter(open_page: OpenPage) -> None:
@@ -89,7 +90,7 @@ def test_taking_it_back_restores_every_parameter(open_page: OpenPage) -> None:
     assert order(page) != before
     page = click(page, "why:back")
     assert order(page) == before
-    assert page.session_state["config"] == preset("cems").config
+    assert config_of(page) == preset("cems").config
     assert not keys(page, "why:back")
 
 
@@ -106,9 +107,9 @@ def test_a_term_to_search_for_too_is_typed_into_the_box_and_taken_back(open_page
     page = pick(open_tool(page, query), memory_id)
     page = click(page, "why:apply:0")
     assert memory_id in order(page)[:5]
-    assert page.text_area(key="manual").value
+    assert page.text_area(key="inspect:manual").value
     page = click(page, "why:back")
-    assert page.session_state["config"].expansion.backend == "none"
+    assert config_of(page).expansion.backend == "none"
     assert memory_id not in order(page)[:5]
 
 
@@ -153,7 +154,7 @@ def test_any_memory_is_found_by_words_or_id_and_explained(open_page: OpenPage) -
 def test_the_followed_memory_is_the_first_choice(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     followed = order(page)[0]
-    page.session_state["follow"] = followed
+    page.session_state["inspect:follow"] = followed
     page.run()
     assert not page.exception
     assert f"{followed} is in the top 5" in html(page, "wb-cause")
@@ -193,7 +194,7 @@ def test_a_query_with_no_candidates_still_explains_a_chosen_memory(
     page = open_page(shutil.copytree(app_store, tmp_path / "store"))
     lonely = Memory("lonely", "Nothing to do with it.", project="lone/one", scope="personal")
     handles.resources().store.add(ParsedInput("lonely", "test", memories=(lonely,)))
-    page.session_state["config"] = with_values(preset("cems").config, {"query.scope": "shared"})
+    set_config(page, with_values(preset("cems").config, {"query.scope": "shared"}))
     page.run()  # the project is among the options from here on
     page = open_tool(page, RAM, project="lone/one", only_project=True)
     assert "No list returned a candidate" in captions(page)
@@ -208,9 +209,9 @@ def test_searching_every_project_is_a_rescue_that_moves_the_switch(open_page: Op
     page = click(page, "why:match:m322")
     assert "and only harbor/dashboard is searched" in html(page, "wb-cause")
     page = click(page, "why:apply:0")
-    assert page.session_state["only_project"] is False and "m322" in order(page)[:5]
+    assert page.session_state["inspect:only_project"] is False and "m322" in order(page)[:5]
     page = click(page, "why:back")
-    assert page.session_state["only_project"] is True and "m322" not in order(page)
+    assert page.session_state["inspect:only_project"] is True and "m322" not in order(page)
 
 
 def test_the_judged_queries_are_weighed_when_asked_for(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:

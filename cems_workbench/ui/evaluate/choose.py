@@ -160,7 +160,7 @@ def _config_file() -> None:
 def _bring_in(file: str, content: bytes) -> None:
     """The config of a file among the chosen ones, under the file's name."""
     try:
-        result = import_config(content.decode("utf-8-sig"), state.config(), source=file)
+        result = import_config(content.decode("utf-8-sig"), state.present_config(), source=file)
     except UnicodeDecodeError:
         st.error(plain(f"{file}: not UTF-8 text"))
         return
@@ -178,8 +178,8 @@ def _bring_in(file: str, content: bytes) -> None:
 
 def _first() -> list[str]:
     """The preset and what was made of it; while nothing was changed, another preset."""
-    name = st.session_state["preset"]
-    return [name, AS_SET] if state.changed() else [name, CHEAP] if name != CHEAP else [name, "cems"]
+    name = state.present_preset()
+    return [name, AS_SET] if state.changed_parameters() else [name, CHEAP] if name != CHEAP else [name, "cems"]
 
 
 def _measures(grade: int) -> tuple[Measure, ...] | None:

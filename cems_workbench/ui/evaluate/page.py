@@ -11,7 +11,6 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate import ablation, choose, compare, experiments, gather, honest, queries
 from cems_workbench.ui.evaluate.state import Choice, measured
-from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
@@ -22,7 +21,6 @@ VIEWS = ("Compare", "By type", "By query", "Honest view", "Ablation", "Experimen
 
 def main() -> None:
     """Draw the page: the choice, what has to be gathered for it, and the chosen view."""
-    state.prepare()
     write_stylesheet("workbench")
     try:
         resources = handles.resources()

@@ -11,11 +11,12 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.evaluation.comparison import SAME
 from cems_workbench.evaluation.evaluate import NO_TYPE, number
+from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Query
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice
-from cems_workbench.ui.inspect import baseline, state
+from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import ROW, table_height
 
@@ -141,10 +142,6 @@ def _elsewhere(choice: Choice) -> str:
 
 def _open(query: Query, base: EvaluatedConfig, other: EvaluatedConfig | None) -> None:
     """Into Inspect: the other config on the sliders, the baseline pinned."""
-    st.session_state["query"] = query.query
-    st.session_state["project"] = query.project
-    st.session_state["as_of"] = query.as_of.date() if query.as_of else None
-    state.take((other or base).evaluation.config)
-    if other is not None:
-        st.session_state[baseline.PINNED] = baseline.Pinned(base.name, base.evaluation.config)
-    st.switch_page("pages/inspect.py")
+    request = Request(query.query, query.project, query.as_of)
+    baseline = (base.name, base.evaluation.config) if other is not None else None
+    open_in_inspect(request, (other or base).evaluation.config, baseline)

@@ -140,7 +140,7 @@ class Choice:
 
 def config_options(resources: Resources) -> Catalogue:
     """Every config that can be chosen; of one that cannot be read it is said why."""
-    configs = catalogue(resources.store, state.config(), page.get().file_configs)
+    configs = catalogue(resources.store, state.present_config(), page.get().file_configs)
     for problem in configs.problems:
         st.warning(plain(problem))
     return configs

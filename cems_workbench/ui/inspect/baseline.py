@@ -8,7 +8,6 @@ Rank deltas against the baseline in signs and words; the sign, never a colour, s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 
 import streamlit as st
@@ -21,60 +20,34 @@ from cems_workbench.pipeline.needs import ParameterNeed
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
+from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import ROW
 
-PINNED, REPLAYED = "baseline", "baseline_replayed"
 NAMED = 2
 """Parameters that the line above the ranking names; a tooltip has all."""
 
 
-@dataclass(frozen=True)
-class Pinned:
-    """A config and what it is called."""
-
-    name: str
-    config: PipelineConfig
-
-
-def pinned() -> Pinned | None:
-    """The baseline; None when nothing is pinned."""
-    value: Pinned | None = st.session_state.get(PINNED)
-    return value
-
-
 def pin_present() -> None:
     """Make the config as it is now the baseline."""
-    changed = len(state.changed())
-    name = st.session_state["preset"] + (f" with {changed} changed" if changed else "")
-    st.session_state[PINNED] = Pinned(name, state.config())
-
-
-def pin_preset(name: str) -> None:
-    """Make a preset the baseline."""
-    st.session_state[PINNED] = Pinned(name, preset(name).config)
-
-
-def unpin() -> None:
-    """Compare with nothing."""
-    st.session_state.pop(PINNED, None)
-    st.session_state.pop(REPLAYED, None)
+    changed = len(state.changed_parameters())
+    state.pin(state.present_preset() + (f" with {changed} changed" if changed else ""), state.present_config())
 
 
 def against(trace: Trace, request: Request) -> Against | None:
     """The trace beside the baseline's on the same evidence; None when nothing is pinned."""
-    base = pinned()
+    base = state.present().baseline
     if base is None:
         return None
-    return Against(base.name, trace, _replayed(trace.evidence, base.config, state.switched_off(request)))
+    return Against(base.name, trace, _replayed(trace.evidence, base.config, state.variants_off(request)))
 
 
 def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int]) -> Trace:
-    kept: tuple[Evidence, PipelineConfig, frozenset[int], Trace] | None = st.session_state.get(REPLAYED)
-    if kept is not None and kept[0] is evidence and kept[1:3] == (config, off):
-        return kept[3]
+    last = state.present().baseline_replay
+    if last is not None and last.evidence is evidence and (last.config, last.variants_off) == (config, off):
+        return last.trace
     trace = replay(evidence, config, switched_off=off)
-    st.session_state[REPLAYED] = (evidence, config, off, trace)
+    state.keep_baseline_replay(BaselineReplay(evidence, config, off, trace))
     return trace
 
 
@@ -110,7 +83,7 @@ def _parameters(baseline: Trace) -> list[str]:
 
 def draw_baseline() -> None:
     """A popover: pin the present config or a preset; while pinned, how the two configs differ, and the way back."""
-    base = pinned()
+    base = state.present().baseline
     box = st.popover(
         "Baseline pinned" if base else "Baseline", icon=":material/keep:", key=f"baseline:{base is not None}", on_change="rerun",
         help="Pin a config: every rank then shows how it differs from that config’s.",
@@ -136,12 +109,13 @@ def _offer() -> None:
 
 
 def _pin_chosen() -> None:
-    if st.session_state["pin_preset"] is not None:
-        pin_preset(st.session_state["pin_preset"])
+    name = st.session_state["pin_preset"]
+    if name is not None:
+        state.pin(name, preset(name).config)
 
 
-def _compared(base: Pinned) -> None:
-    differing = difference(base.config, state.config())
+def _compared(base: Baseline) -> None:
+    differing = difference(base.config, state.present_config())
     st.markdown(f"Baseline **{plain(base.name)}**")
     if differing:
         text, height = st.column_config.TextColumn, min(ROW * (len(differing) + 1) + 4, 320)
@@ -153,13 +127,13 @@ def _compared(base: Pinned) -> None:
     else:
         st.caption("The config is the baseline’s. Move a slider, and ranks show how they differ.")
     buttons = st.container(horizontal=True)
-    buttons.button("Unpin", key="unpin", icon=":material/keep_off:", on_click=unpin)
+    buttons.button("Unpin", key="unpin", icon=":material/keep_off:", on_click=state.unpin)
     buttons.button(
         "Pin the present config", key="pin", icon=":material/keep:", on_click=pin_present, disabled=not differing,
         help="What is set now becomes the baseline.",
     )  # fmt: skip
     buttons.button(
-        "Back to the baseline", key="to_baseline", icon=":material/undo:", on_click=state.take, args=(base.config,),
+        "Back to the baseline", key="to_baseline", icon=":material/undo:", on_click=state.use_config, args=(base.config,),
         disabled=not differing, help="Set every parameter to the baseline’s value.",
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ import streamlit as st
 from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.state import draw_buttons
+from cems_workbench.ui.inspect.state import History
 
 GROUPS: dict[str, str] = {
     section: title for stage in STAGES for section, title in {stage.name: stage.title, **stage.sections}.items()
@@ -221,7 +221,7 @@ SHOWN = 12
 
 def draw_changed() -> None:
     """Reset everything, undo and redo, then a reset per changed parameter. The first are always there, so that nothing moves."""
-    changed = state.changed()
+    changed = state.changed_parameters()
     count = (
         f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset" if changed else "As in the preset"
     )
@@ -229,7 +229,7 @@ def draw_changed() -> None:
         count, key="reset", on_click=state.reset, disabled=not changed, icon=":material/restart_alt:", width="stretch",
         help="Back to the preset’s values." if changed else None,
     )  # fmt: skip
-    draw_buttons(state.history(), state.undo, state.redo)
+    _draw_history(state.present().history)
     with st.container(gap="xsmall"):
         for path, was, now in changed[:SHOWN]:
             spec = field_spec(path)
@@ -237,7 +237,7 @@ def draw_changed() -> None:
             st.button(
                 f"{spec.label}: {shown(was)} → {shown(now)}{instant}",
                 key=f"reset:{path}",
-                on_click=state.reset_one,
+                on_click=state.reset_parameter,
                 args=(path,),
                 type="tertiary",
                 icon=":material/restart_alt:",
@@ -245,6 +245,19 @@ def draw_changed() -> None:
             )
         if len(changed) > SHOWN:
             st.caption(f"and {len(changed) - SHOWN} more")
+
+
+def _draw_history(history: History) -> None:
+    """Undo and redo, side by side; each is disabled while there is nothing to do."""
+    with st.container(horizontal=True, gap="xsmall", key="history"):
+        for name, icon, steps, act, keys in (
+            ("undo", ":material/undo:", len(history.past), state.undo, "Alt+Z"),
+            ("redo", ":material/redo:", len(history.future), state.redo, "Alt+Shift+Z"),
+        ):
+            st.button(
+                name.capitalize(), key=name, on_click=act, disabled=not steps, icon=icon, shortcut=keys, width="stretch",
+                help=f"{name.capitalize()} the last change of parameters or preset ({keys}). Steps: {steps}.",
+            )  # fmt: skip
 
 
 def shown(value: Any) -> str:

@@ -62,4 +62,4 @@ def entries_of(rows: Sequence[Mapping[str, str | None]]) -> dict[str, str]:
 def _save(resources: Resources, entries: dict[str, str]) -> None:
     write_dictionary(resources.dictionary_path, entries)
     st.session_state.pop("dictionary_table", None)
-    state.forget()
+    state.forget_evidence()

@@ -8,6 +8,7 @@ import streamlit as st
 
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, STAGES
+from cems_workbench.ui.inspect import state
 
 
 def choose(trace: Trace) -> str | None:
@@ -15,13 +16,13 @@ def choose(trace: Trace) -> str | None:
     ranked = [row.memory_id for row in trace.stage(FUSION).rows]
     rest = [memory_id for memory_id in sorted(trace.evidence.memories) if memory_id not in set(ranked)]
     options = [*ranked, *rest]
-    if st.session_state["follow"] not in options:
-        st.session_state["follow"] = None
+    if state.followed() not in options:
+        state.follow(None)
     chosen: str | None = st.selectbox(
         "Follow a memory",
         options,
         index=None,
-        key="follow",
+        key=state.FOLLOW,
         placeholder="Follow a memory through every stage",
         label_visibility="collapsed",
         format_func=lambda memory_id: f"{memory_id}  {excerpt(trace, memory_id)}",

@@ -74,7 +74,7 @@ def judged_trace(trace: Trace, request: Request, resources: Resources) -> Trace:
     try:
         judged = judge_missing(
             trace.evidence, trace.config, resources, lambda _, done, total: report("judging", done, total),
-            switched_off=state.switched_off(request),
+            switched_off=state.variants_off(request),
         )  # fmt: skip
     except WorkbenchError as error:
         st.error(plain(str(error)))
@@ -83,7 +83,7 @@ def judged_trace(trace: Trace, request: Request, resources: Resources) -> Trace:
         area.empty()
     if judged is trace.evidence:
         return trace
-    state.keep(request, resources.store, judged)
+    state.keep_evidence(request, resources.store, judged)
     return _replayed(judged, request)
 
 
@@ -91,28 +91,28 @@ def ask_failed_again(request: Request, resources: Resources) -> None:
     """Drop the failures of the present reranker for this request, so that the next run asks for them again."""
     kept = state.evidence_for(request, resources.store)
     if kept is not None:
-        state.keep(request, resources.store, without_failures(kept, model_key(state.config().rerank)))
+        state.keep_evidence(request, resources.store, without_failures(kept, model_key(state.present_config().rerank)))
     state.try_again()
 
 
 def _replayed(evidence: Evidence, request: Request) -> Trace:
-    return replay(evidence, state.config(), switched_off=state.switched_off(request), clock=time.perf_counter)
+    return replay(evidence, state.present_config(), switched_off=state.variants_off(request), clock=time.perf_counter)
 
 
 def _fetch(
     request: Request, resources: Resources, kept: Evidence | None, needs: Sequence[Need], progress: Progress
 ) -> Evidence:
     """The lists, unless only scores are missing; then the scores, those in the cache first."""
-    config = state.config()
+    config = state.present_config()
     if kept is None or any(isinstance(need, ParameterNeed) for need in needs):
         moment = request.as_of or (kept.as_of if kept is not None else None)
         again = Request(request.query, request.project, moment, request.project_only, request.manual)
         kept = gather_lists(again, config, resources, progress)
-    off = state.switched_off(request)
+    off = state.variants_off(request)
     kept = score_missing(kept, config, resources, progress, cached_only=True, switched_off=off)
-    state.keep(request, resources.store, kept)  # before the slow part, which may be cancelled
+    state.keep_evidence(request, resources.store, kept)  # before the slow part, which may be cancelled
     scored = score_missing(kept, config, resources, progress, switched_off=off)
-    state.keep(request, resources.store, scored)
+    state.keep_evidence(request, resources.store, scored)
     return scored
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, date, datetime
 
 import streamlit as st
 
@@ -19,7 +18,7 @@ from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
 from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.results import judged_summary, results_html
-from cems_workbench.ui.inspect.share import draw_share, restore, settle
+from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
 from cems_workbench.ui.inspect.strip import strip_html, warnings_html
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
@@ -36,29 +35,30 @@ PAINT_SECONDS = 0.08
 
 def sidebar() -> None:
     """Preset, its notes, and the controls of every stage."""
+    present, names = state.present(), preset_names()
+    key = f"preset:{present.generation}"
     with st.sidebar:
-        names = preset_names()
         st.selectbox(
             "Preset",
             names,
-            names.index(st.session_state["preset"]),
-            key=f"preset:{st.session_state['generation']}",
-            on_change=lambda: state.choose_preset(st.session_state[f"preset:{st.session_state['generation']}"]),
+            names.index(present.preset),
+            key=key,
+            on_change=lambda: state.choose_preset(st.session_state[key]),
             help="A system of the field as a setting of this pipeline. Choosing one sets every parameter.",
         )
-        st.caption(preset(st.session_state["preset"]).summary, help=preset(st.session_state["preset"]).notes)
+        st.caption(preset(present.preset).summary, help=preset(present.preset).notes)
         draw_changed()
         with st.container():
-            if st.session_state["config_error"]:
-                st.error(st.session_state["config_error"])
-        draw_controls(state.config(), state.base(), st.session_state["generation"], state.change)
+            if present.config_error:
+                st.error(present.config_error)
+        draw_controls(present.config, state.preset_config(), present.generation, state.change)
 
 
 def ask(resources: Resources) -> Request | None:
     """The query box, project and as-of; None while there is no query."""
-    query = st.text_input(
+    st.text_input(
         "Query",
-        key="query",
+        key=state.QUERY,
         placeholder="What should the agent remember?",
         label_visibility="collapsed",
         icon=":material/search:",
@@ -70,54 +70,41 @@ def ask(resources: Resources) -> Request | None:
         "Project",
         projects,
         index=None,
-        key="project",
+        key=state.PROJECT,
         placeholder="none",
         accept_new_options=True,
         persist_state="session",
         help="The project the query is asked in: memories of it are preferred (Adjust → Project factors).",
     )
-    only = only_box.toggle(
+    only_box.toggle(
         "Only this project",
         wrap=True,
-        key="only_project",
+        key=state.ONLY_PROJECT,
         disabled=not project,
         help="Search that project's memories only.",
         persist_state="session",
     )
-    as_of = as_of_box.date_input(
+    as_of_box.date_input(
         "As of",
         value=None,
-        key="as_of",
+        key=state.AS_OF,
         format="YYYY-MM-DD",
         persist_state="session",
-        help="The day ages are counted from (midnight UTC). Empty: now, stamped when the query is searched.",
+        help="The day ages are counted from (midnight UTC, or the very moment of a stored query). Empty: now, stamped when the query is "
+        "searched.",
     )
-    typed: tuple[str, ...] = ()
-    if state.config().expansion.backend == "manual":
-        most = state.config().expansion.max_expansions
-        text = st.text_area(
+    expansion = state.present_config().expansion
+    if expansion.backend == "manual":
+        most = expansion.max_expansions
+        st.text_area(
             "Further queries, one a line",
-            key="manual",
+            key=state.MANUAL,
             height=90,
             persist_state="session",
             help=f"Each is searched beside the query, as a variant of it; {most} at most (Expansion → Max expansions). Contributions shows "
             "what each of them gave.",
         )
-        typed = tuple(line.strip() for line in text.splitlines() if line.strip())
-    if not query.strip():
-        return None
-    return Request(query.strip(), project, _moment(as_of), bool(only and project), typed)
-
-
-def _moment(day: date | None) -> datetime | None:
-    return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
-
-
-def choose_example(query: str, project: str | None, as_of: datetime | None) -> None:
-    """Fill the query box from a stored query."""
-    st.session_state["query"] = query
-    st.session_state["project"] = project
-    st.session_state["as_of"] = as_of.date() if as_of else None
+    return state.present_request()
 
 
 def welcome(resources: Resources) -> None:
@@ -139,10 +126,9 @@ def welcome(resources: Resources) -> None:
     with st.container(horizontal=True):
         for i in first:
             query = queries[i]
-            arguments = (query.query, query.project, query.as_of)
             text = plain(query.query)  # a label is read as Markdown
             whole = text if len(text) > LONG_LABEL else None
-            st.button(text, key=f"example:{query.qid}", on_click=choose_example, args=arguments, help=whole)
+            st.button(text, key=f"example:{query.qid}", on_click=state.choose_query, args=(query,), help=whole)
 
 
 def ranking(trace: Trace, grades: dict[str, int], against: Against | None, started: float) -> None:
@@ -158,7 +144,7 @@ def ranking(trace: Trace, grades: dict[str, int], against: Against | None, start
     if trace.results:
         if summary:
             st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
-        st.html(results_html(trace, grades, st.session_state["follow"], against))
+        st.html(results_html(trace, grades, state.followed(), against))
     else:
         views.nothing_found(trace)
         if against is not None and against.gone():
@@ -168,7 +154,6 @@ def ranking(trace: Trace, grades: dict[str, int], against: Against | None, start
 def main() -> None:
     """Draw the page: what was asked for first, then the controls, then the charts."""
     started = time.perf_counter()
-    state.prepare()
     write_stylesheet("workbench")
     try:
         resources = handles.resources()
@@ -180,9 +165,9 @@ def main() -> None:
         sidebar()
         gathering.offer_sample_data(resources)
         return
-    restore(resources)
+    open_link(resources)
     request = ask(resources)
-    settle(request)
+    follow_link(request)
     toolbar = st.container(horizontal=True)
     if request is None:
         welcome(resources)
@@ -190,10 +175,11 @@ def main() -> None:
     else:
         inspect(request, resources, started)
     with toolbar:
-        draw_picker(resources, choose_example)
-        if state.config().expansion.backend == "dictionary":
+        draw_picker(resources)
+        config = state.present_config()
+        if config.expansion.backend == "dictionary":
             draw_dictionary(resources)
-        if state.config().query.typo_correction.enabled:
+        if config.query.typo_correction.enabled:
             draw_typos(resources)
         baseline.draw_baseline()
         evidence = state.evidence_for(request, resources.store) if request else None

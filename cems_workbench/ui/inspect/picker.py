@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
-
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig
@@ -18,7 +15,6 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.progress import progress_in
 
 SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
-Choose = Callable[[str, str | None, datetime | None], None]
 
 
 @st.cache_resource(show_spinner=False)
@@ -27,7 +23,7 @@ def evidence_memory() -> EvidenceMemory:
     return EvidenceMemory()
 
 
-def draw_picker(resources: Resources, choose: Choose) -> None:
+def draw_picker(resources: Resources) -> None:
     """A popover with every judged query and how it fares; choosing a row searches it."""
     grades = human_grades(resources)
     queries = [query for query in resources.store.queries.read() if query.qid in grades]
@@ -41,11 +37,11 @@ def draw_picker(resources: Resources, choose: Choose) -> None:
         return
     with popover:
         try:
-            evidences = gathered(resources, queries, state.config())
+            evidences = gathered(resources, queries, state.present_config())
         except WorkbenchError as error:
             st.error(str(error))
             return
-        rows = query_statuses(queries, evidences, grades, state.config())
+        rows = query_statuses(queries, evidences, grades, state.present_config())
         counts = {name: sum(row.status == name for row in rows) for name in SIGNS}
         st.caption(
             " · ".join(f"{SIGNS[name]} {count}" for name, count in counts.items()),
@@ -60,7 +56,7 @@ def draw_picker(resources: Resources, choose: Choose) -> None:
             row_height=30,
             placeholder="",
             key="picker_table",
-            on_select=lambda: _search_selected(rows, choose),
+            on_select=lambda: _search_selected(rows),
             selection_mode="single-row",
             column_config={
                 "": st.column_config.TextColumn(
@@ -85,12 +81,11 @@ def _row(row: QueryStatus) -> dict[str, str | int | None]:
     }
 
 
-def _search_selected(rows: list[QueryStatus], choose: Choose) -> None:
+def _search_selected(rows: list[QueryStatus]) -> None:
     """Search the query of the row that was clicked, and close the popover."""
     selected = st.session_state["picker_table"]["selection"]["rows"]
     if selected:
-        query = rows[selected[0]].query
-        choose(query.query, query.project, query.as_of)
+        state.choose_query(rows[selected[0]].query)
         st.session_state["picker"] = False
 
 

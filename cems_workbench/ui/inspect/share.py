@@ -16,8 +16,8 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,23 +31,20 @@ from cems_workbench.pipeline.redact import redacted
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.state import Link, Setting
 from cems_workbench.ui.kit.escape import plain
 
-PLACES = ("section", "view", "tool")
+PLACES = {"section": state.SECTION, "view": state.VIEW, "tool": state.TOOL}
+"""What is looked at: the name a link has for it, and the key of the widget that shows it."""
 
 
 @dataclass(frozen=True, slots=True)
-class PageState:
-    """`as_of` None is now, whenever that is. `off` are switched-off query variants; `places` say what is looked at."""
+class SavedPage:
+    """What a link keeps: what was asked (`as_of` None is now, whenever that is), what was set, what was looked at."""
 
-    query: str
-    preset: str
-    config: PipelineConfig
-    project: str | None = None
-    only_project: bool = False
-    as_of: date | None = None
-    manual: str = ""
-    off: tuple[int, ...] = ()
+    request: Request
+    setting: Setting
+    variants_off: tuple[int, ...] = ()
     places: tuple[tuple[str, str], ...] = ()
     follow: str | None = None
 
@@ -55,21 +52,21 @@ class PageState:
         """Plain values. The config is text, since the order of its half-life tiers counts and that of keys does not."""
         return {
             "version": 1,
-            "query": self.query,
-            "project": self.project,
-            "only_project": self.only_project,
-            "as_of": self.as_of.isoformat() if self.as_of else None,
-            "manual": self.manual,
-            "preset": self.preset,
-            "config": json.dumps(nested(self.config), ensure_ascii=False),
-            "off": list(self.off),
+            "query": self.request.query,
+            "project": self.request.project,
+            "only_project": self.request.project_only,
+            "as_of": _day_or_moment(self.request.as_of) if self.request.as_of else None,
+            "manual": "\n".join(self.request.manual),
+            "preset": self.setting.preset,
+            "config": json.dumps(nested(self.setting.config), ensure_ascii=False),
+            "off": list(self.variants_off),
             "places": dict(self.places),
             "follow": self.follow,
         }
 
 
-def read_state(values: Mapping[str, Any]) -> tuple[PageState, list[str]]:
-    """The state of plain values, and a line for each thing that was left out."""
+def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
+    """The page of plain values, and a line for each thing that was left out."""
     said: list[str] = []
 
     def read(name: str, kind: type, default: Any) -> Any:
@@ -85,26 +82,36 @@ def read_state(values: Mapping[str, Any]) -> tuple[PageState, list[str]]:
         name = DEFAULT
     as_of = read("as_of", str, None)
     places = read("places", dict, {})
-    return PageState(
+    config = _config(read("config", str, ""), name, said)
+    request = Request(
         query=read("query", str, ""),
-        preset=name,
-        config=_config(read("config", str, ""), name, said),
         project=read("project", str, None),
-        only_project=read("only_project", bool, False),
-        as_of=_day(as_of, said) if as_of else None,
-        manual=read("manual", str, ""),
-        off=tuple(item for item in read("off", list, []) if type(item) is int and item >= 0),
+        as_of=_moment(as_of, said) if as_of else None,
+        project_only=read("only_project", bool, False),
+        manual=tuple(read("manual", str, "").splitlines()),
+    )
+    return SavedPage(
+        request,
+        Setting(name, config),
+        variants_off=tuple(item for item in read("off", list, []) if type(item) is int and item >= 0),
         places=tuple((place, str(places[place])) for place in PLACES if places.get(place)),
         follow=read("follow", str, None),
     ), said
 
 
-def _day(text: str, said: list[str]) -> date | None:
+def _day_or_moment(as_of: datetime) -> str:
+    """A day for its midnight UTC, as every version reads it; else the very moment."""
+    midnight = datetime(as_of.year, as_of.month, as_of.day, tzinfo=UTC)
+    return as_of.date().isoformat() if as_of == midnight else as_of.isoformat()
+
+
+def _moment(text: str, said: list[str]) -> datetime | None:
     try:
-        return date.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         said.append(f"the day {text} could not be read and was left out")
         return None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _config(text: str, name: str, said: list[str]) -> PipelineConfig:
@@ -171,89 +178,69 @@ LONGEST_ID = 40
 """Characters of an unknown id that are shown."""
 
 
-def restore(resources: Resources) -> None:
-    """Bring back the state that the address names, once; to be called before any widget of the page is drawn."""
-    wanted = st.query_params.get(PARAMETER)
-    kept = st.session_state.setdefault("link", {"id": None, "asked": None, "said": [], "off": None})
-    if wanted is None or wanted == kept["id"]:
+def open_link(resources: Resources) -> None:
+    """Bring back the page that the address names, once; to be called before any widget of the page is drawn."""
+    wanted, link = st.query_params.get(PARAMETER), state.present().link
+    if wanted is None or wanted == link.id:
         return
     values = resources.store.links.read(wanted)
     if values is None:
         shown = wanted if len(wanted) <= LONGEST_ID else wanted[:LONGEST_ID] + "…"
-        kept |= {
-            "id": None,
-            "asked": None,
-            "said": [f"This store has no saved state {shown}; the page opens as usual."],
-        }
+        line = f"This store has no saved state {shown}; the page opens as usual."
+        state.set_link(replace(link, id=None, asked=None, messages=(line,)))
         del st.query_params[PARAMETER]
         return
-    found, said = read_state(values)
-    if found.follow is not None and resources.store.memories.get(found.follow) is None:
-        said.append(f"the followed memory {found.follow} is not in this store any more")
-    _set(found)
-    kept |= {"id": wanted, "asked": None, "off": found.off, "said": [f"Of this link {line}." for line in said]}
+    saved, said = read_saved(values)
+    if saved.follow is not None and resources.store.memories.get(saved.follow) is None:
+        said.append(f"the followed memory {saved.follow} is not in this store any more")
+    state.start_from(saved.setting)
+    state.write_request(saved.request)
+    state.follow(saved.follow)
+    for place, name in saved.places:
+        st.session_state[PLACES[place]] = name
+    messages = tuple(f"Of this link {line}." for line in said)
+    state.set_link(Link(wanted, None, saved.variants_off, messages))
 
 
-def _set(found: PageState) -> None:
-    """Put a state into the session."""
-    state.start_from(found.preset, found.config)
-    values: dict[str, Any] = {
-        "query": found.query,
-        "project": found.project,
-        "only_project": found.only_project,
-        "as_of": found.as_of,
-        "manual": found.manual,
-        "follow": found.follow,
-    }
-    for name, value in (values | dict(found.places)).items():
-        st.session_state[name] = value
-
-
-def settle(request: Request | None) -> None:
+def follow_link(request: Request | None) -> None:
     """Once the request is known: switch off what the link says, and drop the link from the address when it is no longer true."""
-    kept = st.session_state["link"]
-    if request is not None and kept["off"]:
-        state.switch_variants(request, frozenset(kept["off"]))
-    kept["off"] = None
+    link = state.present().link
+    if request is not None and link.variants_off:
+        state.switch_variants(request, frozenset(link.variants_off))
     now = _asked(request)
-    if kept["asked"] is None:
-        kept["asked"] = now
-    elif kept["asked"] != now:
-        kept |= {"id": None, "asked": now, "said": []}
+    if link.asked is None:
+        link = replace(link, asked=now)
+    elif link.asked != now:
+        link = Link(asked=now)
         if PARAMETER in st.query_params:
             del st.query_params[PARAMETER]
-    for line in kept["said"]:
+    state.set_link(replace(link, variants_off=()))
+    for line in link.messages:
         st.info(plain(line), icon=":material/link_off:")
 
 
 def _asked(request: Request | None) -> object:
-    off = state.switched_off(request) if request is not None else frozenset()
-    return request, off, st.session_state["preset"], state.config()
+    off = state.variants_off(request) if request is not None else frozenset()
+    return request, off, state.present().setting
 
 
-def present(request: Request) -> PageState:
-    """The state of the page as it is now."""
-    kept = st.session_state
-    day: date | None = kept.get("as_of")
-    return PageState(
-        query=request.query,
-        preset=kept["preset"],
-        config=state.config(),
-        project=request.project,
-        only_project=request.project_only,
-        as_of=day,
-        manual=kept.get("manual") or "",
-        off=tuple(sorted(state.switched_off(request))),
-        places=tuple((name, kept[name]) for name in PLACES if kept.get(name)),
-        follow=kept.get("follow"),
+def present_page(request: Request) -> SavedPage:
+    """The page as it is now."""
+    places = ((name, st.session_state.get(key)) for name, key in PLACES.items())
+    return SavedPage(
+        replace(request, manual=state.written_request().manual),
+        state.present().setting,
+        tuple(sorted(state.variants_off(request))),
+        tuple((name, str(place)) for name, place in places if place),
+        state.followed(),
     )
 
 
-def _keep(request: Request, resources: Resources) -> None:
-    """Save the present state and put its id into the address."""
-    state_id = resources.store.links.save(present(request).to_json())
-    st.session_state["link"] |= {"id": state_id, "asked": _asked(request), "said": []}
-    st.query_params[PARAMETER] = state_id
+def _save(request: Request, resources: Resources) -> None:
+    """Save the page as it is and put its id into the address."""
+    saved = resources.store.links.save(present_page(request).to_json())
+    state.set_link(Link(saved, _asked(request)))
+    st.query_params[PARAMETER] = saved
 
 
 def draw_share(resources: Resources, request: Request, evidence: Evidence | None) -> None:
@@ -271,8 +258,8 @@ def draw_share(resources: Resources, request: Request, evidence: Evidence | None
             help="Does what the page shows, with the same numbers. One process holds a store: close the app first, or copy the store.",
         )
         command = search_command(
-            request, st.session_state["preset"], state.config(), as_of=evidence.as_of if evidence else None,
-            off=state.switched_off(request), store=resources.store.path,
+            request, state.present_preset(), state.present_config(), as_of=evidence.as_of if evidence else None,
+            off=state.variants_off(request), store=resources.store.path,
         )  # fmt: skip
         st.code(command, language=None, wrap_lines=True)
         if evidence is not None:
@@ -283,10 +270,10 @@ def _link(resources: Resources, request: Request) -> None:
     st.caption(
         "Link", help="The state is saved in this store; whoever opens the link sees this query with these settings."
     )
-    state_id = st.session_state["link"]["id"]
+    state_id = state.present().link.id
     if state_id is None:
         st.button(
-            "Save and make a link", key="save_link", icon=":material/link:", on_click=_keep, args=(request, resources)
+            "Save and make a link", key="save_link", icon=":material/link:", on_click=_save, args=(request, resources)
         )
         return
     address = (st.context.url or "").partition("?")[0]

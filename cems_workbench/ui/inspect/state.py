@@ -1,34 +1,41 @@
-"""Page state: the config being tuned, the request, and the evidence they were last gathered for.
+"""The state of the Inspect page: what is asked, what is set, the evidence at hand, and the only door into the page.
 
-Widgets never own a value: they show what is here and write back through these functions, so that a control which is
-not on screen keeps its value. `generation` is part of every control's key; raising it makes them show new values. Every change of
-config or preset goes through here, and can be undone.
+What was asked stands in the boxes of the page, the widgets `inspect:query` and so on, and is a `Request` to everybody else. All the
+rest is one frozen `InspectState`. Controls never own a value: they show what is in the state and write back through these functions,
+so that a control which is not on screen keeps its value; `generation` is part of every control's key, and raising it makes them show
+new values. Another page reads with `present_config` and the like, and leads here with `open_in_inspect`.
 
-Undo and redo of what was set: the config and the preset it is compared with, step by step, for this session.
-
-A step is one change of either. Changes of the same parameters within a moment of each other are one step: a slider that is dragged
-reports every position it rests on. A new step drops what was undone; past `DEPTH` steps the oldest are forgotten.
+Every change of config or preset is a step that can be undone. Changes of the same parameters within a moment of each other are one
+step: a slider that is dragged reports every position it rests on. A new step drops what was undone; past `DEPTH` steps the oldest are
+forgotten.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from typing import Any
 
 import streamlit as st
 
 from cems_workbench.config import DEFAULT, PipelineConfig, difference, preset, preset_names, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.records import Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
+from cems_workbench.ui.kit.state import PageState
 
 DEPTH = 100
 DRAG_SECONDS = 1.5
+
+QUERY, PROJECT, ONLY_PROJECT = "inspect:query", "inspect:project", "inspect:only_project"
+AS_OF, MANUAL = "inspect:as_of", "inspect:manual"
+FOLLOW, SECTION, VIEW, TOOL = "inspect:follow", "inspect:section", "inspect:view", "inspect:tool"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,50 +81,238 @@ class History:
         return History((*self.past, now), self.future[:-1]), self.future[-1]
 
 
-def draw_buttons(history: History, undo: Callable[[], None], redo: Callable[[], None]) -> None:
-    """Undo and redo, side by side; each is disabled while there is nothing to do."""
-    with st.container(horizontal=True, gap="xsmall", key="history"):
-        for name, icon, steps, act, keys in (
-            ("undo", ":material/undo:", len(history.past), undo, "Alt+Z"),
-            ("redo", ":material/redo:", len(history.future), redo, "Alt+Shift+Z"),
-        ):
-            st.button(
-                name.capitalize(), key=name, on_click=act, disabled=not steps, icon=icon, shortcut=keys, width="stretch",
-                help=f"{name.capitalize()} the last change of parameters or preset ({keys}). Steps: {steps}.",
-            )  # fmt: skip
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathered:
+    """Evidence, and what it was gathered for: the request, and the store's path and content version then."""
+
+    request: Request
+    store: str
+    content_version: int
+    evidence: Evidence
+
+    def answers(self, request: Request, store: Store) -> bool:
+        """Was it gathered for this very request, from the store as it is now?"""
+        return (self.request, self.store, self.content_version) == (request, str(store.path), store.content_version)
 
 
-def prepare() -> None:
-    """Give every key of the page state its first value."""
-    if "preset" not in st.session_state:
-        name, problem = _opening()
-        st.session_state["preset"], st.session_state["config_error"] = name, problem
-        st.session_state["config"] = preset(name).config
-    st.session_state.setdefault("generation", 0)
-    st.session_state.setdefault("gathered", None)
-    st.session_state.setdefault("attempted", None)
-    st.session_state.setdefault("follow", None)
-    st.session_state.setdefault("off", {})
-    st.session_state.setdefault("history", History())
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A pinned config and what it is called."""
+
+    name: str
+    config: PipelineConfig
 
 
-def _opening() -> tuple[str, str | None]:
-    """The preset a session begins with, and what was wrong with the one that the settings name."""
-    name = Settings().preset
-    if name in preset_names():
-        return name, None
-    return DEFAULT, f"CEMS_WORKBENCH_PRESET: there is no preset {name}; known are {', '.join(preset_names())}"
+@dataclass(frozen=True, slots=True, eq=False)
+class BaselineReplay:
+    """The trace of the baseline, and what it was replayed from."""
+
+    evidence: Evidence
+    config: PipelineConfig
+    variants_off: frozenset[int]
+    trace: Trace
 
 
-def config() -> PipelineConfig:
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The saved page that the address names (`id`), while it is still true.
+
+    `asked` is what was asked and set then, None until that is known; `variants_off` are to be switched off once it is. `messages` are
+    lines about the link for the page.
+    """
+
+    id: str | None = None
+    asked: object = None
+    variants_off: tuple[int, ...] = ()
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InspectState:
+    """All that the page remembers between runs, but for what its widgets show."""
+
+    preset: str
+    """The preset that the config is compared with."""
+    config: PipelineConfig
     """The config as tuned."""
-    value: PipelineConfig = st.session_state["config"]
-    return value
+    config_error: str | None = None
+    """Why the last value of a control was refused."""
+    generation: int = 0
+    """Raised when controls are to show new values."""
+    history: History = History()
+    gathered: Gathered | None = None
+    attempted: tuple[Request, PipelineConfig] | None = None
+    """What was asked for last; a need that nobody can meet is asked for once."""
+    variants_off: tuple[Request, frozenset[int]] | None = None
+    """Query variants that are switched off, and for which request."""
+    moment: datetime | None = None
+    """The very moment of a stored query that was opened; it counts while the day box shows its day."""
+    baseline: Baseline | None = None
+    baseline_replay: BaselineReplay | None = None
+    link: Link = Link()
+
+    @property
+    def setting(self) -> Setting:
+        """Preset and config."""
+        return Setting(self.preset, self.config)
 
 
-def base() -> PipelineConfig:
+def _first() -> InspectState:
+    """What a session begins with: the preset that the settings name, or the default and what was wrong with it."""
+    name, problem = Settings().preset, None
+    if name not in preset_names():
+        problem = f"CEMS_WORKBENCH_PRESET: there is no preset {name}; known are {', '.join(preset_names())}"
+        name = DEFAULT
+    return InspectState(name, preset(name).config, problem)
+
+
+_page = PageState("inspect", _first)
+
+
+def present() -> InspectState:
+    """The state as it is now."""
+    return _page.get()
+
+
+# What other pages may do
+
+
+def open_in_inspect(
+    request: Request, config: PipelineConfig, baseline: tuple[str, PipelineConfig] | None = None
+) -> None:
+    """Go to the Inspect page and show this very request under this config; does not return.
+
+    With a `baseline` (name and config) that is pinned beside it; what is pinned stays otherwise. Every query variant is switched on.
+    The config is a step that can be undone.
+    """
+    write_request(request)
+    use_config(config)
+    _page.update(variants_off=None)
+    if baseline is not None:
+        pin(*baseline)
+    st.switch_page("pages/inspect.py")
+
+
+def present_config() -> PipelineConfig:
+    """The config as tuned."""
+    return present().config
+
+
+def present_preset() -> str:
+    """The name of the preset that the config is compared with."""
+    return present().preset
+
+
+def changed_parameters() -> list[tuple[str, Any, Any]]:
+    """The parameters that differ from the preset, as (path, preset's value, present value)."""
+    return difference(preset_config(), present_config())
+
+
+def use_config(config: PipelineConfig) -> None:
+    """Set every parameter; the preset it is compared with stays."""
+    with _step():
+        _show(Setting(present().preset, config))
+
+
+def apply(values: Mapping[str, Any]) -> None:
+    """Set parameters from elsewhere than their controls, which then show them; one step of the history. Refuses as `change` does."""
+    with _step():
+        change(values)
+    _page.update(generation=present().generation + 1)
+
+
+def forget_evidence() -> None:
+    """Drop the evidence at hand, so that it is gathered again."""
+    _page.update(gathered=None, attempted=None)
+
+
+def forget_store() -> None:
+    """Drop what is of the store that was open: what was asked, and the evidence of it."""
+    _page.update(gathered=None, attempted=None, variants_off=None, moment=None)
+    for key in (QUERY, PROJECT, ONLY_PROJECT, AS_OF, MANUAL, FOLLOW):
+        st.session_state.pop(key, None)
+
+
+# What is asked
+
+
+def written_request() -> Request:
+    """What the boxes say, the further queries among it whether or not they are searched; the query may be empty."""
+    boxes = st.session_state
+    project: str | None = boxes.get(PROJECT)
+    lines = (line.strip() for line in (boxes.get(MANUAL) or "").splitlines())
+    return Request(
+        query=(boxes.get(QUERY) or "").strip(),
+        project=project,
+        as_of=_moment(boxes.get(AS_OF)),
+        project_only=bool(boxes.get(ONLY_PROJECT) and project),
+        manual=tuple(line for line in lines if line),
+    )
+
+
+def present_request() -> Request | None:
+    """What is searched; None while there is no query. Further queries are part of it where the config has them typed."""
+    written = written_request()
+    if not written.query:
+        return None
+    return written if present_config().expansion.backend == "manual" else replace(written, manual=())
+
+
+def write_request(request: Request) -> None:
+    """Make the boxes say this; before they are drawn, or from another page."""
+    _write(request.query, request.project, request.as_of)
+    st.session_state[ONLY_PROJECT] = request.project_only
+    st.session_state[MANUAL] = "\n".join(request.manual)
+
+
+def choose_query(query: Query) -> None:
+    """Make the boxes say a stored query; where it is searched, and further queries, stay as they are."""
+    _write(query.query, query.project, query.as_of)
+
+
+def _write(query: str, project: str | None, as_of: datetime | None) -> None:
+    st.session_state[QUERY] = query
+    st.session_state[PROJECT] = project
+    st.session_state[AS_OF] = as_of.date() if as_of else None
+    _page.update(moment=as_of)
+
+
+def _moment(day: date | None) -> datetime | None:
+    """The moment that the day box means."""
+    if day is None:
+        return None
+    exact = present().moment
+    return exact if exact is not None and exact.date() == day else datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def followed() -> str | None:
+    """The memory that is followed through every stage."""
+    memory_id: str | None = st.session_state.get(FOLLOW)
+    return memory_id
+
+
+def follow(memory_id: str | None) -> None:
+    """Follow a memory, or none; before the box is drawn, or from a callback."""
+    st.session_state[FOLLOW] = memory_id
+
+
+def variants_off(request: Request) -> frozenset[int]:
+    """The query variants that are switched off for this request."""
+    off = present().variants_off
+    return off[1] if off is not None and off[0] == request else frozenset()
+
+
+def switch_variants(request: Request, off: frozenset[int]) -> None:
+    """Switch query variants off; the others are on."""
+    _page.update(variants_off=(request, off))
+
+
+# What is set
+
+
+def preset_config() -> PipelineConfig:
     """The preset the config started from."""
-    return preset(st.session_state["preset"]).config
+    return preset(present().preset).config
 
 
 def choose_preset(name: str) -> None:
@@ -128,132 +323,107 @@ def choose_preset(name: str) -> None:
 
 def reset() -> None:
     """Back to the preset's values."""
-    with _step():
-        _show(Setting(st.session_state["preset"], base()))
+    use_config(preset_config())
 
 
-def reset_one(path: str) -> None:
+def reset_parameter(path: str) -> None:
     """One parameter back to the preset's value."""
-    with _step():
-        change({path: base().get(path)})
-    st.session_state["generation"] += 1
-
-
-def take(imported: PipelineConfig) -> None:
-    """Use an imported config; the preset it is compared with stays."""
-    with _step():
-        _show(Setting(st.session_state["preset"], imported))
+    apply({path: preset_config().get(path)})
 
 
 def change(values: Mapping[str, Any]) -> None:
-    """Set parameters; a refused value is said beside the controls and changes nothing."""
+    """Set parameters; a refused value changes nothing and is `config_error`, which is said beside the controls."""
     with _step(" ".join(sorted(values))):
         try:
-            st.session_state["config"] = with_values(config(), values, source="control")
-            st.session_state["config_error"] = None
+            _page.update(config=with_values(present_config(), values, source="control"), config_error=None)
         except InputError as error:
-            st.session_state["config_error"] = str(error).removeprefix("control: ")
+            _page.update(config_error=str(error).removeprefix("control: "))
 
 
-def apply(values: Mapping[str, Any]) -> None:
-    """Set parameters from elsewhere than their controls, which then show them; one step of the history."""
-    with _step():
-        change(values)
-    st.session_state["generation"] += 1
-
-
-def start_from(name: str, tuned: PipelineConfig) -> None:
+def start_from(setting: Setting) -> None:
     """Begin with a preset and a config, as a link opens; there is nothing before it to go back to."""
-    st.session_state["history"] = History()
-    _show(Setting(name, tuned))
-
-
-def history() -> History:
-    """What can be undone and redone."""
-    value: History = st.session_state["history"]
-    return value
+    _page.update(history=History())
+    _show(setting)
 
 
 def undo() -> None:
     """Back to what was set before the last step."""
-    st.session_state["history"], setting = history().undone(_setting())
+    history, setting = present().history.undone(present().setting)
+    _page.update(history=history)
     _show(setting)
 
 
 def redo() -> None:
     """Forward again by one undone step."""
-    st.session_state["history"], setting = history().redone(_setting())
+    history, setting = present().history.redone(present().setting)
+    _page.update(history=history)
     _show(setting)
 
 
 @contextmanager
 def _step(subject: str | None = None) -> Iterator[None]:
     """What happens within is one step of the history; `subject` names the parameters that a drag changes again and again."""
-    before, past = _setting(), history()
+    before = present()
     yield
-    st.session_state["history"] = past.after(before, _setting(), subject, time.monotonic())
-
-
-def _setting() -> Setting:
-    return Setting(st.session_state["preset"], config())
+    now = present().setting
+    _page.update(history=before.history.after(before.setting, now, subject, time.monotonic()))
 
 
 def _show(setting: Setting) -> None:
     """Set preset and config, and make every control show them."""
-    st.session_state["preset"] = setting.preset
-    st.session_state["config"] = setting.config
-    st.session_state["config_error"] = None
-    st.session_state["generation"] += 1
+    _page.update(preset=setting.preset, config=setting.config, config_error=None, generation=present().generation + 1)
 
 
-def changed() -> list[tuple[str, Any, Any]]:
-    """The parameters that differ from the preset, as (path, preset's value, present value)."""
-    return difference(base(), config())
+# The pinned baseline
+
+
+def pin(name: str, config: PipelineConfig) -> None:
+    """Make a config the baseline."""
+    _page.update(baseline=Baseline(name, config))
+
+
+def unpin() -> None:
+    """Compare with nothing."""
+    _page.update(baseline=None, baseline_replay=None)
+
+
+def keep_baseline_replay(replay: BaselineReplay) -> None:
+    """Remember the trace of the baseline."""
+    _page.update(baseline_replay=replay)
+
+
+# The evidence at hand
 
 
 def evidence_for(request: Request, store: Store) -> Evidence | None:
     """The evidence at hand, when it was gathered for this very request from the store as it is now."""
-    kept: tuple[object, Evidence] | None = st.session_state["gathered"]
-    return kept[1] if kept is not None and kept[0] == (request, *_content(store)) else None
+    gathered = present().gathered
+    return gathered.evidence if gathered is not None and gathered.answers(request, store) else None
 
 
-def keep(request: Request, store: Store, evidence: Evidence) -> None:
+def keep_evidence(request: Request, store: Store, evidence: Evidence) -> None:
     """Remember the evidence of a request."""
-    st.session_state["gathered"] = ((request, *_content(store)), evidence)
-
-
-def _content(store: Store) -> tuple[str, int]:
-    return str(store.path), store.content_version
-
-
-def forget() -> None:
-    """Drop the evidence at hand, so that it is gathered again."""
-    st.session_state["gathered"] = None
-    st.session_state["attempted"] = None
-
-
-def try_again() -> None:
-    """Let a need that was given up, or cancelled, be fetched once more."""
-    st.session_state["attempted"] = None
-
-
-def switched_off(request: Request) -> frozenset[int]:
-    """The query variants that are switched off for this request."""
-    off: dict[Request, frozenset[int]] = st.session_state["off"]
-    return off.get(request, frozenset())
-
-
-def switch_variants(request: Request, off: frozenset[int]) -> None:
-    """Switch query variants off; the others are on."""
-    st.session_state["off"] = {request: off}
+    _page.update(gathered=Gathered(request, str(store.path), store.content_version, evidence))
 
 
 def attempted(request: Request) -> bool:
     """True when what this config needs for the request was asked for already: a need nobody can meet is asked once."""
-    attempt: object = st.session_state["attempted"]
-    return attempt == (request, config())
+    return present().attempted == (request, present_config())
 
 
 def attempt(request: Request) -> None:
     """Remember that what this config needs for the request is being asked for."""
-    st.session_state["attempted"] = (request, config())
+    _page.update(attempted=(request, present_config()))
+
+
+def try_again() -> None:
+    """Let a need that was given up, or cancelled, be fetched once more."""
+    _page.update(attempted=None)
+
+
+# The link
+
+
+def set_link(link: Link) -> None:
+    """Remember what the address names."""
+    _page.update(link=link)

@@ -39,8 +39,8 @@ def draw_transfer() -> None:
         )
         buttons = st.container(horizontal=True)
         for form in FORMS:
-            text = export_config(state.config(), form)
-            name = file_name(state.config(), form)
+            text = export_config(state.present_config(), form)
+            name = file_name(state.present_config(), form)
             buttons.download_button(FORM_TITLES[form], text, name, key=form, on_click="ignore")
         draw_import()
 
@@ -69,7 +69,7 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, place: str) -> None:
     name = upload.name
     try:
         text = upload.getvalue().decode("utf-8-sig")
-        result = import_config(text, state.config(), source=name)
+        result = import_config(text, state.present_config(), source=name)
         origin = reference(parse_card(card.getvalue().decode("utf-8-sig"), card.name)) if card else cited(text)
     except UnicodeDecodeError:
         st.error(plain(f"{name}: not UTF-8 text"))
@@ -80,11 +80,11 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, place: str) -> None:
     for warning in result.warnings:
         st.warning(plain(warning))
     _evidence_line(origin)
-    if not diff_rows(state.config(), result.config):
+    if not diff_rows(state.present_config(), result.config):
         st.caption("The file has the values that are set.")
         return
-    diff_table(state.config(), result.config, f"{place}diff")
-    st.button("Use this config", key=f"{place}take", type="primary", on_click=state.take, args=(result.config,))
+    diff_table(state.present_config(), result.config, f"{place}diff")
+    st.button("Use this config", key=f"{place}take", type="primary", on_click=state.use_config, args=(result.config,))
 
 
 def _evidence_line(origin: CardReference | None) -> None:

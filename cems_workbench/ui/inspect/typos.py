@@ -63,9 +63,9 @@ def _draw_pair(pair: LearnedPair, resources: Resources) -> None:
 
 def _forget(resources: Resources, typo: str, correction: str) -> None:
     resources.store.corrections.forget(typo, correction)
-    state.forget()
+    state.forget_evidence()
 
 
 def _forget_all(resources: Resources) -> None:
     resources.store.corrections.forget_learned()
-    state.forget()
+    state.forget_evidence()

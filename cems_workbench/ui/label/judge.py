@@ -57,7 +57,7 @@ RELIABLE = (
 
 def draw(resources: Resources) -> None:
     """The choice of labels, the judge's scores of them, and what they say of each other."""
-    config = inspect_state.config()
+    config = inspect_state.present_config()
     grades, relevant_from = _choose(resources)
     labelled = {(qid, memory_id) for qid, row in grades.items() for memory_id in row}
     if not labelled:

@@ -7,7 +7,6 @@ import streamlit as st
 from cems_workbench import collector
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit import handles, reviewer
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
@@ -50,7 +49,6 @@ VIEWS = {
 
 def main() -> None:
     """Draw the page."""
-    inspect_state.prepare()
     write_stylesheet("workbench", "label")
     try:
         resources = handles.resources()

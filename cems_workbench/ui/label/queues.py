@@ -252,14 +252,14 @@ def _prelabel(queue: LabelQueue, resources: Resources) -> None:
     box.caption(
         f"Judgments of models on these pairs: {given or 'none yet'}. People’s labels and cards are not touched."
     )
-    off = inspect_state.config().judge.backend == "none"
+    off = inspect_state.present_config().judge.backend == "none"
     pressed = button.button(
         f"Judge {len(pairs):,} pairs", key="label:prelabel", icon=":material/gavel:", width="stretch", disabled=off,
         help="The judge is off in Inspect; choose one under Judge." if off else "Can be cancelled; what was judged by then stays.",
     )  # fmt: skip
     if pressed:
         with cancellable("label:cancel:prelabel") as progress:
-            scores = prelabel(queue.pairs, inspect_state.config(), resources, progress)
+            scores = prelabel(queue.pairs, inspect_state.present_config(), resources, progress)
         state.update(prelabelled=(queue.record.name, scores))
         st.rerun()
     done = state.present().prelabelled

@@ -18,6 +18,7 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory
+from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit.escape import plain
 
 View = Literal["Browse", "Import", "Statistics", "Deleted", "Store"]
@@ -34,8 +35,6 @@ FIRST: dict[str, Any] = {
     "problem": "",
     "notice": "",
 }
-_OF_A_STORE = ("gathered", "attempted", "follow", "off", "query", "project", "only_project", "as_of", "manual")
-"""What other pages keep of a store's content."""
 
 
 def prepare(resources: Resources) -> None:
@@ -63,15 +62,13 @@ def forget_store() -> None:
     """Drop all that belongs to the store that was open: here, and the query and evidence of the Inspect page."""
     for key in [key for key in st.session_state if str(key).startswith("mem:") and key != "mem:view"]:
         del st.session_state[key]
-    for key in _OF_A_STORE:
-        st.session_state.pop(key, None)
+    inspect_state.forget_store()
 
 
 def changed() -> None:
     """The store's content has changed: indexes and evidence are behind, widgets show new values."""
     put(due=True, near=None, rebuilt="", generation=get("generation") + 1)
-    for key in ("gathered", "attempted"):
-        st.session_state.pop(key, None)
+    inspect_state.forget_evidence()
 
 
 def select(memory_id: str | None) -> None:

@@ -39,7 +39,7 @@ def choose(resources: Resources) -> Ground | None:
         help="The judged queries of this set decide which config is better.",
     )  # fmt: skip
     if st.session_state.get("tn:baseline") not in options.configs:
-        st.session_state["tn:baseline"] = AS_SET if state.changed() else st.session_state["preset"]
+        st.session_state["tn:baseline"] = AS_SET if state.changed_parameters() else state.present_preset()
     base = boxes[1].selectbox(
         "Baseline", list(options.configs), key="tn:baseline", persist_state="session",
         help="Where the search starts, and what a proposal has to beat. “As set in Inspect” is what the sliders say now.",

@@ -92,15 +92,15 @@ def _opened(one: ConfigRecord, resources: Resources) -> None:
         warning = reference(card).mismatch(resources.store.identity, resources.store.content_version)
         if warning:
             st.warning(plain(warning), icon=":material/history:")
-    changed = difference(state.config(), config)
+    changed = difference(state.present_config(), config)
     with st.container(horizontal=True):
         st.button("Restore to the sliders", key="tn:restore", type="primary", icon=":material/settings_backup_restore:",
-                  on_click=state.take, args=(config,), disabled=not changed)  # fmt: skip
+                  on_click=state.use_config, args=(config,), disabled=not changed)  # fmt: skip
         st.download_button("YAML", export_config(config, "yaml", card), file_name(config, "yaml"), "text/yaml", key="tn:kept_yaml",
                            on_click="ignore", icon=":material/download:")  # fmt: skip
         _reword(one, resources)
     if changed:
-        diff_table(state.config(), config, "tn:kept_diff")
+        diff_table(state.present_config(), config, "tn:kept_diff")
     else:
         st.caption("It is what the sliders of Inspect say.")
     if card is not None:

@@ -6,7 +6,6 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
@@ -63,7 +62,6 @@ def draw_found(view: str, found: tune_state.Found, resources: Resources) -> None
 
 def main() -> None:
     """Draw the page: the search at work, or the chosen view."""
-    state.prepare()
     write_stylesheet("workbench", "tune")
     try:
         resources = handles.resources()

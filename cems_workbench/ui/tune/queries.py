@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.evaluation.evaluate import NO_TYPE
+from cems_workbench.pipeline.gather import Request
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
-from cems_workbench.ui.inspect import baseline, state
+from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR
 from cems_workbench.ui.kit.tables import ROW, table_height
@@ -127,9 +128,5 @@ def _offer(found: Found, change: QueryChange) -> None:
     left.markdown(f"{plain(change.query)}  \n:small[the proposal on the sliders, {plain(base.name)} pinned beside it]")
     if right.button("Open in Inspect", key="tn:inspect", icon=":material/search:", width="stretch"):
         query = next(one for one in found.order.batch.queries if one.qid == change.qid)
-        st.session_state["query"] = query.query
-        st.session_state["project"] = query.project
-        st.session_state["as_of"] = query.as_of.date() if query.as_of else None
-        state.take(found.tuned.config)
-        st.session_state[baseline.PINNED] = baseline.Pinned(base.name, base)
-        st.switch_page("pages/inspect.py")
+        request = Request(query.query, query.project, query.as_of)
+        open_in_inspect(request, found.tuned.config, (base.name, base))

@@ -332,7 +332,7 @@ def _front_table(found: Found, names: list[str]) -> None:
     left, right = st.columns([4, 1], vertical_alignment="center")
     left.caption(plain(", ".join(f"{path} {shown(value)}" for path, value in zip(paths, trial.values, strict=True))))
     if right.button("To the sliders", key="tn:front_take", icon=":material/tune:", width="stretch"):
-        state.take(config)
+        state.use_config(config)
         st.toast("Set on the sliders of Inspect.", icon=":material/check:")
 
 

@@ -90,7 +90,7 @@ def _apply(
             "To the sliders", key="tn:take", type="primary", icon=":material/tune:",
             help="Every parameter of Inspect is set to the proposal; undo is there.",
         ):  # fmt: skip
-            state.take(config)
+            state.use_config(config)
             st.toast("Set on the sliders of Inspect.", icon=":material/check:")
         keep = st.button(
             "Keep in the history", key="tn:keep", icon=":material/bookmark_add:",

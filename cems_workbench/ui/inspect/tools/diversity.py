@@ -74,7 +74,7 @@ def draw(look: Look) -> None:
 
 def _kept(look: Look, of: str) -> Any:
     """The stretches of limit or λ, computed once per evidence, config and switched-off variants."""
-    off = state.switched_off(look.request)
+    off = state.variants_off(look.request)
     key, slot = (look.trace.evidence, look.trace.config, off), f"diversity:{of}"
     kept = st.session_state.get(slot)
     if kept is None or kept[0][0] is not key[0] or kept[0][1:] != key[1:]:
@@ -189,7 +189,7 @@ def _draw_trial(look: Look, limits: Sequence[Stretch], ids: Sequence[str]) -> No
     said = ", ".join(
         f"{path} {'on' if value is True else 'off' if value is False else value}" for path, value in values.items()
     )
-    st.button(f"Apply: {said}", key="diversity:apply", type="primary", on_click=_apply, args=(values,))
+    st.button(f"Apply: {said}", key="diversity:apply", type="primary", on_click=state.apply, args=(values,))
 
 
 def _option(of: str, stretch: Stretch, ids: Sequence[str], similar: Pairwise) -> str:
@@ -210,11 +210,6 @@ def _values(of: str, stretch: Stretch) -> dict[str, Any]:
         return {"assembly.strategy": "mmr", "assembly.mmr_lambda": lambda_value(stretch)}
     limit = limit_value(stretch)
     return {"dedup.enabled": False} if limit is None else {"dedup.enabled": True, "dedup.similarity": limit}
-
-
-def _apply(values: Mapping[str, Any]) -> None:
-    state.change(values)
-    st.session_state["generation"] += 1
 
 
 def before_after_html(trace: Trace, before: Sequence[str], after: Sequence[str], grades: Mapping[str, int]) -> str:

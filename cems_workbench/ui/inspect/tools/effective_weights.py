@@ -43,7 +43,7 @@ def draw(look: Look) -> None:
 
 
 def _kept(look: Look) -> list[Effect]:
-    off = state.switched_off(look.request)
+    off = state.variants_off(look.request)
     key = (id(look.trace.evidence), look.trace.config, tuple(sorted(look.grades.items())), off)
     kept: tuple[object, list[Effect]] | None = st.session_state.get("effective:kept")
     if kept is None or kept[0] != key:

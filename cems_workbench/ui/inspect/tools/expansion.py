@@ -43,7 +43,7 @@ NUMBERS = ("found", "only it", "tau", "rbo")
 def draw(look: Look) -> None:
     """Switches, a row per variant, what each gave each candidate, and a box to type another."""
     write_stylesheet("evidence")
-    trace, off = look.trace, state.switched_off(look.request)
+    trace, off = look.trace, state.variants_off(look.request)
     draw_variants(trace, look.request)
     _draw_typing(trace, look.request)
     if len(trace.evidence.variants) < 2:
@@ -131,17 +131,17 @@ def _add(trace: Trace, request: Request) -> None:
     if line.casefold() in {variant.text.casefold() for variant in variants}:
         st.session_state["expansion:said"] = f"“{plain(excerpt(line, 80))}” is searched already."
         return
-    section = state.config().expansion
+    section = state.present_config().expansion
     there = [variant.text for variant in variants if variant.kind == "expansion"]
     lines = [*(request.manual if section.backend == "manual" else there), line]
     if len(lines) > MOST:
         st.session_state["expansion:said"] = f"{MOST} expansions are searched already, which is the most."
         return
-    state.change({"expansion.backend": "manual", "expansion.max_expansions": max(section.max_expansions, len(lines))})
-    if st.session_state["config_error"]:
+    most = max(section.max_expansions, len(lines))
+    state.apply({"expansion.backend": "manual", "expansion.max_expansions": most})
+    if state.present().config_error:
         return
-    st.session_state["generation"] += 1
-    off = state.switched_off(request)
-    st.session_state["manual"] = "\n".join(lines)
+    off, longer = state.variants_off(request), replace(request, manual=tuple(lines))
+    state.write_request(longer)
     if all(variant.kind in ("original", "expansion") for variant in variants):  # the others keep their numbers
-        state.switch_variants(replace(request, manual=tuple(lines)), off)
+        state.switch_variants(longer, off)

@@ -187,7 +187,7 @@ def draw_explanations(look: Look, production: Production, now: Agreement) -> Non
         "###### What would explain it",
         help="Every preset, and every parameter that replays, alone, at values of its slider; then up to three together.",
     )
-    off = state.switched_off(look.request)
+    off = state.variants_off(look.request)
     key = (look.trace.evidence, look.trace.config, off, production.order)
     kept = st.session_state.get(KEPT)
     if kept is None or kept[0] != key:

@@ -215,8 +215,7 @@ def label_of(path: str) -> str:
 
 def apply(path: str, value: Any) -> None:
     """Set one parameter; its control shows it."""
-    state.change({path: value})
-    st.session_state["generation"] += 1
+    state.apply({path: value})
 
 
 def _choose() -> tuple[str, int, str]:
@@ -239,7 +238,7 @@ def _choose() -> tuple[str, int, str]:
 
 def _kept_sweep(look: Look, path: str, k: int) -> Sweep:
     """The sweep, replayed once per evidence, config and choice."""
-    off = state.switched_off(look.request)
+    off = state.variants_off(look.request)
     key = (id(look.trace.evidence), look.trace.config, path, k, off)
     kept: tuple[object, Sweep] | None = st.session_state.get("sensitivity:kept")
     if kept is None or kept[0] != key:

@@ -218,7 +218,7 @@ def _choose() -> tuple[str, str, int]:
 
 
 def _kept(look: Look, x: str, y: str, size: int) -> WeightMap:
-    off = state.switched_off(look.request)
+    off = state.variants_off(look.request)
     key = (id(look.trace.evidence), look.trace.config, x, y, size, tuple(sorted(look.grades.items())), off)
     kept: tuple[object, WeightMap] | None = st.session_state.get("map:kept")
     if kept is None or kept[0] != key:
@@ -253,11 +253,6 @@ def _offer(found: WeightMap, picked: Any) -> None:
     first = found.first[cell[1]][cell[0]]
     words = f"{found.x.label} {shown(found.xs[cell[0]])}, {found.y.label} {shown(found.ys[cell[1]])}"
     st.button(
-        f"Apply {words}", key="map:apply", type="primary", icon=":material/check:", on_click=_apply, args=(values,),
+        f"Apply {words}", key="map:apply", type="primary", icon=":material/check:", on_click=state.apply, args=(values,),
         help=None if first is None else f"First is then {short_id(first)}.",
     )  # fmt: skip
-
-
-def _apply(values: Mapping[str, Any]) -> None:
-    state.change(values)
-    st.session_state["generation"] += 1

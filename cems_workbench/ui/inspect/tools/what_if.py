@@ -339,7 +339,7 @@ def draw(look: Look) -> None:
 
 def _outcome(look: Look, copy: Memory) -> WhatIf | None:
     """The outcome, kept while copy, request, config and evidence are the same; None after an error, which is shown."""
-    off = state.switched_off(look.request)
+    off = state.variants_off(look.request)
     evidence = look.trace.evidence
     key = (copy, look.request, look.trace.config, off)
     outcomes: dict[Any, tuple[Evidence, WhatIf]] = st.session_state.setdefault("what_if:outcomes", {})

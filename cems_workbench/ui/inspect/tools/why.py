@@ -180,43 +180,44 @@ APPLIED = "why:applied"
 
 @dataclass(frozen=True)
 class Applied:
-    """What was applied, and the page as it was: config, typed variants and the project filter."""
+    """What was applied, and the page as it was: the config, and what was asked."""
 
     words: str
     before: PipelineConfig
     after: PipelineConfig
-    manual: str
-    only_project: bool
+    request: Request
 
 
 def apply(rescue: Rescue, request: Request, memory_id: str, stood: str) -> None:
     """Set the page to what the rescue says; a value the config refuses is said beside the controls and changes nothing."""
-    before = state.config()
-    kept = st.session_state.get("manual") or "", bool(st.session_state.get("only_project"))
+    before, asked = state.present_config(), state.written_request()
     state.apply(rescue.values)
-    if st.session_state["config_error"]:
+    if state.present().config_error:
         return
-    if rescue.terms:
-        st.session_state["manual"] = "\n".join(rescue.request(request).manual)
-    if rescue.everywhere:
-        st.session_state["only_project"] = False
+    changed = rescue.request(request)
+    state.write_request(
+        replace(
+            asked,
+            manual=changed.manual if rescue.terms else asked.manual,
+            project_only=asked.project_only and not rescue.everywhere,
+        )
+    )
     now = "not placed" if rescue.rank is None else ordinal(rescue.rank)
     words = f"{what(rescue)}. {short_id(memory_id)}: {stood} → {now}"
-    st.session_state[APPLIED] = Applied(words, before, state.config(), *kept)
+    st.session_state[APPLIED] = Applied(words, before, state.present_config(), asked)
 
 
 def take_back() -> None:
     """Put the page back to what it was before the last rescue."""
     applied: Applied = st.session_state.pop(APPLIED)
-    state.take(applied.before)
-    st.session_state["manual"] = applied.manual
-    st.session_state["only_project"] = applied.only_project
+    state.use_config(applied.before)
+    state.write_request(applied.request)
 
 
 def draw_applied() -> None:
     """What was applied, with a button that takes it back; gone once another parameter has been moved."""
     applied: Applied | None = st.session_state.get(APPLIED)
-    if applied is None or applied.after != state.config():
+    if applied is None or applied.after != state.present_config():
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/check: **Applied** {plain(applied.words)}")
@@ -298,7 +299,7 @@ def _judgments(look: Look, lost: list[str], k: int) -> None:
 def _answer(look: Look, memory_id: str, k: int) -> Why | None:
     """The explanation, kept while memory, request, config, evidence and labelled queries are the same; None after an error."""
     labelled = labelled_set(look)
-    off = state.switched_off(look.request)
+    off = state.variants_off(look.request)
     evidence = look.trace.evidence
     key = (memory_id, k, look.request, look.trace.config, off)
     answers: dict[Any, tuple[Evidence, LabelledSet | None, Why]] = st.session_state.setdefault("why:answers", {})

@@ -12,7 +12,7 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.rerank import RERANK
-from cems_workbench.ui.inspect import baseline, follow, tables
+from cems_workbench.ui.inspect import baseline, follow, state, tables
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.glossary import FACTORS, about
 from cems_workbench.ui.inspect.look import Look
@@ -49,11 +49,11 @@ def draw(trace: Trace, request: Request) -> None:
     section = HAPPENED
     if TOOLS:
         section = st.segmented_control(
-            "Section", (HAPPENED, WHY), default=HAPPENED, required=True, key="section", label_visibility="collapsed"
+            "Section", (HAPPENED, WHY), default=HAPPENED, required=True, key=state.SECTION, label_visibility="collapsed"
         )  # fmt: skip
     if section == WHY:
         name = st.pills(
-            "Tool", list(TOOLS), default=next(iter(TOOLS)), key="tool", required=True, label_visibility="collapsed"
+            "Tool", list(TOOLS), default=next(iter(TOOLS)), key=state.TOOL, required=True, label_visibility="collapsed"
         )
         tool = TOOLS[name or next(iter(TOOLS))]
         st.caption(tool.question)
@@ -74,7 +74,7 @@ def draw(trace: Trace, request: Request) -> None:
         "Context": lambda: context(trace),
     }
     chosen = st.segmented_control(
-        "View", list(views), default="Contributions", required=True, key="view", label_visibility="collapsed"
+        "View", list(views), default="Contributions", required=True, key=state.VIEW, label_visibility="collapsed"
     )
     views[chosen or "Contributions"]()
 

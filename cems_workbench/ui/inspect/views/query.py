@@ -188,7 +188,7 @@ def draw_variants(trace: Trace, request: Request) -> None:
         )
         return
     st.caption("Variants searched; switching one off is instant.")
-    off = state.switched_off(request)
+    off = state.variants_off(request)
     for i, variant in enumerate(variants):
         switch, text = st.columns([1, 9], vertical_alignment="center")
         switch.toggle(
@@ -201,7 +201,7 @@ def draw_variants(trace: Trace, request: Request) -> None:
 
 
 def _switch(request: Request, which: int, count: int) -> None:
-    off = set(state.switched_off(request))
+    off = set(state.variants_off(request))
     on = st.session_state[f"variant:{hash(request)}:{which}"]
     off = off - {which} if on else off | {which}
     state.switch_variants(request, frozenset(i for i in off if i < count))

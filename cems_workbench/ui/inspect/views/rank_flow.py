@@ -18,6 +18,7 @@ from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
 from cems_workbench.analysis.ranks import Against, lists_in_use
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.judge import JUDGE
+from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.inspect.results import GRADES
@@ -318,7 +319,7 @@ def follow_selected(key: str, order: tuple[str, ...]) -> None:
     """Follow the memory whose line was clicked; `order` holds the memory of each of the chart's first traces."""
     points = st.session_state[key]["selection"]["points"]
     if points and points[-1]["curve_number"] < len(order):
-        st.session_state["follow"] = order[points[-1]["curve_number"]]
+        state.follow(order[points[-1]["curve_number"]])
 
 
 def line_kinds(trace: Trace, grades: Mapping[str, int]) -> dict[str, Kind]:
