@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
-DEFAULT_STORE = ROOT / ".workbench"
+CHECKOUT_STORE = ROOT / ".workbench"
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before any model library is imported: tests never ask the network
 os.environ["CHROMA_ANONYMIZED_TELEMETRY"] = "False"
@@ -82,17 +82,22 @@ def _import_sample(folder: Path) -> None:
         resources.close()
 
 
-@pytest.fixture(autouse=True)
-def _no_store_in_the_checkout() -> Iterator[None]:
-    """No test opens the default store, which is where a developer's own memories are."""
-    before = DEFAULT_STORE.exists()
-    yield
-    assert before or not DEFAULT_STORE.exists(), f"the test left a store in {DEFAULT_STORE}"
+@pytest.fixture(scope="session")
+def default_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the settings say that the store is while tests run; nothing is there, and no test makes it."""
+    return tmp_path_factory.mktemp("default") / "store"
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A developer's own CEMS_WORKBENCH_* variables do not change what is tested."""
+def _settings_of_tests(default_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A developer's own CEMS_WORKBENCH_* variables do not change what is tested, and no test opens the developer's store.
+
+    A test that opens a store without saying which would open that of the checkout, where a developer's own memories are.
+    """
     for name in [name for name in os.environ if name.startswith("CEMS_WORKBENCH_") and name != PRESET]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(default_store))
+    before = CHECKOUT_STORE.exists()
     yield
+    assert not default_store.exists(), "the test opened a store without saying which"
+    assert before or not CHECKOUT_STORE.exists(), f"the test left a store in {CHECKOUT_STORE}"

@@ -32,17 +32,20 @@ def app_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 @pytest.fixture
 def open_page(app_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., AppTest]]:
     """Open the Inspect page on the sample store, or on another one; the store is released afterwards."""
-
+    opened = False
     monkeypatch.setattr(handles, "PAINT_SECONDS", 0.0)
     monkeypatch.setattr(cems_workbench.runs.opening, "embedder", loaded_once)
 
     def start(store: Path = app_store) -> AppTest:
+        nonlocal opened
+        opened = True
         monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(store))
         test = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         return test.run()
 
     yield start
-    release()
+    if opened:  # else asking for the store would open one: that of the settings
+        release()
 
 
 @cache

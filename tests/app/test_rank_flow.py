@@ -75,7 +75,7 @@ def test_a_followed_memory_is_drawn_wherever_it_stands(open_page: OpenPage) -> N
     assert not any(f"<b>{last}</b>" in line.get("hovertext", "") for line in drawn)
 
 
-def test_a_click_follows_the_memory_of_that_line(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_click_follows_the_memory_of_that_line(monkeypatch: pytest.MonkeyPatch) -> None:
     state: dict[str, Any] = {"chart": {"selection": {"points": [{"curve_number": 1}]}}, "inspect:follow": None}
     monkeypatch.setattr(st, "session_state", state)
     view.follow_selected("chart", ("m1", "m2"))
