@@ -185,7 +185,7 @@ def _changes(result: Result) -> str:
     space, proposal = result.tuned.plan.space, result.tuned.proposal
     lines = [
         "\n## What was searched, and what was chosen\n",
-        f"{len(result.tuned.found.trials) - 1} configs tried. Of those that the best cannot be told from, the one nearest to where the "
+        f"{len(result.tuned.search.trials) - 1} configs tried. Of those that the best cannot be told from, the one nearest to where the "
         "search began is proposed; the folds' own choices show how firm it is.\n",
         _row(["parameter", "began", "proposed", "chosen by the folds"]),
         _row(["---"] * 4),
@@ -287,7 +287,7 @@ def measured(work: Path, trials: int, seed: int) -> Result:
     for name, other in (("BM25 list", "lists.vector.enabled"), ("vector list", "lists.lexical.enabled")):
         rivals[name] = _scores(batch, with_values(PipelineConfig(), {**PLAIN, "name": name, other: False}), batch.qids)
     return Result(
-        tuned, groups, batch.types, left_out, score(tuned.config, rows), rivals, importance(space, tuned.found, seed=seed),
+        tuned, groups, batch.types, left_out, score(tuned.config, rows), rivals, importance(space, tuned.search, seed=seed),
         wide,
     )  # fmt: skip
 

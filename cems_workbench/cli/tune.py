@@ -18,21 +18,22 @@ from cems_workbench.cli.options import (
     JsonOption,
     PresetOption,
     SetOption,
+    StoreOption,
     chosen_config,
     print_json,
     print_table,
     progress_bar,
+    settings_for,
 )
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, StoreLockedError
 from cems_workbench.progress import Cancelled, Progress
 
 if TYPE_CHECKING:
-    from cems_workbench.evaluation.batch import LabelledBatch
-    from cems_workbench.evaluation.evidence_file import EvidenceSet
+    from cems_workbench.runs.tuning import SearchResult
+    from cems_workbench.tuning.folds import GroupBy
     from cems_workbench.tuning.holdout import Gain
-    from cems_workbench.tuning.scorer import BatchScorer
     from cems_workbench.tuning.search import Trial, Watch
-    from cems_workbench.tuning.tune import Plan, Tuned
+    from cems_workbench.tuning.tune import Tuned
 
 INTERRUPTED = 130
 DEFAULT_SPACE = (
@@ -82,68 +83,60 @@ def tune_command(
     preset: PresetOption = None,
     changes: SetOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same result.")] = 0,
+    store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Search for a better config than the baseline (--preset or --config). Ctrl-C keeps the best so far; run again, it goes on."""
     baseline = chosen_config(preset, config, changes)
-    from cems_workbench.evaluation.batch import LabelledBatch
     from cems_workbench.evaluation.evidence_file import read_evidence_file
-    from cems_workbench.tuning.folds import groups_of, natural_grouping, split
+    from cems_workbench.runs.evaluation import labelled_file
+    from cems_workbench.runs.tuning import (
+        SearchSettings,
+        TuningData,
+        card_of,
+        plan_search,
+        run_search,
+        scored_queries,
+        write_proposal,
+    )
+    from cems_workbench.tuning.folds import natural_grouping
     from cems_workbench.tuning.objective import parse_goal
-    from cems_workbench.tuning.scorer import BatchScorer, answerable
     from cems_workbench.tuning.space import SearchSpace, parse_axis
-    from cems_workbench.tuning.tune import Plan
 
     goal = parse_goal(metric or ["nDCG@10"], guard or ())
-    found = read_evidence_file(evidence)
-    batch = answerable(LabelledBatch.of(found), goal.measures)
-    if not batch.queries:
+    read = read_evidence_file(evidence)
+    data = TuningData(baseline, read.header.query_set, labelled_file(read, None))
+    queries = scored_queries(data, goal.measures, seed)
+    if not queries.batch.queries:
         raise InputError(f"{evidence}: no query in it has a relevant memory; label some first")
-    axes = [parse_axis(text, found.header.config) for text in space or DEFAULT_SPACE]
-    by = group_by.value if group_by else natural_grouping(batch)
-    plan = Plan(
-        SearchSpace.of(baseline, axes),
-        goal,
-        split(groups_of(batch, by), folds, holdout, seed),
-        batch.types,
-        trials,
-        seed,
-    )
-    score = BatchScorer(batch, goal.measures, seed)
+    axes = [parse_axis(text, read.header.config) for text in space or DEFAULT_SPACE]
+    by: GroupBy = group_by.value if group_by else natural_grouping(queries.batch)
+    settings = SearchSettings(by, folds, holdout, trials, seed)
+    planned = plan_search(data, queries, SearchSpace.of(baseline, axes), goal, settings)
     collector.freeze()
-    tuned = _tuned(plan, score, batch, found, out, open_holdout, as_json)
-    _write(tuned, found, out, by)
-    _report(tuned, batch, found, by, as_json)
-    if tuned.found.cancelled:
+    with _interruptible() as interrupted, progress_bar(as_json) as progress:
+        result = run_search(planned, lambda name: _watch(name, progress, interrupted))
+    if result.not_kept:
+        typer.echo(f"warning: {planned.kept_scores.path}: cannot be written: {result.not_kept}", err=True)
+    if open_holdout and not result.tuned.search.cancelled and planned.sealed:
+        result = _opened(result, store)
+    write_proposal(result, out, card_of(result, by, datetime.now(UTC).date().isoformat()))
+    _report(result, as_json)
+    if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
 
 
-def _tuned(
-    plan: Plan, score: BatchScorer, batch: LabelledBatch, evidence: EvidenceSet, out: Path, opened: bool, quiet: bool
-) -> Tuned:
-    """The search, gone on with where an earlier one of the same kind was interrupted."""
-    from cems_workbench.tuning.holdout import LooksFile, looks_path
-    from cems_workbench.tuning.scorer import read_scores, search_marks, write_scores
-    from cems_workbench.tuning.tune import open_holdout, tune
+def _opened(result: SearchResult, store: Path | None) -> SearchResult:
+    """The result with the sealed queries scored. The look is counted in the store of the evidence, or else beside the file."""
+    from cems_workbench.runs.tuning import looks_at, open_holdout, store_of
 
-    kept = out.with_name(f"{out.stem}.scores.npz")
-    belongs_to = search_marks(evidence.content_hash, batch, plan.goal.measures, plan.seed)
-    score.recall(read_scores(kept, belongs_to))
-    with _interruptible() as interrupted, progress_bar(quiet) as progress:
-        tuned = tune(plan, score, lambda name: _watch(name, progress, interrupted))
+    data, settings = result.planned.data, settings_for(store)
     try:
-        if tuned.found.cancelled:
-            write_scores(kept, belongs_to, score.known())
-        else:
-            kept.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"{kept}: cannot be written: {error.strerror}") from None
-    if opened and not tuned.found.cancelled and len(plan.split.holdout):
-        query_set = evidence.header.query_set
-        looks = LooksFile(looks_path(evidence.path, query_set))
-        sealed = [batch.qids[row] for row in plan.split.holdout.tolist()]
-        tuned = open_holdout(tuned, score, looks, query_set, sealed)
-    return tuned
+        with store_of(data.evidence, [settings.store], settings.chroma_url) as opened:
+            return open_holdout(result, looks_at(data, opened))
+    except StoreLockedError as error:
+        typer.echo(f"warning: {' '.join(str(error).split())}: the look is counted beside the evidence file", err=True)
+        return open_holdout(result, looks_at(data, None))
 
 
 def _watch(name: str, progress: Progress, interrupted: Callable[[], bool]) -> Watch:
@@ -166,29 +159,17 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _write(tuned: Tuned, evidence: EvidenceSet, out: Path, by: str) -> None:
-    from cems_workbench.config import card_path, export_config
-    from cems_workbench.config.forms.reading import SUFFIXES
-    from cems_workbench.tuning.card import evidence_card
-
-    card = evidence_card(tuned, evidence, by, datetime.now(UTC).date().isoformat())
-    try:
-        out.write_text(export_config(tuned.config, SUFFIXES.get(out.suffix.lower(), "yaml"), card), encoding="utf-8")
-        card_path(out).write_text(card.to_json(), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
-
-
-def _report(tuned: Tuned, batch: LabelledBatch, evidence: EvidenceSet, by: str, as_json: bool) -> None:
+def _report(result: SearchResult, as_json: bool) -> None:
     from cems_workbench.config import difference
 
+    tuned, by = result.tuned, result.planned.group_by
     changed = [row for row in difference(tuned.plan.space.baseline, tuned.config)]
-    needs = [f"{words} ({count} queries)" for words, count in batch.rankings(tuned.config).needs.items()]
+    needs = [f"{words} ({count} queries)" for words, count in result.needs]
     values = {"train": tuned.train, "validation": tuned.validation, "hold-out": tuned.holdout}
     if as_json:
         print_json({
             "config": tuned.config.name, "changes": [[path, _plain(was), _plain(now)] for path, was, now in changed],
-            "trials": len(tuned.found.trials) - 1, "cancelled": tuned.found.cancelled, "group_by": by,
+            "trials": len(tuned.search.trials) - 1, "cancelled": tuned.search.cancelled, "group_by": by,
             "train": tuned.train, "validation": _gain(tuned.validation), "holdout": _gain(tuned.holdout),
             "looks": tuned.looks, "pareto_front": _front(tuned), "needs": needs,
         })  # fmt: skip
@@ -204,7 +185,7 @@ def _report(tuned: Tuned, batch: LabelledBatch, evidence: EvidenceSet, by: str, 
     ]
     print_table(["", "queries", "baseline", "tuned", "difference", "95 % interval", "p"], rows, title=str(measure))
     typer.echo(
-        f"on what was searched: {tuned.train:.4f}; {len(tuned.found.trials) - 1} configs tried; never split: {by}"
+        f"on what was searched: {tuned.train:.4f}; {len(tuned.search.trials) - 1} configs tried; never split: {by}"
     )
     if tuned.looks:
         typer.echo(f"the hold-out has been opened {tuned.looks} time{'s' if tuned.looks > 1 else ''}")
@@ -219,7 +200,7 @@ def _report(tuned: Tuned, batch: LabelledBatch, evidence: EvidenceSet, by: str, 
 def _front(tuned: Tuned) -> list[dict[str, Any]]:
     """What each trial of the Pareto front reached, costs as counts, and its values; the best of the first objective first."""
     plan = tuned.plan
-    trials = sorted((tuned.found.trials[i] for i in tuned.found.front), key=lambda trial: -float(trial.reached[0]))
+    trials = sorted((tuned.search.trials[i] for i in tuned.search.front), key=lambda trial: -float(trial.reached[0]))
     points = []
     for trial in trials:
         reached = dict(zip(plan.goal.names, trial.reached.tolist(), strict=True))
@@ -230,12 +211,13 @@ def _front(tuned: Tuned) -> list[dict[str, Any]]:
     return points
 
 
-def _gain(found: Gain | None) -> dict[str, Any] | None:
-    if found is None:
+def _gain(measured: Gain | None) -> dict[str, Any] | None:
+    if measured is None:
         return None
     return {
-        "queries": found.queries, "baseline": found.baseline, "tuned": found.tuned, "difference": found.difference,
-        "interval": [found.low, found.high], "p": found.p, "p_greater": found.p_greater,
+        "queries": measured.queries, "baseline": measured.baseline, "tuned": measured.tuned,
+        "difference": measured.difference, "interval": [measured.low, measured.high], "p": measured.p,
+        "p_greater": measured.p_greater,
     }  # fmt: skip
 
 

@@ -248,6 +248,23 @@ def read_progress(path: Path) -> tuple[int, float]:
         connection.close()
 
 
+def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
+    """Put these judgments into a file in place of those in it; its content hash, of which they are no part, stays.
+
+    Raises InputError when the file is open elsewhere or cannot be written.
+    """
+    import duckdb
+
+    connection = _connect(path, read_only=False)
+    try:
+        with _transaction(connection):
+            evidence_rows.write_judgments(connection, judgments)
+    except duckdb.Error as error:
+        raise InputError(f"{path} cannot be written: {str(error).splitlines()[0]}") from None
+    finally:
+        connection.close()
+
+
 def mismatch(had: Header, wanted: Header) -> str | None:
     """Why a file cannot be gone on with, or be taken for evidence of the present store; None when it can."""
     if had.store_id != wanted.store_id:

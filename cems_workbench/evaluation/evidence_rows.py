@@ -168,6 +168,14 @@ def write_query_set(cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query],
     columns["as_of"] = pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us"))
     order = ("position", "qid", "query", "project", "as_of", "type")
     _insert(cursor, "queries", pa.table({name: columns[name] for name in order}))
+    write_judgments(cursor, judgments)
+
+
+def write_judgments(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment]) -> None:
+    """Put these judgments into the file in place of those in it."""
+    import pyarrow as pa
+
+    cursor.execute("DELETE FROM judgments")
     if judgments:
         fields = ("qid", "memory_id", "grade", "judge", "kind")
         rows = {name: [getattr(judgment, name) for judgment in judgments] for name in fields}

@@ -27,9 +27,11 @@ from cems_workbench.runs.gathering import QuerySelection, read_evidence
 
 @dataclass(frozen=True, eq=False)
 class AgreedGrades:
-    """Grade by qid and memory id, and a digest of all of them: equal digests are equal grades."""
+    """Grade by qid and memory id, with the judgments they come from, and a digest: equal digests are equal grades."""
 
     grades: Grades
+    judgments: Sequence[Judgment]
+    """Of every kind of judge."""
     digest: str
 
 
@@ -39,7 +41,7 @@ class LabelledEvidence:
 
     evidence: EvidenceSet
     batch: LabelledBatch
-    grades_digest: str
+    grades: AgreedGrades
 
     @property
     def content_hash(self) -> str:
@@ -49,7 +51,7 @@ class LabelledEvidence:
     @property
     def key(self) -> tuple[object, ...]:
         """What tells it from other labelled evidence: the file, which of its queries, and the grades."""
-        return _key(self.evidence, self.grades_digest)
+        return _key(self.evidence, self.grades)
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def agreed(judgments: Sequence[Judgment], kind: str | None) -> AgreedGrades:
     """The grades of one kind of judge, human or model; where `kind` is None a model's grade counts where no person gave one."""
     grades = agreed_grades(judgments, kind)
     rows = sorted((qid, sorted(given.items())) for qid, given in grades.items())
-    return AgreedGrades(grades, hashlib.sha256(repr(rows).encode()).hexdigest()[:16])
+    return AgreedGrades(grades, judgments, hashlib.sha256(repr(rows).encode()).hexdigest()[:16])
 
 
 def labelled_selection(
@@ -105,14 +107,14 @@ def labelled(
     """Evidence with grades; the queries are encoded once for each of the two. `timed`: its cost includes what gathering took."""
     seconds = evidence.seconds_per_query if timed else None
     batch = cache(
-        ("batch", *_key(evidence, grades.digest), seconds),
+        ("batch", *_key(evidence, grades), seconds),
         lambda: LabelledBatch(evidence.queries, evidence.evidences, grades.grades, seconds),
     )
-    return LabelledEvidence(evidence, batch, grades.digest)
+    return LabelledEvidence(evidence, batch, grades)
 
 
-def _key(evidence: EvidenceSet, grades_digest: str) -> tuple[object, ...]:
-    return evidence.content_hash, hash(tuple(query.qid for query in evidence.queries)), grades_digest
+def _key(evidence: EvidenceSet, grades: AgreedGrades) -> tuple[object, ...]:
+    return evidence.content_hash, hash(tuple(query.qid for query in evidence.queries)), grades.digest
 
 
 def evaluate_configs(

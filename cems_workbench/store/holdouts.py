@@ -25,6 +25,15 @@ class Holdouts:
             rows = cursor.execute(_COUNT, [query_set, list(qids)]).fetchall()
         return int(rows[0][0])
 
+    def by_query(self, query_set: str, qids: Sequence[str]) -> dict[str, int]:
+        """Looks at each of these queries of a set that was looked at."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT qid, looks FROM holdout_looks WHERE set_name = ? AND qid IN (SELECT unnest(?))",
+                [query_set, list(qids)],
+            ).fetchall()
+        return {str(qid): int(looks) for qid, looks in rows}
+
     def look(self, query_set: str, qids: Sequence[str]) -> int:
         """Count a look at these queries, and give the number of it. It is committed before anything can be shown."""
         with self._database.transaction() as cursor:

@@ -103,7 +103,7 @@ def evidence_card(tuned: Tuned, evidence: EvidenceSet, grouping: str, date: str)
         measured=tuple(measured),
         split=f"{len(split.folds)} folds of {len(split.open)} queries by {grouping}, {len(split.holdout)} held out",
         looks=tuned.looks,
-        trials=len(tuned.found.trials) - 1,
+        trials=len(tuned.search.trials) - 1,
         seed=tuned.plan.seed,
         corpus_hash=corpus_hash(header.store_id, header.content_version),
         evidence_hash=evidence.content_hash[:16],
@@ -112,18 +112,18 @@ def evidence_card(tuned: Tuned, evidence: EvidenceSet, grouping: str, date: str)
     )
 
 
-def _measured(measure: str, where: str, found: Gain) -> Measured:
+def _measured(measure: str, where: str, measured: Gain) -> Measured:
     return Measured(
-        metric=measure, split=where, queries=found.queries, baseline=found.baseline, tuned=found.tuned,
-        low=found.low, high=found.high, p=found.p,
+        metric=measure, split=where, queries=measured.queries, baseline=measured.baseline, tuned=measured.tuned,
+        low=measured.low, high=measured.high, p=measured.p,
     )  # fmt: skip
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

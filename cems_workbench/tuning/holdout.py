@@ -1,15 +1,23 @@
 """The sealed hold-out: queries that no search sees, scored only when asked, and every look is counted.
 
-A hold-out that is looked at again and again becomes a training set. The count is kept with the query set, in the store where there is
-one and else in a file beside the evidence, for each query: a hold-out has been looked at as often as the most looked at of its queries.
-So the count goes on when the evidence is gathered again, and when another seed seals some of the same queries.
+A hold-out that is looked at again and again becomes a training set. Looks are counted with the query set, for each query: a hold-out has
+been looked at as often as the most looked at of its queries. So the count goes on when the evidence is gathered again, when the set
+grows, and when another seed seals some of the same queries.
+
+There is one count, in two places. A look is counted in the store that the evidence is of, where that can be opened, and else in a file
+beside the evidence, which goes where the evidence goes. The file holds a copy of the store's counts besides its own:
+
+    looks at a query = those of the file + those of the store, as the store says or else as the file last heard
+
+So neither the page nor a command that runs while the app holds the store is blind to the looks of the other.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +27,9 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.statistics import bootstrap, randomisation_test
 from cems_workbench.pipeline.table import Floats
+
+Counts = dict[str, dict[str, int]]
+"""Looks by query set and qid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,40 +66,93 @@ def gain(baseline: Floats, tuned: Floats, seed: int = 0) -> Gain:
 
 
 class Looks(Protocol):
-    """How often the sealed queries of a query set were scored: `Store.holdouts`, or a `LooksFile`."""
-
-    def count(self, query_set: str, qids: Sequence[str]) -> int:
-        """Looks at these queries so far."""
+    """Counts the looks at a hold-out: `HoldoutLooks`, or a `LooksFile` alone."""
 
     def look(self, query_set: str, qids: Sequence[str]) -> int:
         """Count a look at these queries and give the number of it; it is kept before anything can be shown."""
 
 
+class StoreLooks(Protocol):
+    """The counts of an open store, `Store.holdouts`."""
+
+    def by_query(self, query_set: str, qids: Sequence[str]) -> Mapping[str, int]:
+        """Looks at each of these queries that was looked at."""
+
+    def look(self, query_set: str, qids: Sequence[str]) -> int:
+        """Count a look at these queries; it is committed before anything can be shown."""
+
+
 class LooksFile:
-    """The counts in a JSON file of `{query set: {qid: looks}}`; in memory alone when there is no path."""
+    """The counts in a JSON file, of looks counted in it and, by the store's id, of those heard of; in memory alone without a path."""
 
     def __init__(self, path: Path | None = None) -> None:
         """Raises InputError for a file that is not one."""
         self.path = path
-        self._counts: dict[str, dict[str, int]] = {} if path is None else _read(path)
+        self._own: Counts = {}
+        self._heard: dict[str, Counts] = {}
+        if path is not None:
+            self._own, self._heard = _read(path)
+
+    def by_query(self, query_set: str, qids: Sequence[str], without_store: str = "") -> dict[str, int]:
+        """Looks at each of these queries: its own, and those heard of every store but one."""
+        counted = [self._own, *(counts for store, counts in self._heard.items() if store != without_store)]
+        return {qid: sum(counts.get(query_set, {}).get(qid, 0) for counts in counted) for qid in qids}
+
+    def heard(self, store: str, query_set: str, qids: Sequence[str]) -> dict[str, int]:
+        """Looks at each of these queries in a store, as last heard."""
+        known = self._heard.get(store, {}).get(query_set, {})
+        return {qid: known.get(qid, 0) for qid in qids}
 
     def count(self, query_set: str, qids: Sequence[str]) -> int:
         """Looks at these queries so far: those of the most looked at."""
-        known = self._counts.get(query_set, {})
-        return max((known.get(qid, 0) for qid in qids), default=0)
+        return max(self.by_query(query_set, qids).values(), default=0)
 
     def look(self, query_set: str, qids: Sequence[str]) -> int:
         """Count a look, and give the number of it. It is written before anything is shown. Raises InputError."""
-        known = self._counts.setdefault(query_set, {})
+        known = self._own.setdefault(query_set, {})
         known.update({qid: known.get(qid, 0) + 1 for qid in qids})
-        if self.path is not None:
-            partial = self.path.with_name(self.path.name + ".partial")
-            try:
-                text = json.dumps({"looks": self._counts}, indent=1, ensure_ascii=False)
-                partial.write_text(text + "\n", encoding="utf-8")
-                partial.replace(self.path)
-            except OSError as error:
-                raise InputError(f"{self.path}: cannot be written: {error.strerror}") from None
+        self._write()
+        return self.count(query_set, qids)
+
+    def hear(self, store: str, query_set: str, counts: Mapping[str, int]) -> None:
+        """Take over what a store has counted. Raises InputError."""
+        self._heard.setdefault(store, {}).setdefault(query_set, {}).update(counts)
+        self._write()
+
+    def _write(self) -> None:
+        if self.path is None:
+            return
+        partial = self.path.with_name(self.path.name + ".partial")
+        text = json.dumps({"looks": self._own, "stores": self._heard}, indent=1, ensure_ascii=False)
+        try:
+            partial.write_text(text + "\n", encoding="utf-8")
+            partial.replace(self.path)
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot be written: {error.strerror}") from None
+
+
+class HoldoutLooks:
+    """How often the sealed queries of a query set were scored, whoever scored them: the store's count and that of the file."""
+
+    def __init__(self, file: LooksFile, store: StoreLooks | None = None, store_id: str = "") -> None:
+        """`store` is that of the evidence, where it is open; `store_id` is its id, and unused without it."""
+        self._file, self._store, self._store_id = file, store, store_id
+
+    def count(self, query_set: str, qids: Sequence[str]) -> int:
+        """Looks at these queries so far: those of the most looked at. The file hears of looks that are new to it."""
+        if self._store is None:
+            return self._file.count(query_set, qids)
+        counts = self._file.by_query(query_set, qids, self._store_id)
+        heard = self._file.heard(self._store_id, query_set, qids)
+        present = self._store.by_query(query_set, qids)
+        if any(present.get(qid, 0) != heard[qid] for qid in qids):
+            with suppress(InputError):  # a folder that cannot be written: the store has them
+                self._file.hear(self._store_id, query_set, present)
+        return max((counts[qid] + present.get(qid, 0) for qid in qids), default=0)
+
+    def look(self, query_set: str, qids: Sequence[str]) -> int:
+        """Count a look at these queries, and give the number of it. It is kept before anything is shown. Raises InputError."""
+        (self._store or self._file).look(query_set, qids)
         return self.count(query_set, qids)
 
 
@@ -98,17 +162,21 @@ def looks_path(evidence: Path, query_set: str) -> Path:
     return evidence.with_name(f"{name or evidence.name}.looks.json")
 
 
-def _read(path: Path) -> dict[str, dict[str, int]]:
+def _read(path: Path) -> tuple[Counts, dict[str, Counts]]:
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))["looks"]
-        return {
-            str(query_set): {str(qid): int(count) for qid, count in counts.items()}
-            for query_set, counts in found.items()
-        }
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+        return _counts(found["looks"]), {str(store): _counts(looks) for store, looks in found.get("stores", {}).items()}
     except FileNotFoundError:
-        return {}
+        return {}, {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path}: the count of looks is not readable; mend or remove it") from None
+
+
+def _counts(values: Any) -> Counts:
+    return {
+        str(query_set): {str(qid): int(looks) for qid, looks in by_query.items()}
+        for query_set, by_query in values.items()
+    }
 
 
 def mean_of(scores: Floats) -> float:

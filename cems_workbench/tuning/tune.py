@@ -45,7 +45,7 @@ class Tuned:
     """A search with its proposal and what it is worth."""
 
     plan: Plan
-    found: Search
+    search: Search
     proposal: Trial
     train: float
     """Mean first objective of what the folds chose, on the queries they chose it with."""
@@ -66,15 +66,15 @@ class Tuned:
 def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched) -> Tuned:
     """Search, choose and cross-validate. Cancelling keeps what was tried; without a validation when it came too early."""
     rows = plan.split.open
-    found = _search(plan, score, rows, plan.seed, stage("search"))
-    proposal = choose(plan.space, found)
-    tuned = Tuned(plan, found, proposal, mean_of(proposal.scores[:, 0]), None)
-    if found.cancelled:
+    searched = _search(plan, score, rows, plan.seed, stage("search"))
+    proposal = choose(plan.space, searched)
+    tuned = Tuned(plan, searched, proposal, mean_of(proposal.scores[:, 0]), None)
+    if searched.cancelled:
         return tuned
     try:
-        train, validation, choices = _cross_validated(plan, score, found, stage)
+        train, validation, choices = _cross_validated(plan, score, searched, stage)
     except Cancelled:
-        return replace(tuned, found=replace(found, cancelled=True))
+        return replace(tuned, search=replace(searched, cancelled=True))
     return replace(tuned, train=train, validation=validation, choices=choices)
 
 
@@ -82,13 +82,13 @@ def open_holdout(tuned: Tuned, score: Score, looks: Looks, query_set: str, qids:
     """Score proposal and baseline on the sealed queries, whose ids are `qids`. Every call is a look, and is counted."""
     sealed = tuned.plan.split.holdout
     count = looks.look(query_set, qids)
-    base, best = (score(trial.config, sealed)[:, 0] for trial in (tuned.found.baseline, tuned.proposal))
+    base, best = (score(trial.config, sealed)[:, 0] for trial in (tuned.search.baseline, tuned.proposal))
     return replace(tuned, holdout=gain(base, best, tuned.plan.seed), looks=count)
 
 
-def choose(space: SearchSpace, found: Search) -> Trial:
+def choose(space: SearchSpace, searched: Search) -> Trial:
     """The proposal of a search: nearest to the baseline among the usable trials that its best cannot be told from."""
-    usable = [trial for trial in found.trials if trial.usable]
+    usable = [trial for trial in searched.trials if trial.usable]
     distances = [space.distance(trial.values) for trial in usable]
     return usable[chosen([trial.scores[:, 0] for trial in usable], distances)]
 
@@ -111,7 +111,7 @@ def _search(plan: Plan, score: Score, rows: Ints, seed: int, watch: Watch) -> Se
 
 
 def _cross_validated(
-    plan: Plan, score: Score, found: Search, stage: Stage
+    plan: Plan, score: Score, searched: Search, stage: Stage
 ) -> tuple[float, Gain, tuple[PipelineConfig, ...]]:
     """Mean of the choices on what they were made with, their gain on what they were not, and the choices."""
     open_rows = plan.split.open
@@ -119,7 +119,7 @@ def _cross_validated(
     for fold, held in enumerate(plan.split.folds):
         rows = plan.split.training(fold)
         if plan.space.is_grid:
-            inner = _seen(plan, found, np.isin(open_rows, rows))
+            inner = _seen(plan, searched, np.isin(open_rows, rows))
         else:
             inner = _search(plan, score, rows, plan.seed + fold + 1, stage(f"fold {fold + 1}"))
             if inner.cancelled:
@@ -133,12 +133,12 @@ def _cross_validated(
     return float(np.mean(train)), gain(base, tuned, plan.seed), tuple(choices)
 
 
-def _seen(plan: Plan, found: Search, seen: Bools) -> Search:
+def _seen(plan: Plan, searched: Search, seen: Bools) -> Search:
     """The trials as they look on some of the queries alone; a guard holds or not on those."""
     types = [
-        kind for kind, kept in zip([plan.types[row] for row in plan.split.open.tolist()], seen, strict=True) if kept
+        kind for kind, inside in zip([plan.types[row] for row in plan.split.open.tolist()], seen, strict=True) if inside
     ]
-    full = [trial for trial in found.trials if not trial.pruned]
+    full = [trial for trial in searched.trials if not trial.pruned]
     base = full[0].scores[seen]
     return Search([
         replace(

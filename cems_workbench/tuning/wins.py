@@ -48,7 +48,7 @@ class Tally:
 def wins_and_losses(tuned: Tuned, score: Score, batch: LabelledBatch, objective: int = 0) -> list[QueryChange]:
     """Every open query, the greatest gain first, the greatest loss last; equal ones by qid. `batch` is what `score` scores."""
     rows = tuned.plan.split.open
-    base, best = (score(trial.config, rows)[:, objective] for trial in (tuned.found.baseline, tuned.proposal))
+    base, best = (score(trial.config, rows)[:, objective] for trial in (tuned.search.baseline, tuned.proposal))
     changes = []
     for row, before, after in zip(rows.tolist(), base.tolist(), best.tolist(), strict=True):
         query = batch.queries[row]

@@ -12,11 +12,13 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import FORMS, export_config, import_config, preset
 from cems_workbench.records import ParsedInput
+from cems_workbench.runs.background_search import BackgroundSearch
+from cems_workbench.runs.caching import RecentCache
+from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.tune.run import RUNNING
-from cems_workbench.ui.tune.running import Running
-from cems_workbench.ui.tune.state import FOUND, NEXT_VIEW, Found
+from cems_workbench.ui.tune.state import NEXT_VIEW, RESULT
 
 from .inspect_page import config_of, state_of
 
@@ -63,7 +65,7 @@ def searched(page: AppTest, *paths: str) -> AppTest:
 def ended(page: AppTest) -> AppTest:
     """Wait for the search at work, and draw the page with what it found."""
     if RUNNING in page.session_state:
-        running: Running = page.session_state[RUNNING]
+        running: BackgroundSearch = page.session_state[RUNNING]
         running.wait(WAIT)
         assert running.over
         assert not running.problem
@@ -81,8 +83,8 @@ def show(page: AppTest, view: str) -> AppTest:
     return checked(page.run())
 
 
-def found(page: AppTest) -> Found:
-    value: Found = page.session_state[FOUND]
+def found(page: AppTest) -> SearchResult:
+    value: SearchResult = page.session_state[RESULT]
     return value
 
 
@@ -130,19 +132,19 @@ def test_too_few_groups_for_folds_says_what_to_do(page: AppTest, small_store: Pa
 def test_a_search_runs_beside_the_page_and_ends_in_a_result(tuned: AppTest) -> None:
     result = found(tuned)
     assert tuned.session_state["tn:view"] == "Result"
-    assert not result.tuned.found.cancelled
+    assert not result.tuned.search.cancelled
     assert result.tuned.validation is not None
-    assert f"{len(result.tuned.found.trials) - 1} configs of 2 parameters" in html(tuned)
+    assert f"{len(result.tuned.search.trials) - 1} configs of 2 parameters" in html(tuned)
     assert f"{result.tuned.validation.tuned:.3f}" in html(tuned)
     assert len(result.regions) == 2
 
 
 def test_a_search_that_is_repeated_is_free_and_the_same(tuned: AppTest) -> None:
     first = found(tuned)
-    tuned.session_state["tn:scorers"] = {}  # another session has the file alone
+    tuned.session_state["tn:scorers"] = RecentCache(3)  # another session has the file alone
     again = found(searched(show(tuned, "Set up"), "lists.vector.weight", "fusion.score_blend"))
     assert again is not first
-    assert again.order.score.evaluations == 0
+    assert again.planned.score.evaluations == 0
     assert again.tuned.proposal.values == first.tuned.proposal.values
     assert again.tuned.validation == first.tuned.validation
 
@@ -154,27 +156,27 @@ def test_a_stopped_search_keeps_what_it_tried_and_goes_on_to_the_same_end(page: 
     if RUNNING in page.session_state:
         page.session_state[RUNNING].stop()
     page = ended(page)
-    if found(page).tuned.found.cancelled:
+    if found(page).tuned.search.cancelled:
         page = ended(page.button(key="tn:go_on").click().run())
     whole = found(page)
-    assert not whole.tuned.found.cancelled
-    page.session_state["tn:scorers"] = {}
-    whole.order.scores_path.unlink()
+    assert not whole.tuned.search.cancelled
+    page.session_state["tn:scorers"] = RecentCache(3)
+    whole.planned.kept_scores.path.unlink()
     fresh = found(searched(show(page, "Set up"), "lists.vector.weight", "lists.lexical.weight"))
     assert fresh.tuned.proposal.values == whole.tuned.proposal.values
     assert fresh.tuned.validation == whole.tuned.validation
 
 
 def test_the_holdout_is_sealed_until_it_is_opened_and_every_look_is_counted(tuned: AppTest) -> None:
-    order = found(tuned).order
+    planned = found(tuned).planned
     store = handles.resources().store
-    before = store.holdouts.count("few", order.sealed)
+    before = store.holdouts.count("few", planned.sealed)
     assert found(tuned).tuned.holdout is None
-    assert f"{len(order.sealed)} queries, sealed" in html(tuned)
+    assert f"{len(planned.sealed)} queries, sealed" in html(tuned)
     page = checked(tuned.button(key="tn:open").click().run())
     assert found(page).tuned.holdout is not None
-    assert found(page).tuned.holdout.queries == len(order.sealed)
-    assert store.holdouts.count("few", order.sealed) == before + 1
+    assert found(page).tuned.holdout.queries == len(planned.sealed)
+    assert store.holdouts.count("few", planned.sealed) == before + 1
     assert f"Look {before + 1} at these sealed queries" in captions(page)
 
 
@@ -189,7 +191,7 @@ def test_several_objectives_draw_their_pareto_front(page: AppTest) -> None:
     page.multiselect(key="tn:objectives").set_value(["nDCG@10", "hit@1"]).run()
     page = searched(page, "lists.vector.weight", "fusion.score_blend")
     table = next(frame.value for frame in page.dataframe if "hit@1" in frame.value)
-    assert len(table) == len(found(page).tuned.found.front)
+    assert len(table) == len(found(page).tuned.search.front)
     assert table["nDCG@10"].is_monotonic_decreasing
 
 
@@ -203,7 +205,7 @@ def test_wins_and_losses_count_every_open_query(tuned: AppTest) -> None:
     page = show(tuned, "By query")
     assert found(page).better
     rows = page.dataframe[-1].value
-    assert len(rows) == len(found(page).order.plan.split.open)
+    assert len(rows) == len(found(page).planned.plan.split.open)
     assert rows["difference"].is_monotonic_decreasing
 
 
@@ -248,9 +250,9 @@ def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
 
 
 def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
-    from cems_workbench.ui.tune.take import card_of
+    from cems_workbench.ui.tune.take import card_of_today
 
-    card = card_of(found(tuned)).model_copy(update={"corpus_hash": "0123456789ab/7"})
+    card = card_of_today(found(tuned)).model_copy(update={"corpus_hash": "0123456789ab/7"})
     page = show(tuned, "History")
     other = export_config(preset("qmd").config, "toml", card)
     page.file_uploader(key="tn:config_file").upload("other.toml", other.encode(), "text/plain")

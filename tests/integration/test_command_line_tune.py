@@ -78,6 +78,7 @@ def test_an_interrupted_tune_keeps_the_best_and_goes_on_to_the_same_end(
 ) -> None:
     asked = ("tune", evidence, "--config", "base.yaml", *WIDE, "--trials", "24", "--folds", "2", "--json")
     whole = command(*asked, "--out", "whole.yaml")
+    forget_scores(tmp_path)
 
     @contextmanager
     def pressing(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
@@ -89,11 +90,16 @@ def test_an_interrupted_tune_keeps_the_best_and_goes_on_to_the_same_end(
     assert cut.code == 130 and "what was finished is kept" in cut.err
     found = json.loads(cut.out)
     assert found["cancelled"] and found["trials"] == 6 and found["validation"] is None
-    assert load_config(tmp_path / "best.yaml") and (tmp_path / "best.scores.npz").exists()
+    assert load_config(tmp_path / "best.yaml") and len(list(tmp_path.glob("set.*.scores.npz"))) == 1
     again = command(*asked, "--out", "best.yaml")
     assert json.loads(again.out) == json.loads(whole.out)
     assert (tmp_path / "best.yaml").read_text() == (tmp_path / "whole.yaml").read_text()
-    assert not (tmp_path / "best.scores.npz").exists()
+
+
+def forget_scores(folder: Path) -> None:
+    """So that a search begins anew."""
+    for kept in folder.glob("*.scores.npz"):
+        kept.unlink()
 
 
 def test_two_objectives_print_the_front_and_its_configs(command: Command, evidence: Path) -> None:
@@ -122,7 +128,7 @@ def test_scores_that_were_kept_are_not_used_once_somebody_judged_anew(
 ) -> None:
     from cems_workbench.evaluation.batch import LabelledBatch
     from cems_workbench.evaluation.evidence_file import read_evidence_file
-    from cems_workbench.tuning.scorer import search_marks
+    from cems_workbench.tuning.kept_scores import search_marks
 
     found = read_evidence_file(evidence)
     batch = LabelledBatch.of(found)

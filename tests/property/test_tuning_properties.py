@@ -17,9 +17,10 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.folds import split
+from cems_workbench.tuning.kept_scores import KeptScores
 from cems_workbench.tuning.learned import importance, main_effects, response_curve
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.scorer import BatchScorer, read_scores, write_scores
+from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.search import Trial, Watch
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.stability import stability
@@ -44,8 +45,8 @@ def scorer() -> BatchScorer:
 
 
 def trace(tuned: Tuned) -> list[object]:
-    trials = [(t.values, t.pruned, t.phase, t.reached.tolist(), t.scores.tolist()) for t in tuned.found.trials]
-    return [trials, tuned.found.front, tuned.config, tuned.train, tuned.validation]
+    trials = [(t.values, t.pruned, t.phase, t.reached.tolist(), t.scores.tolist()) for t in tuned.search.trials]
+    return [trials, tuned.search.front, tuned.config, tuned.train, tuned.validation]
 
 
 @st.composite
@@ -74,15 +75,16 @@ def test_a_search_cut_off_anywhere_and_taken_up_in_another_process_equals_an_uni
         return stop
 
     cut = tune(plan, score, stage)
-    assert cut.found.cancelled or left[0] > 0
+    assert cut.search.cancelled or left[0] > 0
     with TemporaryDirectory() as folder:
-        write_scores(Path(folder) / "s.npz", ["this search"], score.known())
+        kept = KeptScores(Path(folder) / "s.npz", ("this search",))
+        kept.write(score.known())
         another = scorer()
-        another.recall(read_scores(Path(folder) / "s.npz", ["this search"]))
+        another.recall(kept.read())
     resumed = tune(plan, another)
     assert trace(resumed) == trace(whole) == trace(tune(plan, scorer()))
-    tried = len(cut.found.trials)
-    assert [t.values for t in cut.found.trials] == [t.values for t in whole.found.trials[:tried]]
+    tried = len(cut.search.trials)
+    assert [t.values for t in cut.search.trials] == [t.values for t in whole.search.trials[:tried]]
     assert another.evaluations + score.evaluations <= whole_evaluations(plan)
 
 
@@ -97,11 +99,11 @@ def whole_evaluations(plan: Plan) -> int:
 def test_what_a_search_learned_adds_up(plan: Plan) -> None:
     score = scorer()
     tuned = tune(plan, score)
-    found = importance(plan.space, tuned.found, seed=plan.seed)
+    found = importance(plan.space, tuned.search, seed=plan.seed)
     if found is not None:
         assert all(-1e-9 <= share <= 1 + 1e-9 for _, share in found.shares)
         assert sum(share for _, share in found.shares) + found.together == pytest.approx(1.0)
-        assert found == importance(plan.space, tuned.found, seed=plan.seed)
+        assert found == importance(plan.space, tuned.search, seed=plan.seed)
     for region, axis in zip(stability(tuned, score), plan.space.axes, strict=True):
         assert region.path == axis.path
         assert region.own in region.kept if axis.choices else region.low <= region.own <= region.high

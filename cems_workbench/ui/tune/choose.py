@@ -8,6 +8,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.runs.catalogue import AS_SET
+from cems_workbench.runs.evaluation import agreed
 from cems_workbench.runs.gathering import (
     QuerySelection,
     gather_evidence,
@@ -15,16 +16,17 @@ from cems_workbench.runs.gathering import (
     pending_gathers,
     seconds_left,
 )
+from cems_workbench.runs.tuning import TuningData, tuning_data
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty, not_gathered
 from cems_workbench.ui.kit.progress import duration
+from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.templates import render
-from cems_workbench.ui.tune.state import Ground, ground_for
 
 
-def choose(resources: Resources) -> Ground | None:
+def choose(resources: Resources) -> TuningData | None:
     """What is tuned on; None while there is nothing to tune on yet, which is said in place."""
     sets = {one.name: one for one in resources.store.query_sets.latest()}
     judgments = resources.store.judgments.read()
@@ -56,14 +58,17 @@ def choose(resources: Resources) -> Ground | None:
     if not selection.queries:
         st.info("No query of this set is judged yet. Label some on the Label page, or import judgments.")
         return None
-    return _ground(options.under_its_name(base), selection, JUDGES[kind], resources)
+    return _gathered(options.under_its_name(base), selection, JUDGES[kind], resources)
 
 
-def _ground(config: PipelineConfig, selection: QuerySelection, kind: str | None, resources: Resources) -> Ground | None:
-    """The ground; while its evidence is missing, what is there of it and the offer to gather the rest."""
-    ground = ground_for(config, selection, kind, resources)
-    if ground is not None:
-        return ground
+def _gathered(
+    config: PipelineConfig, selection: QuerySelection, kind: str | None, resources: Resources
+) -> TuningData | None:
+    """What is tuned on; while its evidence is missing, how much of it is there, and the offer to gather the rest."""
+    grades = agreed(resources.store.judgments(), kind)
+    data = tuning_data(config, selection, grades, resources, for_all_sessions)
+    if data is not None:
+        return data
     pending = pending_gathers([(config.name, config)], selection, resources)
     total, done = pending[0].total, pending[0].finished
     there = f" ({done} of {total} queries are there)" if done else ""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import streamlit as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import measures_help, offered_measures
-from cems_workbench.tuning.folds import GROUPINGS, GroupBy, Split, groups_of, natural_grouping, split
+from cems_workbench.runs.tuning import PlannedSearch, SearchSettings, TuningData, plan_search
+from cems_workbench.tuning.folds import GROUPINGS, GroupBy, groups_of, natural_grouping
 from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
 from cems_workbench.tuning.space import SearchSpace
-from cems_workbench.tuning.tune import Plan
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.tune.state import Ground, Order, scorer_for
+from cems_workbench.ui.tune.state import scorer_for
 
 GUARDED = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -23,18 +21,7 @@ GROUP_WORDS: dict[GroupBy, str] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Protocol:
-    """How a config is measured: what is never split, folds, the sealed share, how many configs, the seed."""
-
-    group_by: GroupBy
-    folds: int
-    sealed: float
-    trials: int
-    seed: int
-
-
-def draw_goal(ground: Ground, space: SearchSpace) -> Goal | None:
+def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
     """Objectives and guards; None while one of them cannot be read, which is said in place."""
     left, right = st.columns(2, vertical_alignment="bottom")
     wanted = left.multiselect(
@@ -43,7 +30,7 @@ def draw_goal(ground: Ground, space: SearchSpace) -> Goal | None:
         help="The first decides. With a second one the search maps the Pareto front: the configs that gain nothing in one "
         "without losing in another. " + measures_help(),
     )  # fmt: skip
-    types = sorted({kind for kind in ground.batch.types if kind})
+    types = sorted({kind for kind in data.batch.types if kind})
     offered = [*GUARDED, *(f"{kind}:{measure}" for measure in GUARDED[:1] for kind in types)]
     texts = right.multiselect(
         "Must not fall below the baseline", offered, key="tn:guards", accept_new_options=True, persist_state="session",
@@ -85,27 +72,26 @@ def _fewer_reranked(space: SearchSpace) -> bool:
     )  # fmt: skip
 
 
-def draw_protocol(ground: Ground, goal: Goal) -> tuple[LabelledBatch, Split, Protocol] | None:
-    """The split of the queries; None where they cannot be split so, which is said in place."""
-    seed_before = int(st.session_state.get("tn:seed", 0))
-    batch, _ = scorer_for(ground, goal.measures, seed_before)
+def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch | None:
+    """The search that is set up; None where the queries cannot be split as is asked, which is said in place."""
+    batch = scorer_for(data, goal.measures, int(st.session_state.get("tn:seed", 0))).batch
     if not batch.queries:
         st.info(
             "None of the judged queries has anything relevant under these measures, so no config can be better than another. "
             "Label some relevant memories on the Label page."
         )
         return None
-    protocol = _protocol(batch)
+    settings = _settings(batch)
     try:
-        parts = split(groups_of(batch, protocol.group_by), protocol.folds, protocol.sealed, protocol.seed)
+        planned = plan_search(data, scorer_for(data, goal.measures, settings.seed), space, goal, settings)
     except InputError as error:
         st.warning(plain(str(error)), icon=":material/call_split:")
         return None
-    st.caption(split_words(batch, parts, protocol))
-    return batch, parts, protocol
+    st.caption(split_words(planned, settings.folds))
+    return planned
 
 
-def _protocol(batch: LabelledBatch) -> Protocol:
+def _settings(batch: LabelledBatch) -> SearchSettings:
     counts = {by: len(set(groups_of(batch, by))) for by in GROUPINGS}
     natural = GROUPINGS.index(natural_grouping(batch))
     boxes = st.columns([3, 1.5, 1.7, 1.7, 1.5], vertical_alignment="bottom")
@@ -128,11 +114,12 @@ def _protocol(batch: LabelledBatch) -> Protocol:
     seed = boxes[4].number_input(
         "Seed", 0, 2**31 - 1, 0, key="tn:seed", persist_state="session", help="The same seed gives the same result.",
     )  # fmt: skip
-    return Protocol(by, int(folds), float(sealed), int(trials), int(seed))
+    return SearchSettings(by, int(folds), float(sealed), int(trials), int(seed))
 
 
-def split_words(batch: LabelledBatch, parts: Split, protocol: Protocol) -> str:
+def split_words(planned: PlannedSearch, wanted_folds: int) -> str:
     """One line: how many queries are searched on, in how many folds, and how many are sealed."""
+    parts = planned.plan.split
     open_, sealed = len(parts.open), len(parts.holdout)
     folds = f"{open_} queries in {len(parts.folds)} folds"
     held = (
@@ -141,22 +128,14 @@ def split_words(batch: LabelledBatch, parts: Split, protocol: Protocol) -> str:
         else "none sealed: nothing will say what the proposal is worth on queries not searched on"
     )
     few = ""
-    if len(parts.folds) < protocol.folds:
+    if len(parts.folds) < wanted_folds:
         few = f" There are groups for {len(parts.folds)} folds only; “Never split” something finer for more."
-    return f"{len(batch.queries)} queries with something relevant: {folds}, {held}.{few}"
+    return f"{len(planned.batch.queries)} queries with something relevant: {folds}, {held}.{few}"
 
 
-def ordered(ground: Ground, space: SearchSpace, goal: Goal, measured: tuple[LabelledBatch, Split, Protocol]) -> Order:
-    """The search that is set up."""
-    _, parts, protocol = measured
-    batch, score = scorer_for(ground, goal.measures, protocol.seed)
-    plan = Plan(space, goal, parts, batch.types, protocol.trials, protocol.seed)
-    return Order(ground, plan, batch, score, protocol.group_by)
-
-
-def effort(order: Order) -> str:
+def effort(planned: PlannedSearch) -> str:
     """How the space is searched, in words."""
-    space, plan = order.plan.space, order.plan
+    space, plan = planned.plan.space, planned.plan
     if space.is_grid:
         points = min(space.size, sum(1 for _ in space.grid(plan.trials)))
         every = "every one" if points == space.size else "spread evenly"
@@ -170,11 +149,3 @@ def effort(order: Order) -> str:
 
 def _large(size: int) -> str:
     return f"{size:,}" if size < 1_000_000 else f"some 10{str(len(str(size)) - 1).translate(RAISED)}"
-
-
-def configs_in_all(order: Order) -> int:
-    """How many configs will be scored at most, those of the folds included."""
-    plan = order.plan
-    if plan.space.is_grid:
-        return min(plan.trials, plan.space.size)
-    return plan.trials * (1 + len(plan.split.folds))

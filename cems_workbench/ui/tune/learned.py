@@ -9,6 +9,7 @@ import numpy as np
 import streamlit as st
 
 from cems_workbench.config import field_specs
+from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
 from cems_workbench.tuning.space import Axis
 from cems_workbench.ui.inspect.controls import shown
@@ -17,7 +18,6 @@ from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, hover, li
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.space import label
-from cems_workbench.ui.tune.state import Found
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -27,11 +27,11 @@ BLUE, ORANGE, GREY = LIST_COLOURS[0], LIST_COLOURS[1], "#7B848D"
 BAND = "rgba(0,114,178,0.2)"
 
 
-def draw(found: Found) -> None:
+def draw(result: SearchResult) -> None:
     """Importance, the curve of a parameter, and the map of two."""
-    shares = _importance(found)
-    names = {axis.path: label(axis.path, found.order.plan.space.baseline) for axis in found.order.plan.space.axes}
-    measure = str(found.order.plan.goal.objectives[0])
+    shares = _importance(result)
+    names = {axis.path: label(axis.path, result.planned.plan.space.baseline) for axis in result.planned.plan.space.axes}
+    measure = str(result.planned.plan.goal.objectives[0])
     st.markdown(f"###### Which parameters matter to {plain(measure)}")
     if shares is None:
         st.caption("Too few configs were tried, or all of them reached the same: nothing can be said.")
@@ -40,9 +40,9 @@ def draw(found: Found) -> None:
                         alt="Share of the variance that each parameter explains alone.")  # fmt: skip
         st.caption(_importance_words(shares), help=_IMPORTANCE_HELP)
     ranked = [path for path, _ in shares.shares] if shares is not None else list(names)
-    _curve(found, ranked, names, measure)
+    _curve(result, ranked, names, measure)
     if len(ranked) > 1:
-        _surface(found, ranked, names, measure)
+        _surface(result, ranked, names, measure)
 
 
 _IMPORTANCE_HELP = (
@@ -56,12 +56,12 @@ def _importance_words(shares: Importance) -> str:
     return f"Share of the variance that each explains alone, {how}. Parameters acting together: {shares.together:.0%}."
 
 
-def _importance(found: Found) -> Importance | None:
+def _importance(result: SearchResult) -> Importance | None:
     kept: dict[object, Any] = st.session_state.setdefault(KEPT, {})
-    key = ("importance", id(found.order))
+    key = ("importance", id(result.planned))
     if key not in kept:
         kept.clear()  # of the search before
-        kept[key] = importance(found.order.plan.space, found.tuned.found, seed=found.order.plan.seed)
+        kept[key] = importance(result.planned.plan.space, result.tuned.search, seed=result.planned.plan.seed)
     value: Importance | None = kept[key]
     return value
 
@@ -87,15 +87,15 @@ def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
     return made
 
 
-def _curve(found: Found, ranked: list[str], names: dict[str, str], measure: str) -> None:
+def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
     st.markdown("###### How it answers to one parameter")
     called = _called(names)
     path = st.selectbox(
         "Parameter", ranked, key="tn:curve_path", format_func=called, persist_state="session",
         label_visibility="collapsed",
     )  # fmt: skip
-    curve = _kept_curve(found, path)
-    st.plotly_chart(curve_figure(curve, found, names[path], measure), key="tn:response", config=NO_TOOLBAR,
+    curve = _kept_curve(result, path)
+    st.plotly_chart(curve_figure(curve, result, names[path], measure), key="tn:response", config=NO_TOOLBAR,
                     alt=f"{measure} at values of {path}, the rest as proposed.")  # fmt: skip
     st.caption(
         "Everything else as proposed, on the queries searched on; each point is replayed. The band is one standard error of the "
@@ -107,18 +107,18 @@ def _called(names: dict[str, str]) -> Callable[[Any], str]:
     return lambda path: names.get(path, str(path))
 
 
-def _kept_curve(found: Found, path: str) -> Curve:
+def _kept_curve(result: SearchResult, path: str) -> Curve:
     kept: dict[object, Any] = st.session_state.setdefault(KEPT, {})
-    key = (path, id(found.order))
+    key = (path, id(result.planned))
     if key not in kept:
         place = st.empty()
-        kept[key] = response_curve(found.tuned, found.order.score, path, progress=progress_in(place))
+        kept[key] = response_curve(result.tuned, result.planned.score, path, progress=progress_in(place))
         place.empty()
     value: Curve = kept[key]
     return value
 
 
-def _surface(found: Found, ranked: list[str], names: dict[str, str], measure: str) -> None:
+def _surface(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
     st.markdown("###### How it answers to two")
     called = _called(names)
     left, right = st.columns(2)
@@ -128,22 +128,24 @@ def _surface(found: Found, ranked: list[str], names: dict[str, str], measure: st
         st.session_state["tn:map_y"] = others[0]
     second = right.selectbox("Up", others, key="tn:map_y", format_func=called, persist_state="session")
     kept: dict[object, Any] = st.session_state.setdefault(KEPT, {})
-    key = (first, second, id(found.order))
+    key = (first, second, id(result.planned))
     if key not in kept:
         place = st.empty()
-        kept[key] = response_surface(found.tuned, found.order.score, (first, second), progress=progress_in(place))
+        kept[key] = response_surface(result.tuned, result.planned.score, (first, second), progress=progress_in(place))
         place.empty()
     st.plotly_chart(surface_figure(kept[key], names, measure), key="tn:surface", config=NO_TOOLBAR,
                     alt=f"{measure} over {first} and {second}, the rest as proposed.")  # fmt: skip
     st.caption("Brighter is better; the ring is the proposal. A cell without colour breaks a constraint.")
 
 
-def curve_figure(curve: Curve, found: Found, name: str, measure: str) -> Figure:
+def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) -> Figure:
     """Mean per value with the band of the difference, the proposal as a ring, the baseline's value as a line."""
     import plotly.graph_objects as go
 
-    axis = next(one for one in found.order.plan.space.axes if one.path == curve.path)
-    was = found.order.plan.space.values_of(found.order.plan.space.baseline)[found.order.plan.space.axes.index(axis)]
+    axis = next(one for one in result.planned.plan.space.axes if one.path == curve.path)
+    was = result.planned.plan.space.values_of(result.planned.plan.space.baseline)[
+        result.planned.plan.space.axes.index(axis)
+    ]
     numeric = not axis.choices and None not in curve.values
     x: list[Any] = list(curve.values) if numeric else [shown(value) for value in curve.values]
     made = go.Figure()

@@ -6,6 +6,7 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
@@ -18,46 +19,46 @@ from cems_workbench.ui.tune import state as tune_state
 
 def set_up(resources: Resources) -> None:
     """What is searched on, what may change, what is better, how it is measured; and the start."""
-    ground = choose.choose(resources)
-    if ground is None:
+    data = choose.choose(resources)
+    if data is None:
         return
     st.markdown("###### What may change")
-    searched = space.draw(ground.baseline, ground.evidence.header.config)
+    searched = space.draw(data.baseline, data.evidence.header.config)
     if searched is None:
         return
     st.markdown("###### What is better, and how that is measured")
-    wanted = goal.draw_goal(ground, searched)
-    measured = goal.draw_protocol(ground, wanted) if wanted is not None else None
-    if wanted is not None and measured is not None:
-        run.draw_start(goal.ordered(ground, searched, wanted, measured))
+    wanted = goal.draw_goal(data, searched)
+    planned = goal.draw_plan(data, searched, wanted) if wanted is not None else None
+    if planned is not None:
+        run.draw_start(planned)
 
 
 def draw(view: str, resources: Resources) -> None:
     """One view; those of a result say so while there is none."""
-    found = tune_state.found()
+    searched = tune_state.search_result()
     if view == "Set up":
         set_up(resources)
     elif view == "History":
         history.draw(resources)
-    elif found is None:
+    elif searched is None:
         empty("Nothing has been searched yet", render("tune/nothing_searched.html"))
     else:
-        draw_found(view, found, resources)
+        draw_result(view, searched, resources)
 
 
-def draw_found(view: str, found: tune_state.Found, resources: Resources) -> None:
+def draw_result(view: str, searched: SearchResult, resources: Resources) -> None:
     """One view of a result."""
-    warning = tune_state.outdated(found, resources)
+    warning = tune_state.outdated(searched, resources)
     if warning:
         st.warning(plain(warning), icon=":material/history:")
     if view == "Result":
-        result.draw(found, resources)
+        result.draw(searched, resources)
     elif view == "What it learned":
-        learned.draw(found)
+        learned.draw(searched)
     elif view == "By query":
-        queries.draw(found)
+        queries.draw(searched)
     else:
-        take.draw(found, resources)
+        take.draw(searched, resources)
 
 
 def main() -> None:

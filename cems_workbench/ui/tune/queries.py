@@ -9,13 +9,13 @@ import streamlit as st
 
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR
 from cems_workbench.ui.kit.tables import ROW, table_height
 from cems_workbench.ui.kit.theme import LIST_COLOURS
-from cems_workbench.ui.tune.state import Found
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -24,13 +24,13 @@ SIGNS = {"won": "▲ won", "lost": "▼ lost", "same": "= same"}
 COLOURS = {"won": LIST_COLOURS[4], "lost": LIST_COLOURS[3]}
 
 
-def draw(found: Found) -> None:
+def draw(result: SearchResult) -> None:
     """The tally, a bar for each query that changed, by type, and the table."""
-    measure = str(found.order.plan.goal.objectives[0])
-    if not found.better:
+    measure = str(result.planned.plan.goal.objectives[0])
+    if not result.better:
         st.info("The baseline is proposed: no query changes.", icon=":material/drag_handle:")
         return
-    changes = wins_and_losses(found.tuned, found.order.score, found.order.batch)
+    changes = wins_and_losses(result.tuned, result.planned.score, result.planned.batch)
     whole = tally(changes)
     st.markdown(f"###### {_words(whole)}, {measure} {whole.difference:+.3f}")
     st.caption("On the queries searched on; the sealed ones stay sealed, and are not listed.")
@@ -39,7 +39,7 @@ def draw(found: Found) -> None:
         st.plotly_chart(figure(changed, measure), key="tn:wins", config=NO_TOOLBAR,
                         alt=f"Difference in {measure} of every query that changed, the greatest gain first.")  # fmt: skip
     _types(changes)
-    _table(found, changes, measure)
+    _table(result, changes, measure)
 
 
 def _words(one: Tally) -> str:
@@ -86,7 +86,7 @@ def _types(changes: Sequence[QueryChange]) -> None:
     )  # fmt: skip
 
 
-def _table(found: Found, changes: Sequence[QueryChange], measure: str) -> None:
+def _table(result: SearchResult, changes: Sequence[QueryChange], measure: str) -> None:
     wanted = st.pills("Show", list(SIGNS.values()), selection_mode="multi", key="tn:outcomes", label_visibility="collapsed",
                       persist_state="session")  # fmt: skip
     listed = [change for change in changes if not wanted or SIGNS[change.outcome] in wanted]
@@ -99,7 +99,7 @@ def _table(found: Found, changes: Sequence[QueryChange], measure: str) -> None:
     )  # fmt: skip
     picked = event["selection"]["rows"]
     if picked and picked[0] < len(listed):
-        _offer(found, listed[picked[0]])
+        _offer(result, listed[picked[0]])
     else:
         st.caption(
             "Select a row to open the query in Inspect: the proposal on the sliders, the baseline pinned beside it."
@@ -122,11 +122,11 @@ def _columns(measure: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _offer(found: Found, change: QueryChange) -> None:
-    base = found.order.plan.space.baseline
+def _offer(result: SearchResult, change: QueryChange) -> None:
+    base = result.planned.plan.space.baseline
     left, right = st.columns([4, 1], vertical_alignment="center")
     left.markdown(f"{plain(change.query)}  \n:small[the proposal on the sliders, {plain(base.name)} pinned beside it]")
     if right.button("Open in Inspect", key="tn:inspect", icon=":material/search:", width="stretch"):
-        query = next(one for one in found.order.batch.queries if one.qid == change.qid)
+        query = next(one for one in result.planned.batch.queries if one.qid == change.qid)
         request = Request(query.query, query.project, query.as_of)
-        open_in_inspect(request, found.tuned.config, (base.name, base))
+        open_in_inspect(request, result.tuned.config, (base.name, base))

@@ -11,11 +11,12 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.tuning import SearchResult, looks_at, open_holdout
 from cems_workbench.tuning.holdout import Gain, gain, mean_of
 from cems_workbench.tuning.objective import RERANKED
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
-from cems_workbench.tuning.tune import open_holdout, proposed
+from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
@@ -25,7 +26,7 @@ from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.run import start
 from cems_workbench.ui.tune.space import label
-from cems_workbench.ui.tune.state import FOUND, Found
+from cems_workbench.ui.tune.state import RESULT
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -36,36 +37,36 @@ TRIED = "#7B848D"
 COST = "candidates reranked"
 
 
-def draw(found: Found, resources: Resources) -> None:
+def draw(result: SearchResult, resources: Resources) -> None:
     """The whole result."""
-    st.html(verdict_html(found))
-    if found.tuned.found.cancelled:
-        _go_on(found)
-    measure = str(found.order.plan.goal.objectives[0])
-    st.html(gains_html(gain_rows(found), measure))
+    st.html(verdict_html(result))
+    if result.tuned.search.cancelled:
+        _go_on(result)
+    measure = str(result.planned.plan.goal.objectives[0])
+    st.html(gains_html(gain_rows(result), measure))
     st.caption(
-        gap_line(found),
+        gap_line(result),
         help="Train, folds and hold-out far apart are a sign that the search learned its queries by heart.",
     )
-    _holdout(found, resources)
-    for line in guard_lines(found):
+    _holdout(result, resources)
+    for line in guard_lines(result):
         st.caption(line)
-    for need in found.needs:
-        st.caption(f":orange[⚠] {plain(need)}: the proposal was measured on what is there.")
-    if len(found.order.plan.goal.names) > 1:
-        _front(found)
+    for words, count in result.needs:
+        st.caption(f":orange[⚠] {plain(f'{count} queries lack {words}')}: the proposal was measured on what is there.")
+    if len(result.planned.plan.goal.names) > 1:
+        _front(result)
     st.markdown("###### What the proposal changes")
-    space, proposal = found.order.plan.space, found.tuned.proposal
+    space, proposal = result.planned.plan.space, result.tuned.proposal
     names = [label(axis.path, space.baseline) for axis in space.axes]
     own = space.values_of(space.baseline)
-    st.html(axes_html(space.axes, names, own, proposal.values, found.regions))
+    st.html(axes_html(space.axes, names, own, proposal.values, result.regions))
 
 
-def headline(found: Found) -> str:
+def headline(result: SearchResult) -> str:
     """The verdict in one line, and nothing better than it is."""
-    tuned, measure = found.tuned, found.order.plan.goal.objectives[0]
-    base = found.order.plan.space.baseline.name
-    if not found.better:
+    tuned, measure = result.tuned, result.planned.plan.goal.objectives[0]
+    base = result.planned.plan.space.baseline.name
+    if not result.better:
         return f"Nothing significantly better than {base}: the baseline is proposed"
     gained = tuned.holdout or tuned.validation
     if gained is None:
@@ -77,33 +78,33 @@ def headline(found: Found) -> str:
     return f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}{sure}"
 
 
-def verdict_html(found: Found) -> Markup:
+def verdict_html(result: SearchResult) -> Markup:
     """The verdict, and under it what was searched."""
-    order, trials = found.order, found.tuned.found.trials
+    planned, trials = result.planned, result.tuned.search.trials
     given_up = sum(trial.pruned for trial in trials)
     broken = sum(bool(trial.broken) for trial in trials)
     parts = [
-        f"“{order.ground.selection.query_set}”, baseline {order.plan.space.baseline.name}",
-        f"{len(trials) - 1} configs of {len(order.plan.space.axes)} parameters",
+        f"“{planned.data.query_set}”, baseline {planned.plan.space.baseline.name}",
+        f"{len(trials) - 1} configs of {len(planned.plan.space.axes)} parameters",
         *([f"{given_up} given up early"] if given_up else []),
         *([f"{broken} broke a guard"] if broken else []),
-        f"seed {order.plan.seed}",
+        f"seed {planned.plan.seed}",
     ]
     doubt = ""
-    if not found.better:
-        best = found.tuned.found.best
+    if not result.better:
+        best = result.tuned.search.best
         doubt = (
-            f"The best of them reached {best.reached[0]:.4f} where the baseline has {found.tuned.found.baseline.reached[0]:.4f}: "
+            f"The best of them reached {best.reached[0]:.4f} where the baseline has {result.tuned.search.baseline.reached[0]:.4f}: "
             "within what chance gives the best of many."
         )
-    return render("tune/verdict.html", headline=headline(found), about=" · ".join(parts), doubt=doubt)
+    return render("tune/verdict.html", headline=headline(result), about=" · ".join(parts), doubt=doubt)
 
 
-def _go_on(found: Found) -> None:
+def _go_on(result: SearchResult) -> None:
     left, right = st.columns([4, 1], vertical_alignment="center")
     left.info("Stopped before its end. What was tried is kept; going on skips it.", icon=":material/pause:")
     right.button("Go on", key="tn:go_on", icon=":material/play_arrow:", type="primary", width="stretch",
-                 on_click=start, args=(found.order,))  # fmt: skip
+                 on_click=start, args=(result.planned,))  # fmt: skip
 
 
 # What the proposal is worth on each part of the queries
@@ -121,24 +122,24 @@ class GainRow:
     """Were these queries kept from the choice? Of the best of many, p says nothing."""
 
 
-def gain_rows(found: Found) -> list[GainRow]:
+def gain_rows(result: SearchResult) -> list[GainRow]:
     """Where the search looked, the folds, and the hold-out."""
-    tuned, order = found.tuned, found.order
-    folds = len(order.plan.split.folds)
-    sealed = len(order.plan.split.holdout)
-    stopped = "stopped before" if tuned.found.cancelled else ""
+    tuned, planned = result.tuned, result.planned
+    folds = len(planned.plan.split.folds)
+    sealed = len(planned.plan.split.holdout)
+    stopped = "stopped before" if tuned.search.cancelled else ""
     unseen = f"{sealed} queries, sealed" if sealed else "no query was sealed"
     return [
-        GainRow("Searched on", "flatters: the best of many", searched_gain(found), fair=False),
+        GainRow("Searched on", "flatters: the best of many", searched_gain(result), fair=False),
         GainRow("Cross-validated", f"chosen on {folds - 1} folds, scored on the other", tuned.validation, stopped),
         GainRow("Hold-out", "seen by no search", tuned.holdout, unseen),
     ]
 
 
-def searched_gain(found: Found) -> Gain:
+def searched_gain(result: SearchResult) -> Gain:
     """The proposal against the baseline on the queries that were searched on."""
-    base, best = found.tuned.found.baseline.scores[:, 0], found.tuned.proposal.scores[:, 0]
-    return gain(base, best, found.order.plan.seed)
+    base, best = result.tuned.search.baseline.scores[:, 0], result.tuned.proposal.scores[:, 0]
+    return gain(base, best, result.planned.plan.seed)
 
 
 def verdict(gain: Gain) -> str:
@@ -207,9 +208,9 @@ def _gain_cells(gain: Gain, edge: float) -> _GainCells:
     )  # fmt: skip
 
 
-def gap_line(found: Found) -> str:
+def gap_line(result: SearchResult) -> str:
     """How much of what the search saw is left where it did not look."""
-    tuned = found.tuned
+    tuned = result.tuned
     parts = [f"searched on {mean_of(tuned.proposal.scores[:, 0]):.3f}"]
     if tuned.validation is not None:
         parts = [f"folds: chosen on {tuned.train:.3f}, scored on the other {tuned.validation.tuned:.3f}"]
@@ -221,31 +222,31 @@ def gap_line(found: Found) -> str:
     return " · ".join(parts)
 
 
-def guard_lines(found: Found) -> list[str]:
+def guard_lines(result: SearchResult) -> list[str]:
     """Each guard with what baseline and proposal reach on the queries searched on."""
-    order, tuned = found.order, found.tuned
-    types = np.array([order.plan.types[row] for row in order.plan.split.open.tolist()], dtype=object)
+    planned, tuned = result.planned, result.tuned
+    types = np.array([planned.plan.types[row] for row in planned.plan.split.open.tolist()], dtype=object)
     lines = []
-    for guard in order.plan.goal.guards:
-        column = order.plan.goal.measures.index(guard.measure)
+    for guard in planned.plan.goal.guards:
+        column = planned.plan.goal.measures.index(guard.measure)
         asked = np.full(len(types), True) if guard.query_type is None else types == guard.query_type
         if asked.any():
-            was, now = (mean_of(trial.scores[asked, column]) for trial in (tuned.found.baseline, tuned.proposal))
+            was, now = (mean_of(trial.scores[asked, column]) for trial in (tuned.search.baseline, tuned.proposal))
             lines.append(
                 f":material/shield: Guarded: {plain(str(guard))} ({was:.3f} → {now:.3f}, {int(asked.sum())} queries)"
             )
     return lines
 
 
-def _holdout(found: Found, resources: Resources) -> None:
+def _holdout(result: SearchResult, resources: Resources) -> None:
     """The seal: how often it was broken, and the button that breaks it."""
-    order, tuned = found.order, found.tuned
-    if not len(order.plan.split.holdout) or tuned.found.cancelled:
+    planned, tuned = result.planned, result.tuned
+    if not len(planned.plan.split.holdout) or tuned.search.cancelled:
         return
     if tuned.holdout is not None:
         st.caption(f"Look {tuned.looks} at these sealed queries.")
         return
-    looks = resources.store.holdouts.count(order.ground.selection.query_set, order.sealed)
+    looks = looks_at(planned.data, resources.store).count(planned.data.query_set, planned.sealed)
     box = st.popover(
         f"Open the sealed hold-out (look {looks + 1})", key=f"tn:seal:{looks}", icon=":material/lock_open:"
     )
@@ -263,24 +264,21 @@ def _holdout(found: Found, resources: Resources) -> None:
             type="primary",
             icon=":material/lock_open:",
             on_click=_open,
-            args=(found, resources),
+            args=(result, resources),
         )
 
 
-def _open(found: Found, resources: Resources) -> None:
-    order = found.order
-    tuned = open_holdout(
-        found.tuned, order.score, resources.store.holdouts, order.ground.selection.query_set, order.sealed
-    )
-    st.session_state[FOUND] = replace(found, tuned=tuned)
+def _open(result: SearchResult, resources: Resources) -> None:
+    looks = looks_at(result.planned.data, resources.store)
+    st.session_state[RESULT] = open_holdout(result, looks)
 
 
 # The Pareto front: what each further bit of one objective costs in another
 
 
-def _front(found: Found) -> None:
+def _front(result: SearchResult) -> None:
     """The chart of two objectives, and the table of the front, from which any config can be set on the sliders."""
-    names = _objective_names(found)
+    names = _objective_names(result)
     st.markdown("###### The Pareto front")
     second = 1
     if len(names) > 2:
@@ -288,29 +286,29 @@ def _front(found: Found) -> None:
             st.segmented_control("Against", names[1:], default=names[1], required=True, key="tn:against") or names[1]
         )
     st.plotly_chart(
-        front_figure(found, second), key="tn:pareto", config=NO_TOOLBAR,
+        front_figure(result, second), key="tn:pareto", config=NO_TOOLBAR,
         alt=f"Every config tried, {names[0]} against {names[second]}; those of the front joined by a line.",
     )  # fmt: skip
-    _front_table(found, names)
+    _front_table(result, names)
 
 
-def _objective_names(found: Found) -> list[str]:
+def _objective_names(result: SearchResult) -> list[str]:
     """The objectives in their order; the cost, which is small where it is good, last."""
-    return [COST if name == RERANKED else name for name in found.order.plan.goal.names]
+    return [COST if name == RERANKED else name for name in result.planned.plan.goal.names]
 
 
-def _reached(found: Found) -> Any:
+def _reached(result: SearchResult) -> Any:
     """(T, M) what every trial reached, the cost as a count."""
-    reached = np.stack([trial.reached for trial in found.tuned.found.trials])
-    if found.order.plan.goal.fewer_reranked:
+    reached = np.stack([trial.reached for trial in result.tuned.search.trials])
+    if result.planned.plan.goal.fewer_reranked:
         reached[:, -1] *= -1
     return reached
 
 
-def _front_table(found: Found, names: list[str]) -> None:
-    reached, trials = _reached(found), found.tuned.found.trials
-    front = sorted(found.tuned.found.front, key=lambda i: -float(reached[i, 0]))
-    paths = [axis.path for axis in found.order.plan.space.axes]
+def _front_table(result: SearchResult, names: list[str]) -> None:
+    reached, trials = _reached(result), result.tuned.search.trials
+    front = sorted(result.tuned.search.front, key=lambda i: -float(reached[i, 0]))
+    paths = [axis.path for axis in result.planned.plan.space.axes]
     rows = [
         {name: float(value) for name, value in zip(names, reached[i], strict=True)}
         | {path: shown(value) for path, value in zip(paths, trials[i].values, strict=True)}
@@ -327,7 +325,7 @@ def _front_table(found: Found, names: list[str]) -> None:
         )
         return
     trial = trials[front[picked[0]]]
-    space = found.order.plan.space
+    space = result.planned.plan.space
     config = proposed(space, trial, f"{space.baseline.name}-front")
     left, right = st.columns([4, 1], vertical_alignment="center")
     left.caption(plain(", ".join(f"{path} {shown(value)}" for path, value in zip(paths, trial.values, strict=True))))
@@ -342,11 +340,11 @@ def _objective_column(name: str) -> Any:
     )
 
 
-def front_figure(found: Found, second: int) -> Figure:
+def front_figure(result: SearchResult, second: int) -> Figure:
     """The trials as dots, the front as a line, the baseline as a diamond, the proposal as a ring."""
     import plotly.graph_objects as go
 
-    names, reached, search = _objective_names(found), _reached(found), found.tuned.found
+    names, reached, search = _objective_names(result), _reached(result), result.tuned.search
     x, y = reached[:, second], reached[:, 0]
     made = go.Figure()
 
@@ -370,7 +368,7 @@ def front_figure(found: Found, second: int) -> Figure:
         line={"color": LIST_COLOURS[0], "width": 2},
     )
     dots([0], "baseline", {"color": TRIED, "size": 13, "symbol": "diamond-open", "line": {"width": 2.5}})
-    proposal = next(i for i, trial in enumerate(search.trials) if trial is found.tuned.proposal)
+    proposal = next(i for i, trial in enumerate(search.trials) if trial is result.tuned.proposal)
     dots([proposal], "proposal", {"color": LIST_COLOURS[1], "size": 17, "symbol": "circle-open", "line": {"width": 3}})
     made.update_layout(
         height=360, margin={"l": 8, "r": 16, "t": 8, "b": 8}, hovermode="closest",

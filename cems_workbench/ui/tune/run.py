@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from cems_workbench.runs.background_search import STABILITY, BackgroundSearch
+from cems_workbench.runs.tuning import SEARCH, PlannedSearch
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, NO_TOOLBAR, hover
 from cems_workbench.ui.kit.progress import ESTIMATE_AFTER
 from cems_workbench.ui.kit.theme import LIST_COLOURS
-from cems_workbench.ui.tune.goal import configs_in_all, effort
-from cems_workbench.ui.tune.running import SEARCH, STABILITY, Running
-from cems_workbench.ui.tune.state import FOUND, Order, show
+from cems_workbench.ui.tune.goal import effort
+from cems_workbench.ui.tune.state import RESULT, show
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -23,25 +24,25 @@ EVERY = 0.7
 """Seconds between two looks at a search that runs."""
 
 
-def running() -> Running | None:
+def running() -> BackgroundSearch | None:
     """The search of this session that is at work; None when there is none."""
-    value: Running | None = st.session_state.get(RUNNING)
+    value: BackgroundSearch | None = st.session_state.get(RUNNING)
     return value
 
 
-def start(order: Order) -> None:
+def start(planned: PlannedSearch) -> None:
     """Begin a search, or go on with one of the same kind."""
-    st.session_state[RUNNING] = Running(order).start()
+    st.session_state[RUNNING] = BackgroundSearch(planned).start()
 
 
-def draw_start(order: Order) -> None:
+def draw_start(planned: PlannedSearch) -> None:
     """What will be done, and the button."""
     left, right = st.columns([1, 3], vertical_alignment="center")
     left.button(
         "Start the search", key="tn:start", type="primary", icon=":material/play_arrow:", width="stretch", on_click=start,
-        args=(order,), help="It runs beside the page and can be stopped; what was tried is kept, and goes on from there.",
+        args=(planned,), help="It runs beside the page and can be stopped; what was tried is kept, and goes on from there.",
     )  # fmt: skip
-    right.caption(effort(order))
+    right.caption(effort(planned))
     problem = st.session_state.pop("tn:problem", "")
     if problem:
         st.error(plain(problem))
@@ -69,7 +70,7 @@ def _panel() -> None:
         _watched(at_work)
 
 
-def _watched(at_work: Running) -> None:
+def _watched(at_work: BackgroundSearch) -> None:
     now = at_work.progress
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.progress(min(1.0, now.done / max(1, now.total)), text=_words(at_work))
@@ -77,42 +78,42 @@ def _watched(at_work: Running) -> None:
         "Stopping…" if at_work.stopping else "Stop", key="tn:stop", icon=":material/stop:", width="stretch",
         on_click=at_work.stop, disabled=at_work.stopping, help="What was tried is kept.",
     )  # fmt: skip
-    if len(at_work.curve) > 1:
-        measure = str(at_work.order.plan.goal.objectives[0])
+    if len(at_work.best) > 1:
+        measure = str(at_work.planned.plan.goal.objectives[0])
         st.plotly_chart(
-            curve_figure(list(at_work.curve), measure, at_work.order.plan.trials + 1), key="tn:curve",
+            curve_figure(list(at_work.best), measure, at_work.planned.plan.trials + 1), key="tn:curve",
             config=NO_TOOLBAR, alt=f"Best {measure} so far after each config.",
         )  # fmt: skip
-        gained = at_work.curve[-1] - at_work.curve[0]
+        gained = at_work.best[-1] - at_work.best[0]
         st.caption(
-            f"Best {measure} so far {at_work.curve[-1]:.4f}, {gained:+.4f} against the baseline, on the queries searched on. The "
+            f"Best {measure} so far {at_work.best[-1]:.4f}, {gained:+.4f} against the baseline, on the queries searched on. The "
             "best of many is partly luck: the folds and the sealed queries say what it is worth."
         )
 
 
-def _words(at_work: Running) -> str:
+def _words(at_work: BackgroundSearch) -> str:
     now = at_work.progress
-    part = {SEARCH: "Searching", STABILITY: "Measuring how far each value can move"}.get(now.name, "")
-    part = part or f"Cross-validating, {now.name} of {len(at_work.order.plan.split.folds)}"
+    part = {SEARCH: "Searching", STABILITY: "Measuring how far each value can move"}.get(now.part, "")
+    part = part or f"Cross-validating, {now.part} of {len(at_work.planned.plan.split.folds)}"
     return f"{part}: {now.done} of {now.total}{_left(at_work)}"
 
 
-def _left(at_work: Running) -> str:
+def _left(at_work: BackgroundSearch) -> str:
     """About how long the configs left take at the pace so far; those that repeat are free, so it may be sooner."""
-    seconds, rest = time.monotonic() - at_work.started, configs_in_all(at_work.order) - at_work.tried
+    seconds, rest = time.monotonic() - at_work.started, at_work.planned.most_configs - at_work.tried
     if seconds < ESTIMATE_AFTER or rest <= 0 or not at_work.tried:
         return ""
     left = seconds * rest / at_work.tried
     return f" · about {left:.0f} s left in all" if left < 90 else f" · about {left / 60:.0f} min left in all"
 
 
-def _over(at_work: Running) -> None:
+def _over(at_work: BackgroundSearch) -> None:
     """Take what a search that has ended found, and show it."""
     del st.session_state[RUNNING]
     if at_work.problem:
         st.session_state["tn:problem"] = at_work.problem
-    if at_work.outcome is not None:
-        st.session_state[FOUND] = at_work.outcome
+    if at_work.result is not None:
+        st.session_state[RESULT] = at_work.result
         show("Result")
     st.rerun()
 

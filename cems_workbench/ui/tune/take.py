@@ -24,53 +24,50 @@ from cems_workbench.config.export_names import TARGET_PRESETS, TARGET_TITLES
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.catalogue import named
-from cems_workbench.tuning.card import evidence_card
+from cems_workbench.runs.tuning import SearchResult, card_of
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.reviewer import reviewer, sign_in_configured
 from cems_workbench.ui.tune.goal import GROUP_WORDS
 from cems_workbench.ui.tune.result import headline
-from cems_workbench.ui.tune.state import Found, show
+from cems_workbench.ui.tune.state import show
 
 SIDE_FILE = "json"
 """The form that has no comments: its card is a file beside it."""
 
 
-def draw(found: Found, resources: Resources) -> None:
+def draw(result: SearchResult, resources: Resources) -> None:
     """Name and reason, the three ways to apply, and the export."""
-    st.markdown(f"###### {plain(headline(found))}")
-    if not found.better:
+    st.markdown(f"###### {plain(headline(result))}")
+    if not result.better:
         st.info(
             "The baseline is proposed, so there is nothing new to take away. Its export carries the card all the same.",
             icon=":material/drag_handle:",
         )
-    if found.tuned.validation is None:
+    if result.tuned.validation is None:
         st.caption(
             ":orange[⚠] Stopped before it was cross-validated: its card has no figure of queries that the search did not see."
         )
-    card = card_of(found)
-    name, why, author = _words(found)
-    config = named(name, found.tuned.config)
-    _apply(config, why, author, card, found, resources)
+    card = card_of_today(result)
+    name, why, author = _words(result)
+    config = named(name, result.tuned.config)
+    _apply(config, why, author, card, result, resources)
     st.markdown("###### Export")
     _export(config, card)
     with st.expander("The evidence card"):
         st.code(card.text, language=None, wrap_lines=True)
 
 
-def card_of(found: Found) -> EvidenceCard:
-    """The evidence card of a result, of today."""
-    order = found.order
-    return evidence_card(
-        found.tuned, order.ground.evidence, GROUP_WORDS[order.group_by], datetime.now(UTC).date().isoformat()
-    )
+def card_of_today(result: SearchResult) -> EvidenceCard:
+    """The evidence card of a result."""
+    return card_of(result, GROUP_WORDS[result.planned.group_by], datetime.now(UTC).date().isoformat())
 
 
-def _words(found: Found) -> tuple[str, str, str]:
+def _words(result: SearchResult) -> tuple[str, str, str]:
     by_name = not sign_in_configured()
     boxes = st.columns([2, 4, 2] if by_name else [2, 4], vertical_alignment="bottom")
-    usual = found.tuned.config.name
+    usual = result.tuned.config.name
     typed = boxes[0].text_input("Name", key="tn:name", placeholder=usual, max_chars=80, persist_state="session",
                                 help="What presets, files and the history call it.")  # fmt: skip
     why = boxes[1].text_input("Why", key="tn:why", placeholder="what was wanted, for whoever reads the history", max_chars=500,
@@ -83,7 +80,7 @@ def _words(found: Found) -> tuple[str, str, str]:
 
 
 def _apply(
-    config: PipelineConfig, why: str, author: str, card: EvidenceCard, found: Found, resources: Resources
+    config: PipelineConfig, why: str, author: str, card: EvidenceCard, result: SearchResult, resources: Resources
 ) -> None:
     with st.container(horizontal=True):
         if st.button(
@@ -102,18 +99,18 @@ def _apply(
             help="YAML headed by its summary and card, as the shipped presets are.",
         )  # fmt: skip
     if keep:
-        _keep(config, why, author, card, found, resources)
+        _keep(config, why, author, card, result, resources)
 
 
 def _keep(
-    config: PipelineConfig, why: str, author: str, card: EvidenceCard, found: Found, resources: Resources
+    config: PipelineConfig, why: str, author: str, card: EvidenceCard, result: SearchResult, resources: Resources
 ) -> None:
     if not author:
         st.error("Give your name above, or sign in: the history says who kept a config.")
         return
     try:
         kept = resources.store.configs.add(
-            config.name, dump_config(config), author=author, why=why, base=found.order.plan.space.baseline.name,
+            config.name, dump_config(config), author=author, why=why, base=result.planned.plan.space.baseline.name,
             card=card.model_dump(mode="json"),
         )  # fmt: skip
     except WorkbenchError as error:

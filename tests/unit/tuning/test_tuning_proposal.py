@@ -102,8 +102,8 @@ def test_cancelling_keeps_the_best_so_far_and_says_that_it_is_not_validated() ->
         return stop
 
     tuned = tune(plan(*WIDE, trials=10), BatchScorer(batch(), [NDCG]), stage)
-    assert tuned.found.cancelled and tuned.validation is None
-    assert len(tuned.found.trials) > 5 and tuned.proposal.usable
+    assert tuned.search.cancelled and tuned.validation is None
+    assert len(tuned.search.trials) > 5 and tuned.proposal.usable
     assert stage("search") is not unwatched
 
 

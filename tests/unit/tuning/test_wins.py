@@ -61,5 +61,5 @@ def test_every_open_query_is_there_with_its_scores_the_greatest_gain_first_and_n
         assert NDCG.values(batch.rankings(config).graded)[at] == value
     assert first.query == queries[at].query and first.type == queries[at].type and first.outcome == "won"
     assert tally(changes).difference == pytest.approx(
-        np.mean(tuned.proposal.scores[:, 0]) - np.mean(tuned.found.baseline.scores[:, 0])
+        np.mean(tuned.proposal.scores[:, 0]) - np.mean(tuned.search.baseline.scores[:, 0])
     )

@@ -1,0 +1,288 @@
+"""Tuning run: a search for a better config on labelled evidence, kept as it goes, so that page and command line go on with each other's.
+
+    TuningData       the baseline, and the labelled evidence of a query set
+    ScoredQueries    those of its queries that every measure is defined for, and what scores them
+    PlannedSearch    a search as it was set up: space, goal, split, number of configs, seed
+    SearchResult     what it found
+
+`run_search` searches and keeps every score in a file beside the evidence. The scores belong to evidence, grades, measures, seed and
+queries: whoever searches for the same on the same evidence file begins with what was tried, and comes to the same end.
+`with_stability` measures how far each value of the proposal can move. `open_holdout` scores the sealed queries; every look is counted
+once, for page and command line together, by `looks_at`. `card_of` is the evidence card, `write_proposal` the config file with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cems_workbench.config import EvidenceCard, PipelineConfig, card_path, export_config
+from cems_workbench.config.forms.reading import SUFFIXES
+from cems_workbench.errors import InputError, StoreError, StoreLockedError
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Cancelled, Progress
+from cems_workbench.runs.caching import Cache, uncached
+from cems_workbench.runs.evaluation import AgreedGrades, LabelledEvidence, labelled_selection
+from cems_workbench.runs.gathering import FOLDER, QuerySelection
+from cems_workbench.tuning import tune as protocol
+from cems_workbench.tuning.card import evidence_card
+from cems_workbench.tuning.folds import GroupBy, Split, groups_of, split
+from cems_workbench.tuning.holdout import HoldoutLooks, Looks, LooksFile, looks_path
+from cems_workbench.tuning.kept_scores import KeptScores, search_marks
+from cems_workbench.tuning.objective import Goal, Scored
+from cems_workbench.tuning.scorer import BatchScorer, answerable
+from cems_workbench.tuning.search import Watch, unwatched
+from cems_workbench.tuning.space import SearchSpace
+from cems_workbench.tuning.stability import Region, stability
+from cems_workbench.tuning.tune import Plan, Stage, Tuned
+
+if TYPE_CHECKING:
+    from cems_workbench.store import Store
+
+SEARCH = "search"
+"""The stage that searches over all open queries; the others are folds."""
+
+
+@dataclass(frozen=True, eq=False)
+class TuningData:
+    """What a search stands on: a baseline, and labelled evidence that was gathered for it, of a query set by that name."""
+
+    baseline: PipelineConfig
+    query_set: str
+    labelled: LabelledEvidence
+
+    @property
+    def evidence(self) -> EvidenceSet:
+        """The evidence, with what it was gathered with."""
+        return self.labelled.evidence
+
+    @property
+    def batch(self) -> LabelledBatch:
+        """Every judged query that was gathered; some may have nothing relevant."""
+        return self.labelled.batch
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredQueries:
+    """The queries that every measure is defined for, and what scores configs on them."""
+
+    batch: LabelledBatch
+    score: BatchScorer
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How configs are tried and measured: what is never split, folds, the sealed share, how many configs, the seed."""
+
+    group_by: GroupBy
+    folds: int = 5
+    sealed: float = 0.2
+    trials: int = 200
+    seed: int = 0
+
+    def split(self, batch: LabelledBatch) -> Split:
+        """The queries in folds and hold-out. Raises InputError where they cannot be split so."""
+        return split(groups_of(batch, self.group_by), self.folds, self.sealed, self.seed)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedSearch:
+    """A search as it was set up: the plan, what scores it, and where its scores are kept."""
+
+    data: TuningData
+    plan: Plan
+    queries: ScoredQueries
+    """Those that are scored, in the rows of the plan."""
+    group_by: GroupBy
+
+    @property
+    def batch(self) -> LabelledBatch:
+        """The queries that are scored, in the rows of the plan."""
+        return self.queries.batch
+
+    @property
+    def score(self) -> BatchScorer:
+        """What scores configs on them."""
+        return self.queries.score
+
+    @property
+    def kept_scores(self) -> KeptScores:
+        """The file of the scores, beside the evidence."""
+        evidence = self.data.evidence
+        marks = search_marks(evidence.content_hash, self.batch, self.plan.goal.measures, self.plan.seed)
+        return KeptScores.beside(evidence.path, marks)
+
+    @property
+    def sealed(self) -> list[str]:
+        """The ids of the queries of the hold-out."""
+        return [self.batch.qids[row] for row in self.plan.split.holdout.tolist()]
+
+    @property
+    def most_configs(self) -> int:
+        """How many configs will be scored at most, those of the folds included, which on a grid are the same."""
+        plan = self.plan
+        return min(plan.trials, plan.space.size) if plan.space.is_grid else plan.trials * (1 + len(plan.split.folds))
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """A finished or stopped search."""
+
+    planned: PlannedSearch
+    tuned: Tuned
+    regions: Sequence[Region] = field(default_factory=tuple)
+    """The stability region of every searched parameter; empty until they were measured."""
+    needs: Sequence[tuple[str, int]] = field(default_factory=tuple)
+    """What the proposal asks for that the evidence does not hold, in words, and of how many queries."""
+    not_kept: str = ""
+    """Why its scores could not be kept; empty when they are."""
+
+    @property
+    def better(self) -> bool:
+        """Is something else than the baseline proposed?"""
+        return self.tuned.proposal is not self.tuned.search.baseline
+
+
+def tuning_data(
+    baseline: PipelineConfig, selection: QuerySelection, grades: AgreedGrades, resources: Resources,
+    cache: Cache = uncached,
+) -> TuningData | None:  # fmt: skip
+    """What a search over the queries of a store stands on; None while the evidence of the baseline has to be gathered.
+
+    Raises InputError for evidence that is damaged.
+    """
+    labelled = labelled_selection(baseline, selection, grades, resources, cache)
+    return None if labelled is None else TuningData(baseline, selection.query_set, labelled)
+
+
+def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cache: Cache = uncached) -> ScoredQueries:
+    """The queries that every measure is defined for, with a scorer that knows what it was asked before, as long as `cache` keeps it."""
+
+    def make() -> ScoredQueries:
+        batch = answerable(data.batch, measures)
+        return ScoredQueries(batch, BatchScorer(batch, measures, seed))
+
+    return cache(("scorer", *data.labelled.key, tuple(measures), seed), make)
+
+
+def plan_search(
+    data: TuningData, queries: ScoredQueries, space: SearchSpace, goal: Goal, settings: SearchSettings
+) -> PlannedSearch:
+    """The search over these queries. Raises InputError where they cannot be split as the settings say."""
+    batch = queries.batch
+    plan = Plan(space, goal, settings.split(batch), batch.types, settings.trials, settings.seed)
+    return PlannedSearch(data, plan, queries, settings.group_by)
+
+
+def run_search(planned: PlannedSearch, stage: Stage = lambda name: unwatched) -> SearchResult:
+    """Search, choose and cross-validate; it begins with the scores that an earlier search of the same kind kept.
+
+    `stage` gives the watch of each part: `search`, `fold 1`, … A watch may raise `Cancelled`: what was tried by then stays, in the
+    result and in the file of scores. Raises `Cancelled` when not even the baseline was scored.
+    """
+    _share_judgments(planned.data.labelled)
+    planned.score.recall(planned.kept_scores.read())
+
+    def started(name: str) -> Watch:
+        if name != SEARCH:
+            keep_scores(planned)
+        return stage(name)
+
+    try:
+        tuned = protocol.tune(planned.plan, planned.score, started)
+    except BaseException:
+        keep_scores(planned)
+        raise
+    lacking = planned.batch.rankings(tuned.proposal.config).needs
+    return SearchResult(planned, tuned, needs=tuple(lacking.items()), not_kept=keep_scores(planned))
+
+
+def _share_judgments(labelled: LabelledEvidence) -> None:
+    """Bring the judgments in the evidence file up to date, so that a search on the file alone is one for the same grades."""
+    if set(labelled.evidence.judgments) != set(labelled.grades.judgments):
+        with suppress(
+            InputError
+        ):  # somebody reads it just now, or it is write-protected: this search has its grades all the same
+            replace_judgments(labelled.evidence.path, labelled.grades.judgments)
+
+
+def keep_scores(planned: PlannedSearch) -> str:
+    """Write every score there is; why that could not be done, empty when it was."""
+    try:
+        planned.kept_scores.write(planned.score.known())
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def with_stability(result: SearchResult, progress: Progress) -> SearchResult:
+    """The result with the stability region of every searched parameter; without them when `progress` raises `Cancelled`."""
+    with suppress(Cancelled):
+        result = replace(result, regions=stability(result.tuned, result.planned.score, progress=progress))
+    return replace(result, not_kept=keep_scores(result.planned))
+
+
+def looks_at(data: TuningData, store: Store | None) -> HoldoutLooks:
+    """The count of looks at the query set of some evidence: in the store it is of, where that is open, and in a file beside it.
+
+    Raises InputError when the file cannot be read.
+    """
+    file = LooksFile(looks_path(data.evidence.path, data.query_set))
+    if store is None or store.identity != data.evidence.header.store_id:
+        return HoldoutLooks(file)
+    return HoldoutLooks(file, store.holdouts, store.identity)
+
+
+@contextmanager
+def store_of(evidence: EvidenceSet, others: Sequence[Path], chroma_url: str | None = None) -> Iterator[Store | None]:
+    """The store that evidence is of, open: the one whose shelf it stands on, or one of the others; None where it is none of them.
+
+    Raises StoreLockedError when it may be one that another process holds.
+    """
+    from cems_workbench.store import Store
+
+    folder = evidence.path.resolve().parent
+    places = [*([folder.parent] if folder.name == FOLDER else []), *others]
+    locked: StoreLockedError | None = None
+    for place in dict.fromkeys(place.resolve() for place in places):
+        try:
+            store = Store.open(place, create=False, chroma_url=chroma_url)
+        except StoreLockedError as error:
+            locked = locked or error
+            continue
+        except StoreError:
+            continue
+        with store:
+            if store.identity == evidence.header.store_id:
+                yield store
+                return
+    if locked is not None:
+        raise locked
+    yield None
+
+
+def open_holdout(result: SearchResult, looks: Looks) -> SearchResult:
+    """The result with proposal and baseline scored on the sealed queries. Every call is a look, and is counted."""
+    planned = result.planned
+    tuned = protocol.open_holdout(result.tuned, planned.score, looks, planned.data.query_set, planned.sealed)
+    return replace(result, tuned=tuned)
+
+
+def card_of(result: SearchResult, grouping: str, date: str) -> EvidenceCard:
+    """The evidence card of the proposal. `grouping` says what was never split, `date` is an ISO date."""
+    return evidence_card(result.tuned, result.planned.data.evidence, grouping, date)
+
+
+def write_proposal(result: SearchResult, out: Path, card: EvidenceCard) -> None:
+    """Write the proposal, in the form that the suffix of `out` says, and its card beside it. Raises InputError."""
+    form = SUFFIXES.get(out.suffix.lower(), "yaml")
+    try:
+        out.write_text(export_config(result.tuned.config, form, card), encoding="utf-8")
+        card_path(out).write_text(card.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
