@@ -65,7 +65,7 @@ def _gathered(
     config: PipelineConfig, selection: QuerySelection, kind: str | None, resources: Resources
 ) -> TuningData | None:
     """What is tuned on; while its evidence is missing, how much of it is there, and the offer to gather the rest."""
-    grades = agreed(resources.store.judgments(), kind)
+    grades = agreed(resources.store.judgments.read(), kind)
     data = tuning_data(config, selection, grades, resources, for_all_sessions)
     if data is not None:
         return data
