@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def open_memories(open_page: OpenPage, copy: Path, monkeypatch: pytest.MonkeyPat
 
 
 def show(page: AppTest, view: str) -> AppTest:
-    page.session_state["mem:view"] = view
+    page.session_state["memories:view"] = view
     return checked(page.run())
 
 
@@ -63,7 +64,7 @@ def checked(page: AppTest) -> AppTest:
 
 def pick(page: AppTest, memory_id: str) -> AppTest:
     """What a click on a row does."""
-    page.session_state["mem:selected"] = memory_id
+    page.session_state["memories:state"] = replace(page.session_state["memories:state"], selected=memory_id)
     return checked(page.run())
 
 
@@ -85,7 +86,7 @@ def store(page: AppTest) -> Store:
 
 def upload(page: AppTest, *files: tuple[str, bytes]) -> AppTest:
     page.file_uploader[0].set_value([(name, content, "application/octet-stream") for name, content in files]).run()
-    return checked(page.button(key="mem:import").click().run())
+    return checked(page.button(key="memories:import").click().run())
 
 
 def test_the_table_lists_every_memory_and_says_how_many(open_memories: OpenPage, total: int) -> None:
@@ -97,20 +98,20 @@ def test_the_table_lists_every_memory_and_says_how_many(open_memories: OpenPage,
 
 def test_search_and_filters_narrow_the_table_and_are_cleared(open_memories: OpenPage, total: int) -> None:
     page = open_memories()
-    page = checked(page.text_input(key="mem:find:text").set_value("POETRY").run())
+    page = checked(page.text_input(key="memories:find:text").set_value("POETRY").run())
     assert "m003" in ids(page) and len(ids(page)) < 10
     assert f"of {total} memories match" in html(page)
-    page = checked(page.multiselect(key="mem:find:projects").set_value(["(none)"]).run())
+    page = checked(page.multiselect(key="memories:find:projects").set_value(["(none)"]).run())
     assert not page.dataframe and "No memory matches" in html(page)
-    page = checked(page.button(key="mem:clear").click().run())
+    page = checked(page.button(key="memories:clear").click().run())
     assert len(ids(page)) == total
 
 
 def test_order_and_pinned_are_applied_by_the_store(open_memories: OpenPage) -> None:
     page = open_memories()
-    page = checked(page.selectbox(key="mem:find:pinned").set_value("pinned").run())
+    page = checked(page.selectbox(key="memories:find:pinned").set_value("pinned").run())
     assert set(page.dataframe[0].value["pinned"]) == {"pinned"}
-    page = checked(page.selectbox(key="mem:find:order").set_value("By id").run())
+    page = checked(page.selectbox(key="memories:find:order").set_value("By id").run())
     assert ids(page) == sorted(ids(page))
 
 
@@ -123,10 +124,10 @@ def test_more_than_a_page_of_memories_are_shown_in_pages(
     page = checked(page.run())
     first = ids(page)
     assert first == every[:100] and "1–100 shown" in html(page)
-    page.session_state["mem:page"] = 2
+    page.session_state["memories:page"] = 2
     page = checked(page.run())
     assert ids(page) == every[100:200] and not set(first) & set(ids(page))
-    page = checked(page.text_input(key="mem:find:text").set_value("poetry").run())
+    page = checked(page.text_input(key="memories:find:text").set_value("poetry").run())
     assert "m003" in ids(page), "a new search begins at its first page"
 
 
@@ -143,11 +144,11 @@ def test_a_picked_memory_shows_its_text_facts_relations_and_judgments(open_memor
 def test_an_edit_is_saved_and_the_indexes_follow(open_memories: OpenPage) -> None:
     page = pick(open_memories(), "m003")
     before, version = store(page).memories.get("m003"), store(page).content_version
-    page = checked(page.button(key="mem:edit").click().run())
+    page = checked(page.button(key="memories:edit").click().run())
     field(page, "text_area", "content").set_value("Dependencies are added with zebrafish.")
     field(page, "multiselect", "tags").set_value(["python", "new"])
     field(page, "toggle", "pinned").set_value(True)
-    page = checked(page.button(key="mem:save").click().run())
+    page = checked(page.button(key="memories:save").click().run())
     after = store(page).memories.get("m003")
     assert (after.content, after.tags, after.pinned) == (
         "Dependencies are added with zebrafish.",
@@ -173,21 +174,21 @@ def test_a_refused_edit_is_one_clear_line_and_changes_nothing(
 ) -> None:
     page = pick(open_memories(), "m003")
     before, version = store(page).memories.get("m003"), store(page).content_version
-    page = page.button(key="mem:edit").click().run()
+    page = page.button(key="memories:edit").click().run()
     field(page, kind, name).set_value(value)
-    page = checked(page.button(key="mem:save").click().run())
+    page = checked(page.button(key="memories:save").click().run())
     assert line in page.error[0].value.replace("\\", "")
     assert field(page, kind, name).value == value, "what was typed stays"
     assert (store(page).memories.get("m003"), store(page).content_version) == (before, version)
-    page = checked(page.button(key="mem:edit:cancel").click().run())
+    page = checked(page.button(key="memories:edit:cancel").click().run())
     assert not page.error
 
 
 def test_saving_without_a_change_changes_nothing(open_memories: OpenPage) -> None:
     page = pick(open_memories(), "m003")
     version = store(page).content_version
-    page = page.button(key="mem:edit").click().run()
-    page = checked(page.button(key="mem:save").click().run())
+    page = page.button(key="memories:edit").click().run()
+    page = checked(page.button(key="memories:save").click().run())
     assert store(page).content_version == version
     assert "Nothing was changed." in [text.value for text in page.caption]
 
@@ -196,17 +197,17 @@ def test_an_edit_drops_the_evidence_that_inspect_had_gathered(open_memories: Ope
     page = pick(open_memories(), "m003")
     gathered = Gathered(Request("a request"), "its store", 0, Evidence("a request", {}))
     page.session_state[STATE] = InspectState("cems", preset("cems").config, gathered=gathered)
-    page = page.button(key="mem:delete").click().run()
+    page = page.button(key="memories:delete").click().run()
     assert state_of(page).gathered is None
 
 
 def test_a_deleted_memory_is_restored_by_undo(open_memories: OpenPage) -> None:
     page = pick(open_memories(), "m003")
     before = store(page).memories.get("m003")
-    page = checked(page.button(key="mem:delete").click().run())
+    page = checked(page.button(key="memories:delete").click().run())
     assert "m003" not in ids(page) and store(page).memories.get("m003") is None
     assert "Deleted <code>m003</code>" in html(page)
-    page = checked(page.button(key="mem:undo:button").click().run())
+    page = checked(page.button(key="memories:undo:button").click().run())
     assert "m003" in ids(page) and store(page).memories.get("m003") == before
     assert "Deleted <code>" not in html(page)
     assert all(index.fresh for index in store(page).indexes.states(handles.resources().embedder.model_id))
@@ -218,7 +219,7 @@ def test_the_deleted_view_lists_what_was_deleted(open_memories: OpenPage) -> Non
     store(page).memories.delete("m003")
     page = checked(page.run())
     assert ids(page) == ["m003"]
-    assert page.button(key="mem:restore").disabled
+    assert page.button(key="memories:restore").disabled
 
 
 def test_an_upload_keeps_the_good_rows_and_lists_the_bad_ones(open_memories: OpenPage, total: int) -> None:
@@ -251,10 +252,10 @@ def test_statistics_count_and_find_near_duplicates(open_memories: OpenPage, tota
     page = open_memories(view="Statistics")
     assert f"<b>{total}</b>" in html(page)
     assert len(page.get("plotly_chart")) == 5
-    page = checked(page.button(key="mem:near:button").click().run())
+    page = checked(page.button(key="memories:near:button").click().run())
     assert "m103" in html(page) and "m104" in html(page)
     assert any("pairs from 0.92 on" in text.value for text in page.caption)
-    page = checked(page.slider(key="mem:near:threshold").set_value(1.0).run())
+    page = checked(page.slider(key="memories:near:threshold").set_value(1.0).run())
     assert any("No pair reaches 1.00" in text.value for text in page.caption)
 
 
@@ -268,7 +269,7 @@ def test_exact_duplicates_are_listed(open_memories: OpenPage) -> None:
 def test_a_rebuild_makes_both_indexes_anew_and_says_how_long_it_took(open_memories: OpenPage, total: int) -> None:
     page = open_memories(view="Store")
     assert html(page).count("✓ up to date") == 2
-    page = checked(page.button(key="mem:rebuild").click().run(timeout=120))
+    page = checked(page.button(key="memories:rebuild").click().run(timeout=120))
     assert any("Rebuilt in" in text.value and f"{total} memories embedded" in text.value for text in page.caption)
     assert html(page).count("✓ up to date") == 2
     assert handles.resources().indexes.lexical.search("poetry", 1)
@@ -280,15 +281,15 @@ def test_another_store_is_created_and_the_first_one_opened_again(
     page = open_memories(view="Store")
     embedder = handles.resources().embedder
     page.session_state["inspect:query"] = "a query of the old store"
-    page.text_input(key="mem:folder").set_value(str(tmp_path / "new"))
-    page = checked(page.button(key="mem:folder:create").click().run())
+    page.text_input(key="memories:folder").set_value(str(tmp_path / "new"))
+    page = checked(page.button(key="memories:folder:create").click().run())
     assert store(page).path == tmp_path / "new" and store(page).memories.count() == 0
     assert handles.resources().embedder is embedder, "the loaded model goes over"
     assert "inspect:query" not in page.session_state
     assert "This store has no memories yet" in html(show(page, "Browse"))
     page = show(page, "Store")
-    page.text_input(key="mem:folder").set_value(str(copy))
-    page = checked(page.button(key="mem:folder:open").click().run())
+    page.text_input(key="memories:folder").set_value(str(copy))
+    page = checked(page.button(key="memories:folder:open").click().run())
     assert store(page).memories.count() == total
     with Store.open(tmp_path / "new"):
         pass  # it was released
@@ -309,8 +310,8 @@ def test_a_folder_that_cannot_be_opened_is_one_line_and_the_store_stays_open(
         "a NUL": ("a\0b", "open"),
     }[case]
     page = open_memories(view="Store")
-    page.text_input(key="mem:folder").set_value(typed)
-    page = checked(page.button(key=f"mem:folder:{button}").click().run())
+    page.text_input(key="memories:folder").set_value(typed)
+    page = checked(page.button(key=f"memories:folder:{button}").click().run())
     assert len(page.error) == 1 and "\n" not in page.error[0].value
     assert store(page).memories.count() == total
     assert not (tmp_path / "nowhere").exists()
@@ -322,8 +323,8 @@ def test_the_store_picker_is_there_when_the_store_cannot_be_opened(
     (tmp_path / "file").write_text("not a store")
     page = checked(open_memories(tmp_path / "file"))
     assert "is a file" in page.error[0].value
-    page.text_input(key="mem:folder").set_value(str(copy))
-    page = checked(page.button(key="mem:folder:open").click().run())
+    page.text_input(key="memories:folder").set_value(str(copy))
+    page = checked(page.button(key="memories:folder:open").click().run())
     assert f"All {total} memories" in html(page)
 
 
@@ -341,7 +342,7 @@ def test_the_empty_store_offers_import_and_sample(open_memories: OpenPage, total
     for view in ("Import", "Statistics", "Deleted", "Store"):
         page = show(page, view)
     page = show(page, "Browse")
-    page = checked(page.button(key="mem:sample:browse").click().run(timeout=120))
+    page = checked(page.button(key="memories:sample:browse").click().run(timeout=120))
     assert len(ids(page)) == total
 
 
@@ -358,9 +359,9 @@ def test_markup_in_a_memory_is_shown_literally_in_every_view(open_memories: Open
     page = pick(open_memories(tmp_path / "evil"), "<u>1</u>")
     bodies = html(page)
     assert "&lt;script&gt;alert(1)&lt;/script&gt; **bold**" in bodies
-    page = checked(page.button(key="mem:edit").click().run())
-    page = checked(page.button(key="mem:edit:cancel").click().run())
-    page = checked(page.button(key="mem:delete").click().run())
+    page = checked(page.button(key="memories:edit").click().run())
+    page = checked(page.button(key="memories:edit:cancel").click().run())
+    page = checked(page.button(key="memories:delete").click().run())
     bodies += html(page)
     for view in ("Deleted", "Statistics", "Store"):
         page = show(page, view)

@@ -241,7 +241,7 @@ def test_an_embedder_on_a_server_that_is_down_is_one_line_on_either_page(
     assert len(page.error) == 1
     assert "\n" not in page.error[0].value
     memories = AppTest.from_file(str(ROOT / "pages" / "memories.py"), default_timeout=60)
-    memories.session_state["mem:view"] = "Store"
+    memories.session_state["memories:view"] = "Store"
     memories.run()
     assert not memories.exception
     assert "The embedding model cannot be reached" in " ".join(error.value for error in memories.error)

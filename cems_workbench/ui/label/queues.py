@@ -19,7 +19,7 @@ from cems_workbench.evaluation.labelling.queue import LabelQueue
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.gathering import QuerySelection, judged_selection
 from cems_workbench.runs.labelling import QueuePlan, assemble
-from cems_workbench.ui.evaluate.state import config_options
+from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import plain
@@ -91,22 +91,23 @@ def _make(plan: QueuePlan, resources: Resources) -> None:
 
 def _offer_unjudged(resources: Resources) -> None:
     """What the comparison on the Evaluate page was chosen of, as a queue of its unjudged results, in one click."""
-    names, query_set = st.session_state.get("ev:configs"), st.session_state.get("ev:set")
-    if not names or query_set not in {known.name for known in resources.store.query_sets.latest()}:
+    comparison = chosen_comparison()
+    sets = {query_set.name for query_set in resources.store.query_sets.latest()} if comparison is not None else set()
+    if comparison is None or comparison.query_set not in sets:
         return
-    compared = ", ".join(plain(str(name)) for name in names)
     pressed = st.button(
-        f"Queue what is not judged of {compared}", key="label:unjudged", icon=":material/playlist_add:", type="tertiary",
+        f"Queue what is not judged of {', '.join(plain(name) for name in comparison.configs)}", key="label:unjudged",
+        icon=":material/playlist_add:", type="tertiary",
         help=f"The comparison on the Evaluate page: the first {UNJUDGED_DEPTH} results of these configs for the judged queries of "
-        f"{plain(query_set)} that no person has judged.",
+        f"{plain(comparison.query_set)} that no person has judged.",
     )  # fmt: skip
     if not pressed:
         return
     options = config_options(resources).configs
-    chosen = {name: options[name] for name in names if name in options}
-    within = bool(st.session_state.get("ev:project_only"))
-    selection = judged_selection(query_set, resources, resources.store.judgments.read(), within)
-    _make(QueuePlan(f"{query_set}-unjudged", selection, chosen, UNJUDGED_DEPTH), resources)
+    configs = {name: options[name] for name in comparison.configs if name in options}
+    judgments = resources.store.judgments.read()
+    selection = judged_selection(comparison.query_set, resources, judgments, comparison.project_only)
+    _make(QueuePlan(f"{comparison.query_set}-unjudged", selection, configs, UNJUDGED_DEPTH), resources)
 
 
 def _form(resources: Resources) -> QueuePlan | None:

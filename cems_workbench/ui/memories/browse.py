@@ -15,12 +15,10 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Facets, Selection
 from cems_workbench.store.selection import Sort
-from cems_workbench.ui.kit.escape import excerpt
-from cems_workbench.ui.kit.tables import ROW
-from cems_workbench.ui.memories import detail as memories_detail
-from cems_workbench.ui.memories import importing as memories_import_view
-from cems_workbench.ui.memories import state
-from cems_workbench.ui.memories.terms import FIELDS
+from cems_workbench.ui.kit import panels, templates
+from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.memories import detail, importing, state
+from cems_workbench.ui.memories.fields import FIELDS, title_and_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -52,18 +50,18 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         _empty(resources, place)
         return
     selection = filters(resources.store.memories.facets())
-    number = max(1, int(st.session_state.get("mem:page", 1)))
+    number = max(1, int(st.session_state.get(state.PAGE, 1)))
     page = resources.store.memories.find(selection, PAGE, (number - 1) * PAGE)
     pages = max(1, math.ceil(page.total / PAGE))
     if number > pages:  # memories went away meanwhile
-        st.session_state["mem:page"] = number = pages
+        st.session_state[state.PAGE] = number = pages
         page = resources.store.memories.find(selection, PAGE, (number - 1) * PAGE)
     _summary(page.total, total, number)
     if page.memories:
         _table(page.memories, selection.sort)
     if pages > 1:
-        st.pagination(pages, key="mem:page")
-    memories_detail.draw(resources, state.get("selected"))
+        st.pagination(pages, key=state.PAGE)
+    detail.draw(resources, state.present().selected)
 
 
 def filters(facets: Facets) -> Selection:
@@ -71,13 +69,13 @@ def filters(facets: Facets) -> Selection:
     common: dict[str, Any] = {"on_change": _first_page, "persist_state": "session"}
     search, order = st.columns([4, 1], vertical_alignment="bottom")
     text = search.text_input(
-        "Search", key="mem:find:text", placeholder="words, exactly as written", icon=":material/search:",
+        "Search", key="memories:find:text", placeholder="words, exactly as written", icon=":material/search:",
         help="Finds this very text, in upper or lower case, in id, title, content and tags.", **common,
     )  # fmt: skip
     sort = order.selectbox(
         "Order",
         list(SORTS),
-        key="mem:find:order",
+        key="memories:find:order",
         help="How the table is ordered; undated memories come last.",
         **common,
     )
@@ -93,20 +91,20 @@ def filters(facets: Facets) -> Selection:
         "Memories written in these sessions. The most frequent are offered; any other may be typed.", common,
     )  # fmt: skip
     importance = boxes[3].multiselect(
-        "Importance", ["high", "normal", "low"], key="mem:find:importance", placeholder="any",
+        "Importance", ["high", "normal", "low"], key="memories:find:importance", placeholder="any",
         help="Memories of this importance.", **common,
     )  # fmt: skip
     pinned = boxes[4].selectbox(
         "Pinned",
         ["pinned", "not pinned"],
         index=None,
-        key="mem:find:pinned",
+        key="memories:find:pinned",
         placeholder="any",
         help="Memories that are pinned, or not.",
         **common,
     )
     days = boxes[5].date_input(
-        "Created", value=[], min_value=date(1970, 1, 1), max_value=date(2100, 12, 31), key="mem:find:created", format="YYYY-MM-DD",
+        "Created", value=[], min_value=date(1970, 1, 1), max_value=date(2100, 12, 31), key="memories:find:created", format="YYYY-MM-DD",
         help="First and last day of creation (UTC), both included.", **common,
     )  # fmt: skip
     span = tuple(days) if isinstance(days, tuple) else (days,)
@@ -135,38 +133,38 @@ def _several(
 ) -> tuple[str | None, ...]:
     options = [NONE if value is None else value for value, _ in values]
     chosen = place.multiselect(
-        label, options, key=f"mem:find:{name}", placeholder="any", help=help, accept_new_options=True, **common
+        label, options, key=f"memories:find:{name}", placeholder="any", help=help, accept_new_options=True, **common
     )
     return tuple(None if value == NONE else value for value in chosen)
 
 
 def _first_page() -> None:
-    st.session_state["mem:page"] = 1
+    st.session_state[state.PAGE] = 1
 
 
 def clear_filters() -> None:
     """Show all memories again."""
     for name in FILTERS:
-        st.session_state.pop(f"mem:find:{name}", None)
+        st.session_state.pop(f"memories:find:{name}", None)
     cleared: dict[str, Any] = {"text": "", "pinned": None, "created": []}
     for name in FILTERS:
-        st.session_state[f"mem:find:{name}"] = cleared.get(name, [])
+        st.session_state[f"memories:find:{name}"] = cleared.get(name, [])
     _first_page()
 
 
 def _summary(matching: int, total: int, number: int) -> None:
     """How many memories there are, which of them are shown, and a way back to all."""
     first, last = (number - 1) * PAGE + 1, min(number * PAGE, matching)
-    found = f"{matching:,} of {total:,} memories match" if matching != total else f"All {total:,} memories"
+    counted = f"{matching:,} of {total:,} memories match" if matching != total else f"All {total:,} memories"
     shown = f" · {first:,}–{last:,} shown" if matching > PAGE else ""
-    with st.container(horizontal=True, vertical_alignment="center", key="mem-summary"):
-        st.html(f'<p class="wb-mem-hint">{found}{shown}</p>', width="content")
+    with st.container(horizontal=True, vertical_alignment="center", key="memories:summary"):
+        st.html(templates.render("memories/hint.html", text=counted + shown), width="content")
         st.button(
-            "Clear filters", key="mem:clear", on_click=clear_filters, disabled=matching == total, type="tertiary",
+            "Clear filters", key="memories:clear", on_click=clear_filters, disabled=matching == total, type="tertiary",
             help="Show all memories again.",
         )  # fmt: skip
     if not matching:
-        st.html('<div class="wb-empty"><h3>No memory matches</h3><p>Use fewer words, or clear the filters.</p></div>')
+        panels.empty("No memory matches", "Use fewer words, or clear the filters.")
 
 
 def table(memories: Sequence[Memory]) -> DataFrame:
@@ -179,7 +177,7 @@ def table(memories: Sequence[Memory]) -> DataFrame:
     rows = [
         {
             "id": memory.id,
-            "memory": excerpt(f"{memory.title}: {memory.content}" if memory.title else memory.content),
+            "memory": title_and_text(memory),
             "category": memory.category,
             "project": memory.project,
             "session": memory.session,
@@ -204,19 +202,19 @@ def columns(sort: Sort) -> list[str]:
 
 def _table(memories: Sequence[Memory], sort: Sort) -> None:
     ids = [memory.id for memory in memories]
-    selected = state.get("selected")
+    shown = state.present()
     # Rows are picked by place: a table of other rows must not inherit the place.
-    key = f"mem:table:{state.get('generation')}:{hashlib.sha256(repr(ids).encode()).hexdigest()[:10]}"
+    key = f"memories:table:{shown.generation}:{hashlib.sha256(repr(ids).encode()).hexdigest()[:10]}"
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
     st.dataframe(
         table(memories),
         key=key,
         on_select=lambda: _picked(key, ids),
         selection_mode="single-row",
-        selection_default={"selection": {"rows": [ids.index(selected)] if selected in ids else []}},
+        selection_default={"selection": {"rows": [ids.index(shown.selected)] if shown.selected in ids else []}},
         hide_index=True,
         row_height=ROW,
-        height=ROW * (min(len(ids), TABLE_ROWS) + 1) + 4,
+        height=table_height(len(ids), TABLE_ROWS),
         placeholder="",
         column_order=columns(sort),
         column_config={
@@ -244,13 +242,10 @@ def _picked(key: str, ids: Sequence[str]) -> None:
 
 
 def _empty(resources: Resources, place: DeltaGenerator) -> None:
-    st.html(
-        '<div class="wb-empty"><h3>This store has no memories yet</h3>'
-        "<p>Import your own from a file, or begin with the sample.</p></div>"
-    )
+    panels.empty("This store has no memories yet", "Import your own from a file, or begin with the sample.")
     with st.container(horizontal=True):
         st.button(
-            "Import files", key="mem:go-import", type="primary", help="Choose files with memories, queries or judgments.",
-            on_click=lambda: st.session_state.update({"mem:view": "Import"}),
+            "Import files", key="memories:go-import", type="primary", help="Choose files with memories, queries or judgments.",
+            on_click=lambda: st.session_state.update({state.VIEW: "Import"}),
         )  # fmt: skip
-        memories_import_view.offer_sample(resources, place, "browse")
+        importing.offer_sample(resources, place, "browse")

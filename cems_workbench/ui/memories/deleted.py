@@ -8,10 +8,10 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit.escape import excerpt
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit import panels
+from cems_workbench.ui.kit.tables import ROW, table_height
 from cems_workbench.ui.memories import state
-from cems_workbench.ui.memories.terms import FIELDS
+from cems_workbench.ui.memories.fields import FIELDS, title_and_text
 
 SHOWN = 1_000
 
@@ -20,19 +20,19 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
     """A table of the deleted memories; the marked ones can be restored."""
     deleted, total = resources.store.memories.deleted(SHOWN)
     if not deleted:
-        st.html(
-            '<div class="wb-empty"><h3>Nothing is deleted</h3>'
-            "<p>A memory that you delete is kept here, hidden from every search, until you restore it.</p></div>"
+        panels.empty(
+            "Nothing is deleted",
+            "A memory that you delete is kept here, hidden from every search, until you restore it.",
         )
         return
-    key = f"mem:deleted:{state.get('generation')}"
+    key = f"memories:deleted:{state.present().generation}"
     ids = [entry.memory.id for entry in deleted]
     marked = [ids[row] for row in _rows(key) if row < len(ids)]
     text, button = st.columns([4, 1], vertical_alignment="bottom")
     shown = f" The latest {SHOWN:,} are shown." if total > len(deleted) else ""
     text.caption(f"{total:,} deleted. Mark the rows to bring back.{shown}")
     button.button(
-        f"Restore {len(marked)}" if marked else "Restore", key="mem:restore", on_click=state.restore,
+        f"Restore {len(marked)}" if marked else "Restore", key="memories:restore", on_click=state.restore,
         args=(resources, *marked), disabled=not marked, icon=":material/undo:", width="stretch",
         help="Bring the marked memories back as they were.",
     )  # fmt: skip
@@ -40,9 +40,7 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
         {
             "id": entry.memory.id,
             "deleted": f"{entry.deleted_at:%Y-%m-%d %H:%M}",
-            "memory": excerpt(
-                f"{entry.memory.title}: {entry.memory.content}" if entry.memory.title else entry.memory.content
-            ),
+            "memory": title_and_text(entry.memory),
             "category": entry.memory.category,
             "project": entry.memory.project,
         }
@@ -50,7 +48,7 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
     ]
     st.dataframe(
         rows, key=key, on_select="rerun", selection_mode="multi-row", hide_index=True, row_height=ROW, placeholder="",
-        height=ROW * (min(len(rows), 14) + 1) + 4,
+        height=table_height(len(rows), 14),
         column_config={
             "id": st.column_config.TextColumn("id", width=84, pinned=True, help=FIELDS["id"]),
             "deleted": st.column_config.TextColumn("deleted", width=124, help="When it was deleted, UTC"),
@@ -63,5 +61,5 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
 
 def _rows(key: str) -> Sequence[int]:
     """The marked rows, as the browser last reported them."""
-    kept = st.session_state.get(key)
-    return kept["selection"]["rows"] if kept else ()
+    event = st.session_state.get(key)
+    return event["selection"]["rows"] if event else ()

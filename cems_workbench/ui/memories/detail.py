@@ -4,69 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from html import escape
 from typing import Any
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory, Relation
+from cems_workbench.ui.kit import templates
 from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.tables import ROW
-from cems_workbench.ui.memories import edit as memories_edit
-from cems_workbench.ui.memories import state
-from cems_workbench.ui.memories.terms import FIELDS, JUDGMENTS, RELATIONS
+from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.memories import edit, state
+from cems_workbench.ui.memories.fields import FIELDS
+
+RELATIONS = "Links between memories, such as one that supersedes another. Pick a row to open the other memory."
+JUDGMENTS = "How well this memory answers a query, as a person or a model graded it. They measure searches."
+TABLE_ROWS = 6
 
 
 def draw(resources: Resources, memory_id: str | None) -> None:
     """The picked memory, or a line that says how to pick one."""
     memory = resources.store.memories.get(memory_id) if memory_id is not None else None
     if memory is None:
-        st.html('<p class="wb-mem-hint">Pick a row to read a memory in full, edit or delete it.</p>')
+        templates.draw("memories/hint.html", text="Pick a row to read a memory in full, edit or delete it.")
         return
-    editing = state.get("editing")
-    with st.container(horizontal=True, vertical_alignment="center", key="mem-title"):
-        st.html(title_html(memory))
+    shown = state.present()
+    with st.container(horizontal=True, vertical_alignment="center", key="memories:title"):
+        templates.draw("memories/title.html", id=memory.id, title=memory.title)
         st.button(
-            "Edit", key="mem:edit", on_click=state.edit, args=(True,), disabled=editing, icon=":material/edit:",
+            "Edit", key="memories:edit", on_click=state.edit, args=(True,), disabled=shown.editing, icon=":material/edit:",
             help="Change the text or the facts of this memory.",
         )  # fmt: skip
         st.button(
-            "Delete", key="mem:delete", on_click=state.delete, args=(resources, memory.id), icon=":material/delete:",
+            "Delete", key="memories:delete", on_click=state.delete, args=(resources, memory.id), icon=":material/delete:",
             help="Hide it from every search. It can be restored at any time.",
         )  # fmt: skip
         st.button(
-            "Close", key="mem:close", on_click=state.select, args=(None,), type="tertiary", icon=":material/close:",
+            "Close", key="memories:close", on_click=state.select, args=(None,), type="tertiary", icon=":material/close:",
             help="Back to the table alone.",
         )  # fmt: skip
     # The form asks for more room than a text, whose lines are read best when they are not long.
-    left, right = st.columns([3, 2] if editing else 2, gap="medium")
+    left, right = st.columns([3, 2] if shown.editing else 2, gap="medium")
     with left:
-        if editing:
-            memories_edit.draw(resources, memory)
+        if shown.editing:
+            edit.draw(resources, memory)
         else:
-            if state.get("notice"):
-                st.caption(state.get("notice"))
-            st.html(text_html(memory))
+            if shown.notice:
+                st.caption(shown.notice)
+            templates.draw("memories/text.html", content=memory.content)
     with right:
         st.html(facts_html(memory))
         _relations(resources, memory)
         _judgments(resources, memory)
 
 
-def title_html(memory: Memory) -> str:
-    """Id and title, escaped."""
-    title = f"<span>{escape(memory.title)}</span>" if memory.title else ""
-    return f'<div class="wb-mem-title"><code>{escape(memory.id)}</code>{title}</div>'
-
-
-def text_html(memory: Memory) -> str:
-    """The whole content, escaped, with its line breaks."""
-    return f'<div class="wb-text wb-mem-text">{escape(memory.content)}</div>'
-
-
-def facts_html(memory: Memory) -> str:
-    """Everything known of a memory besides its text, escaped."""
+def facts_html(memory: Memory) -> Markup:
+    """Everything known of a memory besides its text, each with what it means."""
     facts: list[tuple[str, str | None]] = [
         ("Category", memory.category),
         ("Project", memory.project),
@@ -84,11 +77,7 @@ def facts_html(memory: Memory) -> str:
         ("Source", memory.source_ref),
         ("Length", f"{len(memory.content):,} characters"),
     ]
-    rows = "".join(
-        f'<span title="{escape(FIELDS[name.lower()])}">{name}</span><div>{escape(value or "–")}</div>'
-        for name, value in facts
-    )
-    return f'<div class="wb-mem-facts">{rows}</div>'
+    return templates.render("memories/facts.html", facts=[(name, value, FIELDS[name.lower()]) for name, value in facts])
 
 
 def relation_rows(memory_id: str, relations: Sequence[Relation], others: Mapping[str, Memory]) -> list[dict[str, Any]]:
@@ -111,7 +100,7 @@ def _relations(resources: Resources, memory: Memory) -> None:
         return
     others = resources.store.memories.read({end for edge in relations for end in (edge.source_id, edge.target_id)})
     rows = relation_rows(memory.id, relations, others)
-    key = f"mem:relations:{state.get('generation')}:{state.get('selected')}"
+    key = f"memories:relations:{state.present().generation}:{memory.id}"
     st.dataframe(
         rows,
         key=key,
@@ -119,7 +108,7 @@ def _relations(resources: Resources, memory: Memory) -> None:
         selection_mode="single-row",
         hide_index=True,
         row_height=ROW,
-        height=_height(len(rows)),
+        height=table_height(len(rows), TABLE_ROWS),
         placeholder="",
         column_config={
             "": st.column_config.TextColumn("", width=30, help="→ from this memory, ← to it"),
@@ -135,7 +124,7 @@ def _follow(key: str, ids: Sequence[str]) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     if rows:
         state.select(ids[rows[0]])
-        state.put(generation=state.get("generation") + 1)  # the table above marks the row of the new memory
+        state.update(generation=state.present().generation + 1)  # the table above marks the row of the new memory
 
 
 def _judgments(resources: Resources, memory: Memory) -> None:
@@ -155,10 +144,10 @@ def _judgments(resources: Resources, memory: Memory) -> None:
             }
             for judgment, query in judged
         ],
-        key="mem:judgments",
+        key="memories:judgments",
         hide_index=True,
         row_height=ROW,
-        height=_height(len(judged)),
+        height=table_height(len(judged), TABLE_ROWS),
         placeholder="",
         column_config={
             "grade": st.column_config.NumberColumn(
@@ -172,32 +161,29 @@ def _judgments(resources: Resources, memory: Memory) -> None:
     )
 
 
-def _height(rows: int) -> int:
-    return ROW * (min(rows, 6) + 1) + 4
-
-
 def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else f"{moment:%Y-%m-%d %H:%M} UTC"
 
 
 def undo_bar(resources: Resources) -> None:
     """After a deletion: what was deleted, and a button that brings it back."""
-    memory_id = state.get("undo")
+    memory_id = state.present().deleted
     if memory_id is None:
         return
-    with st.container(horizontal=True, vertical_alignment="center", key="mem-undo"):
-        st.html(f'<div class="wb-mem-undo">Deleted <code>{escape(memory_id)}</code></div>', width="content")
+    with st.container(horizontal=True, vertical_alignment="center", key="memories:undo"):
+        st.html(templates.render("memories/undo.html", id=memory_id), width="content")
         st.button(
-            "Undo", key="mem:undo:button", on_click=state.restore, args=(resources, memory_id), icon=":material/undo:",
+            "Undo", key="memories:undo:button", on_click=state.restore, args=(resources, memory_id), icon=":material/undo:",
             help="Bring this memory back as it was.",
         )  # fmt: skip
         st.button(
-            "Dismiss", key="mem:undo:dismiss", on_click=state.put, kwargs={"undo": None}, type="tertiary",
+            "Dismiss", key="memories:undo:dismiss", on_click=state.dismiss_undo, type="tertiary",
             help="Hide this line. The memory stays under Deleted.",
         )  # fmt: skip
 
 
 def problem_line() -> None:
     """The last refusal of the store, in one line."""
-    if state.get("problem") and not state.get("editing"):
-        st.error(plain(state.get("problem")), icon=":material/block:")
+    shown = state.present()
+    if shown.problem and not shown.editing:
+        st.error(plain(shown.problem), icon=":material/block:")

@@ -81,11 +81,11 @@ def _iso(moment: datetime | None) -> str:
 def draw(resources: Resources, memory: Memory) -> None:
     """The form; saving and cancelling happen before the page is drawn again."""
     facets = resources.store.memories.facets()
-    values, generation = shown(memory), state.get("generation")
-    keys = {name: f"mem:{generation}:{name}" for name in LABELS}
+    values, generation = shown(memory), state.present().generation
+    keys = {name: f"memories:{generation}:{name}" for name in LABELS}
     for name, value in values.items():
         st.session_state.setdefault(keys[name], value)
-    with st.form(f"mem:form:{generation}"):
+    with st.form(f"memories:form:{generation}"):
         st.text_area(
             "Content", key=keys["content"], height=180, help="The text that is searched and given to the agent."
         )
@@ -111,15 +111,19 @@ def draw(resources: Resources, memory: Memory) -> None:
         left.text_input("Created", key=keys["created_at"], help=DAY_HELP)
         right.text_input("Last accessed", key=keys["last_accessed"], help=DAY_HELP)
         st.toggle("Pinned", key=keys["pinned"], help="A pinned memory is never dropped for its age.")
-        if state.get("problem"):
-            st.error(plain(state.get("problem")), icon=":material/block:")
+        if problem := state.present().problem:
+            st.error(plain(problem), icon=":material/block:")
         with st.container(horizontal=True):
             st.form_submit_button(
-                "Save", type="primary", key="mem:save", on_click=_save, args=(resources, memory, keys),
+                "Save", type="primary", key="memories:save", on_click=_save, args=(resources, memory, keys),
                 help="Keep the changes; the search indexes follow.",
             )  # fmt: skip
             st.form_submit_button(
-                "Cancel", key="mem:edit:cancel", on_click=state.edit, args=(False,), help="Leave the memory as it was."
+                "Cancel",
+                key="memories:edit:cancel",
+                on_click=state.edit,
+                args=(False,),
+                help="Leave the memory as it was.",
             )
 
 
@@ -143,7 +147,7 @@ def _save(resources: Resources, memory: Memory, keys: Mapping[str, str]) -> None
     try:
         after = edited(memory, {name: st.session_state[key] for name, key in keys.items()})
     except InputError as error:
-        state.put(problem=str(error))
+        state.update(problem=str(error))
         return
-    if state.update(resources, after, memory):
+    if state.save(resources, after, memory):
         st.toast("Saved", icon=":material/check:")

@@ -13,6 +13,7 @@ from cems_workbench.formats import FORMATS
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.importing import FileImport, import_files
 from cems_workbench.ui.inspect.gathering import SAMPLE_DATA
+from cems_workbench.ui.kit import templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.imports import ERROR_COLUMNS, counts_table, error_rows, errors_csv, notes
 from cems_workbench.ui.kit.tables import ROW, table_height
@@ -23,11 +24,11 @@ AUTO = "recognise"
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
-    """The uploader, and the report on the last import. Progress is shown in `place`."""
+    """The uploader, and what became of the last import. Progress is shown in `place`."""
     files = st.file_uploader(
         "Files to import",
         accept_multiple_files=True,
-        key=f"mem:upload:{state.get('generation')}",
+        key=f"memories:upload:{state.present().generation}",
         help="Memories, relations, queries or judgments, one or several files, in any order. "
         "Importing a file again changes nothing; changed rows are updated.",
     )
@@ -35,12 +36,12 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     chosen = kind.selectbox(
         "Format",
         [AUTO, *FORMATS],
-        key="mem:format",
+        key="memories:format",
         help="Which format the files have. “recognise” looks at each file.\n\n"
         + "\n".join(f"- `{reader.name}`: {plain(reader.description)}" for reader in FORMATS.values()),
     )
     start = button.button(
-        "Import", key="mem:import", type="primary", disabled=not files, width="stretch",
+        "Import", key="memories:import", type="primary", disabled=not files, width="stretch",
         help="Import the files above. Rows that cannot be used are listed; all others are kept.",
     )  # fmt: skip
     if start and files:
@@ -48,13 +49,15 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     if not resources.store.memories.count() and SAMPLE_DATA.is_dir():
         with sample:
             offer_sample(resources, place, "import")
-    _report(state.get("outcomes"))
+    _report(state.present().imports)
 
 
 def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
     """A button that imports the sample data of this project."""
     if st.button(
-        "Load the sample memories", key=f"mem:sample:{key}", help="Memories of a made-up engineer, with judged queries."
+        "Load the sample memories",
+        key=f"memories:sample:{key}",
+        help="Memories of a made-up engineer, with judged queries.",
     ):
         with ExitStack() as stack:
             names = [path for path in sorted(SAMPLE_DATA.iterdir()) if path.suffix in (".jsonl", ".qrels")]
@@ -63,34 +66,30 @@ def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
 
 
 def _run(files: Iterable[tuple[str, IO[bytes]]], resources: Resources, place: DeltaGenerator, format: str) -> None:
-    state.put(outcomes=(), undo=None)
+    state.update(imports=(), deleted=None)
     with state.work(place, "import") as progress:
-        for outcome in import_files(files, resources.store, progress, format):
+        for imported in import_files(files, resources.store, progress, format):
             # Kept one by one: an import that is interrupted still reports what it finished.
-            state.put(outcomes=(*state.get("outcomes"), outcome), due=True)
+            state.update(imports=(*state.present().imports, imported), indexes_behind=True)
         resources.refresh(progress)
     state.changed()
-    state.put(due=False)
+    state.update(indexes_behind=False)
     st.rerun()
 
 
-def _report(outcomes: tuple[FileImport, ...]) -> None:
-    if not outcomes:
-        st.html(
-            '<p class="wb-mem-hint">One record a line: <code>{"id": "m1", "content": "…", "category": "preference"}</code>, '
-            "or a CSV with such columns. Only id and content are needed. All formats: the help of Format, and "
-            "<code>docs/formats.md</code>.</p>"
-        )
+def _report(imports: tuple[FileImport, ...]) -> None:
+    if not imports:
+        templates.draw("memories/import_hint.html")
         return
     st.markdown("###### Last import")
-    for outcome in outcomes:
-        if outcome.problem:
-            st.error(plain(outcome.problem), icon=":material/block:")
-    rows = counts_table(outcomes)
+    for imported in imports:
+        if imported.problem:
+            st.error(plain(imported.problem), icon=":material/block:")
+    rows = counts_table(imports)
     if rows:
         number = st.column_config.NumberColumn
         st.dataframe(
-            rows, hide_index=True, row_height=ROW, placeholder="", key="mem:counts", height=table_height(len(rows), len(rows)),
+            rows, hide_index=True, row_height=ROW, placeholder="", key="memories:counts", height=table_height(len(rows), len(rows)),
             column_config={
                 "file": st.column_config.TextColumn("file", width="medium"),
                 "rows": st.column_config.TextColumn("rows", width="small", help="What the rows of the file are"),
@@ -100,25 +99,25 @@ def _report(outcomes: tuple[FileImport, ...]) -> None:
                 "left out": number("left out", help="Rows of the file that could not be used; listed below"),
             },
         )  # fmt: skip
-    for note in notes(outcomes):
+    for note in notes(imports):
         st.caption(plain(note))
-    errors = error_rows(outcomes)
+    errors = error_rows(imports)
     if errors:
-        _errors(outcomes, errors)
+        _errors(imports, errors)
 
 
-def _errors(outcomes: tuple[FileImport, ...], errors: list[tuple[str, int, str, str]]) -> None:
+def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, str]]) -> None:
     title, button = st.columns([4, 1], vertical_alignment="bottom")
     title.markdown(f"###### {len(errors):,} row{'s' if len(errors) != 1 else ''} left out")
     if len(errors) > SHOWN_ERRORS:
         title.caption(f"The first {SHOWN_ERRORS:,} are shown; the CSV has all of them.")
     button.download_button(
-        "Download as CSV", errors_csv(outcomes), "left-out-rows.csv", "text/csv", key="mem:errors:csv",
+        "Download as CSV", errors_csv(imports), "left-out-rows.csv", "text/csv", key="memories:errors:csv",
         on_click="ignore", icon=":material/download:", width="stretch", help="Every row that was left out, and why.",
     )  # fmt: skip
     shown = [dict(zip(ERROR_COLUMNS, row, strict=True)) for row in errors[:SHOWN_ERRORS]]
     st.dataframe(
-        shown, hide_index=True, row_height=ROW, placeholder="", key="mem:errors",
+        shown, hide_index=True, row_height=ROW, placeholder="", key="memories:errors",
         height=table_height(len(shown), 12),
         column_config={
             "file": st.column_config.TextColumn("file", width="medium"),

@@ -1,94 +1,110 @@
-"""The Memories page's own state, and the work it starts: every change of the store goes through here.
+"""The state of the Memories page, and the work it starts: every change of the store goes through here.
 
-A change marks the indexes as due; the page brings them up to date after it is drawn, with progress, so that the
-change itself is on screen at once. Any click interrupts that work, and the next run of the page goes on with it.
+A change marks the indexes as behind; the page brings them up to date after it is drawn, with progress, so that the change itself is on
+screen at once. Any click interrupts that work, and the next run of the page goes on with it.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from cems_workbench.analysis.near_duplicates import NearDuplicates
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory
+from cems_workbench.runs.importing import FileImport
 from cems_workbench.ui.inspect import state as inspect_state
-from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit.state import PageState
 
-View = Literal["Browse", "Import", "Statistics", "Deleted", "Store"]
-VIEWS: tuple[View, ...] = ("Browse", "Import", "Statistics", "Deleted", "Store")
-FIRST: dict[str, Any] = {
-    "selected": None,
-    "editing": False,
-    "generation": 0,
-    "undo": None,
-    "due": False,
-    "outcomes": (),
-    "near": None,
-    "rebuilt": "",
-    "problem": "",
-    "notice": "",
-}
+VIEW, PAGE = "memories:view", "memories:page"
+"""Widgets that are set from elsewhere: the view, and the page of the table."""
 
 
-def prepare(resources: Resources) -> None:
-    """Give the page's state its first values; anew when the store is not the one it belongs to."""
-    path = str(resources.store.path)
-    if st.session_state.setdefault("mem:store", path) != path:
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """Near duplicates, and what they were looked for in (`key`): the store's content, the embedder, the threshold."""
+
+    key: object
+    near: NearDuplicates
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoriesState:
+    """All that the page remembers between runs, but for what its widgets show."""
+
+    store: str | None = None
+    """The store that everything here belongs to."""
+    selected: str | None = None
+    """Id of the memory that is shown in full."""
+    editing: bool = False
+    generation: int = 0
+    """Raised when widgets are to show new values."""
+    deleted: str | None = None
+    """Id of the memory that was deleted last, while undo is offered."""
+    indexes_behind: bool = False
+    """Whether the page is to bring the indexes up to date once it is drawn."""
+    imports: tuple[FileImport, ...] = ()
+    """What became of the files of the last import."""
+    compared: Compared | None = None
+    index_message: str = ""
+    """What the last rebuild came to."""
+    problem: str = ""
+    """Why the store refused the last change."""
+    folder_problem: str = ""
+    """Why another folder could not be opened."""
+    notice: str = ""
+    """What became of the last edit."""
+
+
+_page = PageState("memories", MemoriesState)
+present, update = _page.get, _page.update
+
+
+def belong_to(store: str) -> None:
+    """Begin anew when the page's state belongs to another store than the one that is open."""
+    known = present().store
+    if known is not None and known != store:
         forget_store()
-        st.session_state["mem:store"] = path
-    for name, value in FIRST.items():
-        st.session_state.setdefault(f"mem:{name}", value)
-
-
-def get(name: str) -> Any:
-    """A value of the page's state."""
-    return st.session_state[f"mem:{name}"]
-
-
-def put(**values: Any) -> None:
-    """Set values of the page's state."""
-    for name, value in values.items():
-        st.session_state[f"mem:{name}"] = value
+    update(store=store)
 
 
 def forget_store() -> None:
     """Drop all that belongs to the store that was open: here, and the query and evidence of the Inspect page."""
-    for key in [key for key in st.session_state if str(key).startswith("mem:") and key != "mem:view"]:
+    for key in [key for key in st.session_state if str(key).startswith("memories:") and key != VIEW]:
         del st.session_state[key]
     inspect_state.forget_store()
 
 
 def changed() -> None:
     """The store's content has changed: indexes and evidence are behind, widgets show new values."""
-    put(due=True, near=None, rebuilt="", generation=get("generation") + 1)
+    update(indexes_behind=True, compared=None, index_message="", generation=present().generation + 1)
     inspect_state.forget_evidence()
 
 
 def select(memory_id: str | None) -> None:
     """Show a memory in full, or none."""
-    put(selected=memory_id, editing=False, problem="", notice="")
+    update(selected=memory_id, editing=False, problem="", notice="")
 
 
 def edit(on: bool) -> None:
     """Open or close the form; a newly opened one shows the stored values."""
-    put(editing=on, problem="", notice="", generation=get("generation") + 1)
+    update(editing=on, problem="", notice="", generation=present().generation + 1)
 
 
-def update(resources: Resources, memory: Memory, before: Memory) -> bool:
+def save(resources: Resources, memory: Memory, before: Memory) -> bool:
     """Save an edited memory; False after an error, which is kept for the page."""
     try:
         differs = resources.store.memories.update(memory, before)
     except WorkbenchError as error:
-        put(problem=str(error))
+        update(problem=str(error))
         return False
-    put(editing=False, problem="", notice="Saved." if differs else "Nothing was changed.")
+    update(editing=False, problem="", notice="Saved." if differs else "Nothing was changed.")
     if differs:
         changed()
     return True
@@ -99,9 +115,9 @@ def delete(resources: Resources, memory_id: str) -> None:
     try:
         gone = resources.store.memories.delete(memory_id)
     except WorkbenchError as error:
-        put(problem=str(error))
+        update(problem=str(error))
         return
-    put(selected=None, editing=False, problem="", notice="", undo=memory_id if gone else None)
+    update(selected=None, editing=False, problem="", notice="", deleted=memory_id if gone else None)
     if gone:
         changed()
         st.toast("Memory deleted", icon=":material/delete:")
@@ -112,55 +128,37 @@ def restore(resources: Resources, *memory_ids: str) -> None:
     try:
         back = [memory_id for memory_id in memory_ids if resources.store.memories.restore(memory_id)]
     except WorkbenchError as error:
-        put(problem=str(error))
+        update(problem=str(error))
         return
-    put(undo=None, problem="", notice="", selected=back[0] if len(back) == 1 else None, editing=False)
+    update(deleted=None, problem="", notice="", selected=back[0] if len(back) == 1 else None, editing=False)
     if back:
         changed()
         st.toast(f"{len(back):,} {'memory' if len(back) == 1 else 'memories'} restored", icon=":material/undo:")
 
 
-@contextmanager
-def work(place: DeltaGenerator, key: str) -> Iterator[Progress]:
-    """Progress with a count, an estimate and a Cancel button in `place`, which is empty again afterwards.
-
-    Cancel, like any click, starts the page anew: the next report of the work then raises, and what it finished stays.
-    """
-    with place.container():
-        bar, button = st.columns([6, 1], vertical_alignment="center")
-        button.button(
-            "Cancel", key=f"mem:cancel:{key}", on_click=put, kwargs={"due": False}, width="stretch",
-            help="Stop here. What is finished stays; the next search, or Bring up to date under Store, does the rest.",
-        )  # fmt: skip
-        yield reporter(bar.empty())
-    place.empty()
+def dismiss_undo() -> None:
+    """Offer no undo any more."""
+    update(deleted=None)
 
 
-def reporter(place: DeltaGenerator) -> Progress:
-    """A progress that draws a bar in `place`."""
-    began: dict[str, float] = {}
-
-    def report(label: str, done: int, total: int) -> None:
-        elapsed = time.monotonic() - began.setdefault(label, time.monotonic())
-        share = min(done / total, 1.0) if total else 0.0
-        place.progress(share, text=plain(f"{label}: {progress_text(label, done, total, elapsed)}"))
-
-    return report
+def work(place: DeltaGenerator, name: str) -> AbstractContextManager[Progress]:
+    """Progress of long work in `place`, with Cancel, which also leaves the indexes as they are by then."""
+    return cancellable(
+        f"memories:cancel:{name}",
+        "Stop here. What is finished stays; the next search, or Bring up to date under Store, does the rest.",
+        place=place,
+        on_cancel=_leave_indexes,
+    )
 
 
-def progress_text(label: str, done: int, total: int, elapsed: float) -> str:
-    """How far work is, and about how long it will take still; reading counts bytes, which are shown as a share."""
-    count = f"{100 * done // total if total else 0} %" if label.startswith("reading") else f"{done:,} of {total:,}"
-    if elapsed < 1 or not 0 < done < total:
-        return count
-    left = elapsed * (total - done) / done
-    return f"{count}, about {left:.0f} s left" if left < 90 else f"{count}, about {left / 60:.0f} min left"
+def _leave_indexes() -> None:
+    update(indexes_behind=False)
 
 
 def bring_up_to_date(resources: Resources, place: DeltaGenerator) -> None:
-    """Refresh the indexes when a change made that due."""
-    if not get("due"):
+    """Refresh the indexes when a change left them behind."""
+    if not present().indexes_behind:
         return
     with work(place, "refresh") as progress:
         resources.refresh(progress)
-    put(due=False)
+    update(indexes_behind=False)

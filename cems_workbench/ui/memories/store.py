@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 import streamlit as st
+from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import ModelError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store import IndexState, RefreshReport
-from cems_workbench.ui.kit import handles
+from cems_workbench.ui.kit import handles, templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.memories import state
-from cems_workbench.ui.memories.terms import INDEX_COLUMNS, INDEXES
+
+COLUMNS = {
+    "Index": "What a search looks memories up in.",
+    "State": "Whether it has every change of the store.",
+    "Memories": "How many memories are in it.",
+    "Version": "The store counts its changes: at which change the index was built, and which is the present one.",
+    "Note": "Why it has to be built again, if it has to.",
+}
+INDEXES = {
+    "lexical": ("Words", "BM25 ranks memories by the words they share with a query; rare words count more."),
+    "vectors": ("Meaning", "The embedding model turns texts into vectors; texts of like meaning lie close together."),
+}
+"""Each index's name and what it is, by its kind."""
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
@@ -29,51 +41,56 @@ def folder(present: Path | None) -> None:
     """The open folder, and a box to open or create another one; `present` is None when none could be opened."""
     st.markdown("###### Folder")
     if present is not None:
-        st.html(f'<p class="wb-mem-hint">Open now: <code>{escape(str(present.resolve()))}</code></p>')
+        templates.draw("memories/open_folder.html", path=present.resolve())
     box, open_button, create_button = st.columns([6, 1, 1], vertical_alignment="bottom")
     box.text_input(
-        "Another folder", key="mem:folder", placeholder="/path/to/a/store",
+        "Another folder", key="memories:folder", placeholder="/path/to/a/store",
         help="A folder on the machine that runs this app. The app starts with the one named in CEMS_WORKBENCH_STORE.",
     )  # fmt: skip
     open_button.button(
-        "Open", key="mem:folder:open", on_click=_switch, args=(False,), width="stretch",
+        "Open", key="memories:folder:open", on_click=_switch, args=(False,), width="stretch",
         help="Close the present store and work with the one in this folder.",
     )  # fmt: skip
     create_button.button(
-        "Create", key="mem:folder:create", on_click=_switch, args=(True,), width="stretch",
+        "Create", key="memories:folder:create", on_click=_switch, args=(True,), width="stretch",
         help="Make an empty store in this folder, which may not exist yet, and work with it.",
     )  # fmt: skip
-    if st.session_state.get("mem:folder:problem"):
-        st.error(plain(st.session_state["mem:folder:problem"]), icon=":material/block:")
+    if problem := state.present().folder_problem:
+        st.error(plain(problem), icon=":material/block:")
 
 
 def _switch(create: bool) -> None:
     """Open or create the folder that was typed; after a refusal the store that is open stays open."""
-    typed = st.session_state.get("mem:folder", "").strip()
+    typed = st.session_state.get("memories:folder", "").strip()
     try:
         opened = handles.switch(typed, create=create)
     except WorkbenchError as error:
-        st.session_state["mem:folder:problem"] = str(error)
+        state.update(folder_problem=str(error))
         return
     state.forget_store()
-    st.session_state["mem:store"] = str(opened.store.path)
+    state.update(store=str(opened.store.path))
     st.toast("Store created" if create else "Store opened", icon=":material/folder_open:")
 
 
-def indexes_html(states: Sequence[IndexState]) -> str:
+def indexes_html(states: Sequence[IndexState]) -> Markup:
     """A row per index: what it is, whether it is up to date, how much is in it."""
     rows = []
     for index in states:
         kind, _, model = index.name.partition(" ")
-        name, about = INDEXES.get(kind, (kind, ""))
-        sign = '<span class="wb-mem-ok">✓ up to date</span>' if index.fresh else '<b class="wb-warn">⚠ behind</b>'
+        name, meaning = INDEXES.get(kind, (kind, ""))
         built = "–" if index.version is None else f"{index.version:,}"
         rows.append(
-            f'<tr><td title="{escape(about)}"><b>{escape(name)}</b><br><span>{escape(model or "BM25")}</span></td><td>{sign}</td>'
-            f"<td>{index.rows:,}</td><td>{built} of {index.content_version:,}</td><td>{escape(index.note or '–')}</td></tr>"
+            {
+                "name": name,
+                "meaning": meaning,
+                "model": model or "BM25",
+                "fresh": index.fresh,
+                "rows": f"{index.rows:,}",
+                "version": f"{built} of {index.content_version:,}",
+                "note": index.note or "–",
+            }
         )
-    head = "".join(f'<th title="{escape(about)}">{name}</th>' for name, about in INDEX_COLUMNS.items())
-    return f'<table class="wb-mem-table"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return templates.render("memories/indexes.html", columns=COLUMNS, indexes=rows)
 
 
 def indexes(resources: Resources, place: DeltaGenerator) -> None:
@@ -88,27 +105,26 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     if problem:
         st.error(plain(problem), icon=":material/block:")
     st.html(indexes_html(states))
-    st.html(
-        f'<p class="wb-mem-hint" title="{escape(INDEXES["vectors"][1])}">Embedding model: '
-        f"<code>{escape(resources.embedder.line)}</code></p>"
-    )
+    templates.draw("memories/embedder.html", model=resources.embedder.line, meaning=INDEXES["vectors"][1])
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
-            "Bring up to date", key="mem:refresh", disabled=all(index.fresh for index in states),
+            "Bring up to date", key="memories:refresh", disabled=all(index.fresh for index in states),
             help="Take in what has changed since.",
         )  # fmt: skip
         rebuild = st.button(
-            "Rebuild", key="mem:rebuild", icon=":material/refresh:",
+            "Rebuild", key="memories:rebuild", icon=":material/refresh:",
             help="Drop both indexes and make them anew. Every memory is embedded again.",
         )  # fmt: skip
-        if state.get("rebuilt"):
-            st.caption(state.get("rebuilt"))
+        if message := state.present().index_message:
+            st.caption(message)
     if refresh or rebuild:
         with state.work(place, "rebuild") as progress:
-            # Due until it is done: when it is interrupted, the next run of the page goes on.
-            state.put(due=True, near=None)
+            # Behind until it is done: when it is interrupted, the next run of the page goes on.
+            state.update(indexes_behind=True, compared=None)
             report = resources.rebuild(progress) if rebuild else resources.refresh(progress)
-        state.put(due=False, rebuilt=_outcome("Rebuilt" if rebuild else "Brought up to date", report))
+        state.update(
+            indexes_behind=False, index_message=_outcome("Rebuilt" if rebuild else "Brought up to date", report)
+        )
         st.rerun()
 
 

@@ -7,16 +7,16 @@ import io
 import re
 from datetime import UTC, datetime
 
-import numpy as np
 import pytest
 
+from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
 from cems_workbench.errors import InputError
 from cems_workbench.records import Memory
 from cems_workbench.ui.kit.escape import JOINER, csv_bytes, guarded, plain, tick
 from cems_workbench.ui.memories.browse import COLUMNS, columns
 from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.edit import edited, shown
-from cems_workbench.ui.memories.statistics import bars, first_and_rest, near_pairs, pairs_html
+from cems_workbench.ui.memories.statistics import bars, first_and_rest, near_html
 
 MEMORY = Memory(
     "m1", "one\r\ntwo\rthree\x00", title="T", tags=("a", "a", "b, c"), priority=1.333, project="p", author="Ada",
@@ -48,30 +48,10 @@ def test_a_bare_address_is_no_link(address):
     assert plain(address).replace("\\", "").replace(JOINER, "") == address
 
 
-def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch):
-    monkeypatch.setattr("cems_workbench.ui.memories.statistics.BLOCK", 7)
-    vectors = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    ids = [f"m{i:02}" for i in range(40)]
-    contents = [str(i // 2) for i in range(40)]
-    cosines = vectors @ vectors.T
-    expected = sorted(
-        (-float(cosines[i, j]), ids[i], ids[j])
-        for i in range(40) for j in range(i + 1, 40) if cosines[i, j] >= 0.8 and contents[i] != contents[j]
-    )  # fmt: skip
-    found = near_pairs(ids, vectors, contents, 0.8, 10)
-    assert found.total == len(expected) > 10
-    assert [pair[:2] for pair in found.pairs] == [(a, b) for _, a, b in expected[:10]]
-    assert [pair[2] for pair in found.pairs] == pytest.approx([-score for score, _, _ in expected[:10]], abs=1e-6)
-
-
-def test_no_memories_have_no_near_pairs():
-    assert near_pairs([], np.empty((0, 3), np.float32), [], 0.9, 5).total == 0
-
-
 def test_pairs_are_escaped():
     memories = {name: Memory(name, "<script>", title="<b>") for name in ("<i>1", "<i>2")}
-    body = pairs_html([("<i>1", "<i>2", 0.95)], memories)
+    near = NearDuplicates(NearPairs((("<i>1", "<i>2", 0.95),), 1), memories, 2)
+    body = near_html(near)
     assert "<script>" not in body and "<i>1" not in body and "<b><b>" not in body and "0.950" in body
 
 
