@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -20,13 +20,15 @@ from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.store.meta import CONTENT_VERSION, SCHEMA, STORE_ID, read_meta, write_meta
 
 if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
     import duckdb
 
 
-def migrations() -> dict[int, str]:
-    """The SQL of each schema version, by number, in order."""
+def migrations() -> dict[int, Traversable]:
+    """The SQL file that leads to each schema version, by number, in order."""
     scripts = (file for file in files(__package__).iterdir() if file.name.endswith(".sql"))
-    return {int(file.name[:4]): file.read_text("utf-8") for file in sorted(scripts, key=lambda file: file.name)}
+    return {int(file.name[:4]): file for file in sorted(scripts, key=lambda file: file.name)}
 
 
 def prepare(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
@@ -49,10 +51,10 @@ def prepare(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
         apply(cursor, scripts, version, latest)
 
 
-def apply(cursor: duckdb.DuckDBPyConnection, scripts: dict[int, str], version: int, until: int) -> None:
+def apply(cursor: duckdb.DuckDBPyConnection, scripts: Mapping[int, Traversable], version: int, until: int) -> None:
     """Take the steps that lead from schema `version` to schema `until`."""
     for number in range(version + 1, until + 1):
-        cursor.execute(scripts[number])
+        cursor.execute(scripts[number].read_text("utf-8"))
         step = _STEPS.get(number)
         if step is not None:
             step(cursor)

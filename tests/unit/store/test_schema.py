@@ -135,9 +135,11 @@ def test_kept_configs_and_experiments_keep_their_numbers_and_go_on_from_there(ol
 
 def test_an_upgrade_that_fails_leaves_the_older_store_as_it_was(old, monkeypatch):
     before = tables(old)
-    broken = migrations.migrations() | {9: "DROP TABLE experiments; SELECT nonsense FROM nowhere"}
+    broken = old / "0009_broken.sql"
+    broken.write_text("DROP TABLE experiments; SELECT nonsense FROM nowhere")
+    scripts = migrations.migrations() | {9: broken}
     with monkeypatch.context() as patch:
-        patch.setattr(migrations, "migrations", lambda: broken)
+        patch.setattr(migrations, "migrations", lambda: scripts)
         with pytest.raises(duckdb.Error, match="nowhere"):
             Store.open(old)
     assert tables(old) == before
