@@ -79,12 +79,12 @@ def run(
         if clock is not None and marks is not None:
             marks.append(clock())
 
-    variants_off = frozenset(switched_off)
-    ranking, lists = no_candidates(table), gathered_lists(table)
+    given = StageInput(table, config, frozenset(switched_off), no_candidates(table), gathered_lists(table))
     done: dict[str, StageArrays[StageRow, StageFields]] = {}
     tick()
     for stage in STAGES:
-        arrays = done[stage.name] = stage(StageInput(table, config, variants_off, ranking, lists))
-        ranking, lists = arrays.after, arrays.lists or lists
+        arrays = done[stage.name] = stage(given)
+        if not arrays.passed:
+            given = StageInput(table, config, given.variants_off, arrays.after, arrays.lists or given.lists)
         tick()
     return PipelineRun(done)

@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Made = TypeVar("Made")
+Number = TypeVar("Number", np.float64, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +210,7 @@ def _leading(key: Floats, count: int) -> Ints:
     queries, width = key.shape
     if count == 0 or 4 * count > width:
         order = np.argsort(key, axis=1, kind="stable")[:, :count]
-        return np.where(np.take_along_axis(key, order, axis=1) < np.inf, order, -1)
+        return np.where(along(key, order) < np.inf, order, -1)
     last = np.partition(key, count - 1, axis=1)[:, count - 1, None]
     first = key <= last
     if last.size and last.max() == np.inf:  # a row with fewer than `count`
@@ -222,7 +223,13 @@ def _leading(key: Floats, count: int) -> Ints:
     columns = np.full(few.shape, -1)
     few[row, place], columns[row, place] = key[row, column], column
     order = np.argsort(few, axis=1, kind="stable")[:, :count]
-    return np.take_along_axis(columns, order, axis=1)
+    return along(columns, order)
+
+
+def along(values: NDArray[Number], columns: Ints) -> NDArray[Number]:
+    """(Q, n) values at n columns of each row."""
+    taken: NDArray[Number] = values[np.arange(len(values))[:, None], columns]
+    return taken
 
 
 def _places(key: Floats | Ints) -> Ints:

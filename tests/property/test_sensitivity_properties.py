@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strategies import configs, evidences
 
 from cems_workbench.analysis.sensitivity.exact import HALF_LIFE, kind_of
-from cems_workbench.analysis.sensitivity.replays import ADJUST, ASSEMBLY, FUSION, Turned
+from cems_workbench.analysis.sensitivity.replays import Turned
 from cems_workbench.analysis.sensitivity.scan import Sweep, is_number, sweep
 from cems_workbench.analysis.why.rescue import searched_specs
 from cems_workbench.analysis.why.trial import changed
@@ -21,6 +21,7 @@ from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.bundle import read_bundle
 from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION
 
 NUMBERS = [spec.path for spec in searched_specs() if is_number(spec)]
 SOLVED = [spec.path for spec in searched_specs() if spec.type is float]
@@ -42,7 +43,7 @@ def results(evidence: Evidence, config: PipelineConfig, path: str, value: object
 
 def quickly(evidence: Evidence, config: PipelineConfig, path: str, value: object, k: int) -> tuple[str, ...]:
     """The same without making a trace."""
-    order = run(encode_one(evidence), changed(config, path, value))[ASSEMBLY].after.order(0)[:k]
+    order = run(encode_one(evidence), changed(config, path, value)).of(ASSEMBLY).after.order(0)[:k]
     return tuple(encode_one(evidence).ids[0][int(c)] for c in order)
 
 
@@ -71,7 +72,7 @@ def too_close(evidence: Evidence, config: PipelineConfig, path: str, value: floa
     """Do two scores differ by no more than rounding, so that no line can tell them apart?"""
     stages = Turned(evidence, config, path, 1).stages(value)
     for stage in (FUSION, ADJUST):
-        after = stages[stage].after
+        after = stages.of(stage).after
         scores = sorted(after.score[0, after.alive[0]])
         if any(0 < two - one < NEAR for one, two in pairwise(scores)):
             return True

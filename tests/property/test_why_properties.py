@@ -89,7 +89,7 @@ def test_a_solved_cell_has_the_rank_of_its_replay(
             continue
         middle = (cell.low + cell.high) / 2
         stages = trials.stages(changed(config, path, middle))
-        if _too_close(stages[FUSION].after.score[0]) or _too_close(stages[ADJUST].after.score[0]):
+        if _too_close(stages.of(FUSION).after.score[0]) or _too_close(stages.of(ADJUST).after.score[0]):
             continue  # nearer than the lines are known
         assert trials.outcome(changed(config, path, middle)).rank == cell.rank
 

@@ -63,7 +63,7 @@ class AdjustRow(StageRow):
     unclamped: float
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True, slots=True)
 class AdjustArrays(StageArrays[AdjustRow, StageFields]):
     """(Q, C) scores before the clamp, and the product of each candidate's factors, beside what every stage gives."""
 

@@ -23,7 +23,7 @@ from cems_workbench.config.sections.adjusting import AssemblyConfig
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
-from cems_workbench.pipeline.table import Bools, CandidateTable, Ints, Ranking, chosen_in_order
+from cems_workbench.pipeline.table import Bools, CandidateTable, Ints, Ranking, along, chosen_in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _first_that_fit(
     lead = before.leading(table.shape[1] if config.limit is None else config.limit)
     if greedy.all() and config.max_tokens is None:
         return lead
-    tokens = np.where(lead >= 0, np.take_along_axis(table.tokens, np.maximum(lead, 0), axis=1), 0).sum(axis=1)
+    tokens = np.where(lead >= 0, along(table.tokens, np.maximum(lead, 0)), 0).sum(axis=1)
     fits = greedy & (tokens <= (np.inf if config.max_tokens is None else config.max_tokens))
     chosen = lead.copy()
     for q in np.flatnonzero(~fits).tolist():

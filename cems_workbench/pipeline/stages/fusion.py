@@ -84,7 +84,7 @@ class FusionFields(StageFields):
     combine: Literal["sum", "max"] = "sum"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True, slots=True)
 class FusionArrays(StageArrays[FusionRow, FusionFields]):
     """(Q, C) raw scores and best list scores beside what every stage gives."""
 

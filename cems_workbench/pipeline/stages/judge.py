@@ -58,6 +58,8 @@ def apply_judge(
     table: CandidateTable, results: Ranking, config: JudgeConfig, ranked_by: str | None
 ) -> StageArrays[JudgeRow, JudgeFields]:
     """Attach judgments to the results. `ranked_by` is the reranker's model, to warn of a judge that judges itself."""
+    if not table.judges:
+        return pass_through(results, JudgeRow, lambda: JudgeFields(config.backend))
     key = (config.backend, config.model)
     names = memoized(table.memo, "judges", key, lambda: [judge_of(table, config, q) for q in range(table.shape[0])])
     if not any(names):

@@ -107,7 +107,7 @@ class RerankFields(StageFields):
         return plain_fields(self, names if self.health is None else (*names, "health"))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(eq=False, kw_only=True, slots=True)
 class RerankArrays(StageArrays[RerankRow, RerankFields]):
     """(Q) how many candidates the model reads, beside what every stage gives."""
 

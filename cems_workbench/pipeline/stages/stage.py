@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.model import attribute_name
@@ -49,11 +49,15 @@ class Switch:
 
     def is_off(self, config: PipelineConfig) -> bool:
         """Does the config leave it out?"""
-        return all(read(config) == value for read, value in self._off) or any(
-            read(config) != value for read, value in self._takes
-        )
+        # Every replay asks of every switch: a loop, since generators would cost as much as a stage that is off.
+        for read, value in self._takes:
+            if read(config) != value:
+                return True
+        for read, value in self._off:  # noqa: SIM110
+            if read(config) != value:
+                return False
+        return True
 
-    # Every replay asks, so the paths are resolved once.
     @cached_property
     def _off(self) -> tuple[tuple[Callable[[PipelineConfig], Any], Any], ...]:
         return _readers(self.off)
@@ -70,8 +74,7 @@ def _readers(values: Mapping[str, Any]) -> tuple[tuple[Callable[[PipelineConfig]
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StageInput:
+class StageInput(NamedTuple):
     """What a stage is given: the candidates, the config, and the ranking and the lists that the stage before it left."""
 
     table: CandidateTable
