@@ -11,9 +11,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.evaluation.comparison import SAME
 from cems_workbench.evaluation.evaluate import NO_TYPE, number
-from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Query
 from cems_workbench.runs.evaluation import EvaluatedConfig
+from cems_workbench.runs.gathering import request_for
 from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.inspect.state import open_in_inspect
@@ -141,7 +141,8 @@ def _elsewhere(choice: Choice) -> str:
 
 
 def _open(query: Query, base: EvaluatedConfig, other: EvaluatedConfig | None) -> None:
-    """Into Inspect: the other config on the sliders, the baseline pinned."""
-    request = Request(query.query, query.project, query.as_of)
+    """Into Inspect, as it was measured: the other config on the sliders, the baseline pinned."""
+    header = (other or base).labelled.evidence.header
+    request = request_for(query, header.moment, header.project_only)
     baseline = (base.name, base.evaluation.config) if other is not None else None
     open_in_inspect(request, (other or base).evaluation.config, baseline)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.evaluation.evaluate import NO_TYPE
-from cems_workbench.pipeline.gather import Request
+from cems_workbench.runs.gathering import request_for
 from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 from cems_workbench.ui.inspect.state import open_in_inspect
@@ -127,6 +127,7 @@ def _offer(result: SearchResult, change: QueryChange) -> None:
     left, right = st.columns([4, 1], vertical_alignment="center")
     left.markdown(f"{plain(change.query)}  \n:small[the proposal on the sliders, {plain(base.name)} pinned beside it]")
     if right.button("Open in Inspect", key="tn:inspect", icon=":material/search:", width="stretch"):
-        query = next(one for one in result.planned.batch.queries if one.qid == change.qid)
-        request = Request(query.query, query.project, query.as_of)
+        query = next(query for query in result.planned.batch.queries if query.qid == change.qid)
+        header = result.planned.data.evidence.header
+        request = request_for(query, header.moment, header.project_only)
         open_in_inspect(request, result.tuned.config, (base.name, base))
