@@ -1,4 +1,4 @@
-"""Edges, queries, grades, cached scores, experiments."""
+"""Edges, queries, grades, cached scores."""
 
 from __future__ import annotations
 
@@ -110,13 +110,3 @@ def test_scores_are_cached_by_model_query_and_exact_text_with_what_the_model_sai
 def test_failures_and_scores_that_are_not_finite_are_never_cached(store, bad):
     store.scores.write("m", "q", [("bad", bad), ("good", PairScore(1.0))])
     assert store.scores.read("m", "q", ["bad", "good"]) == [None, PairScore(1.0)]
-
-
-def test_experiments_come_newest_first_with_their_evidence(store):
-    first = store.configs.add_experiment("one", "version: 1")
-    second = store.configs.add_experiment("one", "version: 1", "note", {"hit@5": [0.5, None]})
-    assert second.id > first.id
-    newest, oldest = store.configs.experiments()
-    assert (newest.id, newest.why, newest.card) == (second.id, "note", {"hit@5": [0.5, None]})
-    assert (oldest.config_yaml, oldest.card) == ("version: 1", None)
-    assert newest.saved_at.tzinfo is not None

@@ -1,4 +1,4 @@
-"""The history of configs: who kept what, when and why, and getting it back."""
+"""Kept configs: in the history who kept what, when and why, and getting it back; experiments beside it."""
 
 from __future__ import annotations
 
@@ -74,3 +74,24 @@ def test_an_unknown_entry_is_one_line(store):
     with pytest.raises(InputError):
         store.configs.reword(kept.id, name="")
     assert store.configs.get(kept.id).name == "c"
+
+
+def test_experiments_come_newest_first_with_their_evidence(store):
+    first = store.configs.add_experiment("one", "version: 1")
+    second = store.configs.add_experiment("one", "version: 1", "note", {"hit@5": [0.5, None]})
+    assert second.id > first.id
+    newest, oldest = store.configs.experiments()
+    assert (newest.id, newest.why, newest.card) == (second.id, "note", {"hit@5": [0.5, None]})
+    assert (oldest.config_yaml, oldest.card) == ("version: 1", None)
+    assert newest.saved_at.tzinfo is not None
+
+
+def test_history_and_experiments_are_listed_and_numbered_apart(store):
+    first, second = (store.configs.add("c", f"name: c{i}\n", author="a").id for i in range(2))
+    experiment = store.configs.add_experiment("e", "name: e\n")
+    assert (first, second, experiment.id) == (1, 2, 1)
+    assert [one.name for one in store.configs.history()] == ["c", "c"]
+    assert store.configs.experiments() == [experiment]
+    assert store.configs.get(1).config_yaml == "name: c0\n"
+    store.configs.reword(1, name="renamed")
+    assert store.configs.experiments() == [experiment]
