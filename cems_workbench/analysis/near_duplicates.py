@@ -32,7 +32,7 @@ class NearPairs:
 class NearDuplicates:
     """The near pairs of a store, the memories in them by id, and how many memories were compared."""
 
-    found: NearPairs
+    closest: NearPairs
     memories: Mapping[str, Memory]
     compared: int
 
@@ -45,8 +45,8 @@ def near_duplicates(resources: Resources, threshold: float) -> NearDuplicates:
     ids = list(vectors)
     matrix = np.stack(list(vectors.values())) if ids else np.empty((0, 1), np.float32)
     matrix = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
-    found = near_pairs(ids, matrix, [by_id[name].content for name in ids], threshold, MOST_PAIRS)
-    return NearDuplicates(found, {name: by_id[name] for pair in found.pairs for name in pair[:2]}, len(ids))
+    closest = near_pairs(ids, matrix, [by_id[name].content for name in ids], threshold, MOST_PAIRS)
+    return NearDuplicates(closest, {name: by_id[name] for pair in closest.pairs for name in pair[:2]}, len(ids))
 
 
 def near_pairs(ids: Sequence[str], vectors: Float32, contents: Sequence[str], threshold: float, most: int) -> NearPairs:

@@ -16,6 +16,8 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
 
+SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
+"""The sample of this project; it is not there where only the package is installed."""
 NAME_LENGTH = 120
 """Characters of an upload's name that are used: the last ones, which have its suffix."""
 

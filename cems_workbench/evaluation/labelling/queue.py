@@ -173,6 +173,16 @@ class QueueSnapshot:
     marks: tuple[LabelEvent, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _OpenPairs:
+    """What is open for a reviewer at the moment of a snapshot."""
+
+    reviewer: str
+    snapshot: QueueSnapshot
+    graders: Mapping[Pair, set[str]]
+    pairs: Sequence[Pair]
+
+
 class LabelQueue:
     """A kept queue at work. The store is asked anew at each call, so that all sessions see the same labels."""
 
@@ -188,6 +198,7 @@ class LabelQueue:
         self._shuffled: dict[str, Sequence[Pair]] = {}
         self._scales: dict[str, GradeScale] = {}
         self._decisive = self._decisive_order()
+        self._open_at: _OpenPairs | None = None
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -253,16 +264,22 @@ class LabelQueue:
             seconds_per_label=pace(own),
         )
 
-    def _open(self, reviewer: str, now: QueueSnapshot) -> tuple[dict[Pair, set[str]], list[Pair]]:
-        """Who graded each pair, and the pairs this reviewer has neither graded nor put aside, in their order."""
+    def _open(self, reviewer: str, now: QueueSnapshot) -> tuple[Mapping[Pair, set[str]], Sequence[Pair]]:
+        """Who graded each pair, and the pairs this reviewer has neither graded nor put aside, in their order.
+
+        Of the latest snapshot it is computed once: dealing a card and counting what is left ask for the same.
+        """
+        known = self._open_at
+        if known is not None and known.reviewer == reviewer and known.snapshot is now:
+            return known.graders, known.pairs
         graders: dict[Pair, set[str]] = {}
         for label in now.labels:
             graders.setdefault((label.qid, label.memory_id), set()).add(label.judge)
         aside = {(mark.qid, mark.memory_id) for mark in now.marks if mark.judge == reviewer}
         order = self._order(reviewer, now.labels)
-        return graders, [
-            pair for pair in order if reviewer not in graders.get(pair, ()) and not {pair, (pair[0], "")} & aside
-        ]
+        pairs = [pair for pair in order if reviewer not in graders.get(pair, ()) and not {pair, (pair[0], "")} & aside]
+        self._open_at = _OpenPairs(reviewer, now, graders, pairs)
+        return graders, pairs
 
     def _order(self, reviewer: str, labels: Sequence[Judgment]) -> Sequence[Pair]:
         if self._decisive is not None:

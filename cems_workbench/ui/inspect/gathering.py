@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 import streamlit as st
 
@@ -19,11 +18,10 @@ from cems_workbench.pipeline.scoring import all_judged, judge_missing, score_mis
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.progress import Progress
+from cems_workbench.runs.importing import SAMPLE_DATA
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
-
-SAMPLE_DATA = Path(__file__).resolve().parents[3] / "sample_data"
 
 
 def kept_trace(request: Request, resources: Resources) -> Trace | None:

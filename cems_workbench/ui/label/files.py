@@ -96,9 +96,9 @@ def _report(imports: Sequence[FileImport]) -> None:
             placeholder="",
             height=table_height(len(counts), len(counts)),
         )
-    if said := notes(imports):
-        st.caption(f"{len(said)} notes on rows that were replaced, repeated, or differ from other judges")
-        st.code("\n".join(said), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(said)))
+    if remarks := notes(imports):
+        st.caption(f"{len(remarks)} notes on rows that were replaced, repeated, or differ from other judges")
+        st.code("\n".join(remarks), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
     errors = error_rows(imports)
     if not errors:
         return
@@ -138,18 +138,18 @@ def _choose(resources: Resources) -> _Choice | None:
 
 def _export(choice: _Choice, resources: Resources) -> None:
     written, left_out = choice.written, (*choice.chosen.still_open, *choice.written.left_out)
-    said, get, count = st.columns([2.4, 1, 1.2], vertical_alignment="center")
-    said.caption(
+    line, download, feedback_box = st.columns([2.4, 1, 1.2], vertical_alignment="center")
+    line.caption(
         f"{written.rows:,} of {len(choice.chosen.judgments) + len(choice.chosen.still_open):,} judgments fit"
         + (f"; {len(left_out):,} are left out, listed below." if left_out else ".")
     )
     suffix = FORMATS[choice.form].suffixes[0]
-    get.download_button(
+    download.download_button(
         "Download", written.text.encode(), f"{choice.form}{suffix}", key="label:out:get", on_click="ignore", type="primary",
         icon=":material/download:", width="stretch", disabled=not written.rows,
     )  # fmt: skip
     feedback = cems_feedback.feedback_of(choice.chosen.judgments)
-    if count.button(
+    if feedback_box.button(
         "Count as feedback", key="label:out:feedback", icon=":material/thumbs_up_down:", width="stretch", help=FEEDBACK,
         disabled=not feedback,
     ):  # fmt: skip

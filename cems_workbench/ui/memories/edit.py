@@ -1,19 +1,16 @@
-"""The edit form. What is typed is checked by the rules of the import, so that no form lets in what a file could not."""
+"""The edit form of a memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Mapping
 
 import streamlit as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.memories_jsonl import parse_memory
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.memory_form import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.memories import state
 
 LABELS = {
@@ -30,58 +27,12 @@ LABELS = {
     "created_at": "Created",
     "last_accessed": "Last accessed",
 }
-DAY_HELP = "UTC, as 2024-05-08 or 2024-05-08T13:56:00Z; empty when unknown."
-
-
-def shown(memory: Memory) -> dict[str, Any]:
-    """The values of the form's fields."""
-    values: dict[str, Any] = {name: getattr(memory, name) for name in LABELS}
-    values["tags"] = list(dict.fromkeys(memory.tags))
-    for name in ("created_at", "last_accessed"):
-        values[name] = _iso(values[name])
-    for name in ("title", "session"):
-        values[name] = values[name] or ""
-    return values
-
-
-def edited(memory: Memory, typed: Mapping[str, Any]) -> Memory:
-    """The memory with what was typed; raises InputError with one line that names the field.
-
-    A field that nobody touched keeps its value exactly: browsers change line ends and drop what they cannot show.
-    """
-    before = shown(memory)
-    row: dict[str, Any] = {name: getattr(memory, name) for name in memory.__slots__}
-    row["tags"] = list(memory.tags)
-    for name in ("created_at", "last_accessed"):
-        row[name] = None if row[name] is None else row[name].isoformat()
-    for name in LABELS:
-        if not _same(before[name], typed[name]):
-            row[name] = typed[name]
-    try:
-        return parse_memory(row)
-    except FieldError as error:
-        raise InputError(f"{LABELS.get(error.field, error.field)} {error.reason}") from error
-
-
-def _same(before: Any, typed: Any) -> bool:
-    """Whether a browser that was given `before` may give back `typed` without anybody's doing."""
-    if isinstance(before, str) and isinstance(typed, str):
-        return _as_browsers_have_it(before) == _as_browsers_have_it(typed)
-    return bool(before == typed)
-
-
-def _as_browsers_have_it(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
-
-
-def _iso(moment: datetime | None) -> str:
-    return "" if moment is None else moment.isoformat().replace("+00:00", "Z")
 
 
 def draw(resources: Resources, memory: Memory) -> None:
     """The form; saving and cancelling happen before the page is drawn again."""
     facets = resources.store.memories.facets()
-    values, generation = shown(memory), state.present().generation
+    values, generation = form_values(memory, LABELS), state.present().generation
     keys = {name: f"memories:{generation}:{name}" for name in LABELS}
     for name, value in values.items():
         st.session_state.setdefault(keys[name], value)
@@ -92,9 +43,11 @@ def draw(resources: Resources, memory: Memory) -> None:
         st.text_input("Title", key=keys["title"], help="A few words; searched together with the content.")
         left, right = st.columns(2)
         with left:
-            _choice("Category", keys["category"], facets.categories, "What kind of memory it is, such as preference.")
+            optional_choice(
+                "Category", keys["category"], facets.categories, "What kind of memory it is, such as preference."
+            )
         with right:
-            _choice("Project", keys["project"], facets.projects, "The project it belongs to; empty for none.")
+            optional_choice("Project", keys["project"], facets.projects, "The project it belongs to; empty for none.")
         left, right = st.columns(2)
         left.text_input("Session", key=keys["session"], help="The conversation it was written in.")
         right.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Who may find it.")
@@ -127,25 +80,10 @@ def draw(resources: Resources, memory: Memory) -> None:
             )
 
 
-def _choice(label: str, key: str, values: Sequence[tuple[str | None, int]], help: str) -> None:
-    options = dict.fromkeys(value for value, _ in values if value is not None)
-    present = st.session_state[key]
-    if present is not None:
-        options[present] = None
-    st.selectbox(
-        label,
-        list(options),
-        index=None,
-        key=key,
-        accept_new_options=True,
-        placeholder="none",
-        help=f"{help} Type a new one.",
-    )
-
-
 def _save(resources: Resources, memory: Memory, keys: Mapping[str, str]) -> None:
     try:
-        after = edited(memory, {name: st.session_state[key] for name, key in keys.items()})
+        typed = {name: st.session_state[key] for name, key in keys.items()}
+        after = edited_memory(memory, typed, LABELS)
     except InputError as error:
         state.update(problem=str(error))
         return

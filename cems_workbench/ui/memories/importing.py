@@ -11,8 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.formats import FORMATS
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.importing import FileImport, import_files
-from cems_workbench.ui.inspect.gathering import SAMPLE_DATA
+from cems_workbench.runs.importing import SAMPLE_DATA, FileImport, import_files
 from cems_workbench.ui.kit import templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.imports import ERROR_COLUMNS, counts_table, error_rows, errors_csv, notes

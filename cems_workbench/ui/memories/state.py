@@ -18,12 +18,23 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory
 from cems_workbench.runs.importing import FileImport
+from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.state import PageState
 
 VIEW, PAGE = "memories:view", "memories:page"
 """Widgets that are set from elsewhere: the view, and the page of the table."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """What the store holds in numbers, its exact duplicates and how many there are, and of which content and day (`key`)."""
+
+    key: object
+    statistics: Statistics
+    duplicates: list[Duplicates]
+    duplicated: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +62,7 @@ class MemoriesState:
     """Whether the page is to bring the indexes up to date once it is drawn."""
     imports: tuple[FileImport, ...] = ()
     """What became of the files of the last import."""
+    counted: Counted | None = None
     compared: Compared | None = None
     index_message: str = ""
     """What the last rebuild came to."""

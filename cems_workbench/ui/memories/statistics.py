@@ -48,7 +48,8 @@ NUMBERS = {
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
     """Numbers, charts and duplicates."""
-    statistics = resources.store.memories.statistics(datetime.now(UTC))
+    counted = _counted(resources)
+    statistics = counted.statistics
     if not statistics.memories:
         panels.empty("Nothing to count yet", "Import memories first, under Import; here they are counted.")
         return
@@ -80,8 +81,20 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         bars(statistics.ages),
     )
     with right:
-        _exact(*resources.store.memories.exact_duplicates(EXACT_SHOWN))
+        _exact(counted.duplicates, counted.duplicated)
     _near(resources, place)
+
+
+def _counted(resources: Resources) -> state.Counted:
+    """The numbers of the store, counted anew when its content has changed or another day has come, which ages depend on."""
+    now = datetime.now(UTC)
+    key = (resources.store.content_version, now.date())
+    counted = state.present().counted
+    if counted is None or counted.key != key:
+        memories = resources.store.memories
+        counted = state.Counted(key, memories.statistics(now), *memories.exact_duplicates(EXACT_SHOWN))
+        state.update(counted=counted)
+    return counted
 
 
 def numbers_html(statistics: Statistics) -> Markup:
@@ -163,12 +176,12 @@ def _pairs(near: NearDuplicates, threshold: float, total: int) -> None:
     limited = (
         f" Only the newest {near.compared:,} of {total:,} memories were compared." if near.compared < total else ""
     )
-    found = near.found
-    if not found.pairs:
+    closest = near.closest
+    if not closest.pairs:
         st.caption(f"No pair reaches {threshold:.2f}; exact duplicates aside.{limited}")
         return
-    shown = f" The {len(found.pairs)} closest are shown." if len(found.pairs) < found.total else ""
-    st.caption(f"{found.total:,} pair{'s' if found.total != 1 else ''} from {threshold:.2f} on.{shown}{limited}")
+    shown = f" The {len(closest.pairs)} closest are shown." if len(closest.pairs) < closest.total else ""
+    st.caption(f"{closest.total:,} pair{'s' if closest.total != 1 else ''} from {threshold:.2f} on.{shown}{limited}")
     st.html(near_html(near))
 
 
@@ -176,7 +189,7 @@ def near_html(near: NearDuplicates) -> Markup:
     """The pairs side by side with their cosine."""
     pairs = [
         (f"{cosine:.3f}", _side(near.memories[first]), _side(near.memories[second]))
-        for first, second, cosine in near.found.pairs
+        for first, second, cosine in near.closest.pairs
     ]
     return templates.render("memories/near_duplicates.html", pairs=pairs, meaning=COSINE)
 

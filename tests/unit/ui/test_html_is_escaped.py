@@ -15,15 +15,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
 from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.evaluation.labelling.queue import Card
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Trace, Variant, replay
 from cems_workbench.pipeline.stages.query import Signal
-from cems_workbench.records import Memory
+from cems_workbench.records import Memory, Query
+from cems_workbench.store import Duplicates, IndexState
 from cems_workbench.ui.inspect.follow import path_html
 from cems_workbench.ui.inspect.results import results_html
 from cems_workbench.ui.inspect.strip import strip_html, warnings_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure
 from cems_workbench.ui.inspect.views.query import probe_html, spans_html
+from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.label.card import card_html
+from cems_workbench.ui.label.judge import confusion_html
+from cems_workbench.ui.memories.detail import facts_html
+from cems_workbench.ui.memories.statistics import exact_html, near_html
+from cems_workbench.ui.memories.store import indexes_html
 
 ATTACK = "\"'><script>alert(1)</script><img/src=x/onerror=alert(2)>&lt;&amp;</div><!--"
 NASTY = st.lists(
@@ -41,7 +50,7 @@ class Reading(HTMLParser):
         self.tags: list[tuple[str, ...]] = []
         self.text = ""
         self.values: list[str] = []
-        self.feed(html)
+        self.feed(str(html))  # a part of Markup would be Markup, and escape what it is added to
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -115,12 +124,47 @@ def results(text: str) -> str:
     return results_html(shown, grades(shown), followed(shown, 1))
 
 
+def memory(text: str) -> Memory:
+    """A memory that is `text` in every field."""
+    return Memory(
+        f"id {text}", f"content {text}", title=f"title {text}", category=text, project=text, author=text, session=text,
+        tags=(text,), created_at=datetime(2026, 9, 1, tzinfo=UTC), source_ref=text,
+    )  # fmt: skip
+
+
+def card(text: str, query: str) -> str:
+    """A card to label; `query` decides which words are marked, and therefore is another than `text` where that is in the memory."""
+    return card_html(Card("queue", Query("q1", query, project=text), memory(text)), 7)
+
+
+def near(text: str) -> str:
+    pairs = NearPairs(((f"id {text}", f"id {text}", 0.95),), 1)
+    return near_html(NearDuplicates(pairs, {f"id {text}": memory(text)}, 2))
+
+
+LABEL_AND_MEMORIES: dict[str, Callable[[str], str]] = {
+    "card": lambda text: card(text, "Zq"),
+    "query of a card": lambda text: card_html(Card("queue", Query("q1", text), Memory("m1", "0")), 7),
+    "confusion": lambda text: confusion_html({3: [1, 2, 3, 4]}, {3: text}),
+    "facts": lambda text: facts_html(memory(text)),
+    "title": lambda text: render("memories/title.html", id=text, title=text),
+    "text": lambda text: render("memories/text.html", content=text),
+    "deleted": lambda text: render("memories/undo.html", id=text),
+    "near duplicates": near,
+    "exact duplicates": lambda text: exact_html([Duplicates(text, (f"1{text}", f"2{text}"))]),
+    "indexes": lambda text: indexes_html([IndexState(f"vectors {text}", 1, 2, True, 3, text)]),
+    "folder": lambda text: render("memories/open_folder.html", path=text),
+    "embedder": lambda text: render("memories/embedder.html", model=text, meaning=text),
+    "empty panel": lambda text: render("kit/empty.html", title=text, text=text),
+}
+
 VIEWS: dict[str, Callable[[str], str]] = {
     "strip": lambda text: strip_html(trace(text), 1.0),
     "warnings": lambda text: warnings_html(trace(text)),
     "results": results,
     "spans": spans,
     **{f"path {i}": lambda text, i=i: path_html(trace(text), followed(trace(text), i)) for i in range(4)},  # type: ignore[misc]
+    **LABEL_AND_MEMORIES,
 }
 
 

@@ -10,12 +10,10 @@ from datetime import UTC, datetime
 import pytest
 
 from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
-from cems_workbench.errors import InputError
 from cems_workbench.records import Memory
 from cems_workbench.ui.kit.escape import JOINER, csv_bytes, guarded, plain, tick
 from cems_workbench.ui.memories.browse import COLUMNS, columns
 from cems_workbench.ui.memories.detail import facts_html
-from cems_workbench.ui.memories.edit import edited, shown
 from cems_workbench.ui.memories.statistics import bars, first_and_rest, near_html
 
 MEMORY = Memory(
@@ -53,31 +51,6 @@ def test_pairs_are_escaped():
     near = NearDuplicates(NearPairs((("<i>1", "<i>2", 0.95),), 1), memories, 2)
     body = near_html(near)
     assert "<script>" not in body and "<i>1" not in body and "<b><b>" not in body and "0.950" in body
-
-
-def test_a_form_that_nobody_touched_gives_the_same_memory_back():
-    typed = shown(MEMORY)
-    typed["content"] = typed["content"].replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
-    assert edited(MEMORY, typed) == MEMORY
-
-
-def test_an_edit_changes_only_what_was_typed():
-    after = edited(MEMORY, {**shown(MEMORY), "title": " ", "last_accessed": "2024-06-01", "category": "fact"})
-    assert (after.title, after.category, after.last_accessed) == (None, "fact", datetime(2024, 6, 1, tzinfo=UTC))
-    assert (after.content, after.tags, after.author, after.access_count) == (MEMORY.content, MEMORY.tags, "Ada", 7)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "line"),
-    [
-        ("content", "", "Content is empty"),
-        ("priority", 3.0, "Priority must be a number"),
-        ("created_at", "soon", "Created must be an ISO 8601"),
-    ],
-)
-def test_an_edit_is_held_to_the_rules_of_the_import(field, value, line):
-    with pytest.raises(InputError, match=line):
-        edited(MEMORY, {**shown(MEMORY), field: value})
 
 
 def test_what_does_not_fit_in_a_chart_is_one_more_bar():

@@ -18,8 +18,6 @@ from cems_workbench.analysis.what_if import Moved, Pair, Place, WhatIf, what_if
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.grades import K
-from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.memories_jsonl import parse_memory
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.stage import ordinal
@@ -30,9 +28,9 @@ from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.inspect.tools import choosing
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.memory_form import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.memories.edit import DAY_HELP
 
 LABELS = {
     "content": "Text",
@@ -51,8 +49,6 @@ LABELS = {
     "noise_count": "Found noise",
 }
 """Tags and author stand in no list and no factor, so they are not here."""
-DATES = ("created_at", "last_accessed")
-TEXTS = ("title", "session")
 TRIED = "what_if:tried"
 PROBLEM = "what_if:problem"
 
@@ -67,7 +63,7 @@ def draw_form(resources: Resources, stored: Memory) -> None:
     """The form, with what was last tried in it; Try and Start again happen before the page is drawn again."""
     turn = st.session_state.setdefault("what_if:turn", 0)
     keys = {name: f"what_if:{turn}:{name}:{stored.id}" for name in LABELS}
-    for name, value in _shown(tried(stored.id) or stored).items():
+    for name, value in form_values(tried(stored.id) or stored, LABELS).items():
         st.session_state.setdefault(keys[name], value)
     with st.form(f"what_if:form:{turn}"):
         _fields(resources, keys)
@@ -97,14 +93,12 @@ def _fields(resources: Resources, keys: Mapping[str, str]) -> None:
     )
     category, project, scope = st.columns(3)
     with category:
-        _choice(
-            "Category", keys["category"], [name for name, _ in facets.categories], "Time decay can differ by category."
-        )
+        optional_choice("Category", keys["category"], facets.categories, "Time decay can differ by category.")
     with project:
-        _choice(
+        optional_choice(
             "Project",
             keys["project"],
-            [name for name, _ in facets.projects],
+            facets.projects,
             "Adjust compares it with the query’s project.",
         )
     scope.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Query → Scope can leave one of them out.")
@@ -126,50 +120,10 @@ def _fields(resources: Resources, keys: Mapping[str, str]) -> None:
     st.toggle("Pinned", key=keys["pinned"], help="Adjust multiplies the score of pinned memories.")
 
 
-def _choice(label: str, key: str, values: list[str | None], help: str) -> None:
-    options = dict.fromkeys(value for value in [*values, st.session_state[key]] if value is not None)
-    st.selectbox(
-        label, list(options), index=None, key=key, accept_new_options=True, placeholder="none", help=f"{help} Type a new one."
-    )  # fmt: skip
-
-
-def _shown(memory: Memory) -> dict[str, Any]:
-    """The values of the form's fields."""
-    values: dict[str, Any] = {name: getattr(memory, name) for name in LABELS}
-    for name in DATES:
-        values[name] = _iso(values[name])
-    for name in TEXTS:
-        values[name] = values[name] or ""
-    return values
-
-
-def edited(memory: Memory, typed: Mapping[str, Any]) -> Memory:
-    """The memory with what was typed; raises InputError with one line that names the field.
-
-    A field that shows what is stored keeps its value exactly: browsers change line ends.
-    """
-    row: dict[str, Any] = {name: getattr(memory, name) for name in memory.__slots__} | {"tags": list(memory.tags)}
-    for name in DATES:
-        row[name] = None if row[name] is None else row[name].isoformat()
-    before = _shown(memory)
-    row |= {name: typed[name] for name in LABELS if _plain_ends(typed[name]) != _plain_ends(before[name])}
-    try:
-        return parse_memory(row)
-    except FieldError as error:
-        raise InputError(f"{LABELS.get(error.field, error.field)} {error.reason}") from error
-
-
-def _plain_ends(value: Any) -> Any:
-    return value.replace("\r\n", "\n").replace("\r", "\n") if isinstance(value, str) else value
-
-
-def _iso(moment: datetime | None) -> str:
-    return "" if moment is None else moment.isoformat().replace("+00:00", "Z")
-
-
 def _try(stored: Memory, keys: Mapping[str, str]) -> None:
     try:
-        st.session_state[TRIED][stored.id] = edited(stored, {name: st.session_state[key] for name, key in keys.items()})
+        typed = {name: st.session_state[key] for name, key in keys.items()}
+        st.session_state[TRIED][stored.id] = edited_memory(stored, typed, LABELS)
     except InputError as error:
         st.session_state[PROBLEM] = (stored.id, str(error))
         return

@@ -1,0 +1,86 @@
+"""The fields of a memory in a form: the values they show, and the memory that was typed.
+
+What is typed is checked by the rules of the import, so that no form lets in what a file could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.memories_jsonl import parse_memory
+from cems_workbench.records import Memory
+
+DATES = ("created_at", "last_accessed")
+TEXTS = ("title", "session")
+"""Fields that may be missing and are typed into a box, which shows them as empty."""
+DAY_HELP = "UTC, as 2024-05-08 or 2024-05-08T13:56:00Z; empty when unknown."
+
+
+def form_values(memory: Memory, labels: Mapping[str, str]) -> dict[str, Any]:
+    """The values that a form's fields show; `labels` names the fields as the form calls them."""
+    values: dict[str, Any] = {name: getattr(memory, name) for name in labels}
+    for name in labels:
+        if name in DATES:
+            values[name] = _typed_moment(values[name])
+        elif name in TEXTS:
+            values[name] = values[name] or ""
+        elif name == "tags":
+            values[name] = list(dict.fromkeys(memory.tags))
+    return values
+
+
+def edited_memory(memory: Memory, typed: Mapping[str, Any], labels: Mapping[str, str]) -> Memory:
+    """The memory with what was typed; raises InputError with one line that names the field.
+
+    A field that nobody touched keeps its value exactly: browsers change line ends and drop what they cannot show.
+    """
+    before = form_values(memory, labels)
+    row: dict[str, Any] = {name: getattr(memory, name) for name in memory.__slots__}
+    row["tags"] = list(memory.tags)
+    for name in DATES:
+        row[name] = None if row[name] is None else row[name].isoformat()
+    for name in labels:
+        if not _same(before[name], typed[name]):
+            row[name] = typed[name]
+    try:
+        return parse_memory(row)
+    except FieldError as error:
+        raise InputError(f"{labels.get(error.field, error.field)} {error.reason}") from error
+
+
+def optional_choice(label: str, key: str, values: Iterable[tuple[str | None, int]], help: str) -> None:
+    """A box of the values that memories have (each with its number), into which a new one can be typed, or none chosen."""
+    options = dict.fromkeys(value for value, _ in values if value is not None)
+    present = st.session_state[key]
+    if present is not None:
+        options[present] = None
+    st.selectbox(
+        label,
+        list(options),
+        index=None,
+        key=key,
+        accept_new_options=True,
+        placeholder="none",
+        help=f"{help} Type a new one.",
+    )
+
+
+def _same(before: Any, typed: Any) -> bool:
+    """Whether a browser that was given `before` may give back `typed` without anybody's doing."""
+    if isinstance(before, str) and isinstance(typed, str):
+        return _as_browsers_have_it(before) == _as_browsers_have_it(typed)
+    return bool(before == typed)
+
+
+def _as_browsers_have_it(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
+
+
+def _typed_moment(moment: datetime | None) -> str:
+    return "" if moment is None else moment.isoformat().replace("+00:00", "Z")
