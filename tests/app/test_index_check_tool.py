@@ -27,7 +27,7 @@ def test_a_list_that_is_exact_says_that_nothing_was_missed(open_page: OpenPage) 
     page = tool(search(open_page(), DEPLOY), "Index check")
     assert "Nothing was missed: vector:0 holds the 150 exactly nearest of 438 memories." in headings(page)
     rows = re.findall(r"<b>(.*?)</b></th><td>(.*?)</td>", html(page, "wb-recall"))
-    assert rows == [("vector:0", "exact: every embedding was compared"), ("Chroma alone", "Chroma&#x27;s graph")]
+    assert rows == [("vector:0", "exact: every embedding was compared"), ("Chroma alone", "Chroma&#39;s graph")]
     assert html(page, "wb-recall").count("✓ 150 of 150") >= 1
     assert ">at 150</th>" in html(page, "wb-recall")
 

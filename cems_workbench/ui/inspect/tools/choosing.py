@@ -10,17 +10,11 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Selection
 from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import short_id
 
 BUTTONS, MATCHES = 8, 6
-LEFT = """
-<style>
-[class*="-match-"] button {justify-content:flex-start; text-align:left;}
-[class*="-match-"] button p {overflow:hidden; text-overflow:ellipsis; white-space:nowrap;}
-[class*="-match-"] button div {min-width:0;}
-</style>
-"""
 
 
 def missing(look: Look, k: int) -> list[str]:
@@ -73,7 +67,7 @@ def offer_matches(look: Look, tool: str) -> None:
     typed: str = st.session_state[f"{tool}:search"].strip()
     if not typed:
         return
-    st.html(LEFT)
+    write_stylesheet("choosing")
     found, total = matches(look.resources, typed)
     if not found:
         st.caption(f"No memory has “{plain(excerpt(typed, 80))}” in its id, title or text.")

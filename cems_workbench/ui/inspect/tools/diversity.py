@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from math import inf, isnan
 from typing import Any
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.analysis.diversity import (
     LOWEST,
@@ -33,6 +33,7 @@ from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.templates import render
 
 SHOWN = 15
 """Results in the matrix: more have no room for their numbers."""
@@ -89,78 +90,72 @@ def _kept(look: Look, of: str) -> Any:
     return kept[1]
 
 
-def _means_html(similar: Pairwise) -> str:
-    means = (
-        ("mean cosine", similar.mean_cosine, "Over all pairs of results"),
-        ("mean word overlap", similar.mean_overlap, "Over all pairs of results"),
-    )
-    return '<div class="wb-key">' + "".join(
-        f'<span title="{about}">{name} <b>{"–" if value is None else f"{value:.3f}"}</b></span>' for name, value, about in means
-    ) + "</div>"  # fmt: skip
+def _means_html(similar: Pairwise) -> Markup:
+    means = (("mean cosine", similar.mean_cosine), ("mean word overlap", similar.mean_overlap))
+    return render("inspect/tools/diversity_means.html", means=means)
 
 
-def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> str:
+def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
     """The first results against each other: cosines above the diagonal, overlaps below; a number in every cell."""
     ids = similar.ids[:SHOWN]
-    head = "".join(f'<th title="{escape(memory_id)}">{i}</th>' for i, memory_id in enumerate(ids, 1))
-    body = ""
-    for i, memory_id in enumerate(ids):
-        cells = "".join(_cell(similar, i, j, limit) for j in range(len(ids)))
-        text = escape(excerpt(trace.evidence.memories[memory_id].content, 200))
-        body += f'<tr><th title="{text}"><b>{i + 1}</b> {escape(short_id(memory_id, 12))}</th>{cells}</tr>'
-    return f'<div class="wb-scroll"><table class="wb-matrix"><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    rows = [
+        {
+            "memory_id": memory_id,
+            "excerpt": _text(trace, memory_id, 200),
+            "short": short_id(memory_id, 12),
+            "cells": [_cell(similar, i, j, limit) for j in range(len(ids))],
+        }
+        for i, memory_id in enumerate(ids)
+    ]
+    return render("inspect/tools/diversity_matrix.html", rows=rows)
 
 
-def _cell(similar: Pairwise, i: int, j: int, limit: float | None) -> str:
+def _cell(similar: Pairwise, i: int, j: int, limit: float | None) -> dict[str, Any] | None:
+    """A cell for the template, its value None without an embedding; None on the diagonal."""
     if i == j:
-        return '<td class="wb-self">·</td>'
+        return None
     above = j > i
     value = float((similar.cosine if above else similar.overlap)[i, j])
-    tip = f"{'cosine' if above else 'word overlap'} of {short_id(similar.ids[i])} and {short_id(similar.ids[j])}"
+    about = f"{'cosine' if above else 'word overlap'} of {short_id(similar.ids[i])} and {short_id(similar.ids[j])}"
     if isnan(value):
-        return f'<td title="{escape(tip)}: one has no embedding">–</td>'
-    tint = 65 * max(0.0, min(value, 1.0))
-    number = f"{value:.2f}".replace("0.", ".", 1)
-    near = above and limit is not None and value >= limit
-    return (
-        f'<td title="{escape(tip)}: {value:.4f}" style="background:color-mix(in srgb, light-dark(#0072B2, #56B4E9) {tint:.0f}%, '
-        f'transparent)">{f"<b>{number}</b>" if near else number}</td>'
-    )
+        return {"about": about, "value": None}
+    return {
+        "about": about,
+        "value": value,
+        "shown": f"{value:.2f}".replace("0.", ".", 1),
+        "tint": 65 * max(0.0, min(value, 1.0)),
+        "near": above and limit is not None and value >= limit,
+    }
 
 
-def duplicates_html(trace: Trace, gone: Sequence[Duplicate], near: Sequence[Fall]) -> str:
+def duplicates_html(trace: Trace, gone: Sequence[Duplicate], near: Sequence[Fall]) -> Markup:
     """What dedup takes now, and which results a lower limit takes, each with the memory it duplicates."""
     config = trace.config.dedup
     if gone:
-        said = f"Dedup took {len(gone)} at the limit of {config.similarity:g}."
+        summary = f"Dedup took {len(gone)} at the limit of {config.similarity:g}."
     else:
-        said = f"Dedup took nothing at the limit of {config.similarity:g}." if config.enabled else "Dedup is off."
-    rows = [(found.memory_id, "✕ taken", found.cosine, found.of) for found in gone]
-    rows += [(found.memory_id, f"falls at ≤ {found.limit:.4f}", found.limit, found.of) for found in near]
+        summary = f"Dedup took nothing at the limit of {config.similarity:g}." if config.enabled else "Dedup is off."
     if not near:
-        said += f" No result is a duplicate of another at any limit down to {LOWEST:g}."
-    if not rows:
-        return f'<div class="wb-said">{said}</div>'
-    head = (
-        "<tr><th>memory</th><th>when</th><th>duplicates</th>"
-        '<th class="wb-n" title="Of the two embeddings">cosine</th><th>content</th></tr>'
-    )
-    body = "".join(
-        f'<tr><th>{_named(trace, memory_id)}</th><td class="wb-bar-cell">{when}</td><td>{_named(trace, of)}</td>'
-        f'<td class="wb-n" title="{cosine!r}">{cosine:.4f}</td><td>{escape(_text(trace, memory_id, 90))}</td></tr>'
-        for memory_id, when, cosine, of in rows
-    )
-    return (
-        f'<div class="wb-said">{said}</div><div class="wb-scroll"><table class="wb-grid wb-duplicates"><thead>{head}</thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+        summary += f" No result is a duplicate of another at any limit down to {LOWEST:g}."
+    taken_now = [(duplicate.memory_id, "✕ taken", duplicate.cosine, duplicate.of) for duplicate in gone]
+    at_lower = [(fall.memory_id, f"falls at ≤ {fall.limit:.4f}", fall.limit, fall.of) for fall in near]
+    rows = [
+        {
+            "memory": _named(trace, memory_id),
+            "when": when,
+            "of": _named(trace, of),
+            "cosine": cosine,
+            "content": _text(trace, memory_id, 90),
+        }
+        for memory_id, when, cosine, of in taken_now + at_lower
+    ]
+    return render("inspect/tools/diversity_duplicates.html", summary=summary, rows=rows)
 
 
-def _named(trace: Trace, memory_id: str) -> str:
-    """Its rank in the results, where it is there, and its id in short; its text on hover."""
+def _named(trace: Trace, memory_id: str) -> dict[str, Any]:
+    """A memory for the template: its rank in the results, where it is there, its id, whole and in short, and its text."""
     rank = next((row.rank for row in trace.results if row.memory_id == memory_id), "")
-    title = escape(f"{memory_id}: {_text(trace, memory_id)}")
-    return f'<b>{rank}</b> <code title="{title}">{escape(short_id(memory_id, 14))}</code>'
+    return {"rank": rank, "memory_id": memory_id, "short": short_id(memory_id, 14), "text": _text(trace, memory_id)}
 
 
 def _text(trace: Trace, memory_id: str, length: int = 160) -> str:
@@ -212,24 +207,23 @@ def _values(of: str, stretch: Stretch) -> dict[str, Any]:
     return {"dedup.enabled": False} if limit is None else {"dedup.enabled": True, "dedup.similarity": limit}
 
 
-def before_after_html(trace: Trace, before: Sequence[str], after: Sequence[str], grades: Mapping[str, int]) -> str:
+def before_after_html(trace: Trace, before: Sequence[str], after: Sequence[str], grades: Mapping[str, int]) -> Markup:
     """The results now and then, side by side; who leaves and who enters is marked by a sign."""
-    columns = (
+    columns = []
+    for title, ids, changed, sign in (
         ("now", before, set(before) - set(after), "▼ leaves"),
         ("then", after, set(after) - set(before), "▲ enters"),
-    )
-    parts = []
-    for title, ids, changed, sign in columns:
+    ):
         judged = f" · {sum(grades.get(memory_id, 0) > 0 for memory_id in ids)} judged relevant" if grades else ""
-        rows = "".join(
-            f'<div class="wb-stage"><b>{rank}</b><code title="{escape(memory_id)}">{escape(short_id(memory_id))}</code>'
-            f"<span>{_grade(grades, memory_id)}</span><span>{f'<b>{sign}</b>' if memory_id in changed else ''}</span>"
-            f"<p>{escape(_text(trace, memory_id, 120))}</p></div>"
-            for rank, memory_id in enumerate(ids, 1)
-        )
-        parts.append(f"<section><h4>{title}{judged}</h4>{rows}</section>")
-    return f'<div class="wb-stages wb-trial">{"".join(parts)}</div>'
-
-
-def _grade(grades: Mapping[str, int], memory_id: str) -> str:
-    return f"grade {grades[memory_id]}" if memory_id in grades else ""
+        rows = [
+            {
+                "memory_id": memory_id,
+                "short": short_id(memory_id),
+                "grade": f"grade {grades[memory_id]}" if memory_id in grades else "",
+                "sign": sign if memory_id in changed else "",
+                "text": _text(trace, memory_id, 120),
+            }
+            for memory_id in ids
+        ]
+        columns.append({"title": f"{title}{judged}", "rows": rows})
+    return render("inspect/tools/diversity_trial.html", columns=columns)

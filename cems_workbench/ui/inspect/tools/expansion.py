@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
+from typing import Any
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.analysis.expansion import Toggled, VariantPart, toggled_each, variant_parts
 from cems_workbench.pipeline import Trace
@@ -18,6 +19,7 @@ from cems_workbench.ui.inspect.views.query import draw_variants
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.templates import render
 
 TYPED = "expansion:typed"
 MOST = 20
@@ -56,40 +58,35 @@ def draw(look: Look) -> None:
         st.caption(
             f"⚠ Up to {unscored} candidates are not scored by the reranker yet: the rows without them are provisional."
         )
-    st.html(f'<div class="wb-said">{escape(_summary(parts, switched))}</div>')
+    st.html(render("inspect/tools/said.html", text=_summary(parts, switched)))
     draw_queries(trace)
 
 
-def ablation_html(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> str:
-    """A row per variant; ids and texts are escaped."""
-    head = "".join(
-        f'<th{" class=wb-n" if name in NUMBERS else ""} title="{escape(about)}">{escape(name)}</th>'
-        for name, about in COLUMNS.items()
-    )
-    body = "".join(_row(part, toggled) for part, toggled in zip(parts, switched, strict=True))
-    return f'<div class="wb-scroll"><table class="wb-grid wb-ablation"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+def ablation_html(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> Markup:
+    """A row per variant: what it gave, and the results without it."""
+    columns = [{"name": name, "about": about, "number": name in NUMBERS} for name, about in COLUMNS.items()]
+    rows = [
+        {
+            "part": part,
+            "only": ", ".join(part.alone[:40]),
+            "width": 100 * max(0.0, min(part.share, 1.0)),
+            "percent": 100 * part.share,
+            "left": _listed(toggled.left),
+            "entered": _listed(toggled.entered),
+            "tau": toggled.tau,
+            "rbo": toggled.rbo,
+        }
+        for part, toggled in zip(parts, switched, strict=True)
+    ]
+    return render("inspect/tools/expansion_without.html", columns=columns, rows=rows)
 
 
-def _row(part: VariantPart, toggled: Toggled) -> str:
-    share = max(0.0, min(part.share, 1.0))
-    bar = f'<div class="wb-share"><i style="width:{100 * share:.1f}%"></i></div>{100 * part.share:.1f} %'
-    only = ", ".join(part.alone[:40])
-    return (
-        f'<tr><th title="{escape(part.text)}"><b>{part.index}</b>{"" if part.on else " off"}</th>'
-        f'<td class="wb-n">{part.found}</td><td class="wb-n" title="{escape(only)}">{len(part.alone)}</td>'
-        f'<td class="wb-bar-cell">{bar if part.on else "–"}</td>'
-        f"<td>{_ids('▼', toggled.left)}</td><td>{_ids('▲', toggled.entered)}</td>"
-        f'<td class="wb-n">{toggled.tau:.2f}</td><td class="wb-n">{toggled.rbo:.2f}</td></tr>'
-    )
-
-
-def _ids(sign: str, ids: Sequence[str]) -> str:
-    """The first ids in short, all of them on hover; – for none."""
+def _listed(ids: Sequence[str]) -> dict[str, Any] | None:
+    """The first ids in short, how many more there are, and all of them; None for none."""
     if not ids:
-        return "–"
+        return None
     more = f" +{len(ids) - LISTED}" if len(ids) > LISTED else ""
-    shown = " ".join(f"<code>{escape(short_id(memory_id, 12))}</code>" for memory_id in ids[:LISTED])
-    return f'<span title="{escape(", ".join(ids))}">{sign} {shown}{more}</span>'
+    return {"short": [short_id(memory_id, 12) for memory_id in ids[:LISTED]], "more": more, "all": ", ".join(ids)}
 
 
 def _summary(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> str:

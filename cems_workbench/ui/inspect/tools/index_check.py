@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.analysis.index_check import (
     Answer,
@@ -27,6 +27,7 @@ from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.templates import render
 
 AT_ONCE = 20_000
 """Up to so many embeddings are compared as soon as the tool is looked at."""
@@ -166,25 +167,13 @@ def _verdict(row: Compared, count: int) -> str:
     return f"{lost} {missed:,} of the {k:,} exactly nearest memories; the nearest of them stands at rank {first:,}."
 
 
-def answers_html(rows: Sequence[Compared]) -> str:
+def answers_html(rows: Sequence[Compared]) -> Markup:
     """A row per answer: its recall at 10 and at the list's depth, and how far its scores are off."""
     depth = rows[0].deep.k
-    named = {**COLUMNS}
-    head = "".join(
-        f'<th{"" if i < 2 else " class=wb-n"} title="{escape(about)}">{escape(f"at {depth:,}" if name == "at depth" else name)}</th>'
-        for i, (name, about) in enumerate(named.items())
-    )
-    body = "".join(
-        f"<tr><th><b>{escape(row.name)}</b></th><td>{escape(row.how)}</td>{_recall(row.near)}{_recall(row.deep)}"
-        f'<td class="wb-n">{row.off:.1e}</td></tr>'
-        for row in rows
-    )
-    return f'<div class="wb-scroll"><table class="wb-grid wb-recall"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-
-
-def _recall(recall: Recall) -> str:
-    sign = "✓ " if not recall.missed else "✕ "
-    return f'<td class="wb-n" title="{recall.value:.4f}">{sign}{recall.found:,} of {recall.k:,}</td>'
+    columns = [
+        {"name": f"at {depth:,}" if name == "at depth" else name, "about": about} for name, about in COLUMNS.items()
+    ]
+    return render("inspect/tools/index_check_answers.html", columns=columns, rows=rows)
 
 
 def _draw_missed(look: Look, row: Compared, elsewhere: Mapping[str, str]) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.analysis.text_evidence import (
     LexicalEvidence,
     Match,
     Room,
-    TermEvidence,
     chunk_place,
     embedder_room,
     lexical_evidence,
@@ -27,6 +26,8 @@ from cems_workbench.ui.inspect.views.alignment import draw_token_heat
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.templates import draw as draw_template
+from cems_workbench.ui.kit.templates import render
 
 WORDS_HELP = (
     "BM25 scores a memory by the words it shares with the query: each gives idf × a factor that grows with how often it stands in the "
@@ -91,7 +92,7 @@ def _words(look: Look, memory: Memory) -> LexicalEvidence:
             help="Each form of the query was searched on its own.",
         )  # fmt: skip
     found = every[which]
-    st.html(terms_html(found) + said_html(found, _list_line(look, memory.id, which, found)))
+    st.html(terms_html(found) + summary_html(found, _list_line(look, memory.id, which, found)))
     return found
 
 
@@ -109,48 +110,37 @@ def _list_line(look: Look, memory_id: str, which: int, found: LexicalEvidence) -
     return f"Not in {name}."
 
 
-def terms_html(found: LexicalEvidence) -> str:
+def terms_html(found: LexicalEvidence) -> Markup:
     """A row per matched term, the largest part first, and their sum; empty when none matched."""
     if not found.matched:
-        return ""
-    head = "".join(f'<th{_number(name)} title="{escape(about)}">{escape(name)}</th>' for name, about in COLUMNS.items())
-    body = "".join(_term_row(found, term) for term in found.matched)
-    foot = (
-        '<tr><th>sum</th><td></td><td></td><td></td><td></td><td class="wb-n" title="The score in the lexical list">'
-        f"{found.score:.4f}</td><td>100 %</td></tr>"
-    )
-    return (
-        f'<div class="wb-scroll"><table class="wb-grid wb-terms"><thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
-        f"<tfoot>{foot}</tfoot></table></div>"
-    )
-
-
-def _number(name: str) -> str:
-    return ' class="wb-n"' if name in NUMBERS else ""
-
-
-def _term_row(found: LexicalEvidence, term: TermEvidence) -> str:
-    share = found.share(term)
-    twice = f" × {term.asked}" if term.asked > 1 else ""
-    return (
-        f"<tr><th><b>{escape(', '.join(term.words))}</b>{twice}</th><td>{escape(term.term)}</td>"
-        f'<td class="wb-n">{term.tf}</td><td class="wb-n" title="of {found.documents:,} memories">{term.df:,}</td>'
-        f'<td class="wb-n">{term.idf:.3f}</td><td class="wb-n" title="{term.part!r}">{term.part:.4f}</td>'
-        f'<td class="wb-bar-cell"><div class="wb-share"><i style="width:{100 * share:.1f}%"></i></div>{100 * share:.1f} %</td></tr>'
+        return Markup()
+    columns = [{"name": name, "about": about, "number": name in NUMBERS} for name, about in COLUMNS.items()]
+    rows = [
+        {
+            "term": term,
+            "words": ", ".join(term.words),
+            "twice": f" × {term.asked}" if term.asked > 1 else "",
+            "df": f"{term.df:,}",
+            "percent": 100 * found.share(term),
+        }
+        for term in found.matched
+    ]
+    return render(
+        "inspect/tools/text_terms.html", columns=columns, rows=rows, documents=f"{found.documents:,}", score=found.score
     )
 
 
-def said_html(found: LexicalEvidence, place: str) -> str:
+def summary_html(found: LexicalEvidence, place: str) -> Markup:
     """What the table does not say: the place in the list, the terms that met nothing, and the stop words."""
-    lines = [f"<b>{escape(_verdict(found))}</b> <span>{escape(place)}</span>"]
+    lines = []
     if found.unmatched:
         listed = ", ".join(
             f"{' / '.join(term.words)} ({'in no memory' if not term.df else f'in {term.df:,}'})" for term in found.unmatched
         )  # fmt: skip
-        lines.append(f"<span>Not in this memory: {escape(listed)}</span>")
+        lines.append(f"Not in this memory: {listed}")
     if found.stop_words:
-        lines.append(f"<span>Stop words, never searched: {escape(', '.join(found.stop_words))}</span>")
-    return "".join(f'<div class="wb-said">{line}</div>' for line in lines)
+        lines.append(f"Stop words, never searched: {', '.join(found.stop_words)}")
+    return render("inspect/tools/text_said.html", verdict=_verdict(found), place=place, lines=lines)
 
 
 def _verdict(found: LexicalEvidence) -> str:
@@ -175,9 +165,14 @@ def _whole(look: Look, memory: Memory, found: LexicalEvidence) -> None:
     edges += _embedder_edge(memory, room)
     tips = {term.term: f"{term.term}: {100 * found.share(term):.1f} % of the BM25" for term in found.matched}
     title = "" if not memory.title or memory.content.startswith(memory.title) else memory.title
-    top = f"<b>{marked_html(title, matches(title, tips), tips)}</b>\n" if title else ""
-    body = marked_html(memory.content, matches(memory.content, tips), tips, place, edges)
-    st.html(_key_html(bool(tips), place is not None, bool(edges)) + f'<div class="wb-whole">{top}{body}</div>')
+    draw_template(
+        "inspect/tools/text_whole.html",
+        marked=bool(tips),
+        read=place is not None,
+        edges=bool(edges),
+        title=marked_html(title, matches(title, tips), tips),
+        body=marked_html(memory.content, matches(memory.content, tips), tips, place, edges),
+    )
     if chunk is not None and place is None:
         st.caption("The reranker read this text, which is not in the memory as it is now:")
         st.code(chunk, language=None, wrap_lines=True)
@@ -216,8 +211,8 @@ def _embedder_edge(memory: Memory, room: Room | None) -> list[tuple[int, str, st
 def marked_html(
     text: str, found: Sequence[Match], tips: Mapping[str, str], read: tuple[int, int] | None = None,
     edges: Sequence[tuple[int, str, str]] = (),
-) -> str:  # fmt: skip
-    """The text, escaped: matches as marks with a tip, what is outside `read` dimmed, and (place, sign, tip) edges in it."""
+) -> Markup:  # fmt: skip
+    """The text: matches as marks with a tip, what is outside `read` dimmed, and (place, sign, tip) edges in it."""
     cuts = {
         0,
         len(text),
@@ -225,33 +220,17 @@ def marked_html(
         *(place for place, *_ in edges),
     }
     cuts |= set(read or ())
-    signs: dict[int, str] = {}
-    for place, sign, tip in edges:
-        signs[place] = signs.get(place, "") + f'<span class="wb-edge" title="{escape(tip)}">{escape(sign)}</span>'
+    signs: dict[int, list[dict[str, str]]] = {}
+    for place, sign, about in edges:
+        signs.setdefault(place, []).append({"sign": sign, "about": about})
     marks = {match.start: match for match in found}
     ordered, parts, inside = sorted(cuts), [], None
     for start, end in zip(ordered, [*ordered[1:], len(text)], strict=True):
-        parts.append(signs.get(start, ""))
         inside = marks.get(start, inside if inside is not None and start < inside.end else None)
-        piece = escape(text[start:end])
-        if inside is not None and piece:
-            tip = "; ".join(tips[term] for term in inside.terms if term in tips)
-            piece = f'<mark title="{escape(tip)}">{piece}</mark>'
-        if read is not None and piece and not (read[0] <= start < read[1]):
-            piece = f'<span class="wb-unread">{piece}</span>'
-        parts.append(piece)
-    return "".join(parts)
-
-
-def _key_html(marked: bool, read: bool, edges: bool) -> str:
-    parts = []
-    if marked:
-        parts.append("<span><mark>word</mark> a search term of the query</span>")
-    if read:
-        parts.append('<span><span class="wb-edge">reranker ▸</span>… what the reranker read; the rest is dimmed</span>')
-    elif edges:
-        parts.append('<span><span class="wb-edge">✂ embedder</span> the vector knows the text up to here</span>')
-    return f'<div class="wb-key">{"".join(parts)}</div>' if parts else ""
+        mark = None if inside is None else "; ".join(tips[term] for term in inside.terms if term in tips)
+        unread = read is not None and not (read[0] <= start < read[1])
+        parts.append({"edges": signs.get(start, ()), "text": text[start:end], "mark": mark, "unread": unread})
+    return render("inspect/tools/text_marked.html", parts=parts)
 
 
 def _reading_line(look: Look, memory: Memory, score: ModelScore | None, place: tuple[int, int] | None) -> str:

@@ -1,18 +1,17 @@
 """What if this memory were different? A scratch copy is edited and tried in the memory's place; the store stays as it is.
 
-The scratch copy of a memory: a form over what the ranking reads of it, checked by the rules of the import.
-
-The outcome of a what-if as HTML: the headline, lists and stages side by side, and the others that moved. Texts are escaped.
+The copy is a form over what the ranking reads of a memory, checked by the rules of the import. The outcome: where the memory stands
+then and why, lists and stages before and after, and the others that moved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
 from typing import Any
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.analysis.what_if import Moved, Pair, Place, WhatIf, what_if
 from cems_workbench.analysis.why import cause, memory_path
@@ -31,6 +30,7 @@ from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.memory_form import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.templates import render
 
 LABELS = {
     "content": "Text",
@@ -147,17 +147,18 @@ RANKS = (
 MOVED = ("moved", "Up or down by so many ranks")
 
 
-def outcome_html(found: WhatIf) -> str:
+def outcome_html(found: WhatIf) -> Markup:
     """Where it stood and where it would stand, why, and what was changed."""
     before, after = (("not in the results" if rank is None else ordinal(rank)) for rank in found.rank)
     trace = found.after
-    k = max(1, len(trace.results))
-    path = memory_path(trace, found.edited.id, k)
-    told = "" if path.status == "in the top k" else f"<p>{escape(cause(path, trace))}</p>"
-    changes = "; ".join(_change(*change) for change in found.changes)
-    return (
-        f'<div class="wb-outcome"><p class="wb-ranks">{escape(found.edited.id)}: {escape(before)} → {escape(after)}</p>'
-        f'{told}<p class="wb-edit">Changed: {escape(changes)}</p></div>'
+    path = memory_path(trace, found.edited.id, max(1, len(trace.results)))
+    return render(
+        "inspect/tools/what_if_outcome.html",
+        memory_id=found.edited.id,
+        before=before,
+        after=after,
+        cause="" if path.status == "in the top k" else cause(path, trace),
+        changes="; ".join(_change(*change) for change in found.changes),
     )
 
 
@@ -178,51 +179,56 @@ def _value(value: Any) -> str:
     return excerpt(str(value), 40)
 
 
-def pairs_html(pairs: Sequence[Pair], name: str, of: str) -> str:
+def pairs_html(pairs: Sequence[Pair], name: str, of: str) -> Markup:
     """Lists or stages a row, before and after; where nothing is different the row is quiet."""
-    rows = []
-    for pair in pairs:
-        if pair.before is None and pair.after is None:
-            continue
-        words = "" if pair.after is None else pair.after.words
-        rows.append(
-            f'<tr{" class=wb-same" if pair.same else ""}><th title="{escape(about(pair.name))}">{escape(pair.name)}</th>'
-            f"{_cells(pair.before, pair.name)}{_cells(pair.after, pair.name)}<td>{_move(pair)}</td><td>{escape(words)}</td></tr>"
-        )
-    head = f'<th title="{escape(of)}">{escape(name)}</th>{_heads(RANKS)}{_heads((MOVED, ("in words", "What is done with the copy")))}'
-    return f'<div class="wb-both"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    rows = [
+        {
+            "name": pair.name,
+            "about": about(pair.name),
+            "same": pair.same,
+            "before": _cells(pair.before, pair.name),
+            "after": _cells(pair.after, pair.name),
+            "move": _move(pair),
+            "words": "" if pair.after is None else pair.after.words,
+        }
+        for pair in pairs
+        if pair.before is not None or pair.after is not None
+    ]
+    columns = _columns((*RANKS, MOVED, ("in words", "What is done with the copy")))
+    return render("inspect/tools/what_if_pairs.html", name=name, about=of, columns=columns, rows=rows)
 
 
-def others_html(found: WhatIf, moved: Sequence[Moved]) -> str:
+def others_html(found: WhatIf, moved: Sequence[Moved]) -> Markup:
     """The other results whose rank is another one."""
     rows = []
-    for one in moved[:MOST]:
-        evidence = (found.after if one.memory_id in found.after.evidence.memories else found.before).evidence
+    for move in moved[:MOST]:
+        evidence = (found.after if move.memory_id in found.after.evidence.memories else found.before).evidence
         rows.append(
-            f'<tr><td class="wb-n">{_number(one.before)}</td><td class="wb-n"><b>{_number(one.after)}</b></td>'
-            f"<td>{_sign(one.before, one.after)}</td>"
-            f'<td title="{escape(one.memory_id)}"><code>{escape(short_id(one.memory_id))}</code></td>'
-            f"<td>{escape(excerpt(evidence.memories[one.memory_id].content, 110))}</td></tr>"
+            {
+                "before": _number(move.before),
+                "after": _number(move.after),
+                "sign": _sign(move.before, move.after),
+                "memory_id": move.memory_id,
+                "short": short_id(move.memory_id),
+                "text": excerpt(evidence.memories[move.memory_id].content, 110),
+            }
         )
-    head = _heads((RANKS[0], RANKS[2])) + _heads((MOVED, ("memory", "Id of the memory"), ("text", "How it begins")))
-    return f'<div class="wb-both"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    columns = _columns((RANKS[0], RANKS[2], MOVED, ("memory", "Id of the memory"), ("text", "How it begins")))
+    return render("inspect/tools/what_if_others.html", columns=columns, rows=rows)
 
 
-def _heads(columns: Sequence[tuple[str, str]]) -> str:
-    """Header cells with their tooltips; numbers stand to the right."""
-    return "".join(
-        f'<td{" class=wb-n" if column in RANKS else ""} title="{escape(column[1])}">{escape(column[0])}</td>'
-        for column in columns
-    )
+def _columns(columns: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Header cells for the template, with their tooltips; numbers stand to the right."""
+    return [{"name": name, "about": about, "number": (name, about) in RANKS} for name, about in columns]
 
 
-def _cells(place: Place | None, name: str) -> str:
+def _cells(place: Place | None, name: str) -> dict[str, Any] | None:
+    """Rank and score of a place for the template; None where the memory does not get there."""
     if place is None:
-        return '<td class="wb-n" title="It does not get here">–</td><td class="wb-n">–</td>'
-    rank = _number(place.rank) if place.kept else "✕"
-    title = "" if place.kept else ' title="Dropped here"'
+        return None
     score = "–" if place.score is None else _score(place.score, name)
-    return f'<td class="wb-n"{title}>{rank}</td><td class="wb-n" title="{place.score!r}">{score}</td>'
+    rank = _number(place.rank) if place.kept else "✕"
+    return {"kept": place.kept, "rank": rank, "score": score, "exact": repr(place.score)}
 
 
 def _score(score: float, name: str) -> str:

@@ -1,18 +1,16 @@
-"""Why is it missing? The path of one memory, the stage that lost it, and the changes that bring it back, ready to apply.
+"""Why is it missing? The path of one memory, the stage that lost it, and the changes that bring it back.
 
-An answer of `why` as HTML: the cause, the path, the places in the lists, and a row per rescue. Every text is escaped.
-
-Applying a rescue to the page, and taking it back in one click.
+Each change is applied to the page by one click, and taken back by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.analysis.why import Change, LabelledSet, ListPlace, MemoryPath, Rescue, Why, explain
 from cems_workbench.analysis.why.report import NO_LIMIT_K
@@ -32,80 +30,66 @@ from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.templates import render
 
 
-def cause_html(found: Why, content: str) -> str:
+def cause_html(found: Why, content: str) -> Markup:
     """The memory, why it is where it is, and whether something would bring it in."""
-    return (
-        f'<div class="wb-cause"><p class="wb-about"><span class="wb-mark">◆</span> <code>{escape(found.path.memory_id)}</code> '
-        f"{escape(excerpt(content))}</p>"
-        f'<p class="wb-sentence">{escape(found.cause)}</p><p class="wb-verdict">{escape(found.verdict)}</p></div>'
+    return render(
+        "inspect/tools/why_cause.html",
+        path=found.path,
+        excerpt=excerpt(content),
+        cause=found.cause,
+        verdict=found.verdict,
     )
 
 
-def path_html(path: MemoryPath) -> str:
+def path_html(path: MemoryPath) -> Markup:
     """The memory's way through the stages; the one that lost it is marked by a cross, a word and a tint."""
-    rows = []
-    for step in path.steps:
-        lost = step.stage == path.lost_at
-        fate = '<span class="wb-tag">lost here</span>' if lost else "kept" if step.kept else "dropped"
-        rows.append(
-            f'<tr{" class=wb-here" if lost else ""}><th title="{escape(about(step.stage))}">{escape(step.stage)}</th>'
-            f'<td class="wb-n">{_ranks(step.rank_in, step.rank)}</td>'
-            f'<td class="wb-n" title="{escape(_moved(step.score_in, step.score))}">{_score(step.score)}</td>'
-            f'<td class="wb-n">{fate}</td><td>{escape(step.words)}</td></tr>'
-        )
-    head = (
-        '<th title="In the order of the pipeline">stage</th><td title="Rank before and after the stage; – where it has none">rank</td>'
-        '<td title="Score after the stage">score</td><td title="What became of it">fate</td><td title="What the stage did to it">'
-        "what was done</td>"
-    )
-    return f'<div class="wb-way"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    steps = [
+        {
+            "stage": step.stage,
+            "about": about(step.stage),
+            "lost": step.stage == path.lost_at,
+            "kept": step.kept,
+            "ranks": _ranks(step.rank_in, step.rank),
+            "score": _score(step.score),
+            "moved": _moved(step.score_in, step.score),
+            "words": step.words,
+        }
+        for step in path.steps
+    ]
+    return render("inspect/tools/why_path.html", steps=steps)
 
 
-def places_html(places: Sequence[ListPlace]) -> str:
+def places_html(places: Sequence[ListPlace]) -> Markup:
     """Where a search of the whole store ranks the memory in each list."""
-    rows = []
-    for place in places:
-        depth = "all" if place.depth is None else str(place.depth)
-        inside = "✓ yes" if place.returned else "✕ no"
-        rows.append(
-            f'<tr><th title="{escape(about(place.list))}">{escape(place.list)}</th><td class="wb-n">{_rank(place.rank)}</td>'
-            f'<td class="wb-n">{_score(place.score)}</td><td class="wb-n">{depth}</td><td class="wb-n">{inside}</td>'
-            f"<td>{escape(place.words)}</td></tr>"
-        )
-    head = (
-        '<th title="Source and query variant">list</th><td title="Its rank were the list as long as the store">rank</td>'
-        '<td title="Cosine in a vector list, BM25 in a lexical one">score</td><td title="How many hits the list keeps">depth</td>'
-        '<td title="Is it among the hits that the list returned?">returned</td><td>in words</td>'
-    )
-    return f'<div class="wb-way"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    rows = [
+        {
+            "list": place.list,
+            "about": about(place.list),
+            "rank": _rank(place.rank),
+            "score": _score(place.score),
+            "depth": "all" if place.depth is None else place.depth,
+            "returned": place.returned,
+            "words": place.words,
+        }
+        for place in places
+    ]
+    return render("inspect/tools/why_places.html", places=rows)
 
 
-def rescue_head() -> str:
-    """The columns of the rescues."""
-    return (
-        '<div class="wb-change wb-head"><span>change</span><span title="Rank of the memory among the results afterwards">rank</span>'
-        '<span title="How far the other results stay as they are. RBO: overlap of the two result lists, the top counting more. '
-        'τ: Kendall’s tau of their orders. 1 = nothing else moves.">others stay</span>'
-        '<span title="Judged queries whose nDCG@10 gets better and worse, and those that gain or lose their only hit within the first '
-        'results">judged queries</span></div>'
-    )
-
-
-def rescue_html(rescue: Rescue) -> str:
+def rescue_html(rescue: Rescue) -> Markup:
     """One rescue: what is changed, where the memory lands, what else moves."""
-    moved = rescue.disturbance
-    gone = f"{moved.gone} gone" if moved.gone else "none gone"
-    rank = "–" if rescue.rank is None else str(rescue.rank)
-    others = (
-        f'<span title="RBO {moved.rbo:.4f}, Kendall’s tau {moved.tau:.4f}; results that no longer come, beyond the one that makes '
-        f'room: {moved.gone}"><b>{moved.rbo:.2f}</b> <small>τ {moved.tau:.2f}, {gone}</small></span>'
-    )
-    notes = "".join(f"<small>{escape(note)}</small>" for note in _notes(rescue))
-    return (
-        f'<div class="wb-change"><span title="{escape(_explained(rescue))}">{escape(what(rescue))}{notes}</span>'
-        f"<span><b>{rank}</b></span>{others}{_judged(rescue)}</div>"
+    return render(
+        "inspect/tools/why_rescue.html",
+        explained=_explained(rescue),
+        what=what(rescue),
+        notes=_notes(rescue),
+        rank=_rank(rescue.rank),
+        moved=rescue.disturbance,
+        judged=_judged(rescue),
+        unmeasured="It searches again, so the judged queries were not measured" if rescue.gathers else "Not measured",
     )
 
 
@@ -146,17 +130,17 @@ def _explained(rescue: Rescue) -> str:
     return "\n".join([*lines, f"Distance {rescue.distance:.3f} in slider ranges."])
 
 
-def _judged(rescue: Rescue) -> str:
+def _judged(rescue: Rescue) -> dict[str, Any] | None:
+    """What it does to the judged queries, for the template; None where they were not measured."""
     effect = rescue.labelled
     if effect is None:
-        why = "It searches again, so the judged queries were not measured" if rescue.gathers else "Not measured"
-        return f'<span title="{why}">–</span>'
-    hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
+        return None
     told = (
         f"Of {effect.queries} judged queries: nDCG@10 better in {effect.better}, worse in {effect.worse}, mean {effect.before:.4f} → "
         f"{effect.after:.4f}. Gained a hit: {', '.join(effect.gained[:12]) or 'none'}. Lost it: {', '.join(effect.lost[:12]) or 'none'}."
     )
-    return f'<span title="{escape(told)}"><b>▲ {effect.better} ▼ {effect.worse}</b> <small>{hits}</small></span>'
+    hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
+    return {"told": told, "better": effect.better, "worse": effect.worse, "hits": hits}
 
 
 def _ranks(before: int | None, after: int | None) -> str:
@@ -343,7 +327,7 @@ def _draw_rescues(look: Look, found: Why) -> None:
         st.info("No single parameter, no pair of them and no other search brings it nearer.", icon=":material/block:")
         return
     st.markdown("###### What would bring it in" if rescues else "###### What comes nearest")
-    st.html(rescue_head())
+    st.html(render("inspect/tools/why_rescue_head.html"))
     stood = "not in the results" if found.path.rank is None else ordinal(found.path.rank)
     for i, rescue in enumerate(rescues or [found.nearest]):
         assert rescue is not None
