@@ -12,15 +12,13 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import FORMS, export_config, import_config, preset
 from cems_workbench.records import ParsedInput
-from cems_workbench.runs.background_search import BackgroundSearch
 from cems_workbench.runs.caching import RecentCache
 from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
-from cems_workbench.ui.tune.run import RUNNING
-from cems_workbench.ui.tune.state import NEXT_VIEW, RESULT
 
 from .inspect_page import config_of, state_of
+from .tune_page import set_tune_state, tune_state_of
 
 pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
@@ -64,8 +62,8 @@ def searched(page: AppTest, *paths: str) -> AppTest:
 
 def ended(page: AppTest) -> AppTest:
     """Wait for the search at work, and draw the page with what it found."""
-    if RUNNING in page.session_state:
-        running: BackgroundSearch = page.session_state[RUNNING]
+    running = tune_state_of(page).running
+    if running is not None:
         running.wait(WAIT)
         assert running.over
         assert not running.problem
@@ -79,12 +77,13 @@ def checked(page: AppTest) -> AppTest:
 
 
 def show(page: AppTest, view: str) -> AppTest:
-    page.session_state[NEXT_VIEW] = view
+    set_tune_state(page, next_view=view)
     return checked(page.run())
 
 
 def found(page: AppTest) -> SearchResult:
-    value: SearchResult = page.session_state[RESULT]
+    value = tune_state_of(page).result
+    assert value is not None
     return value
 
 
@@ -141,7 +140,7 @@ def test_a_search_runs_beside_the_page_and_ends_in_a_result(tuned: AppTest) -> N
 
 def test_a_search_that_is_repeated_is_free_and_the_same(tuned: AppTest) -> None:
     first = found(tuned)
-    tuned.session_state["tn:scorers"] = RecentCache(3)  # another session has the file alone
+    set_tune_state(tuned, scorers=RecentCache(3))  # another session has the file alone
     again = found(searched(show(tuned, "Set up"), "lists.vector.weight", "fusion.score_blend"))
     assert again is not first
     assert again.planned.score.evaluations == 0
@@ -153,14 +152,14 @@ def test_a_stopped_search_keeps_what_it_tried_and_goes_on_to_the_same_end(page: 
     page.multiselect(key="tn:paths").set_value(["lists.vector.weight", "lists.lexical.weight"]).run()
     page.button(key="tn:start").click()
     page.run()
-    if RUNNING in page.session_state:
-        page.session_state[RUNNING].stop()
+    if (running := tune_state_of(page).running) is not None:
+        running.stop()
     page = ended(page)
     if found(page).tuned.search.cancelled:
         page = ended(page.button(key="tn:go_on").click().run())
     whole = found(page)
     assert not whole.tuned.search.cancelled
-    page.session_state["tn:scorers"] = RecentCache(3)
+    set_tune_state(page, scorers=RecentCache(3))
     whole.planned.kept_scores.path.unlink()
     fresh = found(searched(show(page, "Set up"), "lists.vector.weight", "lists.lexical.weight"))
     assert fresh.tuned.proposal.values == whole.tuned.proposal.values

@@ -14,10 +14,10 @@ from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
-from cems_workbench.ui.tune.run import RUNNING
 from tests.browser.whole_way import MISSING, QUERY
 
 from .inspect_page import config_of, state_of
+from .tune_page import set_tune_state, tune_state_of
 
 pytestmark = [pytest.mark.models]
 QUERIES = 16
@@ -58,10 +58,10 @@ def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest
     page.number_input(key="tn:trials").set_value(20)
     page.multiselect(key="tn:paths").set_value(["lists.lexical.weight", "fusion.score_blend"]).run()
     page.button(key="tn:start").click().run()
-    if RUNNING in page.session_state:
-        page.session_state[RUNNING].wait(60)
+    if (running := tune_state_of(page).running) is not None:
+        running.wait(60)
     page = checked(page.run())
-    page.session_state["tn:next_view"] = "Take it away"
+    set_tune_state(page, next_view="Take it away")
     page = checked(page.run())
     page.button(key="tn:take").click()
     tuned = config_of(checked(page.run()))

@@ -19,6 +19,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty
 from cems_workbench.ui.kit.tables import ROW, table_height
 from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.tune.state import page
 
 
 def draw(resources: Resources) -> None:
@@ -45,9 +46,9 @@ def _table(kept: list[ConfigRecord], resources: Resources) -> None:
         },
     )  # fmt: skip
     picked = event["selection"]["rows"]
-    mine = st.session_state.get("tn:kept")
+    saved = page.get().saved_id
     chosen = (
-        kept[picked[0]] if picked and picked[0] < len(kept) else next((one for one in kept if one.id == mine), None)
+        kept[picked[0]] if picked and picked[0] < len(kept) else next((one for one in kept if one.id == saved), None)
     )
     if chosen is None:
         st.caption("Select a row to restore a config.")

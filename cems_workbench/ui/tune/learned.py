@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import streamlit as st
 
 from cems_workbench.config import field_specs
+from cems_workbench.progress import Progress
 from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
 from cems_workbench.tuning.space import Axis
@@ -18,13 +19,15 @@ from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, hover, li
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.space import label
+from cems_workbench.ui.tune.state import page
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-KEPT = "tn:learned"
 BLUE, ORANGE, GREY = LIST_COLOURS[0], LIST_COLOURS[1], "#7B848D"
 BAND = "rgba(0,114,178,0.2)"
+
+Computed = TypeVar("Computed")
 
 
 def draw(result: SearchResult) -> None:
@@ -57,13 +60,8 @@ def _importance_words(shares: Importance) -> str:
 
 
 def _importance(result: SearchResult) -> Importance | None:
-    kept: dict[object, Any] = st.session_state.setdefault(KEPT, {})
-    key = ("importance", id(result.planned))
-    if key not in kept:
-        kept.clear()  # of the search before
-        kept[key] = importance(result.planned.plan.space, result.tuned.search, seed=result.planned.plan.seed)
-    value: Importance | None = kept[key]
-    return value
+    plan = result.planned.plan
+    return page.get().learned("importance", lambda: importance(plan.space, result.tuned.search, seed=plan.seed))
 
 
 def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
@@ -94,7 +92,9 @@ def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measu
         "Parameter", ranked, key="tn:curve_path", format_func=called, persist_state="session",
         label_visibility="collapsed",
     )  # fmt: skip
-    curve = _kept_curve(result, path)
+    curve = _computed(
+        ("curve", path), lambda progress: response_curve(result.tuned, result.planned.score, path, progress=progress)
+    )
     st.plotly_chart(curve_figure(curve, result, names[path], measure), key="tn:response", config=NO_TOOLBAR,
                     alt=f"{measure} at values of {path}, the rest as proposed.")  # fmt: skip
     st.caption(
@@ -107,15 +107,16 @@ def _called(names: dict[str, str]) -> Callable[[Any], str]:
     return lambda path: names.get(path, str(path))
 
 
-def _kept_curve(result: SearchResult, path: str) -> Curve:
-    kept: dict[object, Any] = st.session_state.setdefault(KEPT, {})
-    key = (path, id(result.planned))
-    if key not in kept:
+def _computed(key: Hashable, compute: Callable[[Progress], Computed]) -> Computed:
+    """What is learned of the search at hand, computed with progress when it is first looked at."""
+
+    def with_progress() -> Computed:
         place = st.empty()
-        kept[key] = response_curve(result.tuned, result.planned.score, path, progress=progress_in(place))
+        computed = compute(progress_in(place))
         place.empty()
-    value: Curve = kept[key]
-    return value
+        return computed
+
+    return page.get().learned(key, with_progress)
 
 
 def _surface(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
@@ -127,13 +128,12 @@ def _surface(result: SearchResult, ranked: list[str], names: dict[str, str], mea
     if st.session_state.get("tn:map_y") not in others:
         st.session_state["tn:map_y"] = others[0]
     second = right.selectbox("Up", others, key="tn:map_y", format_func=called, persist_state="session")
-    kept: dict[object, Any] = st.session_state.setdefault(KEPT, {})
-    key = (first, second, id(result.planned))
-    if key not in kept:
-        place = st.empty()
-        kept[key] = response_surface(result.tuned, result.planned.score, (first, second), progress=progress_in(place))
-        place.empty()
-    st.plotly_chart(surface_figure(kept[key], names, measure), key="tn:surface", config=NO_TOOLBAR,
+    pair = (first, second)
+    surface = _computed(
+        ("surface", pair),
+        lambda progress: response_surface(result.tuned, result.planned.score, pair, progress=progress),
+    )
+    st.plotly_chart(surface_figure(surface, names, measure), key="tn:surface", config=NO_TOOLBAR,
                     alt=f"{measure} over {first} and {second}, the rest as proposed.")  # fmt: skip
     st.caption("Brighter is better; the ring is the proposal. A cell without colour breaks a constraint.")
 

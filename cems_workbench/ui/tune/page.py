@@ -14,7 +14,7 @@ from cems_workbench.ui.kit.panels import empty
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.tune import choose, goal, history, learned, queries, result, run, space, take
-from cems_workbench.ui.tune import state as tune_state
+from cems_workbench.ui.tune.state import VIEW, VIEWS, outdated, page, set_view
 
 
 def set_up(resources: Resources) -> None:
@@ -35,7 +35,7 @@ def set_up(resources: Resources) -> None:
 
 def draw(view: str, resources: Resources) -> None:
     """One view; those of a result say so while there is none."""
-    searched = tune_state.search_result()
+    searched = page.get().result
     if view == "Set up":
         set_up(resources)
     elif view == "History":
@@ -48,7 +48,7 @@ def draw(view: str, resources: Resources) -> None:
 
 def draw_result(view: str, searched: SearchResult, resources: Resources) -> None:
     """One view of a result."""
-    warning = tune_state.outdated(searched, resources)
+    warning = outdated(searched, resources)
     if warning:
         st.warning(plain(warning), icon=":material/history:")
     if view == "Result":
@@ -69,8 +69,8 @@ def main() -> None:
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/lock:")
         return
-    tune_state.take_turn()
-    view = switch("View", tune_state.VIEWS, tune_state.VIEW)
+    set_view()
+    view = switch("View", VIEWS, VIEW)
     try:
         if not run.draw_running():
             draw(view, resources)

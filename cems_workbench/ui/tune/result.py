@@ -26,7 +26,7 @@ from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.run import start
 from cems_workbench.ui.tune.space import label
-from cems_workbench.ui.tune.state import RESULT
+from cems_workbench.ui.tune.state import page
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -270,7 +270,7 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
 
 def _open(result: SearchResult, resources: Resources) -> None:
     looks = looks_at(result.planned.data, resources.store)
-    st.session_state[RESULT] = open_holdout(result, looks)
+    page.update(result=open_holdout(result, looks))
 
 
 # The Pareto front: what each further bit of one objective costs in another

@@ -11,28 +11,21 @@ from cems_workbench.runs.background_search import STABILITY, BackgroundSearch
 from cems_workbench.runs.tuning import SEARCH, PlannedSearch
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, NO_TOOLBAR, hover
-from cems_workbench.ui.kit.progress import ESTIMATE_AFTER
+from cems_workbench.ui.kit.progress import ESTIMATE_AFTER, duration
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.goal import effort
-from cems_workbench.ui.tune.state import RESULT, show
+from cems_workbench.ui.tune.state import page, take_result
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-RUNNING = "tn:running"
 EVERY = 0.7
 """Seconds between two looks at a search that runs."""
 
 
-def running() -> BackgroundSearch | None:
-    """The search of this session that is at work; None when there is none."""
-    value: BackgroundSearch | None = st.session_state.get(RUNNING)
-    return value
-
-
 def start(planned: PlannedSearch) -> None:
     """Begin a search, or go on with one of the same kind."""
-    st.session_state[RUNNING] = BackgroundSearch(planned).start()
+    page.update(running=BackgroundSearch(planned).start())
 
 
 def draw_start(planned: PlannedSearch) -> None:
@@ -43,14 +36,15 @@ def draw_start(planned: PlannedSearch) -> None:
         args=(planned,), help="It runs beside the page and can be stopped; what was tried is kept, and goes on from there.",
     )  # fmt: skip
     right.caption(effort(planned))
-    problem = st.session_state.pop("tn:problem", "")
+    problem = page.get().problem
     if problem:
         st.error(plain(problem))
+        page.update(problem="")
 
 
 def draw_running() -> bool:
     """The search at work, where there is one; True while it is."""
-    at_work = running()
+    at_work = page.get().running
     if at_work is None:
         return False
     if at_work.over:
@@ -63,7 +57,7 @@ def draw_running() -> bool:
 @st.fragment(run_every=EVERY)
 def _panel() -> None:
     """Progress, the best so far, and the stop; drawn again and again without the rest of the page."""
-    at_work = running()
+    at_work = page.get().running
     if at_work is None or at_work.over:
         st.rerun()
     with st.container(key="tn-panel"):
@@ -103,18 +97,14 @@ def _left(at_work: BackgroundSearch) -> str:
     seconds, rest = time.monotonic() - at_work.started, at_work.planned.most_configs - at_work.tried
     if seconds < ESTIMATE_AFTER or rest <= 0 or not at_work.tried:
         return ""
-    left = seconds * rest / at_work.tried
-    return f" · about {left:.0f} s left in all" if left < 90 else f" · about {left / 60:.0f} min left in all"
+    return f" · about {duration(seconds * rest / at_work.tried)} left in all"
 
 
 def _over(at_work: BackgroundSearch) -> None:
     """Take what a search that has ended found, and show it."""
-    del st.session_state[RUNNING]
-    if at_work.problem:
-        st.session_state["tn:problem"] = at_work.problem
+    page.update(running=None, problem=at_work.problem or page.get().problem)
     if at_work.result is not None:
-        st.session_state[RESULT] = at_work.result
-        show("Result")
+        take_result(at_work.result)
     st.rerun()
 
 

@@ -1,4 +1,4 @@
-"""What the Tune page keeps in the session: the view, the search at work and its result, and the scorers.
+"""What the Tune page remembers between runs: the search at work and its result, the scorers, and which view is opened next.
 
 A scorer is kept for the session, and what it has scored stands in a file beside the evidence: a search that was stopped goes on where it
 was, and one that is repeated costs nothing.
@@ -7,6 +7,8 @@ was, and one that is repeated costs nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -14,16 +16,50 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.caching import RecentCache
 from cems_workbench.runs.tuning import ScoredQueries, SearchResult, TuningData, scored_queries
 from cems_workbench.tuning.objective import Scored
+from cems_workbench.ui.kit.state import PageState
 
-VIEW, NEXT_VIEW, RESULT, SCORERS = "tn:view", "tn:next_view", "tn:result", "tn:scorers"
+if TYPE_CHECKING:
+    from cems_workbench.runs.background_search import BackgroundSearch
+
+VIEW = "tn:view"
 VIEWS = ("Set up", "Result", "What it learned", "By query", "Take it away", "History")
 SCORERS_KEPT = 3
+CURVES_KEPT = 64
 
 
-def search_result() -> SearchResult | None:
-    """The last search of this session."""
-    value: SearchResult | None = st.session_state.get(RESULT)
-    return value
+def _scorers() -> RecentCache:
+    return RecentCache(SCORERS_KEPT)
+
+
+def _curves() -> RecentCache:
+    return RecentCache(CURVES_KEPT)
+
+
+@dataclass(frozen=True, eq=False)
+class TuneState:
+    """What the page remembers between runs, beside what its widgets are set to."""
+
+    running: BackgroundSearch | None = None
+    """The search that is at work."""
+    problem: str = ""
+    """Why the last search ended without a result, until it was shown."""
+    result: SearchResult | None = None
+    """The last search."""
+    next_view: str | None = None
+    """The view that the next run opens."""
+    saved_id: int | None = None
+    """The config of the history that was saved last."""
+    scorers: RecentCache = field(default_factory=_scorers)
+    learned: RecentCache = field(default_factory=_curves)
+    """Importance, curves and maps of the last search."""
+
+
+page = PageState("tn", TuneState)
+
+
+def take_result(result: SearchResult) -> None:
+    """Remember what a search found, and open it on the next run of the page."""
+    page.update(result=result, learned=_curves(), next_view="Result")
 
 
 def outdated(result: SearchResult, resources: Resources) -> str | None:
@@ -36,19 +72,14 @@ def outdated(result: SearchResult, resources: Resources) -> str | None:
     return None
 
 
-def show(view: str) -> None:
-    """Open a view on the next run of the page."""
-    st.session_state[NEXT_VIEW] = view
-
-
-def take_turn() -> None:
+def set_view() -> None:
     """Open the view that was asked for; called before the views are drawn."""
-    present = st.session_state.get(VIEW) or VIEWS[0]
-    st.session_state[VIEW] = st.session_state.pop(NEXT_VIEW, present)
+    wanted = page.get().next_view
+    if wanted is not None:
+        st.session_state[VIEW] = wanted
+        page.update(next_view=None)
 
 
 def scorer_for(data: TuningData, measures: Sequence[Scored], seed: int) -> ScoredQueries:
     """The queries that every measure is defined for, and their scorer, kept for the session."""
-    if SCORERS not in st.session_state:
-        st.session_state[SCORERS] = RecentCache(SCORERS_KEPT)
-    return scored_queries(data, measures, seed, st.session_state[SCORERS])
+    return scored_queries(data, measures, seed, page.get().scorers)

@@ -31,7 +31,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.reviewer import reviewer, sign_in_configured
 from cems_workbench.ui.tune.goal import GROUP_WORDS
 from cems_workbench.ui.tune.result import headline
-from cems_workbench.ui.tune.state import show
+from cems_workbench.ui.tune.state import page
 
 SIDE_FILE = "json"
 """The form that has no comments: its card is a file beside it."""
@@ -109,15 +109,14 @@ def _keep(
         st.error("Give your name above, or sign in: the history says who kept a config.")
         return
     try:
-        kept = resources.store.configs.add(
+        saved = resources.store.configs.add(
             config.name, dump_config(config), author=author, why=why, base=result.planned.plan.space.baseline.name,
             card=card.model_dump(mode="json"),
         )  # fmt: skip
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return
-    st.session_state["tn:kept"] = kept.id
-    show("History")
+    page.update(saved_id=saved.id, next_view="History")
     st.rerun()
 
 
