@@ -71,14 +71,15 @@ def module_names(package: str) -> tuple[str, ...]:
     return tuple(sorted(found.name for found in pkgutil.iter_modules([str(folder)]) if not found.name.startswith("_")))
 
 
-def names(group: str, package: str, first: Sequence[str] = ()) -> tuple[str, ...]:
+def names(group: str, package: str, first: Sequence[str] = (), also_taken: Iterable[str] = ()) -> tuple[str, ...]:
     """The names of what is ours, where each module of `package` is called as what it adds, then of what other packages add.
 
-    Ours are in the order of `first`, those that are not in it after them. Nothing is imported.
+    Ours are in the order of `first`, those that are not in it after them. `also_taken` are names that nothing else may have. Nothing is
+    imported.
     """
     ours = module_names(package)
     ordered = [*(name for name in first if name in ours), *(name for name in ours if name not in first)]
-    return (*ordered, *declared(group, ours))
+    return (*ordered, *declared(group, {*ours, *also_taken}))
 
 
 def declared(group: str, taken: Iterable[str] = ()) -> Mapping[str, EntryPoint]:

@@ -10,7 +10,8 @@ The evidence of a query as it would be were one memory different; everything els
     relations, recency, access   made anew from those lists, as gathering makes them
 
 A list is searched one deeper, the memory taken out of it and put in where its new score places it, and cut to its depth: it may
-enter a list or fall out, and who was next takes its place. The query variants are those that were searched.
+enter a list or fall out, and who was next takes its place. The query variants are those that were searched. The list of a source that
+is added stays as it is: what that source would make of the edit only it knows.
 """
 
 from __future__ import annotations
@@ -24,19 +25,21 @@ from typing import Any
 from cems_workbench.analysis import text_evidence as bm25
 from cems_workbench.analysis.why.path import memory_path
 from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedList
-from cems_workbench.pipeline.gather import EVERYTHING, Request, metadata_lists, passes, relation_list
+from cems_workbench.pipeline.gather import EVERYTHING, Request, metadata_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
+from cems_workbench.pipeline.searches import passes, ranked_list
+from cems_workbench.pipeline.searches.relations import neighbours
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store import Filter
-from cems_workbench.store.filter import ANY
 from cems_workbench.store.search.vector_index import EXACT_ROWS
 
 Found = Sequence[tuple[str, float]]
@@ -53,12 +56,13 @@ def scratch_evidence(
     stored = resources.store.memories.get(edited.id) or edited
     scratch = _Scratch(stored, edited, evidence, config, request, resources)
     lists = scratch.searched()
-    related = relation_list(lists, config, resources, ANY)
-    ids = {hit.memory_id for ranked in (*lists, related) for hit in ranked.hits}
+    related = ranked_list("relations", neighbours(lists, config, resources))
+    added = [ranked for ranked in evidence.lists if ranked.source in ADDED_LISTS]
+    ids = {hit.memory_id for ranked in (*lists, related, *added) for hit in ranked.hits}
     memories = resources.store.memories.read(ids) | ({edited.id: edited} if edited.id in ids else {})
     known = [scratch.known(ranked, memories) for ranked in lists]
     allowed = {key: memory for key, memory in memories.items() if passes(memory, scratch.where)}
-    known.append(scratch.known(related, allowed))
+    known += [scratch.known(ranked, allowed) for ranked in (related, *added)]
     inside = {hit.memory_id for ranked in known for hit in ranked.hits}
     memories = {key: memory for key, memory in memories.items() if key in inside}
     known += metadata_lists(memories, known, config)
@@ -294,6 +298,11 @@ def _approximated(stored: Memory, edited: Memory, evidence: Evidence, resources:
     if any(ranked.source == "lexical" for ranked in evidence.lists):
         said.append(
             "BM25 takes word frequencies and mean length from the store as it is; a real edit would shift them a little."
+        )
+    added = [ranked.name for ranked in evidence.lists if ranked.source in ADDED_LISTS]
+    if added:
+        said.append(
+            f"The lists of added sources ({', '.join(added)}) stay as they are; only those know what they would find."
         )
     if len(evidence.variants) > 1:
         said.append(

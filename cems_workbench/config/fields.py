@@ -169,7 +169,6 @@ def as_pairs(value: Any) -> Any:
 
 
 AsList = PlainSerializer(lambda value: list(value), return_type=list)
-Sources = Annotated[tuple[Literal["vector", "lexical", "relations"], ...], BeforeValidator(as_tuple), AsList]
 Tiers = Annotated[
     tuple[tuple[str, Annotated[float, Field(gt=0, le=36500)]], ...],
     BeforeValidator(as_pairs),

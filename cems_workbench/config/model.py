@@ -23,7 +23,7 @@ from pydantic import Field
 
 from cems_workbench.config.fields import FieldSpec, Section, specs
 from cems_workbench.config.sections.adjusting import AdjustConfig, AssemblyConfig, DedupConfig, GapConfig, JudgeConfig
-from cems_workbench.config.sections.gathering import ListsConfig, VariantWeights
+from cems_workbench.config.sections.gathering import ADDED_LISTS, ListsConfig, VariantWeights
 from cems_workbench.config.sections.ranking import FilterConfig, FusionConfig, RerankConfig, ThresholdConfig
 from cems_workbench.config.sections.understanding import ExpansionConfig, QueryConfig
 
@@ -76,7 +76,7 @@ def field_spec(path: str) -> FieldSpec:
 
 
 def list_depths(config: PipelineConfig) -> dict[str, int | None]:
-    """Depth of the vector and lexical lists; None is no limit."""
+    """Depth of the lists that have one, the vector and lexical lists and those that are added; None is no limit."""
     limit = config.assembly.limit or 0
     depths: dict[str, int | None] = {}
     for source, section in (("vector", config.lists.vector), ("lexical", config.lists.lexical)):
@@ -86,7 +86,7 @@ def list_depths(config: PipelineConfig) -> dict[str, int | None]:
         if depth is not None and config.rerank.oversample_factor > 1:
             depth = max(depth, math.ceil(config.rerank.oversample_factor * limit))
         depths[source] = depth
-    return depths
+    return depths | {source: config.get(f"lists.{source}.depth") for source in ADDED_LISTS}
 
 
 def depth_notes(config: PipelineConfig) -> list[str]:

@@ -1,6 +1,6 @@
 """gather: everything slow about a query, done once. Its result is the evidence that `replay` works on.
 
-    embed and search every variant -> recency, access and relation lists -> metadata and embeddings of the candidates
+    embed and search every variant -> relation, added, recency and access lists -> metadata and embeddings of the candidates
     -> model scores of the candidates that the config would rerank -> the judge's scores of the results
 
 Every list is gathered whether or not it is enabled, because it is cheap and a switch is then instant. What was asked for
@@ -17,9 +17,11 @@ from typing import Any
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
+from cems_workbench.pipeline.searches import SearchRequest, added_lists, ranked_list, search_list
 from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
 from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_terms
 from cems_workbench.pipeline.understanding import Intent, asker, understand
@@ -30,8 +32,6 @@ from cems_workbench.store import Filter
 
 EVERYTHING = 10_000
 """Most hits of a list whose depth is null."""
-
-RELATION_RRF_K = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,10 @@ def gather_lists(
     lists = _search(variants, config, resources, where, lexical)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
     progress("searching", 1, 3)
-    lists.append(relation_list(lists, config, resources, where))
+    search = SearchRequest(query, variants, tuple(lists), config, resources, where, request.as_of)
+    added, failures = added_lists(search, _depths(config))
+    warnings["lists"] += failures
+    lists += [search_list("relations", search, EVERYTHING), *added]
     memories = resources.store.memories.read({hit.memory_id for ranked in lists for hit in ranked.hits})
     lists = [_only_known(ranked, memories) for ranked in lists]
     lists += metadata_lists(memories, lists, config)
@@ -118,7 +121,7 @@ def _search(
     variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, hybrid: bool
 ) -> list[RankedList]:
     """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector."""
-    depths = {source: depth or EVERYTHING for source, depth in list_depths(config).items()}
+    depths = _depths(config)
     lists = []
     for i, variant in enumerate(variants):
         lexical = resources.indexes.lexical.search(variant.text, depths["lexical"], where) if hybrid else []
@@ -131,6 +134,10 @@ def _search(
         if hybrid:
             lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
     return lists
+
+
+def _depths(config: PipelineConfig) -> dict[str, int]:
+    return {source: depth or EVERYTHING for source, depth in list_depths(config).items()}
 
 
 def _pool_warning(config: PipelineConfig, resources: Resources) -> list[str]:
@@ -151,30 +158,6 @@ def _hits(found: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
     return tuple(Hit(memory_id, float(score)) for memory_id, score in found)
 
 
-def relation_list(
-    lists: Sequence[RankedList], config: PipelineConfig, resources: Resources, where: Filter
-) -> RankedList:
-    """Neighbours of the first hits of a fixed fusion (rrf, k 60, weights 1), so that replay need not search."""
-    fused: dict[str, float] = {}
-    for ranked in lists:
-        for rank, hit in enumerate(ranked.hits, 1):
-            fused[hit.memory_id] = fused.get(hit.memory_id, 0.0) + 1 / (RELATION_RRF_K + rank)
-    section = config.lists.relations
-    seeds = sorted(fused, key=lambda memory_id: (-fused[memory_id], memory_id))[: section.seeds]
-    best: dict[str, float] = {}
-    for _, neighbour, weight in resources.store.relations.neighbours(seeds, section.per_seed):
-        best[neighbour] = max(weight, best.get(neighbour, 0.0))
-    if not where.trivial:
-        best = {key: best[key] for key, memory in resources.store.memories.read(best).items() if passes(memory, where)}
-    ordered = sorted(best, key=lambda memory_id: (-best[memory_id], memory_id))
-    return RankedList("relations", "relations", None, tuple(Hit(memory_id, best[memory_id]) for memory_id in ordered))
-
-
-def passes(memory: Memory, where: Filter) -> bool:
-    """Does a filter let this memory through?"""
-    return where.required_project in (None, memory.project) and where.required_scope in (None, memory.scope)
-
-
 def _only_known(ranked: RankedList, memories: Mapping[str, Memory]) -> RankedList:
     """A memory deleted since the index was built is in no list."""
     return replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id in memories))
@@ -183,16 +166,16 @@ def _only_known(ranked: RankedList, memories: Mapping[str, Memory]) -> RankedLis
 def metadata_lists(
     memories: Mapping[str, Memory], lists: Sequence[RankedList], config: PipelineConfig
 ) -> list[RankedList]:
-    """The union of candidates by created_at and by access_count; neighbours count only while relations are on."""
-    sources = {"vector", "lexical"} | ({"relations"} if config.lists.relations.enabled else set())
+    """The union of candidates by created_at and by access_count; what another list found counts only while that is on."""
+    sources = {
+        source.name
+        for source in LIST_SOURCES
+        if source.finds and (source.per_variant or config.get(f"lists.{source.name}.enabled"))
+    }
     union = {hit.memory_id for ranked in lists if ranked.source in sources for hit in ranked.hits}
     created = {key: moment.timestamp() for key in union if (moment := memories[key].created_at)}
-    return [_ranked("recency", created), _ranked("access", {key: float(memories[key].access_count) for key in union})]
-
-
-def _ranked(source: Any, scores: Mapping[str, float]) -> RankedList:
-    ordered = sorted(scores, key=lambda memory_id: (-scores[memory_id], memory_id))
-    return RankedList(source, source, None, tuple(Hit(memory_id, scores[memory_id]) for memory_id in ordered))
+    accessed = {key: float(memories[key].access_count) for key in union}
+    return [ranked_list("recency", created), ranked_list("access", accessed)]
 
 
 def _notes(

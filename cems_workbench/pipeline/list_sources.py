@@ -1,14 +1,18 @@
 """Where ranked lists come from: one record a source, which the stages, the ablations and the page's texts read.
 
+A source that is added (`pipeline/searches`) is known here by its name alone: what replay needs of it is the same for all of them.
+
 Source: PIPELINE.md, "lists" and "fusion".
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Source = Literal["vector", "lexical", "recency", "access", "relations"]
+from cems_workbench.config.sections.gathering import ADDED_LISTS
+
+Source = str
+"""The name of a list source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,7 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         description="Neighbours of the first hits in the relation graph.",
         raw="Strength of the relation that led to it.",
     ),
+    *(ListSource(name=name, description="A list source that was added.", raw="Its own score.") for name in ADDED_LISTS),
 )
 """Every source, in the order in which their lists are kept and shown."""
 

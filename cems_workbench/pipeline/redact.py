@@ -32,6 +32,7 @@ import numpy as np
 
 from cems_workbench.config.sections.understanding import Detectors
 from cems_workbench.pipeline.evidence import Evidence, ModelScore, RankedList
+from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.records import Memory
@@ -138,7 +139,7 @@ MESSAGES = frozenset({"route_reason"})
 
 _MODES = (Detectors(enabled=True, matching="substring"), Detectors(enabled=True, matching="word"))
 _NAME = re.compile(r"[a-z]+(_[a-z]+)*")
-_LIST_NAME = re.compile(r"(vector|lexical|recency|access|relations)(:[0-9]+)?")
+_LIST_NAME = re.compile(rf"({'|'.join(SOURCES)})(:[0-9]+)?")
 
 
 def redacted(evidence: Evidence, key: bytes | None = None) -> Evidence:

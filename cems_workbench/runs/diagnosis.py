@@ -16,8 +16,9 @@ import importlib.metadata
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from cems_workbench import extensions
 from cems_workbench.config import DEFAULT, PipelineConfig, preset, preset_names
 from cems_workbench.errors import ModelError, StoreError, StoreLockedError
 from cems_workbench.models.http import server_name
@@ -54,6 +55,8 @@ def among(model: str, had: Sequence[str]) -> bool:
 LATE_INTERACTION = "late interaction on the embedder"
 NO_TOKENS = "the embedder on Ollama gives no token vectors, which it needs"
 BETTER = "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights, or let the model hub be reached once"
+ASK_A_SERVER = ("llama_server", "ollama", "llm")
+REMOVE = "mend or uninstall what is left out; everything else works"
 OTHER_RERANKER = "set rerank.backend to late_interaction, which needs no server"
 
 
@@ -73,6 +76,8 @@ def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers)
         instead = _instead(settings, asked) or "nothing: its candidates are flagged"
         finding = f"{config.name} reranks with {instead}, in place of the cross-encoder {asked}"
         return Check("reranker", "warning", finding, BETTER)
+    if backend not in ASK_A_SERVER:
+        return _added_reranker(config)
     missing = _missing(settings, config, servers)
     if not missing:
         return Check(
@@ -82,6 +87,35 @@ def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers)
     return Check(
         "reranker", "warning", f"{config.name} reranks with {backend}: {missing}; candidates {then}", OTHER_RERANKER
     )
+
+
+def _added_reranker(config: PipelineConfig) -> Check:
+    """A reranker that was added: whether it loads; what it needs only it knows."""
+    from cems_workbench.pipeline.rerankers import RERANKERS
+
+    backend = config.rerank.backend
+    if backend in RERANKERS:
+        origin = RERANKERS.origin(backend)
+        return Check("reranker", "ok", f"{config.name} reranks with {backend}" + (f" of {origin}" if origin else ""))
+    return Check("reranker", "warning", f"{config.name} reranks with {backend}, which does not load", OTHER_RERANKER)
+
+
+def extensions_check() -> list[Check]:
+    """What other packages add, and what of it cannot be used; nothing where no package adds anything."""
+    from cems_workbench.evaluation.metrics import MEASURES
+    from cems_workbench.formats import FORMATS
+    from cems_workbench.pipeline.rerankers import RERANKERS
+    from cems_workbench.pipeline.searches import LIST_SEARCHES
+
+    registries: tuple[tuple[str, extensions.Registry[Any]], ...] = (
+        ("format", FORMATS), ("list source", LIST_SEARCHES), ("measure", MEASURES), ("reranker", RERANKERS),
+    )  # fmt: skip
+    added = [f"{kind} {name} of {origin}" for kind, registry in registries for name, origin in registry.origins.items()]
+    problems = extensions.problems()
+    if not added and not problems:
+        return []
+    finding = "; ".join([*added, *problems])
+    return [Check("extensions", "warning" if problems else "ok", finding, REMOVE if problems else "")]
 
 
 def _missing(settings: Settings, config: PipelineConfig, servers: Answers) -> str | None:
@@ -171,6 +205,7 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[C
         _llm(settings, config, servers),
         *_chroma(settings, servers),
         *store,
+        *extensions_check(),
     ]
 
 

@@ -17,6 +17,7 @@ from cems_workbench.config.fields import Section, specs
 from cems_workbench.config.model import attribute_name
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
 
 BANDS = "rerank.bands"
 DEFAULT_STEPS = 100
@@ -202,8 +203,9 @@ CONSTRAINTS: dict[str, Constraint] = {
     "lists": Constraint(
         "some list has a weight",
         lambda config: any(
-            section.enabled and section.weight > 0
-            for section in (config.lists.vector, config.lists.lexical, config.lists.relations)
+            config.get(f"lists.{source.name}.enabled") and config.get(f"lists.{source.name}.weight") > 0
+            for source in LIST_SOURCES
+            if source.finds
         ),
     ),
 }

@@ -1,9 +1,16 @@
-"""Config sections of the lists: what is searched, how deep, and what each list and query variant weighs."""
+"""Config sections of the lists: what is searched, how deep, and what each list and query variant weighs.
+
+A list source that is added, by a module of `pipeline/searches` or by another package, has a section `lists.<name>` like any other,
+with the parameters that every added list has. Only its name is needed for that; its code is loaded when it is searched.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import create_model
+
+from cems_workbench import extensions
 from cems_workbench.config.export_names import cems
 from cems_workbench.config.fields import Section, param
 
@@ -178,6 +185,57 @@ class ListsConfig(Section):
         le=100,
         step=1,
         soft=(1, 20),
+    )
+
+
+OUR_LISTS = ("vector", "lexical", "recency", "access", "relations")
+ADDED_LISTS = tuple(
+    name
+    for name in extensions.names(
+        extensions.LIST_SOURCES, "cems_workbench.pipeline.searches", also_taken=tuple(ListsConfig.model_fields)
+    )
+    if name not in OUR_LISTS
+)
+"""The list sources that are added, in the order of their sections."""
+
+
+def _added_list(name: str) -> Any:
+    """(type, default) of the section of an added list: one list a query, whose labels call it by its name."""
+    title = name.replace("_", " ").capitalize()
+    section = create_model(
+        f"{title.title().replace(' ', '')}List",
+        __base__=Section,
+        __module__=__name__,
+        enabled=(bool, param(False, f"{title} list", f"Use the list of the added source {name}.")),
+        depth=(
+            int | None,
+            param(
+                50, f"{title} depth", "Hits kept of the list.", kind="growth", ge=1, le=10_000, step=5, soft=(5, 300)
+            ),
+        ),
+        weight=(
+            float,
+            param(1.0, f"{title} weight", "Weight of the list in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)),
+        ),
+        ties=(
+            Ties,
+            param(
+                "ordinal",
+                f"{title} ties",
+                "ordinal: equal scores get consecutive ranks by id; dense: they share one rank.",
+            ),
+        ),
+    )
+    return section, section()
+
+
+if not TYPE_CHECKING and ADDED_LISTS:
+    ListsConfig = create_model(
+        "ListsConfig",
+        __base__=ListsConfig,
+        __module__=__name__,
+        __doc__=ListsConfig.__doc__,
+        **{name: _added_list(name) for name in ADDED_LISTS},
     )
 
 

@@ -8,7 +8,15 @@ from pydantic import BeforeValidator
 
 from cems_workbench import extensions
 from cems_workbench.config.export_names import agent, cems, planned
-from cems_workbench.config.fields import AsList, Section, Sources, as_tuple, param
+from cems_workbench.config.fields import AsList, Section, as_tuple, param
+from cems_workbench.config.sections.gathering import ADDED_LISTS
+
+if TYPE_CHECKING:
+    ListName = str
+else:
+    ListName = Literal["vector", "lexical", "relations", *ADDED_LISTS]
+Sources = Annotated[tuple[ListName, ...], BeforeValidator(as_tuple), AsList]
+"""Lists whose scores say how relevant a memory is."""
 
 
 class Adaptive(Section):

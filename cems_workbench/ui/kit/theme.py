@@ -13,9 +13,11 @@ SOURCE_COLOURS = {
     "relations": ("#7B848D",),
 }
 """Shades per source; the n-th variant takes the n-th shade."""
+ADDED_COLOURS = ("#8C6D31",)
+"""Of every list source that is added."""
 
 
 def list_colour(source: str, variant: int | None) -> str:
     """The colour of a list: a shade per query variant of its source's colour."""
-    shades = SOURCE_COLOURS[source]
+    shades = SOURCE_COLOURS.get(source, ADDED_COLOURS)
     return shades[(variant or 0) % len(shades)]

@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
 from cems_workbench.errors import InputError
+from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.tuning.space import BANDS, Axis, SearchSpace, axis_for, parse_axis, searchable
 from cems_workbench.ui.inspect.controls import GROUPS, shown
 from cems_workbench.ui.kit.escape import plain
@@ -21,9 +22,7 @@ WEIGHTS = "Weights of the lists"
 
 def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     """Spaces to begin with, by name: only what has an effect under this config."""
-    lists = [
-        name for name in ("vector", "lexical", "recency", "access", "relations") if config.get(f"lists.{name}.enabled")
-    ]
+    lists = [name for name in SOURCES if config.get(f"lists.{name}.enabled")]
     weights = tuple(f"lists.{name}.weight" for name in lists)
     fusion = ("fusion.k", "fusion.top_rank_bonus.rank1") if config.fusion.method == "rrf" else ()
     fused = (*weights, *fusion, "fusion.score_blend", *(("lists.lexical.normalization",) if "lexical" in lists else ()))

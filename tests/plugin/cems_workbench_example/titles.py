@@ -12,7 +12,7 @@ def search(request: SearchRequest) -> Sequence[tuple[str, float]]:
     words = set(request.query.lower().split())
     scores = {
         memory_id: len(words & set((memory.title or "").lower().split())) / max(1, len(words))
-        for memory_id, memory in request.resources.store.memories().items()
+        for memory_id, memory in request.resources.store.memories.read().items()
     }
     return [(memory_id, score) for memory_id, score in scores.items() if score > 0]
 

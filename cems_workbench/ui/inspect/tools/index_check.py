@@ -21,6 +21,7 @@ from cems_workbench.config import list_depths
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import EVERYTHING
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.store.search.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.kit.assets import write_stylesheet
@@ -32,6 +33,7 @@ from cems_workbench.ui.kit.templates import render
 AT_ONCE = 20_000
 """Up to so many embeddings are compared as soon as the tool is looked at."""
 NEAR = 10
+FINDING = frozenset(source.name for source in LIST_SOURCES if source.finds)
 SHOWN = 50
 GRAPH = "Chroma's graph"
 COLUMNS = {
@@ -147,7 +149,7 @@ def _draw(look: Look, ranked: RankedList, exact: ExactRanking, rows: Sequence[Co
     elsewhere = {
         hit.memory_id: other.name
         for other in reversed(look.trace.evidence.lists)
-        if other.name != ranked.name and other.source != "recency" and other.source != "access"
+        if other.name != ranked.name and other.source in FINDING
         for hit in other.hits
     }
     for row in rows:
