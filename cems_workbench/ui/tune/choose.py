@@ -28,7 +28,7 @@ from cems_workbench.ui.kit.templates import render
 
 def choose(resources: Resources) -> TuningData | None:
     """What is tuned on; None while there is nothing to tune on yet, which is said in place."""
-    sets = {one.name: one for one in resources.store.query_sets.latest()}
+    sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
     judgments = resources.store.judgments.read()
     if not sets or not judgments:
         _nothing(bool(sets))
@@ -37,7 +37,7 @@ def choose(resources: Resources) -> TuningData | None:
     boxes = st.columns([3, 3, 2, 2], vertical_alignment="bottom")
     name = boxes[0].selectbox(
         "Query set", sorted(sets), key="tn:set", persist_state="session",
-        format_func=lambda one: f"{one} · {sets[one].size} queries · version {sets[one].version}",
+        format_func=lambda query_set: f"{query_set} · {sets[query_set].size} queries · version {sets[query_set].version}",
         help="The judged queries of this set decide which config is better.",
     )  # fmt: skip
     if st.session_state.get("tn:baseline") not in options.configs:

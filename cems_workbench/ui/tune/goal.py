@@ -97,7 +97,7 @@ def _settings(batch: LabelledBatch) -> SearchSettings:
     boxes = st.columns([3, 1.5, 1.7, 1.7, 1.5], vertical_alignment="bottom")
     by = boxes[0].selectbox(
         "Never split", GROUPINGS, natural, key="tn:group_by", persist_state="session",
-        format_func=lambda one: f"{GROUP_WORDS[one]} · {counts[one]}",
+        format_func=lambda grouping: f"{GROUP_WORDS[grouping]} · {counts[grouping]}",
         help="Queries of one group stay together: on what is searched, on a fold, or sealed. Split, they would leak.",
     )  # fmt: skip
     folds = boxes[1].number_input(

@@ -24,19 +24,19 @@ from cems_workbench.ui.tune.state import page
 
 def draw(resources: Resources) -> None:
     """Every kept config, the latest first; a chosen one is restored, renamed or downloaded. Below it, files from elsewhere."""
-    kept = resources.store.configs.history()
-    if kept:
-        _table(kept, resources)
+    records = resources.store.configs.history()
+    if records:
+        _table(records, resources)
     else:
         empty("No config is kept yet", render("tune/nothing_kept.html"))
     st.markdown("###### From a file")
     draw_import("tn:")
 
 
-def _table(kept: list[ConfigRecord], resources: Resources) -> None:
+def _table(records: list[ConfigRecord], resources: Resources) -> None:
     event = st.dataframe(
-        [_row(one, resources) for one in kept], hide_index=True, key="tn:history", row_height=ROW, placeholder="–",
-        on_select="rerun", selection_mode="single-row", height=table_height(len(kept), 8),
+        [_row(record, resources) for record in records], hide_index=True, key="tn:history", row_height=ROW, placeholder="–",
+        on_select="rerun", selection_mode="single-row", height=table_height(len(records), 8),
         column_config={
             "name": st.column_config.TextColumn("name", width=150), "when": st.column_config.TextColumn("when", width=116),
             "who": st.column_config.TextColumn("who", width=80), "from": st.column_config.TextColumn("from", width=80),
@@ -48,7 +48,9 @@ def _table(kept: list[ConfigRecord], resources: Resources) -> None:
     picked = event["selection"]["rows"]
     saved = page.get().saved_id
     chosen = (
-        kept[picked[0]] if picked and picked[0] < len(kept) else next((one for one in kept if one.id == saved), None)
+        records[picked[0]]
+        if picked and picked[0] < len(records)
+        else next((record for record in records if record.id == saved), None)
     )
     if chosen is None:
         st.caption("Select a row to restore a config.")
@@ -66,29 +68,29 @@ def card_of(record: ConfigRecord) -> EvidenceCard | None:
         return None
 
 
-def _row(one: ConfigRecord, resources: Resources) -> dict[str, Any]:
-    card = card_of(one)
+def _row(record: ConfigRecord, resources: Resources) -> dict[str, Any]:
+    card = card_of(record)
     last = card.measured[-1] if card is not None and card.measured else None
     matches = "–"
     if card is not None:
         store = resources.store
         matches = "changed" if reference(card).mismatch(store.identity, store.content_version) else "same"
     return {
-        "name": one.name, "when": one.saved_at.strftime("%Y-%m-%d %H:%M"), "who": one.author, "from": one.base,
+        "name": record.name, "when": record.saved_at.strftime("%Y-%m-%d %H:%M"), "who": record.author, "from": record.base,
         "measured": None if last is None else f"{last.metric} {last.baseline:.3f} → {last.tuned:.3f}",
-        "store": matches, "why": one.why,
+        "store": matches, "why": record.why,
     }  # fmt: skip
 
 
-def _opened(one: ConfigRecord, resources: Resources) -> None:
+def _opened(record: ConfigRecord, resources: Resources) -> None:
     """The config beside what is set now, its card, and what can be done with it."""
-    st.markdown(f"**{plain(one.name)}**" + (f"  \n:small[{plain(one.why)}]" if one.why else ""))
+    st.markdown(f"**{plain(record.name)}**" + (f"  \n:small[{plain(record.why)}]" if record.why else ""))
     try:
-        config = parse_config(one.config_yaml, one.name)
+        config = parse_config(record.config_yaml, record.name)
     except WorkbenchError as error:
         st.error(plain(f"It cannot be read: {error}"))
         return
-    card = card_of(one)
+    card = card_of(record)
     if card is not None:
         warning = reference(card).mismatch(resources.store.identity, resources.store.content_version)
         if warning:
@@ -99,7 +101,7 @@ def _opened(one: ConfigRecord, resources: Resources) -> None:
                   on_click=state.use_config, args=(config,), disabled=not changed)  # fmt: skip
         st.download_button("YAML", export_config(config, "yaml", card), file_name(config, "yaml"), "text/yaml", key="tn:kept_yaml",
                            on_click="ignore", icon=":material/download:")  # fmt: skip
-        _reword(one, resources)
+        _reword(record, resources)
     if changed:
         diff_table(state.present_config(), config, "tn:kept_diff")
     else:
@@ -109,14 +111,14 @@ def _opened(one: ConfigRecord, resources: Resources) -> None:
             st.code(card.text, language=None, wrap_lines=True)
 
 
-def _reword(one: ConfigRecord, resources: Resources) -> None:
-    box = st.popover("Name and reason", key=f"tn:reword:{one.id}", icon=":material/edit:")
-    with box, st.form(f"tn:reword_form:{one.id}", border=False):
-        name = st.text_input("Name", one.name, max_chars=80)
-        why = st.text_area("Why", one.why, max_chars=2000)
+def _reword(record: ConfigRecord, resources: Resources) -> None:
+    box = st.popover("Name and reason", key=f"tn:reword:{record.id}", icon=":material/edit:")
+    with box, st.form(f"tn:reword_form:{record.id}", border=False):
+        name = st.text_input("Name", record.name, max_chars=80)
+        why = st.text_area("Why", record.why, max_chars=2000)
         if st.form_submit_button("Keep", type="primary"):
             try:
-                resources.store.configs.reword(one.id, name=name.strip(), why=why)
+                resources.store.configs.reword(record.id, name=name.strip(), why=why)
             except WorkbenchError as error:
                 st.error(plain(str(error)))
                 return

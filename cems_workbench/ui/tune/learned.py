@@ -142,7 +142,7 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
     """Mean per value with the band of the difference, the proposal as a ring, the baseline's value as a line."""
     import plotly.graph_objects as go
 
-    axis = next(one for one in result.planned.plan.space.axes if one.path == curve.path)
+    axis = next(searched for searched in result.planned.plan.space.axes if searched.path == curve.path)
     was = result.planned.plan.space.values_of(result.planned.plan.space.baseline)[
         result.planned.plan.space.axes.index(axis)
     ]

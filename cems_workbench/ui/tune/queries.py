@@ -42,8 +42,8 @@ def draw(result: SearchResult) -> None:
     _table(result, changes, measure)
 
 
-def _words(one: Tally) -> str:
-    return f"▲ {one.won} won · ▼ {one.lost} lost · = {one.same} same"
+def _words(counts: Tally) -> str:
+    return f"▲ {counts.won} won · ▼ {counts.lost} lost · = {counts.same} same"
 
 
 def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
@@ -71,9 +71,9 @@ def _types(changes: Sequence[QueryChange]) -> None:
     if len(kinds) < 2:
         return
     rows = [
-        {"type": kind or NO_TYPE, "queries": one.won + one.lost + one.same, "difference": one.difference,
-         "won": one.won, "lost": one.lost, "falls": "▼" if one.difference < 0 else ""}
-        for kind, one in kinds.items()
+        {"type": kind or NO_TYPE, "queries": counts.won + counts.lost + counts.same, "difference": counts.difference,
+         "won": counts.won, "lost": counts.lost, "falls": "▼" if counts.difference < 0 else ""}
+        for kind, counts in kinds.items()
     ]  # fmt: skip
     st.dataframe(
         rows, hide_index=True, key="tn:types", row_height=ROW, width="content",

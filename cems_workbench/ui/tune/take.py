@@ -130,7 +130,7 @@ def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
 
 def _export(config: PipelineConfig, card: EvidenceCard) -> None:
     form = st.segmented_control(
-        "Form", FORMS, default="yaml", key="tn:form", format_func=lambda one: FORM_TITLES[one], required=True,
+        "Form", FORMS, default="yaml", key="tn:form", format_func=lambda form: FORM_TITLES[form], required=True,
         label_visibility="collapsed", persist_state="session",
     ) or "yaml"  # fmt: skip
     text = export_config(config, form, card)
