@@ -121,8 +121,8 @@ def test_judged_queries_are_measured_along_the_range_once_they_are_gathered(
     assert all(0 <= value <= 1 for value in (*curve.hit, *curve.ndcg))
     page = page.run()
     assert "sensitivity:gather" not in buttons(page)
-    built = page.session_state["labelled"].built
-    assert built.means(config_of(page), 5)[0] in curve.hit
+    measured = page.session_state["labelled"].labelled
+    assert measured.means(config_of(page), 5)[0] in curve.hit
 
 
 def test_the_map_names_the_winners_and_how_often_the_query_succeeds(open_page: OpenPage) -> None:

@@ -349,7 +349,7 @@ def test_every_result_is_judged_and_the_ranking_stays_as_it_was(resources: Resou
     assert [result.memory_id for result in unjudged.results] == list(judged)
     label = f"cross-encoder {MODEL_ID} (packaged with the workbench)"
     scale = MiniLMJudge().scale
-    fields = trace.stage("judge").fields
+    fields = trace.stage("judge").fields.to_json()
     assert found.notes["models"]["judge"] == fields["label"] == label
     assert (fields["threshold"], fields["bands"]) == (scale.threshold, list(scale.bands))
 
@@ -360,7 +360,7 @@ def test_the_scale_of_a_judge_travels_in_the_bundle(resources: Resources, tmp_pa
     write_bundle(found, tmp_path / "bundle.json")
     again = replay(read_bundle(tmp_path / "bundle.json"), configured()).stage("judge")
     assert again.fields == replay(found, configured()).stage("judge").fields
-    assert "label" in again.fields
+    assert "label" in again.fields.to_json()
 
 
 @PACKAGED
