@@ -1,23 +1,16 @@
 """Trying configs: grid up to three parameters, beyond that TPE and then the neighbours of the best; seeded, cancellable.
 
-A config that is clearly worse on the first part of the queries is given up: when the mean of `config - best so far` over the queries of
-that part lies more than `CLEARLY` standard errors below 0. Not where several objectives are wanted, nor on a grid, whose trials serve
-every fold. A config that breaks a constraint is not scored. The order of trials depends on nothing but space, seed and scores, so that
-a search that was cancelled and is run again, with the scores it already knows, is the search that was not cancelled.
-
-One config that was tried, and all of them in their order.
-
-Where the next config to try comes from: a grid, Optuna's TPE, or the neighbours of the best.
-
-Each is a generator that yields values to try and is sent what they reached, so that the same reached values give the same proposals:
-a search that is run again with its scores at hand is the same search.
-
-The Pareto front: what no other beats in one objective without losing in another.
-
-Which of the tried configs is proposed: of those that the best is not significantly better than, the closest to the baseline.
-
-A search tries many configs, and the best of many is partly luck. Among those that a paired t-test (one-sided, over the same queries)
-cannot tell from the best, the one that changes least is proposed: it is as good as far as anybody knows, and easier to trust.
+proposals   come from a grid, Optuna's TPE, or the neighbours of the best. Each is a generator that yields values to try and is sent what
+            they reached, so that the same reached values give the same proposals. The order of trials depends on nothing but space,
+            seed and scores: a search that was cancelled and is run again, with the scores it already knows, is the search that was
+            not cancelled.
+giving up   a config that is clearly worse on the first part of the queries is given up: when the mean of `config - best so far` over the
+            queries of that part lies more than `CLEARLY` standard errors below 0. Not where several objectives are wanted, nor on a
+            grid, whose trials serve every fold. A config that breaks a constraint is not scored.
+front       the Pareto front: what no other beats in one objective without losing in another.
+choosing    a search tries many configs, and the best of many is partly luck. Among those that a paired t-test (one-sided, over the same
+            queries) cannot tell from the best, the one that changes least is proposed: it is as good as far as anybody knows, and
+            easier to trust.
 
     t = mean(d) / (sd(d) / sqrt(Q)),   d = best - other per query;   not told apart when t < t(1 - alpha; Q - 1)
 """
@@ -188,6 +181,17 @@ class _Run:
     parts: list[Ints]
     trials: list[Trial]
     known: dict[Values, Trial]
+    best: Trial | None = None
+    """The best so far as `Search.best` says it, kept as trials come in; None before the first."""
+
+    def add(self, trial: Trial) -> Trial:
+        """Keep a trial; the best so far, of which it may be the newest."""
+        self.known[trial.values] = trial
+        self.trials.append(trial)
+        best = self.best or trial
+        better = not best.usable or float(trial.reached[0]) > float(best.reached[0])
+        self.best = trial if trial.usable and better else best
+        return self.best
 
 
 def search(
@@ -207,7 +211,7 @@ def search(
             _follow(run, by_grid(space, trials), "grid")
         else:
             _follow(run, by_tpe(space, trials - int(trials * REFINED), _objectives(goal), seed), "search")
-            best = Search(run.trials).best
+            best = run.best or run.trials[0]
             _follow(run, by_neighbours(space, best.values, best.reached, trials + 1 - len(run.trials)), "refine")
     except Cancelled:
         cancelled = True
@@ -232,10 +236,8 @@ def _try(run: _Run, values: Values, phase: str) -> Floats:
         config = run.space.config(values)
         if run.trials and not run.space.keeps(config):
             return np.full(_objectives(run.goal), NOWHERE)
-        trial = _scored(run, values, phase)
-        run.known[values] = trial
-        run.trials.append(trial)
-        run.watch(len(run.trials), run.total, Search(run.trials).best)
+        best = run.add(_scored(run, values, phase))
+        run.watch(len(run.trials), run.total, best)
     trial = run.known[values]
     # A broken guard is worse than the baseline, the more so the better the config looks on the rest.
     return trial.reached if not trial.broken else np.minimum(trial.reached, run.trials[0].reached) - 0.01
@@ -243,7 +245,7 @@ def _try(run: _Run, values: Values, phase: str) -> Floats:
 
 def _scored(run: _Run, values: Values, phase: str) -> Trial:
     config = run.space.config(values)
-    best = Search(run.trials).best if run.trials else None
+    best = run.best
     first = run.parts[0]
     if best is None or len(run.parts) == 1 or _objectives(run.goal) > 1 or run.space.is_grid:
         scores = run.score(config, run.rows)
