@@ -24,6 +24,7 @@ from cems_workbench.evaluation.evaluate import Evaluation, Summary, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.records import Judgment, Query
 from cems_workbench.runs.gathering import drawn, gather_query_set
 from cems_workbench.runs.opening import open_resources
@@ -299,7 +300,7 @@ def query_set(resources: Resources, dataset: Dataset) -> tuple[list[Query], list
 
 def reranker(evidence: EvidenceSet, config: PipelineConfig) -> tuple[str | None, str]:
     """Why the preset's reranker did not run (None when it did, or there is none), and what ran."""
-    if config.rerank.backend == "none":
+    if RERANK.is_off(config):
         return None, "none"
     scores = [
         score for one in evidence.evidences.values() for rows in one.model_scores.values() for score in rows.values()

@@ -154,7 +154,7 @@ def _dropped(evidence: Evidence, stages: PipelineRun) -> dict[str, str]:
 
 def present_place(stretches: Sequence[Stretch], config: PipelineConfig) -> int:
     """The stretch of the present limit; the first one where dedup is off."""
-    if not config.dedup.enabled:
+    if DEDUP.is_off(config):
         return 0
     limit = config.dedup.similarity
     return next((i for i, stretch in enumerate(stretches) if limit > stretch.low), len(stretches) - 1)

@@ -29,6 +29,7 @@ from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.evaluation.metrics import GradedRankings, parse_measures
 from cems_workbench.evaluation.statistics import means
 from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.stages import JUDGE, RERANK
 from cems_workbench.pipeline.stages.judge import scale_of
 from cems_workbench.pipeline.stages.rerank import model_key
 
@@ -182,7 +183,7 @@ def _by_model(config: PipelineConfig) -> Label:
 def judge_name(evidence: Evidence, config: PipelineConfig) -> str | None:
     """The judge of a config among those whose scores the evidence has; `auto` takes the one that is there."""
     there = list(evidence.judge_scores)
-    if config.judge.backend == "none" or not there:
+    if JUDGE.is_off(config) or not there:
         return None
     name = config.judge.model or (there[0] if config.judge.backend == "auto" else config.judge.backend)
     return name if name in there else None
@@ -215,7 +216,7 @@ def _agreement(
 
 def _warnings(batch: LabelledBatch, config: PipelineConfig, judges: Sequence[Judged]) -> list[str]:
     found = []
-    if config.rerank.backend != "none" and batch.evidences:
+    if not RERANK.is_off(config) and batch.evidences:
         evidence = batch.evidences[0]
         name, labels = judge_name(evidence, config), evidence.notes.get("models", {})
         same = labels.get("judge") is not None and labels.get("judge") == labels.get("reranker")

@@ -43,6 +43,7 @@ from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import score_missing
+from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.variants import read_dictionary
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Query, RowError
@@ -364,7 +365,7 @@ def seconds_left(pending: Sequence[PendingGather], paces: Sequence[tuple[Pipelin
 
 def _slow_parts(config: PipelineConfig) -> tuple[object, ...]:
     rerank = config.rerank
-    head = (rerank.model, rerank.input_limit) if rerank.backend != "none" else ()
+    head = (rerank.model, rerank.input_limit) if not RERANK.is_off(config) else ()
     return rerank.backend, *head, config.judge.backend, config.expansion.backend
 
 

@@ -21,6 +21,7 @@ from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import as_meant, cached_or_scored
+from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.pipeline.stages.judge import BANDS, scale_of
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, JudgeScale, Judgment
@@ -81,7 +82,7 @@ def prelabel(
 def _judged(
     pairs: Iterable[Pair], config: PipelineConfig, resources: Resources, progress: Progress, *, keep: bool
 ) -> PairScores:
-    if config.judge.backend == "none":
+    if JUDGE.is_off(config):
         raise InputError("the judge is off; choose one under Judge")
     texts = _texts(pairs, config.judge.max_chars, resources)
     words = {query.qid: query.query.strip() for query in resources.store.queries.read()}

@@ -27,6 +27,7 @@ from cems_workbench.evaluation.labelling.judge_calibration import (
 from cems_workbench.evaluation.labelling.pooling import Pair
 from cems_workbench.evaluation.labelling.prejudging import PairScores, score_pairs
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.pipeline.stages.judge import BANDS
 from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.ui.inspect import state as inspect_state
@@ -63,7 +64,7 @@ def draw(resources: Resources) -> None:
     if not labelled:
         st.info("People have graded nothing here yet. Label some cards, or import judgments under Files.")
         return
-    if config.judge.backend == "none":
+    if JUDGE.is_off(config):
         st.info(
             "The judge is off. Choose one in the sidebar of Inspect under Judge; auto takes the best that is there."
         )

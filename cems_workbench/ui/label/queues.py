@@ -17,6 +17,7 @@ from cems_workbench.evaluation.labelling.pooling import Strategy, coverage, mean
 from cems_workbench.evaluation.labelling.prejudging import PairScores, prelabel
 from cems_workbench.evaluation.labelling.queue import LabelQueue
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.runs.gathering import QuerySelection, judged_selection
 from cems_workbench.runs.labelling import QueuePlan, assemble
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
@@ -253,7 +254,7 @@ def _prelabel(queue: LabelQueue, resources: Resources) -> None:
     box.caption(
         f"Judgments of models on these pairs: {given or 'none yet'}. People’s labels and cards are not touched."
     )
-    off = inspect_state.present_config().judge.backend == "none"
+    off = JUDGE.is_off(inspect_state.present_config())
     pressed = button.button(
         f"Judge {len(pairs):,} pairs", key="label:prelabel", icon=":material/gavel:", width="stretch", disabled=off,
         help="The judge is off in Inspect; choose one under Judge." if off else "Can be cancelled; what was judged by then stays.",

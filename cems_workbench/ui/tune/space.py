@@ -11,6 +11,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.tuning.space import BANDS, Axis, SearchSpace, axis_for, parse_axis, searchable
 from cems_workbench.ui.inspect.controls import GROUPS, shown
 from cems_workbench.ui.kit.escape import plain
@@ -27,7 +28,7 @@ def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     fusion = ("fusion.k", "fusion.top_rank_bonus.rank1") if config.fusion.method == "rrf" else ()
     fused = (*weights, *fusion, "fusion.score_blend", *(("lists.lexical.normalization",) if "lexical" in lists else ()))
     spaces = {"Weights and fusion": fused, WEIGHTS: weights[:3]}
-    if config.rerank.backend != "none":
+    if not RERANK.is_off(config):
         bands = tuple(f"{BANDS}.{i}" for i in range(len(config.rerank.bands)))
         spaces["Reranker’s blend"] = (*bands, "rerank.retrieval_score", "rerank.input_limit")
     factors = (
@@ -45,7 +46,7 @@ def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
 def options(config: PipelineConfig) -> dict[str, str]:
     """Every parameter that can be searched on gathered evidence, with what it is called."""
     named = {spec.path: f"{GROUPS[spec.section]} › {spec.label}" for spec in searchable()}
-    if config.rerank.backend != "none":
+    if not RERANK.is_off(config):
         first = 1
         for i, band in enumerate(config.rerank.bands):
             ranks = f"ranks {first}–{band.max_rank}" if band.max_rank else f"ranks {first}+"

@@ -144,3 +144,20 @@ def test_the_nearest_of_those_the_best_cannot_be_told_from_is_proposed() -> None
     assert not_told_apart(best, [best, close, worse, base]).tolist() == [True, True, False, False]
     assert chosen([base, worse, best, close], [0.0, 0.1, 0.5, 0.2]) == 3
     assert chosen([base, best], [0.0, 0.0]) == 1
+
+
+def test_the_best_so_far_that_is_watched_is_the_best_of_the_trials_so_far() -> None:
+    watched: list[Trial] = []
+    found = run(scorer(), *WIDE, watch=lambda done, total, best: watched.append(best))
+    assert len(watched) == len(found.trials) and any(trial.pruned for trial in found.trials)
+    for done, best in enumerate(watched, 1):
+        assert best.values == Search(found.trials[:done]).best.values
+    guarded = Goal((NDCG,), (parse_guard("hit@1"),))
+    watched.clear()
+    rows = np.arange(len(batch().queries))
+    found = search(
+        space(*GRID), scorer(NDCG, HIT), guarded, rows, trials=30, seed=3,
+        watch=lambda done, total, best: watched.append(best),
+    )  # fmt: skip
+    for done, best in enumerate(watched, 1):
+        assert best.values == Search(found.trials[:done]).best.values
