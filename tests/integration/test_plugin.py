@@ -107,8 +107,12 @@ def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_list_source(shell: Sh
     (shell.folder / "more.jsonl").write_text(
         '{"id": "titled", "title": "Roll release back", "content": "See the wiki."}\n'
     )
-    (shell.folder / "queries.jsonl").write_text(f'{{"qid": "q", "query": "{QUERY}"}}\n')
-    (shell.folder / "judged.qrels").write_text("q 0 rollback 1\nq 0 titled 1\n")
+    asked = [{"qid": "q", "query": QUERY}]
+    asked += [{"qid": f"p{n}", "query": QUERY, "project": f"p{n}"} for n in range(12)]  # tuning splits by project
+    (shell.folder / "queries.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in asked))
+    (shell.folder / "judged.qrels").write_text(
+        "".join(f"{row['qid']} 0 {key} 1\n" for row in asked for key in ("rollback", "titled"))
+    )
 
     sets = ["--preset", "cems", "--set", "lists.titles.enabled=true", "--set", "rerank.backend=shared_words"]
     sets += ["--set", "rerank.combine=replace", "--set", "rerank.raw_scale=identity", "--set", "filter.min_score=null"]
@@ -142,9 +146,9 @@ def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_list_source(shell: Sh
     assert trace["results"][0]["memory_id"] == "rollback"
 
     assert gathered.code == 0, gathered.err
-    (measures,) = json.loads(evaluated.out)["evaluations"]
-    assert measures["measures"]["RBP"]["mean"] == pytest.approx(0.2 * (1 + 0.8))  # both that are relevant stand first
-    assert measures["measures"]["RBP@1"]["mean"] == pytest.approx(0.2)
+    values = json.loads(evaluated.out)["evaluations"][0]["per_query"]["q"]
+    assert values["RBP"] == pytest.approx(0.2 * (1 + 0.8**3))  # those that are relevant stand first and fourth
+    assert values["RBP@1"] == pytest.approx(0.2)
     assert tuned.code == 0, tuned.err
     assert "titles: {enabled: false, depth: 50, weight: 1.0, ties: ordinal}" in exported.out
     assert "list source titles of cems-workbench-example 0.1" in " ".join(doctor.out.split())
