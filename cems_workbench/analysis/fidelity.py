@@ -1,4 +1,4 @@
-"""How far what a production system returned is from this trace, and where the two part.
+"""How far what a production system returned is from this trace, where the two part, and what would explain it.
 
     overlap   memories in common of the first n, n the length of what production returned
     tau, rbo  of production's order and ours cut to n (`why.disturbance`)
@@ -7,11 +7,10 @@
 
 A memory of a response is found by its id, else by its text: the same but for white space, or a part of one memory only.
 
-Which differences of parameters would explain what production returned: every preset, and every replay parameter alone.
-
-Each is replayed on the evidence at hand and kept when it brings our results nearer to production's (rank-biased overlap of the two
-orders, cut to production's length). Values of a number are those of `why.values`, on the slider's steps, and once more between the
-neighbours of the best. `together` goes on from the best one, a parameter at a time, while that helps.
+An explanation is a preset, or one replay parameter: each is replayed on the evidence at hand and kept when it brings our results
+nearer to production's (rank-biased overlap of the two orders, cut to production's length). Values of a number are those that a rescue
+tries (`why.rescue`), on the slider's steps, and once more between the neighbours of the best. `together` goes on from the best one, a
+parameter at a time, while that helps.
 """
 
 from __future__ import annotations

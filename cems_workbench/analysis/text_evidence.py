@@ -1,25 +1,17 @@
-"""Which words of a query met which memory, and what each of them is worth in the memory's BM25 score.
+"""Which words of a query met which memory, what each is worth in its BM25 score, and how much of the text a model read.
 
     BM25(memory) = sum over the query's terms t, as often as the query has them, of part(t)
     part(t) = idf(t) * tf / (tf + k1 * (1 - b + b * length / mean length)),  idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))
 
-The parts are read from the index, so that they add up to the score in the list; tf is counted in the text, df and N are the index's.
+Of a memory in the index the parts are read from it, so that they add up to the score in the list; tf is counted in the text, df and
+N are the index's. A text that the index does not hold is scored by the index's statistics as they are. The index keeps no lengths,
+only finished scores, so the mean length is read off one of them: with tf, idf and length known it is the only unknown in the formula;
+total length is a whole number, which takes the float32's rounding out again.
 
-Source: Robertson and Zaragoza 2009; the variant of Lucene, as bm25s computes it (store/search/lexical_index.py).
+A chunk that a reranker read is a stretch of the content; `seed_overlap` puts a ". " back at its end, which the content may not have
+there. A model cuts a text after its last token; the cut is named here as the end of the last whole word before it.
 
-BM25 of a text that the lexical index does not hold, by the statistics of the index as it is.
-
-    score = sum over the query's terms t, as often as the query has them, of idf(t) * tf / (tf + k1 * (1 - b + b * length / mean length))
-
-The index keeps no lengths, only finished scores. The mean length is read off one of them: with tf, idf and length known, it is
-the only unknown in the formula; total length is a whole number, which takes the float32's rounding out again.
-
-Source: Lucene's variant as bm25s computes it (store/terms.py); Robertson and Zaragoza 2009.
-
-How much of a memory a model read: where its chunk stands in the whole text, and where its room for tokens ended.
-
-A chunk is a stretch of the content; `seed_overlap` puts a ". " back at its end, which the content may not have there. A model cuts a
-text after its last token; the cut is named here as the end of the last whole word before it.
+Source: Robertson and Zaragoza 2009; Lucene's variant, as bm25s computes it (store/search/lexical_index.py).
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
 """What if one memory were different? Its way through the pipeline as it is stored and as edited, side by side; nothing is written.
 
-The evidence is made anew for that one memory (analysis/scratch_lists.py), the scores that a reranker or judge had for it are asked
-for again, and both evidences are replayed under the same config.
-
-The evidence of a query as it would be were one memory different; everything else, and the store, stays as it is.
+The evidence is made anew for that one memory, while everything else, and the store, stays as it is:
 
     vector    exact cosine of the embedding of the changed text with each query variant
-    lexical   BM25 of the changed text by the index's own statistics (analysis/bm25.py)
+    lexical   BM25 of the changed text by the index's own statistics (text_evidence.py)
     relations, recency, access   made anew from those lists, as gathering makes them
 
 A list is searched one deeper, the memory taken out of it and put in where its new score places it, and cut to its depth: it may
 enter a list or fall out, and who was next takes its place. The query variants are those that were searched. The list of a source that
 is added stays as it is: what that source would make of the edit only it knows.
+
+Then the scores that a reranker or judge had for the memory are asked for again, and both evidences are replayed under the same config.
 """
 
 from __future__ import annotations

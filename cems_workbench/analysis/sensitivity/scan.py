@@ -1,15 +1,13 @@
-"""Sensitivity: how the first k results change over the whole range of one parameter.
+"""Sensitivity: how the first k results change over the whole range of one parameter, and what a reader of that does with it.
 
-    solved        numbers whose every possible breakpoint is known: scores are straight lines in them (`sensitivity_lines`), or
-                  they are compared with numbers that they do not change (`sensitivity_levels`). Between neighbouring
-                  breakpoints the results are the same.
+    solved        numbers whose every possible breakpoint is known: scores are straight lines in them, or they are compared with
+                  numbers that they do not change (`exact`). Between neighbouring breakpoints the results are the same.
     every value   switches, choices, and whole numbers of a short range: each value is replayed
     bracketed     the rest: a grid is replayed, and each change found is bisected. A change that is undone again between two
                   neighbours of the grid is missed.
 
-Whatever the method, both sides of a breakpoint were replayed and give the results that it says.
-
-What a reader of a sweep does with it: leave order aside, step into a segment, and see a labelled set along the same range.
+Whatever the method, both sides of a breakpoint were replayed and give the results that it says. A reader of a sweep may leave order
+aside, step into a segment, and see a labelled set along the same range.
 """
 
 from __future__ import annotations

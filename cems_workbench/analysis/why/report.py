@@ -1,6 +1,7 @@
 """The whole answer to "why is it missing?": path, cause, rescues in order, and what came nearest when nothing rescues.
 
-Where each list would have ranked the memory, were it as deep as the store: exact cosine, and BM25 over the query's terms.
+With it comes where each list would have ranked the memory, were it as deep as the store: by exact cosine, and by BM25 over the query's
+terms.
 """
 
 from __future__ import annotations

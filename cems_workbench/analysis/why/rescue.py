@@ -1,21 +1,15 @@
-"""Rescues: changes that bring the memory into the top k, found one parameter at a time, ranked by what else they disturb.
+"""Rescues: changes of one parameter, or of two, that bring the memory into the top k, ranked by what else they disturb.
 
-Which values of a parameter are tried: the slider's range, walked outwards from where it stands.
-
-Numbers are tried at growing distances on either side (all of them where they are few whole numbers), choices and switches
-one by one. A distance is a share of the slider's range; another choice is a whole range away.
-
-The nearest value of one parameter that brings the memory into the top k.
-
-Weights of the fusion are solved (`linear`); everything else is walked outwards over the slider's range until a replay
-succeeds, and the breakpoint then bisected between the last failure and that success. A walk can step over an island of
-success narrower than its steps; a solved weight cannot.
-
-Two parameters together, tried only when none alone rescues: a bounded number of replays, so that it ends.
-
-The parameters that alone bring the memory's score nearest to the k-th are set to their best values, and under each of them every
-other parameter is searched as if it were single. A pair that rescues is then made as small as it can be: both numbers are brought
-back towards where they were, by the same share of the way.
+values tried   the slider's range, walked outwards from where it stands: numbers at growing distances on either side (all of them where
+               they are few whole numbers), choices and switches one by one. A distance is a share of the slider's range; another
+               choice is a whole range away.
+one parameter  the nearest value that rescues. Weights of the fusion are solved (`linear`); everything else is walked until a replay
+               succeeds, and the breakpoint then bisected between the last failure and that success. A walk can step over an island
+               of success narrower than its steps; a solved weight cannot.
+two            only when none alone rescues, in a bounded number of replays. The parameters that alone bring the memory's score nearest
+               to the k-th are set to their best values, and under each of them every other parameter is searched as if it were
+               single. A pair that rescues is made as small as it can be: both numbers are brought back towards where they were, by
+               the same share of the way.
 """
 
 from __future__ import annotations
