@@ -9,6 +9,7 @@ import pytest
 
 from cems_workbench.analysis.why import ListPlace, MemoryPath, cause, memory_path
 from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from tests.unit.pipeline.cases import NOW, evidence, trace
 
 VECTOR = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}
@@ -31,9 +32,7 @@ def test_a_result_within_k_lost_nothing() -> None:
 
 def test_steps_carry_rank_and_score_of_every_stage() -> None:
     path, _ = explained(evidence(VECTOR), "b", 2)
-    assert [step.stage for step in path.steps] == [
-        "lists", "threshold", "fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly",
-    ]  # fmt: skip
+    assert [step.stage for step in path.steps] == [stage.name for stage in CANDIDATE_STAGES]
     fusion = path.step("fusion")
     assert fusion is not None
     assert (fusion.rank_in, fusion.rank, fusion.score) == (None, 2, pytest.approx(1 / 62))
