@@ -71,7 +71,7 @@ def _overview(presets: list[Preset]) -> str:
     for one in presets:
         rerank = one.config.rerank
         model = f", {rerank.model}" if rerank.model else ""
-        rows.append(f"| [{one.name}](#{one.name}) | {_cell(paragraphs(one.notes)[0])} | {rerank.backend}{model} |")
+        rows.append(f"| [{one.name}](#{one.name}) | {table_cell(paragraphs(one.notes)[0])} | {rerank.backend}{model} |")
     return "\n".join(rows) + "\n"
 
 
@@ -91,16 +91,18 @@ def _table(one: Preset) -> str:
         return f"It differs from {DEFAULT} in nothing."
     rows = [f"| parameter | {DEFAULT} | {one.name} | what it is |", "|---|---|---|---|"]
     rows += [
-        f"| `{path}` | {_code(was)} | {_code(now)} | {_cell(field_spec(path).label)} |" for path, was, now in changes
+        f"| `{path}` | {code(was)} | {code(now)} | {table_cell(field_spec(path).label)} |" for path, was, now in changes
     ]
     return "\n".join(rows)
 
 
-def _code(value: Any) -> str:
-    return f"`{_cell(shown(value))}`"
+def code(value: Any) -> str:
+    """A value as code in a cell of a table."""
+    return f"`{table_cell(shown(value))}`"
 
 
-def _cell(text: str) -> str:
+def table_cell(text: str) -> str:
+    """Text that no cell of a table ends within."""
     return text.replace("|", "\\|")
 
 

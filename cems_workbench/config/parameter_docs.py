@@ -1,0 +1,67 @@
+"""The tables of parameters in docs/specification.md, written from the config model: `python -m cems_workbench.config.parameter_docs`.
+
+They stand between two marks at the end of the page; everything above is written by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+from pathlib import Path
+
+from cems_workbench.config.fields import KIND_HELP, FieldSpec
+from cems_workbench.config.model import field_specs
+from cems_workbench.config.preset_docs import code, table_cell
+
+COMMAND = "python -m cems_workbench.config.parameter_docs"
+PATH = Path(__file__).resolve().parents[2] / "docs" / "specification.md"
+BEGIN = f"<!-- Written by `{COMMAND}`; change the config model, not this. -->"
+END = "<!-- The end of what is written by it. -->"
+
+
+def tables() -> str:
+    """One table a section of the config, in its order: path, default, what is allowed, when a change takes effect, what it is."""
+    blocks = [
+        "\n".join(
+            [
+                f"### {section}",
+                "",
+                "| parameter | default | allowed | kind | what it is |",
+                "|---|---|---|---|---|",
+                *(_row(spec) for spec in specs),
+            ]
+        )
+        for section, specs in groupby(field_specs(), key=lambda spec: spec.section)
+    ]
+    return "\n\n".join([_kinds(), *blocks])
+
+
+def _kinds() -> str:
+    return "\n".join(f"- *{kind}*: {what}" for kind, what in KIND_HELP.items())
+
+
+def _row(spec: FieldSpec) -> str:
+    unit = f" ({spec.unit})" if spec.unit else ""
+    null = f" (null: {spec.null})" if spec.optional else ""
+    cells = (spec.range_text, spec.kind, f"{spec.label}{unit}. {spec.help}{null}")
+    return f"| `{spec.path}` | {code(spec.default)} | {' | '.join(map(table_cell, cells))} |"
+
+
+def document(text: str) -> str:
+    """The page with its tables as they should be. Raises ValueError when it has lost its marks."""
+    before, mark, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not mark or not end:
+        raise ValueError(f"{PATH} has lost the marks between which the tables stand")
+    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+
+
+def main() -> int:
+    """Write the tables into the page."""
+    PATH.write_text(document(PATH.read_text(encoding="utf-8")), encoding="utf-8")
+    print(PATH.relative_to(Path.cwd()) if PATH.is_relative_to(Path.cwd()) else PATH)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

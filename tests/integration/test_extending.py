@@ -1,0 +1,162 @@
+"""docs/extending.md is true: its examples are put into a copy of the package, and used."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "extending.md"
+_PLACE = re.compile(r"`(cems_workbench/[\w./-]+)`")
+Edit = tuple[str, str, str]
+"""Path, language, text of one block of the page."""
+
+
+def sections() -> dict[str, list[Edit]]:
+    """By heading: the blocks that change a file, each with the file named last before it."""
+    found: dict[str, list[Edit]] = {}
+    title, place, language, block = "", "", "", list[str]()
+    for line in PAGE.read_text(encoding="utf-8").splitlines():
+        if line == "```" and language:
+            if language in ("python", "diff", "yaml"):
+                found.setdefault(title, []).append((place, language, "\n".join(block) + "\n"))
+            language, block = "", []
+        elif language:
+            block.append(line)
+        elif line.startswith("```"):
+            language = line[3:]
+        elif line.startswith("## "):
+            title = line[3:]
+        elif match := _PLACE.fullmatch(line.strip()):
+            place = match[1]
+    return found
+
+
+SECTIONS = sections()
+
+
+def change(package: Path, edit: Edit) -> None:
+    """Write a new file, or change one as the diff says: its old lines must be there once."""
+    place, language, text = edit
+    file = package / place
+    if language != "diff":
+        assert not file.exists(), f"{place} is there already"
+        file.write_text(text, encoding="utf-8")
+        return
+    lines = text.splitlines(keepends=True)
+    old = "".join(line[1:] for line in lines if line[0] in " -")
+    new = "".join(line[1:] for line in lines if line[0] in " +")
+    whole = file.read_text(encoding="utf-8")
+    assert whole.count(old) == 1, f"{place} does not have these lines once:\n{old}"
+    file.write_text(whole.replace(old, new), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of the package with everything on the page in it."""
+    folder = tmp_path_factory.mktemp("extended")
+    ignored = shutil.ignore_patterns("__pycache__", "weights")
+    shutil.copytree(ROOT / "cems_workbench", folder / "cems_workbench", ignore=ignored)
+    for edits in SECTIONS.values():
+        for edit in edits:
+            change(folder, edit)
+    yield folder
+
+
+def test_the_page_says_how_many_files_each_takes() -> None:
+    files = {title: len({place for place, _, _ in edits}) for title, edits in SECTIONS.items()}
+    assert files == COUNTS
+    for title, count in files.items():
+        row = next(
+            line for line in PAGE.read_text().splitlines() if line.startswith(f"| [{title[0].lower()}{title[1:]}]")
+        )
+        assert row.split("|")[2].strip().startswith(f"{count}:"), title
+
+
+COUNTS = {"A measure": 1, "A format": 1, "A reranker": 1, "A list source": 1, "A preset": 1, "A stage": 4}
+
+USES: Mapping[str, str] = {
+    "A measure": """
+from cems_workbench.evaluation.metrics import graded, parse_measure
+rankings = graded([["a", "b", "c"]], [{"a": 1, "c": 1}])
+assert abs(parse_measure("RBP").values(rankings)[0] - 0.2 * (1 + 0.8**2)) < 1e-12
+assert abs(parse_measure("rbp@2").values(rankings)[0] - 0.2) < 1e-12
+""",
+    "A format": """
+from pathlib import Path
+from cems_workbench.formats import read
+Path("team.notes").write_text("# a\\nfirst\\nline\\n# b\\nsecond\\n# b\\nagain\\n")
+parsed = read(Path("team.notes"))
+assert [(memory.id, memory.content) for memory in parsed.memories] == [("a", "first\\nline"), ("b", "second")]
+assert [(error.row, error.field) for error in parsed.errors] == [(6, "id")]
+""",
+    "A reranker": """
+from cems_workbench.config import field_spec, with_values, PipelineConfig
+from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
+config = with_values(PipelineConfig(), {"rerank.backend": "shared_words"})
+assert field_spec("rerank.backend").choices[-1] == "shared_words"
+score = score_with("shared_words", ScorerRequest(None, config.rerank, None), lambda s: s.score("a b", ["b c", "d"]))
+assert [pair.raw for pair in score[2]] == [0.5, 0.0]
+""",
+    "A list source": """
+from pathlib import Path
+from types import SimpleNamespace
+from cems_workbench.config import PipelineConfig, field_specs, list_depths, parse_config, dump_config, with_values
+from cems_workbench.pipeline import Evidence, RankedList, Hit, replay
+from cems_workbench.pipeline.searches import SearchRequest, added_lists
+from cems_workbench.records import Memory
+from cems_workbench.store import Filter
+memories = {"a": Memory("a", "x", title="Release train"), "b": Memory("b", "y", title="Lunch")}
+store = SimpleNamespace(memories=SimpleNamespace(read=lambda ids=None: memories))
+config = with_values(PipelineConfig(), {"lists.titles.enabled": True, "lists.titles.weight": 2.0})
+assert parse_config(dump_config(config)) == config and hash(parse_config(dump_config(config))) == hash(config)
+assert list_depths(config)["titles"] == 50
+request = SearchRequest("release notes", (), (), config, SimpleNamespace(store=store), Filter())
+(titles,), warnings = added_lists(request, {"titles": 50})
+assert titles.hits == (Hit("a", 0.5),) and warnings == []
+trace = replay(Evidence("release notes", memories, lists=(titles,)), config)
+assert [(term.list, term.weight) for term in trace.stage("fusion").rows[0].contributions] == [("titles", 2.0)]
+""",
+    "A preset": """
+from cems_workbench.config import preset, preset_names
+assert "brief" in preset_names() and preset("brief").config.assembly.limit == 3
+""",
+    "A stage": """
+from datetime import UTC, datetime
+from cems_workbench.config import PipelineConfig, field_spec, with_values
+from cems_workbench.pipeline import Evidence, Hit, RankedList, replay
+from cems_workbench.pipeline.stages import STAGES
+from cems_workbench.records import Memory
+days = {"old": datetime(2026, 1, 1, tzinfo=UTC), "new": datetime(2026, 8, 30, tzinfo=UTC), "undated": None}
+memories = {key: Memory(key, key, created_at=at) for key, at in days.items()}
+lists = (RankedList("relations", "relations", None, tuple(Hit(key, 0.9 - n / 10) for n, key in enumerate(days))),)
+evidence = Evidence("q", memories, lists=lists, as_of=datetime(2026, 9, 1, tzinfo=UTC))
+base = {"lists.relations.enabled": True, "filter.min_score": None, "assembly.max_tokens": None}
+stage = replay(evidence, with_values(PipelineConfig(), {**base, "age.max_days": 30.0})).stage("age")
+assert {row.memory_id: row.reason for row in stage.rows if not row.kept} == {"old": "243 days old, at most 30"}
+assert {row.memory_id for row in stage.rows if row.kept} == {"new", "undated"}
+assert all(row.kept for row in replay(evidence, with_values(PipelineConfig(), base)).stage("age").rows)
+assert field_spec("age.max_days").unit == "days" and [stage.name for stage in STAGES].index("age") == 8
+""",
+}
+
+
+@pytest.mark.parametrize("title", USES)
+def test_what_the_page_adds_works(title: str, package: Path, tmp_path: Path) -> None:
+    assert title in SECTIONS
+    done = subprocess.run(
+        [sys.executable, "-c", USES[title]], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(package)},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_example_is_used() -> None:
+    assert set(USES) == set(SECTIONS) == set(COUNTS)

@@ -1,0 +1,34 @@
+"""The tables of docs/specification.md say what the config model says."""
+
+from __future__ import annotations
+
+import pytest
+
+from cems_workbench.config import field_specs
+from cems_workbench.config.parameter_docs import COMMAND, PATH, document, tables
+from cems_workbench.pipeline.stages import STAGES
+
+
+def test_the_tables_are_what_the_model_gives() -> None:
+    page = PATH.read_text(encoding="utf-8")
+    assert page == document(page), f"docs/specification.md is stale: run {COMMAND}"
+
+
+def test_every_parameter_has_a_row_with_its_default_and_range() -> None:
+    rows = {line.split("|")[1].strip(): line for line in tables().splitlines() if line.startswith("| `")}
+    assert list(rows) == [f"`{spec.path}`" for spec in field_specs()]
+    for spec in field_specs():
+        assert spec.kind in rows[f"`{spec.path}`"]
+        assert spec.help.split("|")[0].strip() in rows[f"`{spec.path}`"]
+
+
+def test_every_stage_has_a_section_of_its_name() -> None:
+    headings = [line[3:] for line in PATH.read_text(encoding="utf-8").splitlines() if line.startswith("## ")]
+    assert [heading for heading in headings if heading in {stage.name for stage in STAGES}] == [
+        stage.name for stage in STAGES
+    ]
+
+
+def test_a_page_without_its_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="lost the marks"):
+        document("# Specification\n")
