@@ -14,7 +14,7 @@ EXCERPT = 160
 
 
 def print_trace(trace: Trace, as_json: bool) -> None:
-    """Print a trace as JSON (the form of PIPELINE.md) or as tables."""
+    """Print a trace as JSON (the form of docs/specification.md) or as tables."""
     if as_json:
         print_json(trace.to_json())
         return

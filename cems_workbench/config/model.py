@@ -1,16 +1,16 @@
 """`PipelineConfig`: the whole pipeline as one frozen, hashable, validated value.
 
-Field order and defaults are those of PIPELINE.md; a missing key takes the default. Everything that shows or maps
+Field order and defaults are those of docs/specification.md; a missing key takes the default. Everything that shows or maps
 parameters (sliders, CLI help, docs table, exports) derives from this model through `field_specs`.
 
-How deep the lists go: the configured depth, grown by ACE's coarse fetch and the memory agent's oversampling.
+`list_depths` says how deep the lists go: the configured depth, grown by ACE's coarse fetch and the memory agent's oversampling.
 
     depth = max(depth, coarse_multiplier * prefetch * limit)     when the coarse multiplier is above 1
     depth = max(depth, ceil(oversample_factor * limit))          when the oversample factor is above 1
 
 Gather fetches this much and replay cuts to it, so that both mean the same list.
 
-Source: ACE stage 1; memory agent RERANKER_OVERSAMPLE; PIPELINE.md, "Parameters".
+Source: ACE stage 1; memory agent RERANKER_OVERSAMPLE; docs/specification.md, "Parameters".
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def attribute_name(key: str) -> str:
 
 @cache
 def field_specs() -> tuple[FieldSpec, ...]:
-    """Every parameter of `PipelineConfig` with its metadata, in the order of PIPELINE.md."""
+    """Every parameter of `PipelineConfig` with its metadata, in the order of docs/specification.md."""
     return tuple(specs(PipelineConfig))
 
 

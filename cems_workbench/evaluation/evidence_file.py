@@ -7,7 +7,7 @@ replay can see, is written when the gather is complete and checked when the file
 
 The hash of an evidence file, over everything that replay can see of it.
 
-Source: DESIGN.md, "The one idea": evidence and config give the same numbers anywhere, so that a hash of both names a result.
+Source: docs/architecture.md, "The one idea": evidence and config give the same numbers anywhere, so that a hash of both names a result.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ and hit@1, hit@5 and P@3 are computed from each. What a judge has not labelled c
 shown. Agreement is Cohen's kappa over the results that both labelled. A model that also ranked agrees with the ranking by
 construction, so its figures say little; that is marked.
 
-Source: ACE retrieval precision document, "Problem Statement"; Cohen 1960; PIPELINE.md, "judge".
+Source: ACE retrieval precision document, "Problem Statement"; Cohen 1960; docs/specification.md, "judge".
 """
 
 from __future__ import annotations

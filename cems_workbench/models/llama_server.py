@@ -5,7 +5,7 @@
 
 The server's own rerank endpoint is not used: it gives garbage with this model.
 
-Source: Qwen3-Reranker's prompt (Zhang et al. 2025); the memory-agent document; PIPELINE.md, "rerank".
+Source: Qwen3-Reranker's prompt (Zhang et al. 2025); the memory-agent document; docs/specification.md, "rerank".
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def score_of_reply(reply: Any) -> PairScore:
     Without logprobs the answer's text is read: it begins with yes or no: 1 or 0, "text prefix"; else 0.5, "uncertain".
     A reply with no answer in it, or with a logprob that is no finite number, is flagged.
 
-    Source: PIPELINE.md, "rerank"; the memory-agent document. There, logprobs of −0.1 for yes and −2.5 for no give more
+    Source: docs/specification.md, "rerank"; the memory-agent document. There, logprobs of −0.1 for yes and −2.5 for no give more
     than 0.8, and −3.0 and −0.1 less than 0.2.
     """
     try:

@@ -5,7 +5,7 @@ sentence, a chunk closes once it is longer than `size` characters and is cut the
 `term_overlap` counts stemmed words without stopwords, keeps sentences whole, and windows a sentence that is longer than
 `size` around its matches. `head` is the beginning.
 
-Source: CEMS plan, `select_best_chunk`; PIPELINE.md, "rerank".
+Source: CEMS plan, `select_best_chunk`; docs/specification.md, "rerank".
 """
 
 from __future__ import annotations

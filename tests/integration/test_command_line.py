@@ -1,4 +1,4 @@
-"""The command line from import to replay, and its answer to bad input: exit code 2 and one line (DESIGN.md, "CLI")."""
+"""The command line from import to replay, and its answer to bad input: exit code 2 and one line."""
 
 from __future__ import annotations
 

@@ -48,6 +48,19 @@ def test_every_folder_is_there() -> None:
     assert not [path for path in _FILE.findall(text) if not (ROOT / "cems_workbench" / path).exists()]
 
 
+def test_every_section_of_the_specification_that_the_code_names_is_there() -> None:
+    headings = set(
+        re.findall(r"^## (.+)$", (ROOT / "docs" / "specification.md").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    named = {
+        name
+        for file in (ROOT / "cems_workbench").rglob("*.py")
+        for name in re.findall(r'docs/specification\.md, "([^"]+)"', file.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 10
+    assert named <= headings
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_the_pages_lead_somewhere(page: Path) -> None:
     links = _LINK.findall(page.read_text(encoding="utf-8"))

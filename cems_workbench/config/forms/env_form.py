@@ -15,7 +15,7 @@ Three parts: the variables that the target reads, those that its plan names and 
 parameter that no variable carries, those first in which the config differs from what the target does anyway. Values are quoted
 so that a plain dotenv parser, pydantic-settings and a shell read the same; what cannot be quoted so is listed instead.
 
-Source: DESIGN.md, "Formats" (.env for CEMS, .env for the memory agent).
+Source: docs/formats.md (.env for CEMS, .env for the memory agent).
 
 A config out of a `.env` file of CEMS or of the memory agent, laid over the config at hand.
 
@@ -217,7 +217,7 @@ def export_env(config: PipelineConfig, target: Target, header: str = "") -> str:
 
 
 def exported(target: Target) -> list[tuple[FieldSpec, ExportName]]:
-    """Every parameter that has a variable in the target, with that variable, in the order of PIPELINE.md."""
+    """Every parameter that has a variable in the target, with that variable, in the order of docs/specification.md."""
     return [(spec, export) for spec in field_specs() for export in spec.exports if export.target == target]
 
 

@@ -1,12 +1,9 @@
 """A config out of a file of any form that `export_config` writes, with its differences from the one at hand.
 
 YAML, JSON, TOML and Python state a whole config: what they leave out takes the default, an unknown key or a value out of range
-is an error. A `.env` states a part, laid over a base: the config at hand, or else the preset of its system.
-
-Reading what can be read of a config that another version of the workbench wrote.
-
-A key that is not known, and a value that is not allowed, is left out and named; its parameter has the default. Files are read by
-`yaml_io`, which refuses them instead: there a mistyped key is somebody's mistake.
+is an error, since a mistyped key is somebody's mistake. A `.env` states a part, laid over a base: the config at hand, or else the preset
+of its system. `salvaged` alone is lenient, for configs that another version of the workbench kept: what it does not know, or does not
+allow, is left out and named, and its parameter has the default.
 """
 
 from __future__ import annotations

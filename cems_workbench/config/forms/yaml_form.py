@@ -1,6 +1,6 @@
 """Configs as YAML: lossless both ways, and errors that name the key, the range and the nearest known key.
 
-Text as comment lines that no line break, however exotic, can leave: YAML, TOML, .env and Python all begin one with #.
+`commented` makes comment lines that no line break, however exotic, can leave; YAML, TOML, .env and Python all begin one with #.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def difference(old: PipelineConfig, new: PipelineConfig) -> list[tuple[str, Any, Any]]:
-    """The parameters in which two configs differ, as (path, old value, new value), in the order of PIPELINE.md."""
+    """The parameters in which two configs differ, as (path, old value, new value), in the order of docs/specification.md."""
     pairs = ((spec.path, old.get(spec.path), new.get(spec.path)) for spec in field_specs())
     return [(path, was, now) for path, was, now in pairs if was != now]
 

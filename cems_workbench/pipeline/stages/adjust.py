@@ -10,7 +10,7 @@
 
 Only factors that apply are recorded. Age is against the query, never against a clock.
 
-Source: CEMS retrieval guide, scoring adjustments (retrieval.py:602-619); PIPELINE.md, "adjust".
+Source: CEMS retrieval guide, scoring adjustments (retrieval.py:602-619); docs/specification.md, "adjust".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 first over the best memory of each session (phase 1; a memory without a session is its own), then over the rest (phase
 2); results stand in the order of selection. `auto` is mmr for aggregation queries. Tokens are `chars4`.
 
-Source: CEMS retrieval guide, token-budgeted and diverse assembly; PIPELINE.md, "assembly".
+Source: CEMS retrieval guide, token-budgeted and diverse assembly; docs/specification.md, "assembly".
 """
 
 from __future__ import annotations

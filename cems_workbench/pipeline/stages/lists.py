@@ -5,7 +5,7 @@ normalised after. Only lexical scores are normalised: `max` divides by the list'
 call it min-max; it is not, and the first hit is always 1.0), `minmax` is (s - min) / (max - min) with all equal -> 1.0,
 `saturating` is s / (1 + s). Cosines are kept as they are, negative ones too.
 
-Source: CEMS plan, phase 2; PIPELINE.md, "lists".
+Source: CEMS plan, phase 2; docs/specification.md, "lists".
 """
 
 from __future__ import annotations

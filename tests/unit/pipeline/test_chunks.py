@@ -1,4 +1,4 @@
-"""Which part of a memory a reranker reads (PIPELINE.md, "rerank")."""
+"""Which part of a memory a reranker reads (docs/specification.md, "rerank")."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cems_workbench.pipeline.chunks import best_chunk, seed_overlap, term_overla
 
 
 def oracle(content: str, query: str, size: int) -> str:
-    """PIPELINE.md's words, step by step: split, close, score, take the first best, else the head."""
+    """The documented words, step by step: split, close, score, take the first best, else the head."""
     terms = {word for word in query.lower().split()}
     chunks: list[tuple[str, list[str]]] = [("", [])]
     for sentence in content.split(". "):

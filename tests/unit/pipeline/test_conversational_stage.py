@@ -1,4 +1,4 @@
-"""Stopword ratio, domain signal, code, and the conversational query (PIPELINE.md, "query")."""
+"""Stopword ratio, domain signal, code, and the conversational query (docs/specification.md, "query")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gap and dedup (PIPELINE.md)."""
+"""gap and dedup (docs/specification.md)."""
 
 from __future__ import annotations
 

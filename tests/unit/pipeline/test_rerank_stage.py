@@ -1,4 +1,4 @@
-"""rerank: scales, bands, retrieval scores, failures and the tail (PIPELINE.md, "rerank")."""
+"""rerank: scales, bands, retrieval scores, failures and the tail (docs/specification.md, "rerank")."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_position_bands_blend_the_retrieval_score_by_rank(retrieval_score: str, 
 
 
 def test_bands_with_rrf_are_inverted_an_all_neutral_reranker_puts_ranks_11_to_40_first() -> None:
-    """PIPELINE.md's demonstration: 1/(k+r) is so small that less retrieval weight means a higher score."""
+    """The documented demonstration: 1/(k+r) is so small that less retrieval weight means a higher score."""
     subject = evidence({"vector": falling(40, top=0.9)}, model=dict.fromkeys(falling(40)))
     order = kept(stage("rerank", subject, IDENTITY))
     assert order == [f"m{i:02d}" for i in (*range(11, 41), *range(4, 11), *range(1, 4))]
