@@ -1,0 +1,219 @@
+"""Page and command line work on the same evidence, the same search and the same count of looks: what one began the other goes on with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.cli import main
+from cems_workbench.cli import tune as tune_command
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.runs import gathering
+from cems_workbench.store import Store
+from cems_workbench.ui.kit import handles
+
+pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+OpenPage = Callable[..., AppTest]
+QUERIES, CONFIGS, WAIT = 24, 30, 60
+SPACE = ("lists.vector.weight", "fusion.score_blend")
+RUNNING = "tn:running"
+
+
+@pytest.fixture
+def small_store(sample_store: Path, tmp_path: Path) -> Path:
+    """The sample store with a query set "few" of some of its judged queries."""
+    path = shutil.copytree(sample_store, tmp_path / "store")
+    with Store.open(path) as store:
+        answered = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
+        few = [query for query in store.queries.read() if query.qid in answered][:QUERIES]
+        store.query_sets.put("few", few, "test")
+    return path
+
+
+@pytest.fixture
+def page(open_page: OpenPage, small_store: Path) -> AppTest:
+    """The Tune page on the small set, gathered for preset cems, with two weights to search."""
+    opened = open_page(small_store).switch_page("pages/tune.py").run()
+    opened.selectbox(key="tn:set").select("few").run()
+    opened.button(key="tn:gather").click().run()
+    opened.selectbox(key="tn:group_by").select("query")
+    opened.number_input(key="tn:trials").set_value(CONFIGS)
+    opened.multiselect(key="tn:paths").set_value(list(SPACE))
+    return checked(opened.run())
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The configs that were replayed on a whole query set, by name, as it happens."""
+    asked: list[str] = []
+    real = LabelledBatch.rankings
+
+    def counted(self: LabelledBatch, config: Any, *arguments: Any) -> Any:
+        asked.append(config.name)
+        return real(self, config, *arguments)
+
+    monkeypatch.setattr(LabelledBatch, "rankings", counted)
+    return asked
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Run `python -m cems_workbench ARGUMENTS` within this process: exit code and output."""
+
+    def run(*arguments: str | Path) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["cems_workbench", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), capsys.readouterr().out
+
+    return run
+
+
+def checked(page: AppTest) -> AppTest:
+    assert not page.exception, page.exception
+    assert not page.error, page.error
+    return page
+
+
+def searched(page: AppTest) -> AppTest:
+    """The page with the result of the search that is set up."""
+    page.button(key="tn:start").click().run()
+    if RUNNING in page.session_state:
+        page.session_state[RUNNING].wait(WAIT)
+    return checked(page.run())
+
+
+def html(page: AppTest) -> str:
+    return " ".join(str(element.proto.body) for element in page.get("html"))
+
+
+def captions(page: AppTest) -> str:
+    return " ".join(caption.value for caption in page.caption)
+
+
+def shelf(store: Path) -> Path:
+    """The one evidence file of the page."""
+    (file,) = (store / "evidence").glob("*.evidence")
+    return file
+
+
+def tuning(evidence: Path, out: Path) -> tuple[str | Path, ...]:
+    """The command that asks for the search that the page is set to."""
+    space = [argument for path in SPACE for argument in ("--space", path)]
+    return (
+        "tune", evidence, "--out", out, "--preset", "cems", *space, "--trials", str(CONFIGS), "--group-by", "query", "--json",
+    )  # fmt: skip
+
+
+@contextmanager
+def page_closed() -> Iterator[None]:
+    """While the app does not hold its store, as when it is not running."""
+    handles.resources().close()
+    handles.resources.clear()
+    yield
+
+
+def test_a_search_of_the_page_is_gone_on_with_by_the_command(
+    page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], replays: list[str], tmp_path: Path
+) -> None:
+    result = searched(page)
+    assert "configs of 2 parameters" in html(result)
+    assert len(replays) > CONFIGS
+    replays.clear()
+    code, out = command(*tuning(shelf(small_store), tmp_path / "best.yaml"))
+    assert code == 0
+    assert len(replays) <= 1, "the scores of the page are known; the proposal alone is replayed, for what it lacks"
+    assert f"{json.loads(out)['validation']['tuned']:.3f}" in html(result)
+
+
+def test_a_search_of_the_command_that_was_cut_off_is_gone_on_with_by_the_page(
+    page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], replays: list[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    @contextmanager
+    def pressing(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+        yield lambda label, done, total: signal.raise_signal(signal.SIGINT) if done == 20 else None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tune_command, "progress_bar", pressing)
+        code, out = command(*tuning(shelf(small_store), tmp_path / "best.yaml"))
+    assert code == 130 and json.loads(out)["trials"] == 19
+    tried = list(replays)
+    replays.clear()
+    assert "configs of 2 parameters" in html(searched(page))
+    assert len(replays) < CONFIGS + 1, f"of {CONFIGS} configs {len(tried)} were replayed before"
+
+
+def test_the_command_searches_on_the_labels_that_the_page_searched_on(
+    page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], replays: list[str], tmp_path: Path
+) -> None:
+    from cems_workbench.records import Judgment, ParsedInput
+
+    store = handles.resources().store
+    query = store.query_sets.queries("few")[0]
+    unjudged = sorted(store.memories.read())[0]
+    store.add(ParsedInput("later", "jsonl", judgments=[Judgment(query.qid, unjudged, 3, "ada", "human")]))
+    searched(checked(page.run()))
+    replays.clear()
+    code, _ = command(*tuning(shelf(small_store), tmp_path / "best.yaml"))
+    assert code == 0
+    assert len(replays) <= 1
+
+
+def test_looks_at_the_sealed_queries_are_one_count(
+    page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    opening = (*tuning(shelf(small_store), tmp_path / "best.yaml"), "--open-holdout")
+    page = searched(page)
+    page = checked(page.button(key="tn:open").click().run())
+    assert "Look 1 at these sealed queries" in captions(page)
+    assert json.loads(command(*opening)[1])["looks"] == 2, "the app holds the store; its look is known all the same"
+    page.session_state["tn:next_view"] = "Set up"
+    page = searched(checked(page.run()))
+    page = checked(page.button(key="tn:open").click().run())
+    assert "Look 3 at these sealed queries" in captions(page)
+    with page_closed():
+        assert json.loads(command(*opening)[1])["looks"] == 4
+        assert json.loads(command(*opening)[1])["looks"] == 5
+
+
+def test_evaluate_measures_on_the_evidence_that_the_page_gathered(
+    page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = shelf(small_store)
+    searches: list[str] = []
+    real = gathering.gather
+
+    def counted(request: Any, *arguments: Any) -> Any:
+        searches.append(request.query)
+        return real(request, *arguments)
+
+    monkeypatch.setattr(gathering, "gather", counted)
+    with page_closed():
+        of_set = command("evaluate", "few", "--preset", "cems", "--store", small_store, "--json")
+        of_some = command("evaluate", "few", "--preset", "cems", "--limit", "5", "--store", small_store, "--json")
+        assert (of_set[0], of_some[0]) == (0, 0)
+        assert not searches, "every query was searched for the page"
+        of_file = command("evaluate", evidence, "--preset", "cems", "--json")
+        measured = [json.loads(out)["evaluations"][0]["measures"] for _, out in (of_set, of_file)]
+        assert measured[0] == measured[1]
+        assert len(json.loads(of_some[1])["evaluations"][0]["per_query"]) == 5
+
+
+def test_what_evaluate_gathered_is_there_for_the_page(
+    open_page: OpenPage, small_store: Path, command: Callable[..., tuple[int, str]]
+) -> None:
+    assert command("evaluate", "few", "--preset", "cems", "--store", small_store)[0] == 0
+    page = open_page(small_store).switch_page("pages/tune.py").run()
+    page.selectbox(key="tn:set").select("few").run()
+    assert not [button for button in checked(page).button if button.key == "tn:gather"]
