@@ -63,8 +63,10 @@ def compare_command(
     of_file = labelled_file(read, judges)
     if not of_file.batch.queries:
         raise InputError(f"{evidence}: no query has both evidence and a judgment")
-    measured, _ = evaluate_configs([(one.name, one) for one in configs], lambda _: of_file, measures, seed=seed)
-    comparison = compare([one.evaluation for one in measured], seed=seed)
+    measured, _ = evaluate_configs(
+        [(chosen.name, chosen) for chosen in configs], lambda _: of_file, measures, seed=seed
+    )
+    comparison = compare([row.evaluation for row in measured], seed=seed)
     outcomes = [outcome for measure, kind in guarded for outcome in check_no_loss(comparison, measure, kind, tolerance)]
     if as_json:
         checks = [{"holds": outcome.holds, "line": outcome.line} for outcome in outcomes]
@@ -83,14 +85,15 @@ def _print_means(comparison: Comparison, gathered_with: str) -> None:
 
     every = comparison.evaluations
     rows: list[list[object]] = [
-        [str(measure), *(number(one.summaries[m].mean) for one in every)] for m, measure in enumerate(every[0].measures)
+        [str(measure), *(number(evaluation.summaries[m].mean) for evaluation in every)]
+        for m, measure in enumerate(every[0].measures)
     ]
     rows += [
-        ["ms/query", *(_whole(one.cost.get("ms_per_query")) for one in every)],
-        ["LLM calls", *(_whole(one.cost["llm_calls"]) for one in every)],
-        ["pairs reranked", *(_whole(one.cost["reranked"]) for one in every)],
+        ["ms/query", *(_whole(evaluation.cost.get("ms_per_query")) for evaluation in every)],
+        ["LLM calls", *(_whole(evaluation.cost["llm_calls"]) for evaluation in every)],
+        ["pairs reranked", *(_whole(evaluation.cost["reranked"]) for evaluation in every)],
     ]
-    print_table(["mean", *(one.config.name for one in every)], rows, f"{len(every[0].qids)} queries")
+    print_table(["mean", *(evaluation.config.name for evaluation in every)], rows, f"{len(every[0].qids)} queries")
     said = f"as recorded when the evidence was gathered, with {gathered_with}"
     typer.echo(f"ms/query and LLM calls: {said}; pairs reranked: what each config's reranker reads")
 
@@ -109,22 +112,26 @@ def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
     columns = [
         "measure", base.config.name, "value", "diff", "95 % of diff", "p (Holm)", "effect", "won/lost/same",
     ]  # fmt: skip
-    for one, evaluation in zip(comparison.compared, comparison.evaluations[1:], strict=True):
+    for compared, evaluation in zip(comparison.compared, comparison.evaluations[1:], strict=True):
         rows = [
             [
-                str(found.measure), found.baseline, found.value, f"{found.difference:+.4f}",
-                f"{found.low:+.3f} to {found.high:+.3f}", f"{found.p_holm:.4f}", f"{found.effect:.2f}",
-                f"{len(found.wins)}/{len(found.losses)}/{found.ties}",
+                str(difference.measure), difference.baseline, difference.value, f"{difference.difference:+.4f}",
+                f"{difference.low:+.3f} to {difference.high:+.3f}", f"{difference.p_holm:.4f}", f"{difference.effect:.2f}",
+                f"{len(difference.wins)}/{len(difference.losses)}/{difference.ties}",
             ]
-            for found in one.differences
+            for difference in compared.differences
         ]  # fmt: skip
-        title = f"{one.name} against {base.config.name}: {len(base.qids)} queries, overlap of results {one.overlap:.3f}"
+        title = f"{compared.name} against {base.config.name}: {len(base.qids)} queries, overlap of results {compared.overlap:.3f}"
         print_table(columns, rows, title)
-        kinds = list(one.differences[0].by_type)
+        kinds = list(compared.differences[0].by_type)
         if len(kinds) > 1:
-            by_type = [[kind, *(_signed(found.by_type[kind]) for found in one.differences)] for kind in kinds]
-            print_table(["difference by type", *(str(found.measure) for found in one.differences)], by_type)
-        first = one.differences[0]
+            by_type = [
+                [kind, *(_signed(difference.by_type[kind]) for difference in compared.differences)] for kind in kinds
+            ]
+            print_table(
+                ["difference by type", *(str(difference.measure) for difference in compared.differences)], by_type
+            )
+        first = compared.differences[0]
         for word, qids in (("better", first.wins), ("worse", first.losses)):
             if qids and shown:
                 more = f" and {len(qids) - shown} more" if len(qids) > shown else ""

@@ -42,33 +42,34 @@ def config_history_command(
 
 def _add(store: Store, path: Path, why: str, by: str | None) -> None:
     from cems_workbench.config import card_path, read_card
-    from cems_workbench.tuning.card import keep
+    from cems_workbench.runs.config_history import keep_config
 
     config = chosen_config(None, path, None)
     beside = card_path(path)
     card = read_card(beside) if path.is_file() and beside.is_file() else None
-    kept = keep(store, config, author=by or _account(), why=why, base=card.baseline if card else None, card=card)
-    typer.echo(f"kept as config {kept.id}: {kept.name}" + ("" if card else ", without an evidence card"))
+    base = card.baseline if card else None
+    record = keep_config(store, config, author=by or _account(), why=why, base=base, card=card)
+    typer.echo(f"kept as config {record.id}: {record.name}" + ("" if card else ", without an evidence card"))
 
 
 def _take(store: Store, number: int, out: Path | None, as_json: bool) -> None:
     from cems_workbench.config import card_path, export_config, nested
     from cems_workbench.config.forms.reading import SUFFIXES
-    from cems_workbench.tuning.card import restored
+    from cems_workbench.runs.config_history import restored_config
 
     record = store.configs.get(number)
-    found = restored(record, store)
-    for warning in found.warnings:
+    restored = restored_config(record, store)
+    for warning in restored.warnings:
         typer.echo(f"warning: {' '.join(warning.split())}", err=True)
     if out is None and as_json:
-        return print_json(_row(record) | {"config": nested(found.config), "card": record.card})
-    text = export_config(found.config, SUFFIXES.get(out.suffix.lower(), "yaml") if out else "yaml", found.card)
+        return print_json(_row(record) | {"config": nested(restored.config), "card": record.card})
+    text = export_config(restored.config, SUFFIXES.get(out.suffix.lower(), "yaml") if out else "yaml", restored.card)
     if out is None:
         return typer.echo(text, nl=False)
     try:
         out.write_text(text, encoding="utf-8")
-        if found.card is not None:
-            card_path(out).write_text(found.card.to_json(), encoding="utf-8")
+        if restored.card is not None:
+            card_path(out).write_text(restored.card.to_json(), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{out}: cannot be written: {error.strerror}") from None
 
@@ -81,10 +82,10 @@ def _list(records: list[ConfigRecord], as_json: bool) -> None:
     columns = ["id", "name", "made from", "by", "when (UTC)", "evidence", "why"]
     rows = [
         [
-            str(one.id), one.name, one.base, one.author, f"{one.saved_at:%Y-%m-%d %H:%M}", "card" if one.card else None,
-            one.why or None,
+            str(record.id), record.name, record.base, record.author, f"{record.saved_at:%Y-%m-%d %H:%M}",
+            "card" if record.card else None, record.why or None,
         ]
-        for one in records
+        for record in records
     ]  # fmt: skip
     print_table(columns, rows)
 

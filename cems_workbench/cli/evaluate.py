@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.gather import LimitOption, ProjectOnlyOption, SeedOption, labelled_queries
+from cems_workbench.cli.gather import LimitOption, ProjectOnlyOption, SeedOption
 from cems_workbench.cli.options import (
     JsonOption,
     SetOption,
@@ -80,28 +80,28 @@ def evaluate_command(
     from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
 
     assertions = [parse_assertion(text, grade) for text in asserted or ()]
-    measures = chosen_measures(metrics, grade, [one.measure for one in assertions])
+    measures = chosen_measures(metrics, grade, [assertion.measure for assertion in assertions])
     check_judges(judges)
     read = read_evidence_file(Path(evidence)) if is_evidence_file(Path(evidence)) else None
     if read is not None and (project_only or limit is not None):
         raise InputError("--project-only and --limit are for gathering; the evidence file is gathered already")
     configs = chosen_configs(config, preset, changes) or [_default(read, changes)]
     if ablate:
-        configs = [variant for one in configs for variant in ablations(ablate, one)]
+        configs = [variant for chosen in configs for variant in ablations(ablate, chosen)]
     if run_out is not None and len(configs) > 1:
         raise InputError(f"--run-out holds one run, and there are {len(configs)} configs")
-    named = [(one.name, one) for one in configs]
+    named = [(chosen.name, chosen) for chosen in configs]
     if read is not None:
         of_file = labelled_file(read, judges)
         measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
     else:
         with _gathered(evidence, judges, project_only, (limit, seed), store, as_json) as source:
             measured, _ = evaluate_configs(named, source, measures, seed=seed)
-    evaluations, batches = [one.evaluation for one in measured], [one.batch for one in measured]
+    evaluations, batches = [row.evaluation for row in measured], [row.batch for row in measured]
     _refuse_nothing(evaluations[0], evidence)
     if run_out is not None:
         _write_run(run_out, batches[0], evaluations[0])
-    outcomes = [check(one, evaluation) for evaluation in evaluations for one in assertions]
+    outcomes = [check(assertion, evaluation) for evaluation in evaluations for assertion in assertions]
     views = _honest(batches, evaluations) if honest else []
     if as_json:
         values = {
@@ -145,13 +145,13 @@ def _gathered(
     """The labelled evidence of a query set of the store, by config: what was gathered before, or else is gathered now, and kept."""
     from cems_workbench.runs.caching import RecentCache
     from cems_workbench.runs.evaluation import agreed, labelled
-    from cems_workbench.runs.gathering import QuerySelection, drawn, obtained_evidence
+    from cems_workbench.runs.gathering import QuerySelection, drawn, obtained_evidence, queries_named
     from cems_workbench.runs.opening import open_resources
 
     cache = RecentCache(size=2)  # configs that come one after the other often ask for the same
     resources = open_resources(settings_for(store), create=False)
     try:
-        queries, judgments = labelled_queries(name, resources, True)
+        queries, judgments = queries_named(name, resources, True)
         selection = QuerySelection(name, tuple(drawn(queries, *drawing)), project_only)
         grades = agreed(judgments, judges)
 
@@ -171,9 +171,9 @@ def chosen_configs(
     """The configs that were named, each with the changes, and each with a name of its own."""
     from cems_workbench.runs.catalogue import told_apart
 
-    found = [chosen_config(None, path, changes) for path in files or ()]
-    found += [chosen_config(name, None, changes) for name in presets or ()]
-    return told_apart(found)
+    chosen = [chosen_config(None, path, changes) for path in files or ()]
+    chosen += [chosen_config(name, None, changes) for name in presets or ()]
+    return told_apart(chosen)
 
 
 def chosen_measures(text: str | None, grade: int, further: Sequence[Measure] = ()) -> tuple[Measure, ...]:
@@ -189,8 +189,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
     from cems_workbench.evaluation.evaluate import number
 
     rows = [
-        [str(one.measure), number(one.mean), f"{one.low:.3f} to {one.high:.3f}", f"{one.worst:.3f} to {one.best:.3f}"]
-        for one in evaluation.summaries
+        [str(row.measure), number(row.mean), f"{row.low:.3f} to {row.high:.3f}", f"{row.worst:.3f} to {row.best:.3f}"]
+        for row in evaluation.summaries
     ]
     columns = ["measure", "mean", "95 % interval", "unjudged: worst to best"]
     print_table(columns, rows, f"{evaluation.config.name}: {len(evaluation.qids)} queries")
@@ -215,18 +215,18 @@ def cost_line(evaluation: Evaluation) -> str:
 
 def remarks(evaluation: Evaluation) -> list[str]:
     """What was left out, and what the config asks for that the evidence does not hold."""
-    found = []
+    lines = []
     if evaluation.without_relevant:
-        found.append(
+        lines.append(
             f"{len(evaluation.without_relevant)} queries have no relevant judgment and are left out "
             "(trec_eval would average a 0 for each)"
         )
     if evaluation.not_judged:
-        found.append(f"{len(evaluation.not_judged)} queries have no judgment and are left out")
+        lines.append(f"{len(evaluation.not_judged)} queries have no judgment and are left out")
     if evaluation.not_gathered:
-        found.append(f"{len(evaluation.not_gathered)} queries were not gathered and are left out")
-    found += [f"warning: {count} queries lack {what}" for what, count in evaluation.rankings.needs.items()]
-    return found + [
+        lines.append(f"{len(evaluation.not_gathered)} queries were not gathered and are left out")
+    lines += [f"warning: {count} queries lack {what}" for what, count in evaluation.rankings.needs.items()]
+    return lines + [
         f"warning: the reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()
     ]
 

@@ -165,7 +165,7 @@ def _report(result: SearchResult, as_json: bool) -> None:
     tuned, by = result.tuned, result.planned.group_by
     changed = [row for row in difference(tuned.plan.space.baseline, tuned.config)]
     needs = [f"{words} ({count} queries)" for words, count in result.needs]
-    values = {"train": tuned.train, "validation": tuned.validation, "hold-out": tuned.holdout}
+    values = {"validation": tuned.validation, "hold-out": tuned.holdout}
     if as_json:
         print_json({
             "config": tuned.config.name, "changes": [[path, _plain(was), _plain(now)] for path, was, now in changed],
@@ -179,9 +179,9 @@ def _report(result: SearchResult, as_json: bool) -> None:
         typer.echo("nothing tried is significantly better than the baseline, which is kept")
     measure = tuned.plan.goal.objectives[0]
     rows = [
-        [name, one.queries, one.baseline, one.tuned, one.difference, f"{one.low:+.4f} to {one.high:+.4f}", one.p]
-        for name, one in values.items()
-        if one is not None and not isinstance(one, float)
+        [name, gain.queries, gain.baseline, gain.tuned, gain.difference, f"{gain.low:+.4f} to {gain.high:+.4f}", gain.p]
+        for name, gain in values.items()
+        if gain is not None
     ]
     print_table(["", "queries", "baseline", "tuned", "difference", "95 % interval", "p"], rows, title=str(measure))
     typer.echo(

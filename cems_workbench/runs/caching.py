@@ -34,5 +34,5 @@ class RecentCache:
             while len(self._made) >= self._size:
                 self._made.pop(next(iter(self._made)))
             self._made[key] = value
-        found: Made = self._made[key]
-        return found
+        known: Made = self._made[key]
+        return known

@@ -124,16 +124,18 @@ def evaluate_configs(
     """The configs whose evidence is there, measured under their names, and those whose evidence has to be gathered first."""
     measured, missing = [], []
     for name, config in configs:
-        found = source(config)
-        if found is None:
+        evidence = source(config)
+        if evidence is None:
             missing.append((name, config))
         else:
-            measured.append(EvaluatedConfig(name, found, _evaluated(found, named(name, config), measures, seed, cache)))
+            measured.append(
+                EvaluatedConfig(name, evidence, _evaluated(evidence, named(name, config), measures, seed, cache))
+            )
     return measured, missing
 
 
 def _evaluated(
-    found: LabelledEvidence, config: PipelineConfig, measures: Sequence[Measure], seed: int, cache: Cache
+    evidence: LabelledEvidence, config: PipelineConfig, measures: Sequence[Measure], seed: int, cache: Cache
 ) -> Evaluation:
-    key = ("evaluation", *found.key, config, tuple(measures), seed)
-    return cache(key, lambda: evaluate(found.batch, config, measures, seed=seed))
+    key = ("evaluation", *evidence.key, config, tuple(measures), seed)
+    return cache(key, lambda: evaluate(evidence.batch, config, measures, seed=seed))

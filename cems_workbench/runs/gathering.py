@@ -9,8 +9,6 @@ off; `pending_gathers` and `seconds_left` say what is missing and about how long
 `gather_query_set` gathers into a file of any name. Each query is in the file as soon as it is there, so that what was finished before a
 cancel or a kill stays, and a later gather goes on after it. Queries are embedded some dozens at a time. A query that cannot be searched
 is left out and reported; a score that fails is flagged in the evidence, as in a single search.
-
-`EvidenceMemory` keeps evidence without the judge's scores in memory, for views that measure a few queries again and again.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cems_workbench import formats
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import (
@@ -38,11 +37,9 @@ from cems_workbench.evaluation.evidence_file import (
     read_progress,
 )
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.gather import Request, gather, gather_lists
+from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.variants import read_dictionary
 from cems_workbench.progress import Progress, silent
@@ -54,6 +51,8 @@ AHEAD = 64
 """Queries embedded at a time. Alone each costs a call of the model; with all cores busy a call takes as long as sixty texts."""
 FOLDER, SUFFIX = "evidence", ".evidence"
 NAME_LENGTH = 40
+ALL = "all"
+"""Every query of the store, where no set is called so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +99,37 @@ def judged_selection(
     judged = {judgment.qid for judgment in judgments}
     queries = tuple(query for query in resources.store.query_sets.queries(query_set) if query.qid in judged)
     return QuerySelection(query_set, queries, project_only)
+
+
+def queries_named(name: str, resources: Resources, judged: bool) -> tuple[Sequence[Query], Sequence[Judgment]]:
+    """The queries that a name means, a set of the store, `all`, or a file, and the judgments on them; `judged`: only those with one.
+
+    A set of the store goes before a file of that name. Raises InputError when there are no queries.
+    """
+    names = {known.name for known in resources.store.query_sets.latest()}
+    queries: Sequence[Query]
+    judgments: list[Judgment] = resources.store.judgments.read()
+    if name in names:
+        queries = resources.store.query_sets.queries(name)
+    elif name == ALL:
+        queries = resources.store.queries.read()
+    elif Path(name).exists():
+        parsed = formats.read_path(Path(name))
+        queries = [query for file in parsed for query in file.queries]
+        judgments = [row for file in parsed for row in file.judgments] or judgments
+    else:
+        known = ", ".join(sorted(names | {ALL}))
+        raise InputError(f"{name}: neither a query set of the store ({known}) nor a file")
+    qids = {query.qid for query in queries}
+    judgments = [row for row in judgments if row.qid in qids]
+    if judged:
+        with_judgment = {row.qid for row in judgments}
+        queries = [query for query in queries if query.qid in with_judgment]
+    if not queries:
+        raise InputError(f"{name} has no queries" + (" with a judgment" if judged else ""))
+    if len(qids) < len(queries):
+        raise InputError(f"{name}: two queries have the same qid")
+    return queries, judgments
 
 
 def drawn(queries: Sequence[Query], limit: int | None, seed: int) -> list[Query]:
@@ -152,7 +182,7 @@ def gather_query_set(
             if query.qid in file.finished:
                 continue
             if i % AHEAD == 0 or not gathered:
-                _embed_ahead(queries[i : i - i % AHEAD + AHEAD], resources)
+                embed_ahead(queries[i : i - i % AHEAD + AHEAD], resources)
             begun = time.monotonic()
             try:
                 evidence = gather(request_for(query, moment, project_only), config, resources)
@@ -166,7 +196,7 @@ def gather_query_set(
     return GatherReport(path, before, gathered, tuple(left_out), mark, time.monotonic() - started)
 
 
-def _embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
+def embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
     """Variants and corrected queries are embedded when they are searched; those as typed are known before."""
     if isinstance(resources.embedder, SentenceTransformerEmbedder):
         resources.embedder.remember([query.query.strip() for query in queries])
@@ -193,13 +223,13 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
         store.identity, store.content_version, resources.embedder.model_id, selection.project_only,
         sorted(gather_parameters(config).items()), selection.queries,
     )  # fmt: skip
-    words = _dictionary(config, resources)
+    words = dictionary_words(config, resources)
     if words is not None:
         parts += (words,)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
-def _dictionary(config: PipelineConfig, resources: Resources) -> Sequence[tuple[str, str]] | None:
+def dictionary_words(config: PipelineConfig, resources: Resources) -> Sequence[tuple[str, str]] | None:
     """The words that expansion looks up, which make other variants when one is added; None where it does not."""
     return (
         sorted(read_dictionary(resources.dictionary_path).items()) if config.expansion.backend == "dictionary" else None
@@ -224,18 +254,18 @@ def read_evidence(
     Where only a wider selection of the same set was gathered, it is that one's, with the asked queries alone. `cache` keeps what was
     read as long as its file is unchanged.
     """
-    found = _read_complete(config, selection, resources, cache)
-    if found is not None:
-        return found
+    evidence = read_exact_evidence(config, selection, resources, cache)
+    if evidence is not None:
+        return evidence
     for wider in _wider(selection, resources):
-        found = _read_complete(config, wider, resources, cache)
-        if found is not None:
-            return _narrowed(found, selection)
+        evidence = read_exact_evidence(config, wider, resources, cache)
+        if evidence is not None:
+            return _narrowed(evidence, selection)
     return None
 
 
-def _read_complete(
-    config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache
+def read_exact_evidence(
+    config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
 ) -> EvidenceSet | None:
     """The complete evidence of just these queries; that of a set of another name with the same queries is as good."""
     here = header_for(config, resources, query_set=selection.query_set, project_only=selection.project_only)
@@ -352,14 +382,14 @@ def seconds_left(pending: Sequence[PendingGather], paces: Sequence[tuple[Pipelin
     those with the same reranker, judge and expansion, which are what takes long.
     """
     left = 0.0
-    for one in pending:
-        pace = one.pace
+    for gather_begun in pending:
+        pace = gather_begun.pace
         if pace is None:
-            alike = [seconds for config, seconds in paces if _slow_parts(config) == _slow_parts(one.config)]
+            alike = [seconds for config, seconds in paces if _slow_parts(config) == _slow_parts(gather_begun.config)]
             if not alike:
                 return None
             pace = max(alike)
-        left += pace * (one.total - one.finished)
+        left += pace * (gather_begun.total - gather_begun.finished)
     return left
 
 
@@ -367,78 +397,3 @@ def _slow_parts(config: PipelineConfig) -> tuple[object, ...]:
     rerank = config.rerank
     head = (rerank.model, rerank.input_limit) if not RERANK.is_off(config) else ()
     return rerank.backend, *head, config.judge.backend, config.expansion.backend
-
-
-SETS_IN_MEMORY = 4
-MemoryKey = tuple[str, int, str]
-
-
-class EvidenceMemory:
-    """Evidence of single queries in memory, by what it was gathered with, the last few; shared by all sessions of a process.
-
-    It holds lists and the reranker's scores, without the judge's. A query is kept as soon as it is there, so that a gather that was
-    broken off goes on after it.
-    """
-
-    def __init__(self, sets: int = SETS_IN_MEMORY) -> None:
-        self._sets = sets
-        self._gathered: dict[MemoryKey, dict[Query, Evidence]] = {}
-
-    @staticmethod
-    def key(config: PipelineConfig, resources: Resources) -> MemoryKey:
-        """What the evidence of a query depends on: store, content version, gather parameters and dictionary."""
-        parameters = repr((sorted(gather_parameters(config).items()), _dictionary(config, resources)))
-        return str(resources.store.path), resources.store.content_version, parameters
-
-    def has(self, queries: Sequence[Query], config: PipelineConfig, resources: Resources) -> bool:
-        """Is the evidence of every query at hand?"""
-        gathered = self._gathered.get(self.key(config, resources), {})
-        return all(query in gathered for query in queries)
-
-    def get(
-        self, queries: Sequence[Query], config: PipelineConfig, resources: Resources, progress: Progress = silent
-    ) -> list[Evidence]:
-        """The evidence of every query in their order; what is not at hand is taken from the shelf, or gathered.
-
-        Raises as `gather` does. Whatever `progress` raises passes through, and what was gathered by then is kept.
-        """
-        gathered = self._slot(self.key(config, resources))
-        if not all(query in gathered for query in queries):
-            _take_from_shelf(gathered, queries, config, resources)
-        missing = [query for query in queries if query not in gathered]
-        for i, query in enumerate(missing):
-            progress("gathering the query set", len(queries) - len(missing) + i, len(queries))
-            if i % AHEAD == 0:
-                _embed_ahead(missing[i : i + AHEAD], resources)
-            lists = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
-            gathered[query] = score_missing(lists, config, resources)
-        return [gathered[query] for query in queries]
-
-    def _slot(self, key: MemoryKey) -> dict[Query, Evidence]:
-        if key not in self._gathered:
-            while len(self._gathered) >= self._sets:
-                self._gathered.pop(next(iter(self._gathered)))
-            self._gathered[key] = {}
-        return self._gathered[key]
-
-
-def _take_from_shelf(
-    gathered: dict[Query, Evidence], queries: Sequence[Query], config: PipelineConfig, resources: Resources
-) -> None:
-    """Add those of the queries whose evidence was gathered with a set of the store; a file that is damaged is as none."""
-    store = resources.store
-    judgments = store.judgments.read()
-    for known in store.query_sets.latest():
-        whole = QuerySelection(known.name, tuple(store.query_sets.queries(known.name)))
-        for selection in (judged_selection(known.name, resources, judgments), whole):
-            missing = {query for query in queries if query not in gathered}
-            if not missing.intersection(selection.queries):
-                continue
-            with suppress(InputError):
-                evidence = _read_complete(config, selection, resources, uncached)
-                if evidence is not None:
-                    gathered |= {
-                        q: evidence.evidences[q.qid]
-                        for q in evidence.queries
-                        if q in missing and q.qid in evidence.evidences
-                    }

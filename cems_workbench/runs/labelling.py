@@ -65,8 +65,8 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
         for name, config in plan.configs.items()
     }
     rankings: dict[str, Ranked] = {
-        name: {qid: _first(one, plan.configs[name], plan.depth) for qid, one in found.items()}
-        for name, found in evidences.items()
+        name: {qid: _first(evidence, plan.configs[name], plan.depth) for qid, evidence in by_query.items()}
+        for name, by_query in evidences.items()
     }
     pairs = pool(rankings, plan.depth)
     if plan.leave_out_judged:
@@ -104,15 +104,15 @@ def _uncertain(
 ) -> list[PooledPair]:
     """By the judges' scores in the evidence; each is read from its own threshold, so that several can be mixed."""
     doubts: dict[Pair, float] = {}
-    for name, found in evidences.items():
-        for qid, one in found.items():
-            judge = judge_name(one, configs[name])
+    for name, by_query in evidences.items():
+        for qid, evidence in by_query.items():
+            judge = judge_name(evidence, configs[name])
             if judge is None:
                 continue
-            threshold = scale_of(one.notes, judge, configs[name].judge).threshold
+            threshold = scale_of(evidence.notes, judge, configs[name].judge).threshold
             doubts |= {
                 (qid, key): score.raw - threshold
-                for key, score in one.judge_scores[judge].items()
+                for key, score in evidence.judge_scores[judge].items()
                 if score.good and score.raw is not None
             }
     if not doubts:

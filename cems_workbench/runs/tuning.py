@@ -204,7 +204,12 @@ def run_search(planned: PlannedSearch, stage: Stage = lambda name: unwatched) ->
 
 def _share_judgments(labelled: LabelledEvidence) -> None:
     """Bring the judgments in the evidence file up to date, so that a search on the file alone is one for the same grades."""
-    if set(labelled.evidence.judgments) != set(labelled.grades.judgments):
+    asked = {query.qid for query in labelled.evidence.queries}
+    there, present = (
+        {row for row in judgments if row.qid in asked}
+        for judgments in (labelled.evidence.judgments, labelled.grades.judgments)
+    )
+    if there != present:
         with suppress(
             InputError
         ):  # somebody reads it just now, or it is write-protected: this search has its grades all the same

@@ -1,9 +1,8 @@
 """Splitting queries by group: a conversation, session or project is never on both sides, or the split would flatter.
 
 Folds are of nearly equal numbers of queries: groups go, the largest first, to the fold that has the fewest queries. The hold-out
-takes whole groups, drawn with a seed, until it has its share.
-
-Which queries belong together and must not be split: those of one conversation, session, project or type.
+takes whole groups, drawn with a seed, until it has its share. A group is a conversation, which is a project, a session or a type; a
+query without one is a group of its own.
 """
 
 from __future__ import annotations

@@ -164,8 +164,8 @@ def looks_path(evidence: Path, query_set: str) -> Path:
 
 def _read(path: Path) -> tuple[Counts, dict[str, Counts]]:
     try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
-        return _counts(found["looks"]), {str(store): _counts(looks) for store, looks in found.get("stores", {}).items()}
+        read: Any = json.loads(path.read_text(encoding="utf-8"))
+        return _counts(read["looks"]), {str(store): _counts(looks) for store, looks in read.get("stores", {}).items()}
     except FileNotFoundError:
         return {}, {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

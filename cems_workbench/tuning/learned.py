@@ -78,9 +78,9 @@ class Surface:
     """(A, B) standard error of the mean."""
 
 
-def importance(space: SearchSpace, found: Search, objective: int = 0, seed: int = 0) -> Importance | None:
+def importance(space: SearchSpace, searched: Search, objective: int = 0, seed: int = 0) -> Importance | None:
     """How much each parameter matters to an objective. None when the trials are too few or all reached the same."""
-    trials = [trial for trial in found.trials if _on_axes(space, trial)]
+    trials = [trial for trial in searched.trials if _on_axes(space, trial)]
     reached = np.array([trial.reached[objective] for trial in trials])
     if len(trials) < 2 or not np.ptp(reached) > 0:
         return None
@@ -220,5 +220,5 @@ def _by_forest(space: SearchSpace, places: Any, reached: Floats, seed: int) -> F
     for row, value in zip(places.tolist(), reached.tolist(), strict=True):
         params = dict(zip(ranges, row, strict=True))
         study.add_trial(optuna.trial.create_trial(params=params, distributions=ranges, value=value))
-    found = optuna.importance.FanovaImportanceEvaluator(seed=seed).evaluate(study, params=list(ranges))
-    return np.array([found[path] for path in ranges])
+    shares = optuna.importance.FanovaImportanceEvaluator(seed=seed).evaluate(study, params=list(ranges))
+    return np.array([shares[path] for path in ranges])

@@ -61,11 +61,11 @@ class Axis:
         places = sorted({round(i * (self.size - 1) / (most - 1)) for i in range(most)}) if most > 1 else [0]
         return [self.value(place) for place in places]
 
-    def distance(self, one: Any, other: Any) -> float:
+    def distance(self, value: Any, other: Any) -> float:
         """0 to 1: the share of the range between two values; 1 between two choices; null is as far as can be."""
-        if self.choices or one is None or other is None:
-            return float(one != other)
-        return abs(float(one) - float(other)) / ((self.high - self.low) or 1.0)
+        if self.choices or value is None or other is None:
+            return float(value != other)
+        return abs(float(value) - float(other)) / ((self.high - self.low) or 1.0)
 
 
 def searchable() -> tuple[FieldSpec, ...]:

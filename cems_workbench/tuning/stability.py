@@ -40,7 +40,7 @@ class Region:
     at_low_edge: bool = False
     """The region reaches the lowest value that was searched."""
     at_high_edge: bool = False
-    kept: tuple[Any, ...] = ()
+    choices: tuple[Any, ...] = ()
     """The choices that stay within, the proposal's own among them; empty for a number."""
 
 
@@ -71,7 +71,7 @@ def region(tuned: Tuned, score: Score, path: str, objective: int = 0) -> Region:
 
     values = values_around(axis, proposal[at], COARSE)
     if axis.choices or proposal[at] is None:
-        return Region(path, proposal[at], kept=tuple(value for value in values if inside(value)))
+        return Region(path, proposal[at], choices=tuple(value for value in values if inside(value)))
     middle = values.index(proposal[at])
     low = _furthest(axis, values[middle::-1], inside)
     high = _furthest(axis, values[middle:], inside)

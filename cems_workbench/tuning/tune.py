@@ -1,6 +1,6 @@
 """From a search space to a proposal one can believe: search, cross-validation by group, and a sealed hold-out.
 
-The proposal is chosen by `selection` among the configs of one search over all open queries. What it is worth is estimated by doing the
+The proposal is chosen by `search.chosen` among the configs of one search over all open queries. What it is worth is estimated by doing the
 same on all folds but one and scoring what is chosen there on the fold left out. On a grid the configs are the same for every fold, so
 that costs nothing; where configs are searched for, each fold has a search of its own that never scores the fold (nested), since a
 search that saw a query has learned from it. The hold-out is scored only by `open_holdout`.

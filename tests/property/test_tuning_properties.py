@@ -106,7 +106,7 @@ def test_what_a_search_learned_adds_up(plan: Plan) -> None:
         assert found == importance(plan.space, tuned.search, seed=plan.seed)
     for region, axis in zip(stability(tuned, score), plan.space.axes, strict=True):
         assert region.path == axis.path
-        assert region.own in region.kept if axis.choices else region.low <= region.own <= region.high
+        assert region.own in region.choices if axis.choices else region.low <= region.own <= region.high
         curve = response_curve(tuned, score, axis.path, most=5)
         assert curve.mean[curve.own] == tuned.proposal.scores[:, 0].mean() and curve.difference[curve.own] == 0.0
         assert np.all(curve.difference_error[~np.isnan(curve.mean)] >= 0)

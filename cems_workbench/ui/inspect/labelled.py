@@ -13,7 +13,7 @@ import streamlit as st
 from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.records import Query
-from cems_workbench.runs.gathering import MemoryKey
+from cems_workbench.runs.evidence_memory import MemoryKey
 from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.inspect.picker import evidence_memory, gathered, human_grades
 from cems_workbench.ui.kit.escape import plain

@@ -10,7 +10,7 @@ from cems_workbench.evaluation.grades import Grades, K, QueryStatus, agreed_grad
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query
-from cems_workbench.runs.gathering import EvidenceMemory
+from cems_workbench.runs.evidence_memory import EvidenceMemory
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.progress import progress_in
 

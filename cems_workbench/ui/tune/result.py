@@ -435,8 +435,8 @@ def stable_words(region: Region | None) -> str:
     """The region in words: `0.4 to 1.2`; “up to” or “from … on” where it ends only because the range does."""
     if region is None:
         return "–"
-    if region.kept:
-        return ", ".join(shown(value) for value in region.kept)
+    if region.choices:
+        return ", ".join(shown(value) for value in region.choices)
     if region.low is None:
         return "–"
     if region.at_low_edge and region.at_high_edge:

@@ -24,6 +24,7 @@ from cems_workbench.config.export_names import TARGET_PRESETS, TARGET_TITLES
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.catalogue import named
+from cems_workbench.runs.config_history import keep_config
 from cems_workbench.runs.tuning import SearchResult, card_of
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
@@ -109,10 +110,8 @@ def _keep(
         st.error("Give your name above, or sign in: the history says who kept a config.")
         return
     try:
-        saved = resources.store.configs.add(
-            config.name, dump_config(config), author=author, why=why, base=result.planned.plan.space.baseline.name,
-            card=card.model_dump(mode="json"),
-        )  # fmt: skip
+        base = result.planned.plan.space.baseline.name
+        saved = keep_config(resources.store, config, author=author, why=why, base=base, card=card)
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return

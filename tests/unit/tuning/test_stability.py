@@ -68,7 +68,7 @@ def test_the_region_of_a_choice_is_every_choice_that_stays_within() -> None:
     score = Formula(lambda config: [worth.get(config.fusion.method, 0.1)] * 4)
     tuned = tuned_to(score, ("rrf",), "fusion.method")
     found = region(tuned, score, "fusion.method")
-    assert found.kept[0] == "rrf" and set(found.kept) == set(worth) & set(tuned.plan.space.axes[0].choices)
+    assert found.choices[0] == "rrf" and set(found.choices) == set(worth) & set(tuned.plan.space.axes[0].choices)
     assert found.low is None and not found.at_low_edge
 
 

@@ -11,8 +11,9 @@ import pytest
 from cems_workbench.config import EvidenceCard, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.runs.config_history import evidence_warning, keep_config, restored_config
 from cems_workbench.store import Store
-from cems_workbench.tuning.card import corpus_hash, evidence_warning, keep, restored
+from cems_workbench.tuning.card import corpus_hash
 
 
 @pytest.fixture
@@ -32,12 +33,12 @@ def card(corpus: str, **changes: Any) -> EvidenceCard:
 def test_a_kept_config_is_restored_as_it_was_with_its_card(store: Store) -> None:
     config = with_values(preset("qmd").config, {"name": "mine: é", "fusion.k": 17, "filter.min_score": None})
     evidence = card(corpus_hash(store.identity, store.content_version))
-    kept = keep(store, config, author="Ada", why="temporal", base="qmd", card=evidence)
-    found = restored(store.configs.get(kept.id), store)
+    kept = keep_config(store, config, author="Ada", why="temporal", base="qmd", card=evidence)
+    found = restored_config(store.configs.get(kept.id), store)
     assert found.config == config and found.card == evidence and found.warnings == ()
     renamed = store.configs.reword(kept.id, name="other")
-    assert restored(renamed, store).config == config.model_copy(update={"name": "other"})
-    assert restored(keep(store, config, author="Ada"), store).card is None
+    assert restored_config(renamed, store).config == config.model_copy(update={"name": "other"})
+    assert restored_config(keep_config(store, config, author="Ada"), store).card is None
 
 
 def test_evidence_of_another_corpus_or_of_an_earlier_state_of_this_one_warns_in_one_line(store: Store) -> None:
@@ -46,15 +47,15 @@ def test_evidence_of_another_corpus_or_of_an_earlier_state_of_this_one_warns_in_
     for other in ("elsewhere/0", "c0ffee", f"{store.identity}", ""):
         warning = evidence_warning(card(other), store)
         assert warning and "from another store" in warning and "\n" not in warning
-    kept = keep(store, preset("cems").config, author="Ada", card=card(now))
+    kept = keep_config(store, preset("cems").config, author="Ada", card=card(now))
     store.add(ParsedInput("t", "t", memories=(Memory("a", "1"),)))
-    (warning,) = restored(kept, store).warnings
+    (warning,) = restored_config(kept, store).warnings
     assert "content version 0, now 1" in warning and "Evaluate it again" in warning
 
 
 def test_a_config_of_another_version_is_read_as_far_as_it_goes(store: Store) -> None:
     text = "version: 1\nname: old\nfusion:\n  k: 21\n  warp: 3\ngap:\n  ratio: 7\n"
-    found = restored(store.configs.add("old", text, author="Ada", card={"looks": 1}), store)
+    found = restored_config(store.configs.add("old", text, author="Ada", card={"looks": 1}), store)
     assert found.config.fusion.k == 21 and found.config.name == "old"
     assert found.card is None and len(found.warnings) == 2
     assert "fusion.warp" in found.warnings[0] and "gap.ratio" in found.warnings[0]
@@ -65,4 +66,4 @@ def test_a_config_of_another_version_is_read_as_far_as_it_goes(store: Store) -> 
 def test_what_is_no_config_at_all_is_refused(store: Store, text: str) -> None:
     record = store.configs.add("broken", text, author="Ada")
     with pytest.raises(InputError, match=f"config {record.id}"):
-        restored(record, store)
+        restored_config(record, store)

@@ -1,0 +1,101 @@
+"""Evidence of judged queries in memory, for views that measure a few of them again and again: query picker, why, sensitivity.
+
+It is taken from the shelf where a query set was gathered before, and else gathered a query at a time, without the judge's scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import score_missing
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Query
+from cems_workbench.runs.gathering import (
+    AHEAD,
+    QuerySelection,
+    dictionary_words,
+    embed_ahead,
+    judged_selection,
+    read_exact_evidence,
+)
+
+SETS_IN_MEMORY = 4
+MemoryKey = tuple[str, int, str]
+
+
+class EvidenceMemory:
+    """Evidence of single queries in memory, by what it was gathered with, the last few; shared by all sessions of a process.
+
+    It holds lists and the reranker's scores, without the judge's. A query is kept as soon as it is there, so that a gather that was
+    broken off goes on after it.
+    """
+
+    def __init__(self, sets: int = SETS_IN_MEMORY) -> None:
+        self._sets = sets
+        self._gathered: dict[MemoryKey, dict[Query, Evidence]] = {}
+
+    @staticmethod
+    def key(config: PipelineConfig, resources: Resources) -> MemoryKey:
+        """What the evidence of a query depends on: store, content version, gather parameters and dictionary."""
+        parameters = repr((sorted(gather_parameters(config).items()), dictionary_words(config, resources)))
+        return str(resources.store.path), resources.store.content_version, parameters
+
+    def has(self, queries: Sequence[Query], config: PipelineConfig, resources: Resources) -> bool:
+        """Is the evidence of every query at hand?"""
+        gathered = self._gathered.get(self.key(config, resources), {})
+        return all(query in gathered for query in queries)
+
+    def get(
+        self, queries: Sequence[Query], config: PipelineConfig, resources: Resources, progress: Progress = silent
+    ) -> list[Evidence]:
+        """The evidence of every query in their order; what is not at hand is taken from the shelf, or gathered.
+
+        Raises as `gather` does. Whatever `progress` raises passes through, and what was gathered by then is kept.
+        """
+        gathered = self._slot(self.key(config, resources))
+        if not all(query in gathered for query in queries):
+            _take_from_shelf(gathered, queries, config, resources)
+        missing = [query for query in queries if query not in gathered]
+        for i, query in enumerate(missing):
+            progress("gathering the query set", len(queries) - len(missing) + i, len(queries))
+            if i % AHEAD == 0:
+                embed_ahead(missing[i : i + AHEAD], resources)
+            lists = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+            gathered[query] = score_missing(lists, config, resources)
+        return [gathered[query] for query in queries]
+
+    def _slot(self, key: MemoryKey) -> dict[Query, Evidence]:
+        if key not in self._gathered:
+            while len(self._gathered) >= self._sets:
+                self._gathered.pop(next(iter(self._gathered)))
+            self._gathered[key] = {}
+        return self._gathered[key]
+
+
+def _take_from_shelf(
+    gathered: dict[Query, Evidence], queries: Sequence[Query], config: PipelineConfig, resources: Resources
+) -> None:
+    """Add those of the queries whose evidence was gathered with a set of the store; a file that is damaged is as none."""
+    store = resources.store
+    judgments = store.judgments.read()
+    for known in store.query_sets.latest():
+        whole = QuerySelection(known.name, tuple(store.query_sets.queries(known.name)))
+        for selection in (judged_selection(known.name, resources, judgments), whole):
+            missing = {query for query in queries if query not in gathered}
+            if not missing.intersection(selection.queries):
+                continue
+            with suppress(InputError):
+                evidence = read_exact_evidence(config, selection, resources)
+                if evidence is not None:
+                    gathered |= {
+                        q: evidence.evidences[q.qid]
+                        for q in evidence.queries
+                        if q in missing and q.qid in evidence.evidences
+                    }
