@@ -21,11 +21,12 @@ from cems_workbench.runs import gathering
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
 
-pytestmark = [pytest.mark.models, pytest.mark.xdist_group("app")]
+from .tune_page import set_tune_state, tune_state_of
+
+pytestmark = [pytest.mark.models]
 OpenPage = Callable[..., AppTest]
 QUERIES, CONFIGS, WAIT = 24, 30, 60
 SPACE = ("lists.vector.weight", "fusion.score_blend")
-RUNNING = "tn:running"
 
 
 @pytest.fixture
@@ -88,8 +89,9 @@ def checked(page: AppTest) -> AppTest:
 def searched(page: AppTest) -> AppTest:
     """The page with the result of the search that is set up."""
     page.button(key="tn:start").click().run()
-    if RUNNING in page.session_state:
-        page.session_state[RUNNING].wait(WAIT)
+    running = tune_state_of(page).running
+    if running is not None:
+        running.wait(WAIT)
     return checked(page.run())
 
 
@@ -178,7 +180,7 @@ def test_looks_at_the_sealed_queries_are_one_count(
     page = checked(page.button(key="tn:open").click().run())
     assert "Look 1 at these sealed queries" in captions(page)
     assert json.loads(command(*opening)[1])["looks"] == 2, "the app holds the store; its look is known all the same"
-    page.session_state["tn:next_view"] = "Set up"
+    set_tune_state(page, next_view="Set up")
     page = searched(checked(page.run()))
     page = checked(page.button(key="tn:open").click().run())
     assert "Look 3 at these sealed queries" in captions(page)
