@@ -23,9 +23,8 @@ PAGE = Path(__file__).resolve().parents[2] / "app.py"
 PRELOADED = (
     "cems_workbench.config",
     "cems_workbench.pipeline",
-    "cems_workbench.ui.inspect.gathering",
-    "cems_workbench.ui.inspect.controls",
-    "cems_workbench.ui.inspect.views.all",
+    "cems_workbench.ui.inspect.page",
+    "cems_workbench.ui.inspect.views.contributions",
     "duckdb",
     "plotly.graph_objects",
 )

@@ -35,17 +35,18 @@ from cems_workbench.progress import Progress, silent
 
 def score_missing(
     evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent, *,
-    cached_only: bool = False, switched_off: Collection[int] = (),
+    cached_only: bool = False, switched_off: Collection[int] = (), trace: Trace | None = None,
 ) -> Evidence:  # fmt: skip
     """The evidence with the scores added that this config's rerank head still needs; the same one when none is missing.
 
-    `cached_only` asks no model: what the cache does not hold stays unscored. `switched_off` as in `replay`.
+    `cached_only` asks no model: what the cache does not hold stays unscored. `switched_off` as in `replay`. Whoever has replayed this
+    evidence under this config already, with these scores of the reranker or fewer, gives the `trace` and saves a replay.
     """
     if RERANK.is_off(config):
         return evidence
-    missing = [
-        key for need in replay(evidence, config, switched_off=switched_off).stage_needs for key in need.memory_ids
-    ]
+    trace = trace if trace is not None else replay(evidence, config, switched_off=switched_off)
+    there = evidence.model_scores.get(model_key(config.rerank), {})
+    missing = [key for need in trace.stage_needs for key in need.memory_ids if key not in there]
     if not missing:
         return evidence
     query = config.rerank.query or evidence.searched
@@ -136,17 +137,19 @@ def without_failures(evidence: Evidence, key: str) -> Evidence:
 
 def judge_missing(
     evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent, *,
-    switched_off: Collection[int] = (),
+    switched_off: Collection[int] = (), trace: Trace | None = None,
 ) -> Evidence:  # fmt: skip
     """The evidence with a judgment of every result of this config; the same one when none is missing.
 
-    `switched_off` are the query variants left out, as in `replay`: they decide what the results are.
+    `switched_off` are the query variants left out, as in `replay`: they decide what the results are. Whoever has replayed this
+    evidence under this config already gives the `trace` and saves a replay.
     """
     if JUDGE.is_off(config):
         return evidence
+    trace = trace if trace is not None else replay(evidence, config, switched_off=switched_off)
     texts = {
         result.memory_id: evidence.memories[result.memory_id].content[: config.judge.max_chars]
-        for result in replay(evidence, config, switched_off=switched_off).results
+        for result in trace.results
     }
 
     def judged(model: PairScorer) -> tuple[dict[str, ModelScore], dict[str, Any]]:

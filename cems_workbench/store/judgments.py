@@ -60,6 +60,16 @@ class Judgments:
             ).fetchall()
         return [record(row) for row in rows]
 
+    def count_queries(self, kind: str) -> int:
+        """How many queries have a judgment of this kind of a live memory."""
+        with self._database.reading() as cursor:
+            counted = cursor.execute(
+                "SELECT count(DISTINCT j.qid) FROM judgments AS j "
+                "JOIN memories AS m ON m.id = j.memory_id AND m.deleted_at IS NULL WHERE j.kind = ?",
+                [kind],
+            ).fetchall()
+        return int(counted[0][0])
+
     def of_memory(self, memory_id: str) -> list[tuple[Judgment, str]]:
         """The judgments of one memory, each with the words of its query, highest grade first, ties by qid and judge."""
         with self._database.reading() as cursor:

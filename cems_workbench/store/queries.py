@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
 from cems_workbench.store.database import Database
@@ -24,7 +24,19 @@ class Queries:
         """All queries, by qid, in their present words."""
         with self._database.reading() as cursor:
             rows = cursor.execute("SELECT qid, query, project, as_of, type FROM queries ORDER BY qid").fetchall()
-        return [Query(qid, query, project, to_aware(as_of), kind) for qid, query, project, as_of, kind in rows]
+        return [_query(row) for row in rows]
+
+    def with_words(self, words: str) -> list[Query]:
+        """The queries of exactly these words, by qid; several may ask the same of different projects or moments."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT qid, query, project, as_of, type FROM queries WHERE query = ? ORDER BY qid", [words]
+            ).fetchall()
+        return [_query(row) for row in rows]
+
+
+def _query(row: Sequence[Any]) -> Query:
+    return Query(row[0], row[1], row[2], to_aware(row[3]), row[4])
 
 
 def upsert(cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query]) -> RowCounts:

@@ -59,3 +59,8 @@ def replayed(page: AppTest) -> Trace:
     value = state_of(page).baseline_replay
     assert value is not None
     return value.trace
+
+
+def remembered(page: AppTest, slot: str) -> Any:
+    """What a view or tool made last under a slot of `InspectContext.remembered`."""
+    return page.session_state[f"inspect:{slot}"][-1].value

@@ -22,8 +22,8 @@ MOVED = {"fusion.score_blend": 1.0}
 
 def pin(page: AppTest) -> AppTest:
     """Press the button in the popover; AppTest has no hands to open it."""
-    page.session_state["baseline:False"] = True
-    page = page.run().button(key="pin").click().run()
+    page.session_state["inspect:baseline:False"] = True
+    page = page.run().button(key="inspect:pin").click().run()
     assert not page.exception
     return page
 
@@ -109,10 +109,10 @@ def test_every_table_has_the_deltas_of_its_own_stage(open_page: OpenPage) -> Non
 
 def test_a_preset_is_pinned_by_name_and_the_diff_names_what_differs(open_page: OpenPage) -> None:
     page = search(open_page())
-    page.session_state["baseline:False"] = True
-    page = page.run().selectbox(key="pin_preset").select("recollection").run()
+    page.session_state["inspect:baseline:False"] = True
+    page = page.run().selectbox(key="inspect:pin_preset").select("recollection").run()
     assert not page.exception
-    page.session_state["baseline:True"] = True
+    page.session_state["inspect:baseline:True"] = True
     page.run()
     rows = page.dataframe[0].value
     wanted = [path for path, *_ in difference(preset("recollection").config, config_of(page))]
@@ -123,8 +123,8 @@ def test_a_preset_is_pinned_by_name_and_the_diff_names_what_differs(open_page: O
 def test_a_baseline_that_asks_for_more_than_was_gathered_says_so_in_one_line(open_page: OpenPage) -> None:
     page = search(open_page())
     assert baseline.missing_line(replay(evidence_of(page), preset("cems").config)) == ""
-    page.session_state["baseline:False"] = True
-    page = page.run().selectbox(key="pin_preset").select("qmd").run()
+    page.session_state["inspect:baseline:False"] = True
+    page = page.run().selectbox(key="inspect:pin_preset").select("qmd").run()
     said = html(page, "wb-against")
     assert said.count("⚠") == 1
     assert re.search(r"Not gathered for the baseline: .*; \d+ scores by late_interaction\. Its ranks", said)
@@ -134,10 +134,10 @@ def test_unpinned_the_page_is_as_before(open_page: OpenPage) -> None:
     page = search(open_page())
     plain = html(page, "wb-results")
     page = moved(pin(page))
-    page.session_state["baseline:True"] = True
-    page = page.run().button(key="to_baseline").click().run()
+    page.session_state["inspect:baseline:True"] = True
+    page = page.run().button(key="inspect:to_baseline").click().run()
     assert config_of(page) == preset("cems").config
-    page = page.button(key="unpin").click().run()
+    page = page.button(key="inspect:unpin").click().run()
     assert not page.exception
     assert html(page, "wb-results") == plain
     assert state_of(page).baseline is None and state_of(page).baseline_replay is None

@@ -35,7 +35,7 @@ def test_the_dictionary_opens_and_a_saved_entry_is_searched(open_page: Callable[
             preset("cems").config, {"expansion.backend": "dictionary", "expansion.skip_on_strong_signal.enabled": False}
         ),
     )
-    page.session_state["dictionary"] = True
+    page.session_state["inspect:dictionary"] = True
     page.text_input(key="inspect:query").set_value("is this wired up").run()
     assert not page.exception
     path: Path = handles.resources().dictionary_path

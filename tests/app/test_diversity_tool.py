@@ -56,7 +56,7 @@ def test_a_near_duplicate_falls_at_its_cosine_and_is_taken_when_applied(open_pag
     memory, when, original = rows(page)[0]
     limit = float(when.removeprefix("falls at ≤ "))
     assert "▼ leaves" in html(page, "wb-trial")
-    page = page.button(key="diversity:apply").click().run()
+    page = page.button(key="inspect:diversity:apply").click().run()
     assert not page.exception
     config = config_of(page).dedup
     assert config.enabled
@@ -68,13 +68,13 @@ def test_a_near_duplicate_falls_at_its_cosine_and_is_taken_when_applied(open_pag
 def test_a_lambda_is_applied_with_mmr_and_shows_what_it_said(open_page: OpenPage) -> None:
     page = opened(open_page())
     before = order(page)
-    page.session_state["diversity:of"] = "MMR λ"
+    page.session_state["inspect:diversity:of"] = "MMR λ"
     page.run()
     assert not page.exception
     trial = html(page, "wb-trial").partition("<h4>then")[2]
     promised = re.findall(r'<code title="(.*?)">', trial)
     assert set(promised) != set(before)
-    page = page.button(key="diversity:apply").click().run()
+    page = page.button(key="inspect:diversity:apply").click().run()
     assert not page.exception
     assert config_of(page).assembly.strategy == "mmr"
     assert set(order(page)) == set(promised)
@@ -86,7 +86,7 @@ def test_a_higher_limit_gives_back_what_dedup_took(open_page: OpenPage) -> None:
     box = next(box for box in page.selectbox if box.label == "Range")
     assert box.options[0].startswith("off, or above")
     assert lost[0] in html(page, "wb-trial").partition("<h4>then")[2]
-    page = page.button(key="diversity:apply").click().run()
+    page = page.button(key="inspect:diversity:apply").click().run()
     assert not config_of(page).dedup.enabled
     assert lost[0] in order(page)
 

@@ -30,7 +30,7 @@ def set_slider(page: AppTest, path: str, value: float) -> AppTest:
 
 def steps(page: AppTest) -> tuple[bool, bool]:
     """Can something be undone, can something be redone?"""
-    return not page.button(key="undo").disabled, not page.button(key="redo").disabled
+    return not page.button(key="inspect:undo").disabled, not page.button(key="inspect:redo").disabled
 
 
 def test_a_slider_move_is_undone_and_redone_with_ranking_and_control(open_page: OpenPage) -> None:
@@ -40,11 +40,11 @@ def test_a_slider_move_is_undone_and_redone_with_ranking_and_control(open_page: 
     page = set_slider(page, "fusion.score_blend", 1.0)
     after = order(page)
     assert after != before
-    page = press(page, "undo")
+    page = press(page, "inspect:undo")
     assert order(page) == before
     assert control(page, "slider", "fusion.score_blend").value == CEMS.fusion.score_blend  # type: ignore[attr-defined]
     assert steps(page) == (False, True)
-    page = press(page, "redo")
+    page = press(page, "inspect:redo")
     assert order(page) == after
     assert control(page, "slider", "fusion.score_blend").value == 1.0  # type: ignore[attr-defined]
     assert steps(page) == (True, False)
@@ -56,9 +56,9 @@ def test_a_drag_is_one_step_and_two_sliders_are_two(open_page: OpenPage, monkeyp
     for k in (50, 40, 30):
         page = set_slider(page, "fusion.k", k)
     page = set_slider(page, "fusion.score_blend", 1.0)
-    page = press(page, "undo")
+    page = press(page, "inspect:undo")
     assert config_of(page) == with_values(CEMS, {"fusion.k": 30})
-    page = press(page, "undo")
+    page = press(page, "inspect:undo")
     assert config_of(page) == CEMS
     assert steps(page) == (False, True)
 
@@ -68,16 +68,16 @@ def test_preset_reset_and_apply_are_steps_and_a_refused_value_is_none(
 ) -> None:
     monkeypatch.setattr(history, "DRAG_SECONDS", -1.0)
     page = search(open_page())
-    page = page.selectbox(key="preset:0").set_value("recollection").run()
+    page = page.selectbox(key="inspect:preset:0").set_value("recollection").run()
     page = set_slider(page, "fusion.k", 30)
-    page = press(page, "reset")
+    page = press(page, "inspect:reset")
     assert config_of(page) == preset("recollection").config
-    page = press(page, "undo")
+    page = press(page, "inspect:undo")
     assert config_of(page).fusion.k == 30
-    page = press(page, "undo")
-    page = press(page, "undo")
+    page = press(page, "inspect:undo")
+    page = press(page, "inspect:undo")
     assert (state_of(page).preset, config_of(page)) == ("cems", CEMS)
-    assert page.selectbox(key=f"preset:{state_of(page).generation}").value == "cems"
+    assert page.selectbox(key=f"inspect:preset:{state_of(page).generation}").value == "cems"
     assert steps(page) == (False, True)
 
 

@@ -59,7 +59,7 @@ def test_a_large_store_is_compared_on_request(open_page: OpenPage, monkeypatch: 
         for body in (element.proto.body for element in page.get("html"))
         if "wb-recall" in body and "<style" not in body
     ]
-    button = page.button(key="index_check")
+    button = page.button(key="inspect:index_check")
     assert button.label == "Compare all 438 embeddings"
     page = button.click().run()
     assert not page.exception

@@ -10,7 +10,8 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import export_config, parse_config, preset, with_values
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.ui.inspect import picker as query_picker
+from cems_workbench.ui.inspect.labelled import judged_queries
+from cems_workbench.ui.inspect.picker import SIGNS
 from cems_workbench.ui.inspect.transfer import diff_rows
 from cems_workbench.ui.kit import handles
 
@@ -94,14 +95,14 @@ def test_one_parameter_is_reset_and_the_other_stays(open_page: OpenPage) -> None
     page = search(open_page())
     page = control(page, "slider", "fusion.score_blend").set_value(1.0).run()  # type: ignore[attr-defined]
     page = control(page, "slider", "fusion.k").set_value(30).run()  # type: ignore[attr-defined]
-    assert {"reset:fusion.score_blend", "reset:fusion.k"} <= buttons(page)
-    page = page.button(key="reset:fusion.score_blend").click().run()
+    assert {"inspect:reset:fusion.score_blend", "inspect:reset:fusion.k"} <= buttons(page)
+    page = page.button(key="inspect:reset:fusion.score_blend").click().run()
     assert not page.exception
     config = config_of(page)
     assert config == with_values(preset(state_of(page).preset).config, {"fusion.k": 30})
     assert control(page, "slider", "fusion.score_blend").value == config.fusion.score_blend  # type: ignore[attr-defined]
-    assert {key for key in buttons(page) if key.startswith("reset:")} == {"reset:fusion.k"}
-    assert "1 parameter changed" in page.button(key="reset").label
+    assert {key for key in buttons(page) if key.startswith("inspect:reset:")} == {"inspect:reset:fusion.k"}
+    assert "1 parameter changed" in page.button(key="inspect:reset").label
 
 
 def test_many_changed_parameters_are_counted(open_page: OpenPage) -> None:
@@ -110,7 +111,7 @@ def test_many_changed_parameters_are_counted(open_page: OpenPage) -> None:
     set_state(page, preset="recollection")
     page.run()
     assert not page.exception
-    assert len([key for key in buttons(page) if key.startswith("reset:")]) == 12
+    assert len([key for key in buttons(page) if key.startswith("inspect:reset:")]) == 12
     assert re.search(r"and \d+ more", captions(page))
 
 
@@ -137,15 +138,15 @@ def test_the_lists_view_has_a_table_per_list_with_raw_and_normalised(open_page: 
 
 def test_the_picker_lists_judged_queries_failing_first(open_page: OpenPage) -> None:
     page = search(open_page())
-    page.session_state["picker"] = True
+    page.session_state["inspect:picker"] = True
     page.run()
     assert not page.exception
     table = page.dataframe[0].value
-    order_of_signs = list(query_picker.SIGNS.values())
+    order_of_signs = list(SIGNS.values())
     places = [order_of_signs.index(sign) for sign in table[""]]
     assert places == sorted(places)
     resources = handles.resources()
-    assert len(table) == len(query_picker.human_grades(resources)) > 50
+    assert len(table) == len(judged_queries(resources)[1]) > 50
     for sign in order_of_signs:
         assert f"{sign} {(table[''] == sign).sum()}" in captions(page)
 
@@ -153,15 +154,15 @@ def test_the_picker_lists_judged_queries_failing_first(open_page: OpenPage) -> N
 def test_the_pickers_status_is_what_the_page_shows_for_the_query(open_page: OpenPage) -> None:
     """The best rank in the picker is the rank in the results of a search for the same query."""
     page = open_page()
-    page.session_state["picker"] = True
+    page.session_state["inspect:picker"] = True
     page.run()
     row = page.dataframe[0].value.query("rank > 1").iloc[0]
     stored = next(query for query in handles.resources().store.queries.read() if query.query == row["query"])
-    page.session_state["picker"] = False
+    page.session_state["inspect:picker"] = False
     page.session_state["inspect:project"] = stored.project
     page.session_state["inspect:as_of"] = stored.as_of.date() if stored.as_of else None
     page = search(page, stored.query)
-    grades = query_picker.human_grades(handles.resources())[stored.qid]
+    grades = judged_queries(handles.resources())[1][stored.qid]
     strong = {key for key, grade in grades.items() if grade >= 2} or {key for key, grade in grades.items() if grade}
     assert order(page)[int(row["rank"]) - 1] in strong
     assert not strong & set(order(page)[: int(row["rank"]) - 1])
@@ -184,13 +185,15 @@ def test_an_exported_config_comes_back_and_its_differences_are_named(open_page: 
 def test_a_config_file_is_offered_with_its_differences_and_taken(open_page: OpenPage) -> None:
     page = search(open_page())
     imported = with_values(config_of(page), {"fusion.score_blend": 1.0, "fusion.k": 17})
-    page.session_state["transfer"] = True
+    page.session_state["inspect:transfer"] = True
     page.run()
-    page.file_uploader(key="config_file").upload("mine.yaml", export_config(imported, "yaml").encode(), "text/yaml")
+    page.file_uploader(key="inspect:config_file").upload(
+        "mine.yaml", export_config(imported, "yaml").encode(), "text/yaml"
+    )
     page.run()
     assert not page.exception
     assert "2 parameters would change" in captions(page)
-    page = page.button(key="take").click().run()
+    page = page.button(key="inspect:take").click().run()
     assert not page.exception
     assert config_of(page) == imported
     assert control(page, "slider", "fusion.k").value == 17  # type: ignore[attr-defined]
@@ -202,9 +205,9 @@ def test_a_config_file_is_offered_with_its_differences_and_taken(open_page: Open
 )
 def test_a_config_file_that_is_none_is_one_clear_line(open_page: OpenPage, content: bytes, part: str) -> None:
     page = open_page()
-    page.session_state["transfer"] = True
+    page.session_state["inspect:transfer"] = True
     page.run()
-    page.file_uploader(key="config_file").upload("mine.yaml", content, "text/yaml")
+    page.file_uploader(key="inspect:config_file").upload("mine.yaml", content, "text/yaml")
     page.run()
     assert not page.exception
     if part:
@@ -242,12 +245,12 @@ def test_a_variant_that_is_switched_off_changes_the_ranking_and_comes_back(open_
     changes = {**PLAIN, "expansion.backend": "dictionary", "variants.expansion_weight": 3.0}
     page = show(search(configured(open_page(), changes), WIRED), "Query")
     before = order(page)
-    switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("variant:")]
+    switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("inspect:variant:")]
     assert [(switch.value, switch.disabled) for switch in switches] == [(True, True), (True, False)]
     page = switches[1].set_value(False).run()
     assert not page.exception
     assert order(page) != before
-    switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("variant:")]
+    switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("inspect:variant:")]
     assert switches[1].value is False
     page = switches[1].set_value(True).run()
     assert order(page) == before
@@ -259,7 +262,7 @@ def test_a_broken_dictionary_is_one_clear_line(open_page: OpenPage) -> None:
     path.write_text("[")
     try:
         page = configured(page, {**PLAIN, "expansion.backend": "dictionary"})
-        page.session_state["picker"] = True
+        page.session_state["inspect:picker"] = True
         page = search(page, WIRED)
         assert page.error
         assert all("expansions.yaml: not readable" in error.value.replace("\\", "") for error in page.error)
@@ -280,9 +283,9 @@ def test_scoring_that_was_cancelled_can_be_gone_on_with(open_page: OpenPage) -> 
     assert "were not scored by late_interaction" in html(page, "wb-notes")
     assert len(order(page)) == 10
     show(page, "Rerank")
-    page = page.button(key="go_on").click().run()
+    page = page.button(key="inspect:go_on").click().run()
     assert not page.exception
-    assert "go_on" not in buttons(page)
+    assert "inspect:go_on" not in buttons(page)
     assert not [body for body in (e.proto.body for e in page.get("html")) if "were not scored" in body]
     scored = evidence_of(page)
     assert scored.notes["rerank_scores"]["scored"] > 0

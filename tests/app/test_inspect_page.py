@@ -50,7 +50,7 @@ def control(page: AppTest, kind: str, path: str) -> object:
 
 def open_group(page: AppTest, section: str) -> AppTest:
     """AppTest has no hands for expanders: their state is set as the browser would."""
-    page.session_state[f"group:{section}"] = True
+    page.session_state[f"inspect:group:{section}"] = True
     return page.run()
 
 
@@ -58,7 +58,7 @@ def test_the_first_page_asks_for_a_query_and_offers_judged_ones(open_page: OpenP
     page = open_page()
     assert not page.exception
     assert "See why a memory was found" in html(page, "wb-empty")
-    assert len([button for button in page.button if button.key and button.key.startswith("example:")]) >= 5
+    assert len([button for button in page.button if button.key and button.key.startswith("inspect:example:")]) >= 5
 
 
 def test_a_query_shows_every_stage_and_the_results(open_page: OpenPage) -> None:
@@ -70,7 +70,7 @@ def test_a_query_shows_every_stage_and_the_results(open_page: OpenPage) -> None:
 
 def test_an_example_fills_the_query_box_and_is_searched(open_page: OpenPage) -> None:
     page = open_page()
-    example = next(button for button in page.button if button.key and button.key.startswith("example:"))
+    example = next(button for button in page.button if button.key and button.key.startswith("inspect:example:"))
     page = example.click().run()
     assert plain(page.text_input(key="inspect:query").value) == example.label
     assert order(page)
@@ -90,7 +90,7 @@ def test_a_slider_changes_the_ranking_and_reset_brings_it_back(open_page: OpenPa
 
 def test_choosing_a_preset_sets_its_values_and_its_stages(open_page: OpenPage) -> None:
     page = search(open_page())
-    page = page.selectbox(key="preset:0").select("qmd").run()
+    page = page.selectbox(key="inspect:preset:0").select("qmd").run()
     assert not page.exception
     rerank = html(page, "wb-strip").split('<div class="wb-name">rerank</div>')[1].split("</div></div>")[0]
     assert "off" not in rerank
@@ -100,7 +100,7 @@ def test_choosing_a_preset_sets_its_values_and_its_stages(open_page: OpenPage) -
 @pytest.mark.parametrize("name", preset_names())
 def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
     page = search(open_page())
-    page = page.selectbox(key="preset:0").select(name).run()
+    page = page.selectbox(key="inspect:preset:0").select(name).run()
     for view in ("Contributions", "Stages", "Journey", "Rerank", "Adjust", "Context"):
         page.session_state["inspect:view"] = view
         page.run()
@@ -109,7 +109,7 @@ def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
 
 def test_the_rerank_view_shows_the_blend(open_page: OpenPage) -> None:
     page = search(open_page())
-    page = page.selectbox(key="preset:0").select("qmd").run()
+    page = page.selectbox(key="inspect:preset:0").select("qmd").run()
     page.session_state["inspect:view"] = "Rerank"
     page.run()
     table = page.dataframe[0].value
@@ -121,12 +121,12 @@ def test_the_rerank_view_shows_the_blend(open_page: OpenPage) -> None:
 def test_every_parameter_that_works_has_a_control(open_page: OpenPage) -> None:
     page = open_page()
     for section in {spec.section for spec in field_specs()}:
-        page.session_state[f"group:{section}"] = True
+        page.session_state[f"inspect:group:{section}"] = True
     page = page.run()
     assert not page.exception
     kinds = ("slider", "toggle", "selectbox", "multiselect", "text_input")
     widgets = [widget for kind in kinds for widget in page.get(kind) if widget.key and ":" in widget.key]
-    keys = {widget.key.split(":", 1)[1] for widget in widgets}
+    keys = {widget.key.split(":", 2)[2] for widget in widgets if widget.key.count(":") > 1}
     config = preset("cems").config
     for spec in field_specs():
         drawn_otherwise = spec.path in ("rerank.bands", "adjust.time_decay.tiers")

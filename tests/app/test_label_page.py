@@ -16,8 +16,8 @@ from cems_workbench.evaluation.labelling.queue import Card, make_queue
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.store import Store
-from cems_workbench.ui.inspect.gathering import grades
-from cems_workbench.ui.inspect.picker import human_grades
+from cems_workbench.ui.inspect.gathering import grades_of
+from cems_workbench.ui.inspect.labelled import judged_queries
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.label.card import card_html, marked, name_of
 from tests.app.conftest import ROOT, release
@@ -169,9 +169,9 @@ def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grad
     qid, memory_id = next(pair for pair in resources.store.queues.pairs("four") if not graded(pair))
     for judge, grade in (("ann", 0), ("bo", 0), ("cy", 3)):
         resources.store.labels.give(Judgment(qid, memory_id, grade, judge))
-    assert human_grades(resources)[qid][memory_id] == 0  # the median, not whoever came last
+    assert judged_queries(resources)[1][qid][memory_id] == 0  # the median, not whoever came last
     query = next(one for one in resources.store.queries.read() if one.qid == qid)
-    assert grades(Request(query.query, query.project, query.as_of), resources)[memory_id] == 0
+    assert grades_of(Request(query.query, query.project, query.as_of), resources)[memory_id] == 0
 
 
 def graded(pair: tuple[str, str]) -> bool:

@@ -126,7 +126,7 @@ def test_the_health_panel_counts_failures_by_cause_and_lists_the_flagged(open_pa
     assert "12 · 100%" in panel
     assert "Failed by cause: refused 12" in notes(page)
     assert len(page.dataframe[0].value) == 12
-    assert "ask_again" in buttons(page)
+    assert "inspect:ask_again" in buttons(page)
 
 
 def test_the_failed_are_asked_again_and_the_others_are_not(open_page: OpenPage) -> None:
@@ -141,12 +141,12 @@ def test_the_failed_are_asked_again_and_the_others_are_not(open_page: OpenPage) 
     page.run()
     assert "1 flagged: failed" in captions(page)
     assert "timeout 1" in notes(page)
-    page = page.button(key="ask_again").click().run()
+    page = page.button(key="inspect:ask_again").click().run()
     assert not page.exception
     again = evidence_of(page).model_scores["late_interaction"]
     assert again[broken].raw == pytest.approx(scores[broken].raw)
     assert all(again[other] is scores[other] for other in others)
-    assert "ask_again" not in buttons(page)
+    assert "inspect:ask_again" not in buttons(page)
 
 
 def test_effective_weights_say_when_the_bands_are_inverted(open_page: OpenPage) -> None:
@@ -204,29 +204,29 @@ def test_a_corrected_typo_is_named_learned_and_can_be_forgotten(open_page: OpenP
     store = handles.resources().store
     store.corrections.learn([("<b>x</b>", "kafka")], 1000)
     store.corrections.refuse("kofka", "coffee")
-    page.session_state["typos"] = True
+    page.session_state["inspect:typos"] = True
     page.run()
     assert not page.exception
     bodies = " ".join(element.proto.body for element in page.get("html"))
     assert "&lt;b&gt;x&lt;/b&gt; → <b>kafka</b>" in bodies
     assert "2 learned, 1 refused" in captions(page)
-    page = page.button(key="typo:<b>x</b>:kafka").click().run()
+    page = page.button(key="inspect:typo:<b>x</b>:kafka").click().run()
     assert {(pair.typo, pair.refused) for pair in store.corrections.read()} == {
         ("elasticsaerch", False),
         ("kofka", True),
     }
     page.text_input(key="inspect:query").set_value("cluster").run()
-    page = page.button(key="typos_forget_all").click().run()
+    page = page.button(key="inspect:typos_forget_all").click().run()
     assert not page.exception
     assert [pair.typo for pair in store.corrections.read()] == ["kofka"]
-    page.button(key="typo:kofka:coffee").click().run()
+    page.button(key="inspect:typo:kofka:coffee").click().run()
     assert "Nothing is learned yet" in captions(page)
     assert store.corrections.read() == []
 
 
 def test_the_typos_popover_stands_there_only_while_typos_are_corrected(open_page: OpenPage) -> None:
     page = search(open_page())
-    page.session_state["typos"] = True
+    page.session_state["inspect:typos"] = True
     page.run()
     assert "learned" not in captions(page)
 
@@ -255,7 +255,7 @@ def test_late_interaction_shows_which_token_met_which_for_two_candidates(open_pa
     bodies = [element.proto.body for element in page.get("html") if 'class="wb-tokens"' in element.proto.body]
     assert len(bodies) == 2
     assert all("<b>cluster</b>" in body for body in bodies)
-    boxes = [box for box in page.selectbox if box.key and box.key.startswith("alignment:")]
+    boxes = [box for box in page.selectbox if box.key and box.key.startswith("inspect:alignment:")]
     assert boxes[0].value != boxes[1].value
     third = boxes[1].options[2]
     boxes[1].select_index(2).run()

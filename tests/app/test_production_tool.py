@@ -28,7 +28,7 @@ def looked_at(page: AppTest) -> AppTest:
 
 
 def pasted(page: AppTest, text: str) -> AppTest:
-    box = next(area for area in page.text_area if area.key and area.key.startswith("production:"))
+    box = next(area for area in page.text_area if area.key and area.key.startswith("inspect:production:"))
     box.set_value(text).run()
     assert not page.exception
     return page
@@ -72,14 +72,14 @@ def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(ope
     lost = placed[placed["production"].notna() & placed["ours"].isna()]
     assert set(lost["memory"]) == set(there) - set(first)
     assert (lost["lost at"] != "").all()
-    page = page.button(key="production:search").click().run()
+    page = page.button(key="inspect:production:search").click().run()
     assert not page.exception
     assert "settings replayed" in captions(page)
-    page = page.button(key="production:apply:0").click().run()
+    page = page.button(key="inspect:production:apply:0").click().run()
     assert not page.exception
     assert order(page) == there
     assert "are the same, in the same order" in texts(page)
-    page = page.button(key="undo").click().run()
+    page = page.button(key="inspect:undo").click().run()
     assert config_of(page) == preset("cems").config
 
 

@@ -45,7 +45,7 @@ def test_more_memories_are_drawn_when_more_are_asked_for(open_page: OpenPage) ->
     page = opened(open_page(), "which invoices are still open")
     counts = []
     for top in view.TOPS:
-        page.session_state["flow_top"] = top
+        page.session_state["inspect:flow_top"] = top
         page.run()
         assert not page.exception
         counts.append(len(figure(page)["data"]))

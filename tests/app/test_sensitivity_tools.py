@@ -17,7 +17,7 @@ from cems_workbench.ui.inspect.tools.sensitivity import MEMBERS, NOW, label_of, 
 from cems_workbench.ui.inspect.tools.weight_map import RELEVANT, map_figure
 from cems_workbench.ui.kit import handles
 
-from .inspect_page import config_of, evidence_of, gathered, set_state
+from .inspect_page import config_of, evidence_of, gathered, remembered, set_state
 from .test_inspect_features import buttons, captions, configured
 from .test_inspect_page import OpenPage, order, search
 
@@ -43,7 +43,7 @@ def markdown(page: AppTest) -> str:
 
 
 def chosen(page: AppTest, path: str) -> AppTest:
-    page = page.selectbox(key="sensitivity:path").set_value(path).run()
+    page = page.selectbox(key="inspect:sensitivity:path").set_value(path).run()
     assert not page.exception
     return page
 
@@ -58,19 +58,19 @@ def test_the_table_has_the_breakpoints_and_a_step_into_the_next_segment_gives_it
     assert list(table["to"]) == [one.last for one in found.segments]
     at = found.segments.index(found.present)
     assert list(table[""]) == ["▶" if i == at else "" for i in range(len(table))]
-    page = page.button(key="sensitivity:above").click().run()
+    page = page.button(key="inspect:sensitivity:above").click().run()
     assert not page.exception
     assert order(page)[:5] == list(found.segments[at + 1].results)
     value = config_of(page).lists.lexical.weight
     assert found.segments[at + 1].first <= value <= found.segments[at + 1].last
-    page = page.button(key="sensitivity:below").click().run()
+    page = page.button(key="inspect:sensitivity:below").click().run()
     assert order(page)[:5] == list(found.present.results)
 
 
 def test_counting_members_only_has_fewer_breakpoints(open_page: OpenPage) -> None:
     page = opened(open_page, "Sensitivity")
     every = len(page.dataframe[0].value)
-    page = page.segmented_control(key="sensitivity:counted").set_value("a new memory").run()
+    page = page.segmented_control(key="inspect:sensitivity:counted").set_value("a new memory").run()
     assert not page.exception
     table = page.dataframe[0].value
     assert 1 < len(table) < every
@@ -80,10 +80,14 @@ def test_counting_members_only_has_fewer_breakpoints(open_page: OpenPage) -> Non
 def test_a_choice_has_a_row_and_a_button_for_each_value(open_page: OpenPage) -> None:
     page = chosen(opened(open_page, "Sensitivity"), "fusion.method")
     assert "3 values give" in markdown(page)
-    keys = {key for key in buttons(page) if key.startswith("sensitivity:value:")}
-    assert keys == {"sensitivity:value:rrf", "sensitivity:value:score_sum", "sensitivity:value:score_max"}
-    assert page.button(key="sensitivity:value:rrf").disabled
-    page = page.button(key="sensitivity:value:score_max").click().run()
+    keys = {key for key in buttons(page) if key.startswith("inspect:sensitivity:value:")}
+    assert keys == {
+        "inspect:sensitivity:value:rrf",
+        "inspect:sensitivity:value:score_sum",
+        "inspect:sensitivity:value:score_max",
+    }
+    assert page.button(key="inspect:sensitivity:value:rrf").disabled
+    page = page.button(key="inspect:sensitivity:value:score_max").click().run()
     assert not page.exception
     assert config_of(page).fusion.method == "score_max"
     evidence = evidence_of(page)
@@ -108,34 +112,34 @@ def test_judged_queries_are_measured_along_the_range_once_they_are_gathered(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six judged queries stand for the set: gathering all of them is what the picker's tests do."""
-    everyone = labelled._judged
-    monkeypatch.setattr(labelled, "_judged", lambda look: (everyone(look)[0][:6], everyone(look)[1]))
+    everyone = labelled.judged_queries
+    monkeypatch.setattr(labelled, "judged_queries", lambda of: (everyone(of)[0][:6], everyone(of)[1]))
     page = opened(open_page, "Sensitivity")
-    page = page.toggle(key="sensitivity:labelled").set_value(True).run()
-    assert "sensitivity:gather" in buttons(page)
-    page = page.button(key="sensitivity:gather").click().run()
+    page = page.toggle(key="inspect:sensitivity:labelled").set_value(True).run()
+    assert "inspect:sensitivity:gather" in buttons(page)
+    page = page.button(key="inspect:sensitivity:gather").click().run()
     assert not page.exception
-    curve = page.session_state["sensitivity:curve"][1]
+    curve = remembered(page, "sensitivity:curve")
     assert curve.queries > 0 and len(curve.values) == 25
     assert config_of(page).lists.lexical.weight in curve.values
     assert all(0 <= value <= 1 for value in (*curve.hit, *curve.ndcg))
     page = page.run()
-    assert "sensitivity:gather" not in buttons(page)
-    measured = page.session_state["labelled"].labelled
+    assert "inspect:sensitivity:gather" not in buttons(page)
+    measured = page.session_state["inspect:labelled"].labelled
     assert measured.means(config_of(page), 5)[0] in curve.hit
 
 
 def test_the_map_names_the_winners_and_how_often_the_query_succeeds(open_page: OpenPage) -> None:
     page = opened(open_page, "Weight map")
-    page = page.segmented_control(key="map:size").set_value(12).run()
+    page = page.segmented_control(key="inspect:map:size").set_value(12).run()
     assert not page.exception
-    found = page.session_state["map:kept"][1]
+    found = remembered(page, "weight_map")
     assert (len(found.xs), found.x.path, found.y.path) == (12, "lists.lexical.weight", "fusion.k")
     assert f"somewhere among {len(found.xs) * len(found.ys)} cells" in markdown(page)
     assert found.judged and "A relevant memory is first in" in markdown(page)
     at = found.xs.index(found.now[0]), found.ys.index(found.now[1])
     assert found.first[at[1]][at[0]] == order(page)[0]
-    page = page.selectbox(key="map:y").set_value("lists.lexical.weight").run()
+    page = page.selectbox(key="inspect:map:y").set_value("lists.lexical.weight").run()
     assert not page.exception
     assert any("two different parameters" in info.value for info in page.info)
 
@@ -201,5 +205,5 @@ def test_a_query_of_the_sample_has_the_same_sweep_on_the_page_as_in_the_library(
     config = with_values(preset("cems").config, FUSION)
     evidence = gather_lists(Request(QUERY), config, handles.resources())
     fresh = sweep(evidence, config, "lists.lexical.weight", 5)
-    shown = page.session_state["sensitivity:kept"][1]
+    shown = remembered(page, "sensitivity:sweep")
     assert [one.results for one in fresh.segments] == [one.results for one in shown.segments]

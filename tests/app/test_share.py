@@ -36,9 +36,9 @@ def opened(open_page: OpenPage, state_id: str) -> AppTest:
 
 def saved(page: AppTest) -> str:
     """Open the popover, save, and read the id off the shown link."""
-    page.session_state["share"] = True
+    page.session_state["inspect:share"] = True
     page.run()
-    page.button(key="save_link").click().run()
+    page.button(key="inspect:save_link").click().run()
     assert not page.exception
     shown = [code.value for code in page.code if "state=" in code.value]
     assert len(shown) == 1
@@ -72,7 +72,7 @@ def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: Ope
     page.session_state["inspect:section"] = "What happened"
     page.session_state["inspect:view"] = "Query"
     page.run()
-    switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("variant:")]
+    switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("inspect:variant:")]
     page = switches[2].set_value(False).run()
     state_id = saved(page)
     assert saved_again(page) == state_id
@@ -82,7 +82,7 @@ def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: Ope
     assert state_of(fresh).setting == state_of(page).setting
     for name in ("query", "project", "as_of", "manual", "follow", "view"):
         assert fresh.session_state[f"inspect:{name}"] == page.session_state[f"inspect:{name}"], name
-    switches = [toggle for toggle in fresh.toggle if toggle.key and toggle.key.startswith("variant:")]
+    switches = [toggle for toggle in fresh.toggle if toggle.key and toggle.key.startswith("inspect:variant:")]
     assert [switch.value for switch in switches] == [True, True, False]
     assert said(fresh) == []
 
@@ -92,7 +92,7 @@ def saved_again(page: AppTest) -> str:
     page.date_input(key="inspect:as_of").set_value(date(2026, 8, 2)).run()
     assert "state" not in page.query_params, "the link is no longer true"
     page.date_input(key="inspect:as_of").set_value(date(2026, 8, 1)).run()
-    for toggle in [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("variant:")][2:]:
+    for toggle in [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("inspect:variant:")][2:]:
         toggle.set_value(False).run()
     return saved(page)
 
@@ -156,12 +156,12 @@ def test_the_command_line_of_the_page_gives_its_ranking(
 ) -> None:
     page = configured(open_page(), changes, name)
     set_state(page, preset=name)
-    page.session_state["share"] = True
+    page.session_state["inspect:share"] = True
     page = search(page, query)
     if "expansion.backend" in changes:
         page.session_state["inspect:view"] = "Query"
         page.run()
-        switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("variant:")]
+        switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("inspect:variant:")]
         page = switches[1].set_value(False).run()
     ranked, scores = order(page), re.findall(r"after the last stage: ([^\"]+)", html(page, "wb-results"))
     command = next(code.value for code in page.code if code.value.startswith("python -m cems_workbench search"))

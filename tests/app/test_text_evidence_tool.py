@@ -31,7 +31,7 @@ def tool(page: AppTest, name: str = "Text evidence") -> AppTest:
 
 
 def chosen(page: AppTest) -> str:
-    key = next(box.key for box in page.selectbox if box.key and box.key.startswith("text_evidence:"))
+    key = next(box.key for box in page.selectbox if box.key and box.key.startswith("inspect:text_evidence:"))
     return str(page.session_state[key])
 
 
@@ -85,7 +85,7 @@ def test_tokens_are_compared_on_request(open_page: OpenPage) -> None:
     page = tool(search(open_page(), DEPLOY))
     assert "reranking is off" in captions(page)
     assert not [body for body in bodies(page) if "wb-heat-text" in body]
-    page = page.button(key="token_heat").click().run()
+    page = page.button(key="inspect:token_heat").click().run()
     assert not page.exception
     heat = html(page, "wb-heat-text")
     numbers = {int(number) for found in re.findall(r"<sup>([0-9, ]+)</sup>", heat) for number in found.split(", ")}

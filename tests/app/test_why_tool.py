@@ -12,11 +12,10 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset, with_values
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.ui.inspect import labelled
-from cems_workbench.ui.inspect import picker as query_picker
 from cems_workbench.ui.inspect.tools import choosing
 from cems_workbench.ui.kit import handles
 
-from .inspect_page import config_of, set_config
+from .inspect_page import config_of, remembered, set_config
 from .test_inspect_page import OpenPage, html, order, search
 
 pytestmark = [pytest.mark.models]
@@ -39,7 +38,7 @@ def open_tool(page: AppTest, query: str = RAM, **state: object) -> AppTest:
 
 
 def pick(page: AppTest, memory_id: str) -> AppTest:
-    page = page.button(key=f"why:pick:{memory_id}").click().run()
+    page = page.button(key=f"inspect:why:pick:{memory_id}").click().run()
     assert not page.exception
     return page
 
@@ -76,7 +75,7 @@ def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_p
     cause = html(page, "wb-cause")
     assert f"<code>{memory_id}</code>" in cause and re.search(r"fusion|adjust|assembly", cause)
     assert " ".join(bodies(page)).count("lost here</span>") == 1
-    page = click(page, "why:apply:0")
+    page = click(page, "inspect:why:apply:0")
     assert memory_id in order(page)[:5]
     assert "It needs no rescue" in html(page, "wb-cause")
     assert config_of(page) != preset("cems").config
@@ -85,37 +84,37 @@ def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_p
 def test_taking_it_back_restores_every_parameter(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     before = order(page)
-    page = click(pick(page, "m089"), "why:apply:0")
+    page = click(pick(page, "m089"), "inspect:why:apply:0")
     assert any("Applied" in text.value for text in page.markdown)
     assert order(page) != before
-    page = click(page, "why:back")
+    page = click(page, "inspect:why:back")
     assert order(page) == before
     assert config_of(page) == preset("cems").config
-    assert not keys(page, "why:back")
+    assert not keys(page, "inspect:why:back")
 
 
 def test_the_line_of_what_was_applied_goes_when_another_parameter_is_moved(open_page: OpenPage) -> None:
-    page = click(pick(open_tool(open_page()), "m089"), "why:apply:0")
+    page = click(pick(open_tool(open_page()), "m089"), "inspect:why:apply:0")
     slider = next(one for one in page.slider if one.key and one.key.endswith(":fusion.k"))
     page = slider.set_value(30).run()
-    assert not page.exception and not keys(page, "why:back")
+    assert not page.exception and not keys(page, "inspect:why:back")
 
 
 def test_a_term_to_search_for_too_is_typed_into_the_box_and_taken_back(open_page: OpenPage) -> None:
     page = open_page()
     query, memory_id = wanted("q11")
     page = pick(open_tool(page, query), memory_id)
-    page = click(page, "why:apply:0")
+    page = click(page, "inspect:why:apply:0")
     assert memory_id in order(page)[:5]
     assert page.text_area(key="inspect:manual").value
-    page = click(page, "why:back")
+    page = click(page, "inspect:why:back")
     assert config_of(page).expansion.backend == "none"
     assert memory_id not in order(page)[:5]
 
 
 def test_judged_memories_are_offered_best_grade_first(open_page: OpenPage) -> None:
     page = open_tool(open_page())
-    labels = [button.label for button in page.button if button.key and button.key.startswith("why:pick:")]
+    labels = [button.label for button in page.button if button.key and button.key.startswith("inspect:why:pick:")]
     grades = [int(label[-1]) for label in labels]
     assert grades == sorted(grades, reverse=True) and grades[0] == 3
     assert "not within the first 5 results" in captions(page)
@@ -123,31 +122,31 @@ def test_judged_memories_are_offered_best_grade_first(open_page: OpenPage) -> No
 
 def test_how_far_up_it_should_be_is_a_choice(open_page: OpenPage) -> None:
     page = open_tool(open_page(), "how many different doctors did I visit?")
-    page = page.number_input(key="why:k").set_value(1).run()
+    page = page.number_input(key="inspect:why:k").set_value(1).run()
     assert not page.exception
     assert "not within the first result" in captions(page)
-    assert not set(keys(page, "why:pick:")) & {f"why:pick:{order(page)[0]}"}
+    assert not set(keys(page, "inspect:why:pick:")) & {f"inspect:why:pick:{order(page)[0]}"}
 
 
 def test_nothing_is_computed_before_a_memory_is_chosen(open_page: OpenPage) -> None:
     page = open_tool(open_page())
-    assert "why:answers" not in page.session_state
+    assert "inspect:why:answers" not in page.session_state
     page = pick(page, "m089")
-    kept = next(iter(page.session_state["why:answers"].values()))[2]
+    kept = remembered(page, "why:answers")
     page = page.run()
-    assert next(iter(page.session_state["why:answers"].values()))[2] is kept
+    assert remembered(page, "why:answers") is kept
 
 
 def test_any_memory_is_found_by_words_or_id_and_explained(open_page: OpenPage) -> None:
     page = open_tool(open_page())
-    page = page.text_input(key="why:search").set_value("m322").run()
-    assert keys(page, "why:match:")[0] == "why:match:m322"
-    page = page.text_input(key="why:search").set_value("NAT gateway egress").run()
-    assert 1 <= len(keys(page, "why:match:")) <= choosing.MATCHES
-    page = click(page, keys(page, "why:match:")[0])
+    page = page.text_input(key="inspect:why:search").set_value("m322").run()
+    assert keys(page, "inspect:why:match:")[0] == "inspect:why:match:m322"
+    page = page.text_input(key="inspect:why:search").set_value("NAT gateway egress").run()
+    assert 1 <= len(keys(page, "inspect:why:match:")) <= choosing.MATCHES
+    page = click(page, keys(page, "inspect:why:match:")[0])
     assert html(page, "wb-cause")
-    assert page.text_input(key="why:search").value == ""
-    page = page.text_input(key="why:search").set_value("xyzzyqqq").run()
+    assert page.text_input(key="inspect:why:search").value == ""
+    page = page.text_input(key="inspect:why:search").set_value("xyzzyqqq").run()
     assert "No memory has" in captions(page)
 
 
@@ -158,7 +157,7 @@ def test_the_followed_memory_is_the_first_choice(open_page: OpenPage) -> None:
     page.run()
     assert not page.exception
     assert f"{followed} is in the top 5" in html(page, "wb-cause")
-    assert not keys(page, "why:apply:")
+    assert not keys(page, "inspect:why:apply:")
 
 
 def test_a_query_without_judgments_says_how_to_go_on(open_page: OpenPage) -> None:
@@ -198,32 +197,33 @@ def test_a_query_with_no_candidates_still_explains_a_chosen_memory(
     page.run()  # the project is among the options from here on
     page = open_tool(page, RAM, project="lone/one", only_project=True)
     assert "No list returned a candidate" in captions(page)
-    page = page.text_input(key="why:search").set_value("m089").run()
-    page = click(page, "why:match:m089")
+    page = page.text_input(key="inspect:why:search").set_value("m089").run()
+    page = click(page, "inspect:why:match:m089")
     assert "No list returned m089" in html(page, "wb-cause")
 
 
 def test_searching_every_project_is_a_rescue_that_moves_the_switch(open_page: OpenPage) -> None:
     page = open_tool(open_page(), "postgres upgrade", project="harbor/dashboard", only_project=True)
-    page = page.text_input(key="why:search").set_value("m322").run()
-    page = click(page, "why:match:m322")
+    page = page.text_input(key="inspect:why:search").set_value("m322").run()
+    page = click(page, "inspect:why:match:m322")
     assert "and only harbor/dashboard is searched" in html(page, "wb-cause")
-    page = click(page, "why:apply:0")
+    page = click(page, "inspect:why:apply:0")
     assert page.session_state["inspect:only_project"] is False and "m322" in order(page)[:5]
-    page = click(page, "why:back")
+    page = click(page, "inspect:why:back")
     assert page.session_state["inspect:only_project"] is True and "m322" not in order(page)
 
 
 def test_the_judged_queries_are_weighed_when_asked_for(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     """On ten queries, for the sake of time."""
-    monkeypatch.setattr(labelled, "human_grades", lambda of: dict(sorted(query_picker.human_grades(of).items())[:10]))
+    everyone = labelled.judged_queries
+    monkeypatch.setattr(labelled, "judged_queries", lambda of: (everyone(of)[0][:10], everyone(of)[1]))
     page = open_page()
     query, memory_id = wanted("q67")
     page = pick(open_tool(page, query), memory_id)
     assert not [body for body in bodies(page) if "▲" in body and "wb-change" in body]
-    page = click(page, "why:weigh")
+    page = click(page, "inspect:why:weigh")
     assert [body for body in bodies(page) if "▲" in body and "wb-change" in body]
-    assert not keys(page, "why:weigh")
+    assert not keys(page, "inspect:why:weigh")
 
 
 def bodies(page: AppTest) -> list[str]:

@@ -46,8 +46,8 @@ def test_pin_move_a_slider_see_the_deltas_and_unpin(page: Page) -> None:
 
 def test_a_click_on_a_line_of_the_rank_flow_follows_its_memory(page: Page) -> None:
     search(page)
-    page.locator(".st-key-view").get_by_text("Rank flow", exact=True).click()
-    chart = page.locator('[class*="st-key-rank_flow"] .js-plotly-plot')
+    page.locator(".st-key-inspect-view").get_by_text("Rank flow", exact=True).click()
+    chart = page.locator('[class*="st-key-inspect-rank_flow"] .js-plotly-plot')
     chart.locator(".annotation-text").first.wait_for(timeout=WAIT)
     settle(page)
     first = order(page)[0]
@@ -67,4 +67,6 @@ def test_a_click_on_a_line_of_the_rank_flow_follows_its_memory(page: Page) -> No
     page.mouse.click(*place)
     expect(page.locator(".wb-path code").first).to_have_text(first, timeout=WAIT)
     expect(page.locator(".wb-result.wb-followed .wb-facts code")).to_have_text(first)
-    expect(page.locator('[class*="st-key-rank_flow"] .annotation-text').first).to_contain_text("◆", timeout=WAIT)
+    expect(page.locator('[class*="st-key-inspect-rank_flow"] .annotation-text').first).to_contain_text(
+        "◆", timeout=WAIT
+    )

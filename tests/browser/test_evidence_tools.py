@@ -12,7 +12,7 @@ DEPLOY = "how do we roll back a failed deploy?"
 
 
 def choose(page: Page, tool: str) -> None:
-    page.locator(".st-key-tool").get_by_text(tool, exact=True).click()
+    page.locator(".st-key-inspect-tool").get_by_text(tool, exact=True).click()
     settle(page)
 
 

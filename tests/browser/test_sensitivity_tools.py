@@ -15,7 +15,7 @@ SLOW = 150_000
 
 
 def tool(page: Page, name: str) -> None:
-    page.locator(".st-key-tool").get_by_text(name, exact=True).click(timeout=SLOW)
+    page.locator(".st-key-inspect-tool").get_by_text(name, exact=True).click(timeout=SLOW)
 
 
 def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(page: Page) -> None:
@@ -27,7 +27,7 @@ def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(page: Page) -> N
 
     tool(page, "Sensitivity")
     expect(page.get_by_text(re.compile(r"\d+ breakpoints? from 0 to 3"))).to_be_visible(timeout=SLOW)
-    chart = page.locator(".st-key-sensitivity\\:chart, .st-key-sensitivity-chart").first
+    chart = page.locator(".st-key-inspect-sensitivity-chart").first
     expect(chart.locator(".barlayer .point").first).to_be_visible(timeout=SLOW)
     expect(chart.locator(".scatterlayer .trace").first).to_be_attached()
     page.get_by_role("button", name=re.compile("^.*Set to ")).last.click(timeout=SLOW)
@@ -37,7 +37,7 @@ def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(page: Page) -> N
 
     tool(page, "Weight map")
     expect(page.get_by_text("first somewhere among")).to_be_visible(timeout=SLOW)
-    plot = page.locator(".st-key-map\\:chart .nsewdrag, .st-key-map-chart .nsewdrag").first
+    plot = page.locator(".st-key-inspect-map-chart .nsewdrag").first
     plot.scroll_into_view_if_needed()
     size = plot.bounding_box()
     assert size is not None

@@ -57,11 +57,11 @@ def test_undo_and_redo_by_button_and_by_key(page: Page) -> None:
     expect(changed).to_be_visible(timeout=WAIT)
     settle(page)
     after = order(page)
-    page.locator(".st-key-undo button:visible").click()
+    page.locator(".st-key-inspect-undo button:visible").click()
     expect(page.get_by_role("button", name="As in the preset")).to_be_visible(timeout=WAIT)
     settle(page)
     assert order(page) == before
-    page.locator(".st-key-redo button:visible").click()
+    page.locator(".st-key-inspect-redo button:visible").click()
     expect(changed).to_be_visible(timeout=WAIT)
     settle(page)
     assert order(page) == after

@@ -22,7 +22,7 @@ def test_a_copy_is_tried_weights_are_weighed_and_production_is_compared(page: Pa
     box = page.get_by_placeholder("Any memory: words of it, or its id")
     box.fill(found[0])
     box.press("Enter")
-    page.locator('[class*="st-key-what_if-match"] button').first.click()
+    page.locator('[class*="st-key-inspect-what_if-match"] button').first.click()
     text = page.get_by_role("textbox", name="Text", exact=True)
     text.wait_for(timeout=LONG_WAIT)
     text.fill("something about gardening and nothing else")

@@ -19,7 +19,7 @@ def test_a_missing_memory_is_searched_picked_and_brought_in(page: Page) -> None:
     box = page.get_by_placeholder("Any memory: words of it, or its id")
     box.fill("useInvoiceStream opened a new EventSource")
     box.press("Enter")
-    match = page.locator('[class*="st-key-why-match"] button').first
+    match = page.locator('[class*="st-key-inspect-why-match"] button').first
     match.wait_for(timeout=WAIT)
     memory_id = match.inner_text().split()[0]
     assert memory_id not in before[:5]

@@ -41,7 +41,7 @@ def _why(page: Page, url: str, shoot: Shoot) -> None:
     expect(page.locator(".wb-sentence")).to_contain_text(MISSING, timeout=WAIT)
     page.get_by_role("button", name="Apply", exact=True).first.wait_for(timeout=WAIT)
     settled(page)
-    shoot(page, "2-why-is-it-missing", ".st-key-section")
+    shoot(page, "2-why-is-it-missing", ".st-key-inspect-section")
 
 
 def _label(page: Page, shoot: Shoot) -> None:

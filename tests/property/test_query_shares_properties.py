@@ -9,7 +9,7 @@ from strategies import configs, evidences
 from cems_workbench.analysis.expansion import query_shares
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.ui.inspect.views.contributions import queries_table
+from cems_workbench.ui.inspect.variants import shares_table
 
 
 @given(evidences(), configs())
@@ -34,7 +34,7 @@ def test_the_table_has_a_row_for_every_query_and_the_raw_scores_last(
     evidence: Evidence, config: PipelineConfig
 ) -> None:
     trace = replay(evidence, config)
-    frame = queries_table(trace)
+    frame = shares_table(trace)
     assert [text.split()[0] for text in frame["query"][: len(evidence.variants)]] == [
         str(i) for i in range(len(evidence.variants))
     ]

@@ -1,28 +1,28 @@
 """A pinned baseline: a config that everything is compared with until it is unpinned.
 
 Its replay runs over the evidence at hand and is kept as long as evidence, baseline and switched-off variants are the same, so
-that a moved slider costs nothing more than reading its ranks. Nothing pinned costs nothing.
-
-Rank deltas against the baseline in signs and words; the sign, never a colour, says which way.
+that a moved slider costs nothing more than reading its ranks. Nothing pinned costs nothing. How far a rank is from the baseline's is
+said in signs and words; the sign, never a colour, says which way.
 """
 
 from __future__ import annotations
 
-from html import escape
+from dataclasses import dataclass
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import Against, RankDelta, loss
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
 from cems_workbench.pipeline import Evidence, Trace, replay
-from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.needs import ParameterNeed
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
 from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.templates import render
 
 NAMED = 2
 """Parameters that the line above the ranking names; a tooltip has all."""
@@ -34,12 +34,12 @@ def pin_present() -> None:
     state.pin(state.present_preset() + (f" with {changed} changed" if changed else ""), state.present_config())
 
 
-def against(trace: Trace, request: Request) -> Against | None:
+def against(trace: Trace, variants_off: frozenset[int]) -> Against | None:
     """The trace beside the baseline's on the same evidence; None when nothing is pinned."""
     base = state.present().baseline
     if base is None:
         return None
-    return Against(base.name, trace, _replayed(trace.evidence, base.config, state.variants_off(request)))
+    return Against(base.name, trace, _replayed(trace.evidence, base.config, variants_off))
 
 
 def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int]) -> Trace:
@@ -51,16 +51,13 @@ def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int]) -
     return trace
 
 
-def against_html(beside: Against) -> str:
-    """One line above the ranking: with what it is compared, and whether that is all it should be."""
-    count = len(difference(beside.before.config, beside.now.config))
+def against_html(against: Against) -> Markup:
+    """One line above the ranking: with what it is compared; and one where that is not all it should be."""
+    count = len(difference(against.before.config, against.now.config))
     differ = f"{count or 'no'} parameter{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"
-    lines = [f"▲ ▼ against the baseline <b>{escape(beside.name)}</b>: {differ}"]
-    missing = missing_line(beside.before)
-    if missing:
-        every = ", ".join(_parameters(beside.before)) or missing
-        lines.append(f'<span title="{escape(every)}">⚠ {escape(missing)}</span>')
-    return f'<div class="wb-against">{"".join(f"<div>{line}</div>" for line in lines)}</div>'
+    missing = missing_line(against.before)
+    every = ", ".join(_parameters(against.before)) or missing
+    return render("inspect/against.html", name=against.name, differ=differ, missing=missing, every=every)
 
 
 def missing_line(baseline: Trace) -> str:
@@ -85,7 +82,7 @@ def draw_baseline() -> None:
     """A popover: pin the present config or a preset; while pinned, how the two configs differ, and the way back."""
     base = state.present().baseline
     box = st.popover(
-        "Baseline pinned" if base else "Baseline", icon=":material/keep:", key=f"baseline:{base is not None}", on_change="rerun",
+        "Baseline pinned" if base else "Baseline", icon=":material/keep:", key=f"inspect:baseline:{base is not None}", on_change="rerun",
         help="Pin a config: every rank then shows how it differs from that config’s.",
     )  # fmt: skip
     if not box.open:
@@ -99,17 +96,17 @@ def draw_baseline() -> None:
 
 def _offer() -> None:
     st.button(
-        "Pin as baseline", key="pin", icon=":material/keep:", on_click=pin_present, type="primary", width="stretch",
+        "Pin as baseline", key="inspect:pin", icon=":material/keep:", on_click=pin_present, type="primary", width="stretch",
         help="The config as it is now. Then move a slider: every rank shows how many places it won or lost.",
     )  # fmt: skip
     st.selectbox(
-        "Or a preset", preset_names(), index=None, key="pin_preset", placeholder="choose one",
+        "Or a preset", preset_names(), index=None, key="inspect:pin_preset", placeholder="choose one",
         on_change=_pin_chosen,
     )  # fmt: skip
 
 
 def _pin_chosen() -> None:
-    name = st.session_state["pin_preset"]
+    name = st.session_state["inspect:pin_preset"]
     if name is not None:
         state.pin(name, preset(name).config)
 
@@ -118,22 +115,23 @@ def _compared(base: Baseline) -> None:
     differing = difference(base.config, state.present_config())
     st.markdown(f"Baseline **{plain(base.name)}**")
     if differing:
-        text, height = st.column_config.TextColumn, min(ROW * (len(differing) + 1) + 4, 320)
+        text = st.column_config.TextColumn
         rows = [{"parameter": path, "baseline": shown(was), "now": shown(now)} for path, was, now in differing]
         st.dataframe(
-            rows, hide_index=True, key="baseline_diff", width=520, row_height=ROW, height=height,
+            rows, hide_index=True, key="inspect:baseline_diff", width=520, row_height=ROW,
+            height=min(table_height(len(rows), len(rows)), 320),
             column_config={name: text(name, width=wide) for name, wide in (("parameter", 220), ("baseline", 130), ("now", 130))},
         )  # fmt: skip
     else:
         st.caption("The config is the baseline’s. Move a slider, and ranks show how they differ.")
     buttons = st.container(horizontal=True)
-    buttons.button("Unpin", key="unpin", icon=":material/keep_off:", on_click=state.unpin)
+    buttons.button("Unpin", key="inspect:unpin", icon=":material/keep_off:", on_click=state.unpin)
     buttons.button(
-        "Pin the present config", key="pin", icon=":material/keep:", on_click=pin_present, disabled=not differing,
+        "Pin the present config", key="inspect:pin", icon=":material/keep:", on_click=pin_present, disabled=not differing,
         help="What is set now becomes the baseline.",
     )  # fmt: skip
     buttons.button(
-        "Back to the baseline", key="to_baseline", icon=":material/undo:", on_click=state.use_config, args=(base.config,),
+        "Back to the baseline", key="inspect:to_baseline", icon=":material/undo:", on_click=state.use_config, args=(base.config,),
         disabled=not differing, help="Set every parameter to the baseline’s value.",
     )  # fmt: skip
 
@@ -167,21 +165,24 @@ def words(delta: RankDelta, name: str) -> str:
     )
 
 
-def gone_html(against: Against) -> str:
+def gone_html(against: Against) -> Markup:
     """Who left the results, with the baseline's rank, where each was lost now and why; empty when nobody did."""
-    gone = against.gone()
-    if not gone:
-        return ""
-    rows = "".join(_gone(against, memory_id) for memory_id in gone)
-    count = f"{len(gone)} result{'s' if len(gone) != 1 else ''}"
-    return f'<div class="wb-gone"><h6>Left the top k: {count} of the baseline {escape(against.name)}</h6>{rows}</div>'
+    gone = [_gone(against, memory_id) for memory_id in against.gone()]
+    return render("inspect/gone.html", name=against.name, gone=gone) if gone else Markup("")
 
 
-def _gone(against: Against, memory_id: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A memory that only the baseline has in the results."""
+
+    memory_id: str
+    was: int | None
+    where: str
+    text: str
+
+
+def _gone(against: Against, memory_id: str) -> Gone:
     lost = loss(against.now, memory_id)
     where = "no list has it" if lost is None else f"lost at {lost.stage}: {lost.reason}"
     text = excerpt(against.now.evidence.memories[memory_id].content, 240)
-    return (
-        f'<div><b title="Its rank in the baseline">✕ was {against.delta(memory_id).before}</b><code>{escape(memory_id)}</code>'
-        f"<span>{escape(where)}</span><p>{escape(text)}</p></div>"
-    )
+    return Gone(memory_id, against.delta(memory_id).before, where, text)

@@ -1,6 +1,6 @@
 """Controls made from the config's own field metadata: a slider, a switch or a choice per parameter, grouped by stage.
 
-The parameters that differ from the preset: what they were, what they are, and a reset for each.
+Above them stand the parameters that differ from the preset, what they were and what they are, each with a reset, and undo and redo.
 """
 
 from __future__ import annotations
@@ -66,11 +66,13 @@ def draw_controls(config: PipelineConfig, base: PipelineConfig, generation: int,
         if not specs:
             continue
         # Label and icon never change: they are part of the expander's identity, and a new one starts closed.
-        group = st.expander(title, expanded=section == OPEN_FIRST, key=f"group:{section}", on_change="rerun")
+        group = st.expander(title, expanded=section == OPEN_FIRST, key=f"inspect:group:{section}", on_change="rerun")
         if group.open:
             with group:
                 for spec in specs:
-                    draw_control(spec, config.get(spec.path), base.get(spec.path), f"{generation}:{spec.path}", change)
+                    draw_control(
+                        spec, config.get(spec.path), base.get(spec.path), f"inspect:{generation}:{spec.path}", change
+                    )
 
 
 def draw_control(spec: FieldSpec, value: Any, preset_value: Any, key: str, change: Change) -> None:
@@ -226,7 +228,7 @@ def draw_changed() -> None:
         f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset" if changed else "As in the preset"
     )
     st.button(
-        count, key="reset", on_click=state.reset, disabled=not changed, icon=":material/restart_alt:", width="stretch",
+        count, key="inspect:reset", on_click=state.reset, disabled=not changed, icon=":material/restart_alt:", width="stretch",
         help="Back to the preset’s values." if changed else None,
     )  # fmt: skip
     _draw_history(state.present().history)
@@ -236,7 +238,7 @@ def draw_changed() -> None:
             instant = "" if spec.kind == "replay" else " · gathers"
             st.button(
                 f"{spec.label}: {shown(was)} → {shown(now)}{instant}",
-                key=f"reset:{path}",
+                key=f"inspect:reset:{path}",
                 on_click=state.reset_parameter,
                 args=(path,),
                 type="tertiary",
@@ -249,13 +251,13 @@ def draw_changed() -> None:
 
 def _draw_history(history: History) -> None:
     """Undo and redo, side by side; each is disabled while there is nothing to do."""
-    with st.container(horizontal=True, gap="xsmall", key="history"):
+    with st.container(horizontal=True, gap="xsmall", key="inspect:history"):
         for name, icon, steps, act, keys in (
             ("undo", ":material/undo:", len(history.past), state.undo, "Alt+Z"),
             ("redo", ":material/redo:", len(history.future), state.redo, "Alt+Shift+Z"),
         ):
             st.button(
-                name.capitalize(), key=name, on_click=act, disabled=not steps, icon=icon, shortcut=keys, width="stretch",
+                name.capitalize(), key=f"inspect:{name}", on_click=act, disabled=not steps, icon=icon, shortcut=keys, width="stretch",
                 help=f"{name.capitalize()} the last change of parameters or preset ({keys}). Steps: {steps}.",
             )  # fmt: skip
 

@@ -15,7 +15,7 @@ from cems_workbench.ui.inspect import state
 def draw_dictionary(resources: Resources) -> None:
     """A popover with the entries; a change is saved and the query is gathered again."""
     popover = st.popover(
-        "Expansion dictionary", icon=":material/menu_book:", key="dictionary", on_change="rerun",
+        "Expansion dictionary", icon=":material/menu_book:", key="inspect:dictionary", on_change="rerun",
         help="Words of the query that are replaced by others, each as a further variant.",
     )  # fmt: skip
     if not popover.open:
@@ -33,7 +33,7 @@ def draw_dictionary(resources: Resources) -> None:
         edited = st.data_editor(
             [{"word": word, "replacement": text} for word, text in sorted(entries.items())]
             or [{"word": "", "replacement": ""}],
-            key="dictionary_table",
+            key="inspect:dictionary_table",
             num_rows="dynamic",
             hide_index=True,
             width=620,
@@ -45,7 +45,7 @@ def draw_dictionary(resources: Resources) -> None:
         wanted = entries_of(edited)
         st.button(
             "Save",
-            key="dictionary_save",
+            key="inspect:dictionary_save",
             disabled=wanted == entries,
             on_click=_save,
             args=(resources, wanted),
@@ -61,5 +61,5 @@ def entries_of(rows: Sequence[Mapping[str, str | None]]) -> dict[str, str]:
 
 def _save(resources: Resources, entries: dict[str, str]) -> None:
     write_dictionary(resources.dictionary_path, entries)
-    st.session_state.pop("dictionary_table", None)
+    st.session_state.pop("inspect:dictionary_table", None)
     state.forget_evidence()

@@ -1,6 +1,7 @@
-"""The labelled query set of a tool: gathered on request, once per gather parameters and content, and kept in the session.
+"""The judged queries of the store and their evidence: for the query picker, and for tools that measure a change on all of them.
 
-The evidence is that of the query picker, so that neither gathers what the other has.
+Evidence is gathered once per gather parameters and content, for every session; picker and tools have the same, so that neither gathers
+what the other has. A built set is kept in the session.
 """
 
 from __future__ import annotations
@@ -11,16 +12,26 @@ from dataclasses import dataclass
 import streamlit as st
 
 from cems_workbench.analysis.why import LabelledSet
+from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query
-from cems_workbench.runs.evidence_memory import MemoryKey
-from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.picker import evidence_memory, gathered, human_grades
+from cems_workbench.runs.evidence_memory import EvidenceMemory, MemoryKey
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.progress import progress_in
 
-LABELLED = "labelled"
+LABELLED = "inspect:labelled"
 """Key of the session state."""
 Grades = Mapping[str, Mapping[str, int]]
+
+
+@st.cache_resource(show_spinner=False)
+def evidence_memory() -> EvidenceMemory:
+    """Evidence of judged queries, for every session of the app."""
+    return EvidenceMemory()
 
 
 @dataclass(frozen=True)
@@ -33,24 +44,38 @@ class BuiltSet:
     labelled: LabelledSet
 
 
-def labelled_set(look: Look) -> LabelledSet | None:
+def judged_queries(resources: Resources) -> tuple[list[Query], Grades]:
+    """The queries that people judged, by qid, and the grades they agreed on, by qid and memory id."""
+    grades = agreed_grades(resources.store.judgments.read(kind="human"))
+    return [query for query in resources.store.queries.read() if query.qid in grades], grades
+
+
+def evidence_of(queries: list[Query], config: PipelineConfig, resources: Resources) -> list[Evidence]:
+    """The evidence of every query, gathered where it is missing, with progress.
+
+    Any interaction ends the gathering; what was gathered by then is kept. Raises WorkbenchError where that fails.
+    """
+    memory = evidence_memory()
+    if memory.has(queries, config, resources):
+        return memory.get(queries, config, resources)
+    place = st.empty()
+    try:
+        return memory.get(queries, config, resources, progress_in(place))
+    finally:
+        place.empty()
+
+
+def labelled_set(context: InspectContext) -> LabelledSet | None:
     """The labelled queries under the gather parameters of now; None while their evidence has not been gathered."""
-    queries, grades = _judged(look)
-    config = look.trace.config
-    built: BuiltSet | None = st.session_state.get(LABELLED)
-    key = evidence_memory().key(config, look.resources)
-    if built is not None and (built.key, built.queries, built.grades) == (key, queries, grades):
-        return built.labelled
-    there = queries and evidence_memory().has(queries, config, look.resources)
-    return _build(look, queries, grades) if there else None
+    return _labelled(context, *judged_queries(context.resources))
 
 
-def offer_labelled(look: Look, key: str = "gather_labelled") -> LabelledSet | None:
+def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
     """The set, or a button that gathers it with progress; None while it is not there. An error is one line."""
-    labelled = labelled_set(look)
+    queries, grades = judged_queries(context.resources)
+    labelled = _labelled(context, queries, grades)
     if labelled is not None:
         return labelled
-    queries, grades = _judged(look)
     if not queries:
         st.caption("No query of this store is judged. With judgments, this shows what a change does to all of them.")
         return None
@@ -64,21 +89,28 @@ def offer_labelled(look: Look, key: str = "gather_labelled") -> LabelledSet | No
         return None
     place.empty()
     try:
-        labelled = _build(look, queries, grades)
+        return _build(context, queries, grades)
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return None
+
+
+def _labelled(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet | None:
+    """The set when its evidence is there."""
+    config = context.trace.config
+    built: BuiltSet | None = st.session_state.get(LABELLED)
+    key = evidence_memory().key(config, context.resources)
+    if built is not None and (built.key, built.queries, built.grades) == (key, queries, grades):
+        return built.labelled
+    there = queries and evidence_memory().has(queries, config, context.resources)
+    return _build(context, queries, grades) if there else None
+
+
+def _build(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet:
+    config = context.trace.config
+    evidences = evidence_of(queries, config, context.resources)
+    named = {query.qid: evidence for query, evidence in zip(queries, evidences, strict=True)}
+    labelled = LabelledSet(named, grades)
+    key = evidence_memory().key(config, context.resources)
+    st.session_state[LABELLED] = BuiltSet(key, queries, grades, labelled)
     return labelled
-
-
-def _build(look: Look, queries: list[Query], grades: Grades) -> LabelledSet:
-    config = look.trace.config
-    evidences = gathered(look.resources, queries, config)
-    labelled = LabelledSet({query.qid: one for query, one in zip(queries, evidences, strict=True)}, grades)
-    st.session_state[LABELLED] = BuiltSet(evidence_memory().key(config, look.resources), queries, grades, labelled)
-    return labelled
-
-
-def _judged(look: Look) -> tuple[list[Query], Grades]:
-    grades = human_grades(look.resources)
-    return [query for query in look.resources.store.queries.read() if query.qid in grades], grades

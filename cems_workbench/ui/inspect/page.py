@@ -6,37 +6,75 @@ import time
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import Against
+from cems_workbench import formats
 from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.runs.importing import SAMPLE_DATA
 from cems_workbench.ui.inspect import baseline, gathering, state
-from cems_workbench.ui.inspect.baseline import gone_html
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
 from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.results import judged_summary, results_html
+from cems_workbench.ui.inspect.sections import draw_sections
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
 from cems_workbench.ui.inspect.strip import strip_html, warnings_html
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
-from cems_workbench.ui.inspect.views import all as views
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.panels import empty
+from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.kit.templates import render
 
 EXAMPLES = 8
-LONG_LABEL = 48  # characters from which a button may be cut, and shows its whole text as a tooltip
+LONG_LABEL = 48
+"""Characters from which a button may be cut, and shows its whole text as a tooltip."""
 PAINT_SECONDS = 0.08
 """Pause after the ranking of a moved slider: the browser paints it before charts and controls are on their way to it."""
+BUDGET_HELP = (
+    "Tokens the results take, of the budget (a token is counted as 4 characters). Candidates: every memory some list found. "
+    "diverse (mmr): results that say the same are held back (Assembly in the sidebar)."
+)
 
 
-def sidebar() -> None:
+def main() -> None:
+    """Draw the page: what was asked for first, then the controls, then the charts."""
+    started = time.perf_counter()
+    write_stylesheet("workbench", "inspect")
+    try:
+        resources = handles.resources()
+    except WorkbenchError as error:
+        st.error(str(error), icon=":material/lock:")
+        st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
+        return
+    if not resources.store.memories.count():
+        _draw_sidebar()
+        _offer_sample_data(resources)
+        return
+    open_link(resources)
+    request = _ask(resources)
+    follow_link(request)
+    toolbar = st.container(horizontal=True)
+    if request is None:
+        _welcome(resources)
+        _draw_sidebar()
+    else:
+        _inspect(request, resources, started)
+    with toolbar:
+        _draw_toolbar(request, resources)
+    handles.warm_up(resources)
+
+
+def _draw_sidebar() -> None:
     """Preset, its notes, and the controls of every stage."""
     present, names = state.present(), preset_names()
-    key = f"preset:{present.generation}"
+    key = f"inspect:preset:{present.generation}"
     with st.sidebar:
         st.selectbox(
             "Preset",
@@ -54,7 +92,21 @@ def sidebar() -> None:
         draw_controls(present.config, state.preset_config(), present.generation, state.change)
 
 
-def ask(resources: Resources) -> Request | None:
+def _draw_toolbar(request: Request | None, resources: Resources) -> None:
+    """What is asked otherwise, compared with, taken away or brought in."""
+    config = state.present_config()
+    draw_picker(resources)
+    if config.expansion.backend == "dictionary":
+        draw_dictionary(resources)
+    if config.query.typo_correction.enabled:
+        draw_typos(resources)
+    baseline.draw_baseline()
+    draw_transfer(resources)
+    if request is not None:
+        draw_share(resources, request, state.evidence_for(request, resources.store))
+
+
+def _ask(resources: Resources) -> Request | None:
     """The query box, project and as-of; None while there is no query."""
     st.text_input(
         "Query",
@@ -107,99 +159,105 @@ def ask(resources: Resources) -> Request | None:
     return state.present_request()
 
 
-def welcome(resources: Resources) -> None:
+def _welcome(resources: Resources) -> None:
     """Before the first query: what this is, and queries to start from."""
-    st.html(
-        '<div class="wb-empty"><h3>See why a memory was found, or was not</h3>'
-        "<p>Type a query. Every stage of the retrieval shows what it did with each candidate; the sliders on the left "
-        "replay it at once.</p></div>"
+    empty(
+        "See why a memory was found, or was not",
+        "Type a query. Every stage of the retrieval shows what it did with each candidate; the sliders on the left replay it at once.",
     )
     queries = resources.store.queries.read()
     if not queries:
         return
     st.caption("Or start from a judged query of this store:")
-    kinds: dict[str | None, list[int]] = {}
+    by_type: dict[str | None, list[int]] = {}
     for i, query in enumerate(queries):
-        kinds.setdefault(query.type, []).append(i)
-    picks = sorted(kinds.values(), key=lambda rows: rows[0])
-    first = [rows[turn] for turn in range(EXAMPLES) for rows in picks if turn < len(rows)][:EXAMPLES]
+        by_type.setdefault(query.type, []).append(i)
+    types = sorted(by_type.values(), key=lambda places: places[0])
+    examples = [places[turn] for turn in range(EXAMPLES) for places in types if turn < len(places)][:EXAMPLES]
     with st.container(horizontal=True):
-        for i in first:
-            query = queries[i]
+        for query in (queries[i] for i in examples):
             text = plain(query.query)  # a label is read as Markdown
             whole = text if len(text) > LONG_LABEL else None
-            st.button(text, key=f"example:{query.qid}", on_click=state.choose_query, args=(query,), help=whole)
+            st.button(text, key=f"inspect:example:{query.qid}", on_click=state.choose_query, args=(query,), help=whole)
 
 
-def ranking(trace: Trace, grades: dict[str, int], against: Against | None, started: float) -> None:
+def _offer_sample_data(resources: Resources) -> None:
+    """The empty store: how to fill it, and one button that does."""
+    empty("This store is empty", render("inspect/empty_store.html"))
+    if SAMPLE_DATA.is_dir() and st.button("Load the sample memories", type="primary"):
+        progress = progress_in(st.empty())
+        for parsed in formats.read_path(SAMPLE_DATA):
+            resources.store.add(parsed, progress)
+        try:
+            resources.refresh(progress)
+        except WorkbenchError as error:  # the memories are there; without an embedder they cannot be searched yet
+            st.error(plain(str(error)))
+            return
+        st.rerun()
+
+
+def _inspect(request: Request, resources: Resources, started: float) -> None:
+    """The ranking, the sidebar, and the chosen view of one query."""
+    trace = gathering.trace_at_hand(request, resources)
+    fetch = gathering.has_to_fetch(trace, request)
+    if fetch:
+        _draw_sidebar()  # fetching takes its time, and can be cancelled by any control
+        trace = gathering.fetched_trace(request, resources, trace)
+    if trace is None:
+        return
+    if not fetch and trace.needs:
+        gathering.offer_again(trace.needs)
+    off, followed = state.variants_off(request), state.followed()
+    context = InspectContext(
+        request=request,
+        trace=trace,
+        resources=resources,
+        grades=gathering.grades_of(request, resources),
+        variants_off=off,
+        against=baseline.against(trace, off),
+        followed=followed if followed in trace.evidence.memories else None,
+    )
+    _draw_ranking(context, started)
+    if not fetch:
+        time.sleep(PAINT_SECONDS)
+        _draw_sidebar()
+    draw_sections(context)
+
+
+def _draw_ranking(context: InspectContext, started: float) -> None:
     """The strip and the results, with how they differ from those of a pinned baseline."""
+    trace, against = context.trace, context.against
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
-    summary = judged_summary(trace, grades)
+    summary = judged_summary(trace, context.grades)
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     count = len(trace.results)
     left.markdown(f"##### {count} result{'s' if count != 1 else ''}")
-    right.caption(views.budget_line(trace), text_alignment="right", help=views.BUDGET_HELP)
+    right.caption(_budget_line(trace), text_alignment="right", help=BUDGET_HELP)
     if against is not None:
         st.html(baseline.against_html(against))
     if trace.results:
         if summary:
             st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
-        st.html(results_html(trace, grades, state.followed(), against))
+        st.html(results_html(trace, context.grades, context.followed, against))
     else:
-        views.nothing_found(trace)
+        _nothing_found(trace)
         if against is not None and against.gone():
-            st.html(gone_html(against))
+            st.html(baseline.gone_html(against))
 
 
-def main() -> None:
-    """Draw the page: what was asked for first, then the controls, then the charts."""
-    started = time.perf_counter()
-    write_stylesheet("workbench")
-    try:
-        resources = handles.resources()
-    except WorkbenchError as error:
-        st.error(str(error), icon=":material/lock:")
-        st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
-        return
-    if not resources.store.memories.count():
-        sidebar()
-        gathering.offer_sample_data(resources)
-        return
-    open_link(resources)
-    request = ask(resources)
-    follow_link(request)
-    toolbar = st.container(horizontal=True)
-    if request is None:
-        welcome(resources)
-        sidebar()
+def _budget_line(trace: Trace) -> str:
+    """Tokens, how the results were chosen, and out of how many."""
+    budget = trace.config.assembly.max_tokens
+    tokens = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
+    diverse = " · diverse (mmr)" if trace.stage(ASSEMBLY).fields.strategy == "mmr" else ""
+    return f"{tokens}{diverse} · {len(trace.evidence.memories)} candidates"
+
+
+def _nothing_found(trace: Trace) -> None:
+    """No results: which stage lost them, and what to do."""
+    emptied = next((stage.name for stage in trace.stages if stage.candidates_in and not stage.candidates_out), None)
+    if emptied in (None, "lists"):
+        text = "No list that is switched on has a hit. Try other words, another project, or switch a list on in the sidebar."
     else:
-        inspect(request, resources, started)
-    with toolbar:
-        draw_picker(resources)
-        config = state.present_config()
-        if config.expansion.backend == "dictionary":
-            draw_dictionary(resources)
-        if config.query.typo_correction.enabled:
-            draw_typos(resources)
-        baseline.draw_baseline()
-        evidence = state.evidence_for(request, resources.store) if request else None
-        draw_transfer()
-        if request is not None:
-            draw_share(resources, request, evidence)
-    handles.warm_up(resources)
-
-
-def inspect(request: Request, resources: Resources, started: float) -> None:
-    """The ranking, the sidebar, and the chosen view of one query."""
-    trace = gathering.kept_trace(request, resources)
-    at_once = trace is not None
-    if not at_once:
-        sidebar()  # fetching takes its time, and can be cancelled by any control
-        trace = gathering.fetched_trace(request, resources)
-    if trace is not None:
-        ranking(trace, gathering.grades(request, resources), baseline.against(trace, request), started)
-    if at_once:
-        time.sleep(PAINT_SECONDS)
-        sidebar()
-    if trace is not None:
-        views.draw(trace, request)
+        text = f"The {emptied} stage dropped every candidate. Loosen its parameters in the sidebar, or see the journey below."
+    st.info(text, icon=":material/search_off:")

@@ -2,72 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
-from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.grades import Grades, K, QueryStatus, agreed_grades, query_statuses
-from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Query
-from cems_workbench.runs.evidence_memory import EvidenceMemory
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit.progress import progress_in
+from cems_workbench.ui.inspect.labelled import evidence_of, judged_queries
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import ROW
 
 SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
-
-
-@st.cache_resource(show_spinner=False)
-def evidence_memory() -> EvidenceMemory:
-    """Evidence of judged queries, for every session of the app."""
-    return EvidenceMemory()
+PICKER, TABLE = "inspect:picker", "inspect:picker_table"
 
 
 def draw_picker(resources: Resources) -> None:
-    """A popover with every judged query and how it fares; choosing a row searches it."""
-    grades = human_grades(resources)
-    queries = [query for query in resources.store.queries.read() if query.qid in grades]
-    if not queries:
+    """A popover with every judged query and how it fares; choosing a row searches it. While it is closed they are only counted."""
+    count = resources.store.judgments.count_queries("human")
+    if not count:
         return
     popover = st.popover(
-        f"{len(queries)} judged queries", icon=":material/checklist:", key="picker", on_change="rerun",
+        f"{count} judged queries", icon=":material/checklist:", key=PICKER, on_change="rerun",
         help="The queries of this store that have human judgments, the failing ones first.",
     )  # fmt: skip
-    if not popover.open:
+    if popover.open:
+        with popover:
+            _draw_queries(resources)
+
+
+def _draw_queries(resources: Resources) -> None:
+    queries, grades = judged_queries(resources)
+    config = state.present_config()
+    try:
+        evidences = evidence_of(queries, config, resources)
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
         return
-    with popover:
-        try:
-            evidences = gathered(resources, queries, state.present_config())
-        except WorkbenchError as error:
-            st.error(str(error))
-            return
-        rows = query_statuses(queries, evidences, grades, state.present_config())
-        counts = {name: sum(row.status == name for row in rows) for name in SIGNS}
-        st.caption(
-            " · ".join(f"{SIGNS[name]} {count}" for name, count in counts.items()),
-            help=f"missed: nothing that helps within the first {K} results. low: something does, but the best judged memory is not "
-            "the first judged one. Under the config as it is set now.",
-        )
-        st.dataframe(
-            [_row(row) for row in rows],
-            hide_index=True,
-            height=420,
-            width=660,
-            row_height=30,
-            placeholder="",
-            key="picker_table",
-            on_select=lambda: _search_selected(rows),
-            selection_mode="single-row",
-            column_config={
-                "": st.column_config.TextColumn(
-                    "status", width=84, help="How the query fares under the config as it is set now"
-                ),
-                "rank": st.column_config.NumberColumn("rank", width=46, help="Best rank of a memory that helps"),
-                "query": st.column_config.TextColumn("query", width=300),
-                "type": st.column_config.TextColumn("type", width=92, help="The kind of question it is"),
-                "project": st.column_config.TextColumn("project", width=92, help="The project it is asked in"),
-            },
-        )
+    rows = query_statuses(queries, evidences, grades, config)
+    counts = {name: sum(row.status == name for row in rows) for name in SIGNS}
+    st.caption(
+        " · ".join(f"{SIGNS[name]} {count}" for name, count in counts.items()),
+        help=f"missed: nothing that helps within the first {K} results. low: something does, but the best judged memory is not "
+        "the first judged one. Under the config as it is set now.",
+    )
+    text = st.column_config.TextColumn
+    st.dataframe(
+        [_row(row) for row in rows],
+        hide_index=True,
+        height=420,
+        width=660,
+        row_height=ROW,
+        placeholder="",
+        key=TABLE,
+        on_select=lambda: _search_selected(rows),
+        selection_mode="single-row",
+        column_config={
+            "": text("status", width=84, help="How the query fares under the config as it is set now"),
+            "rank": st.column_config.NumberColumn("rank", width=46, help="Best rank of a memory that helps"),
+            "query": text("query", width=300),
+            "type": text("type", width=92, help="The kind of question it is"),
+            "project": text("project", width=92, help="The project it is asked in"),
+        },
+    )
 
 
 def _row(row: QueryStatus) -> dict[str, str | int | None]:
@@ -81,29 +79,9 @@ def _row(row: QueryStatus) -> dict[str, str | int | None]:
     }
 
 
-def _search_selected(rows: list[QueryStatus]) -> None:
+def _search_selected(rows: Sequence[QueryStatus]) -> None:
     """Search the query of the row that was clicked, and close the popover."""
-    selected = st.session_state["picker_table"]["selection"]["rows"]
+    selected = st.session_state[TABLE]["selection"]["rows"]
     if selected:
         state.choose_query(rows[selected[0]].query)
-        st.session_state["picker"] = False
-
-
-def gathered(resources: Resources, queries: list[Query], config: PipelineConfig) -> list[Evidence]:
-    """The evidence of every query, gathered once per content and gather parameters, with progress.
-
-    Any interaction ends the gathering; what was gathered by then is kept.
-    """
-    memory = evidence_memory()
-    if memory.has(queries, config, resources):
-        return memory.get(queries, config, resources)
-    place = st.empty()
-    try:
-        return memory.get(queries, config, resources, progress_in(place))
-    finally:
-        place.empty()
-
-
-def human_grades(resources: Resources) -> Grades:
-    """The grades that people agreed on, by qid and memory id."""
-    return agreed_grades(resources.store.judgments.read(kind="human"))
+        st.session_state[PICKER] = False

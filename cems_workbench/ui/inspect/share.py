@@ -246,7 +246,7 @@ def _save(request: Request, resources: Resources) -> None:
 def draw_share(resources: Resources, request: Request, evidence: Evidence | None) -> None:
     """A popover with the link, the command, and the evidence."""
     popover = st.popover(
-        "Share", icon=":material/share:", key="share", on_change="rerun",
+        "Share", icon=":material/share:", key="inspect:share", on_change="rerun",
         help="A link to this page, the command that does the same, and the evidence",
     )  # fmt: skip
     if not popover.open:
@@ -273,7 +273,11 @@ def _link(resources: Resources, request: Request) -> None:
     state_id = state.present().link.id
     if state_id is None:
         st.button(
-            "Save and make a link", key="save_link", icon=":material/link:", on_click=_save, args=(request, resources)
+            "Save and make a link",
+            key="inspect:save_link",
+            icon=":material/link:",
+            on_click=_save,
+            args=(request, resources),
         )
         return
     address = (st.context.url or "").partition("?")[0]
@@ -288,14 +292,14 @@ def _bundle(evidence: Evidence) -> None:
         help="Everything that was gathered for this query. `replay` makes the same numbers of it on any machine.",
     )
     without = st.toggle(
-        "Without the texts", key="redact",
+        "Without the texts", key="inspect:redact",
         help="Words, names and ids are replaced by others of the same length; every number of the replay stays. Kept: dates, counts, "
         "categories, scores, model names, and the words of the query that a detector looks for.",
     )  # fmt: skip
     name = "redacted" if without else _slug(evidence.query)
     st.download_button(
         "Download", lambda: json.dumps(bundle_from(redacted(evidence) if without else evidence), ensure_ascii=False),
-        f"evidence-{name}.json", "application/json", key="bundle", icon=":material/download:", on_click="ignore",
+        f"evidence-{name}.json", "application/json", key="inspect:bundle", icon=":material/download:", on_click="ignore",
     )  # fmt: skip
 
 

@@ -17,19 +17,19 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.evidence_card import CardReference, cited, parse_card, reference
 from cems_workbench.errors import InputError
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
-from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import ROW
 
 CARD = ".card.json"
 
 
-def draw_transfer() -> None:
+def draw_transfer(resources: Resources) -> None:
     """A popover with downloads and the import of a config."""
     popover = st.popover(
-        "Config", icon=":material/swap_vert:", key="transfer", on_change="rerun", help="Export or import"
+        "Config", icon=":material/swap_vert:", key="inspect:transfer", on_change="rerun", help="Export or import"
     )
     if not popover.open:
         return
@@ -41,11 +41,11 @@ def draw_transfer() -> None:
         for form in FORMS:
             text = export_config(state.present_config(), form)
             name = file_name(state.present_config(), form)
-            buttons.download_button(FORM_TITLES[form], text, name, key=form, on_click="ignore")
-        draw_import()
+            buttons.download_button(FORM_TITLES[form], text, name, key=f"inspect:export:{form}", on_click="ignore")
+        draw_import(resources)
 
 
-def draw_import(place: str = "") -> None:
+def draw_import(resources: Resources, place: str = "inspect:") -> None:
     """Upload a config of any form, see what it would change and what it was measured on, and use it. `place` begins the keys."""
     uploads = st.file_uploader(
         "Import a config",
@@ -55,17 +55,17 @@ def draw_import(place: str = "") -> None:
         help="Any form of the export; its evidence card (NAME.card.json) may come with it. An .env is laid over the config that is "
         "set, and changes what it names.",
     )
-    configs = [one for one in uploads if not one.name.endswith(CARD)]
-    cards = [one for one in uploads if one.name.endswith(CARD)]
+    configs = [upload for upload in uploads if not upload.name.endswith(CARD)]
+    cards = [upload for upload in uploads if upload.name.endswith(CARD)]
     if len(configs) > 1:
         st.caption("Several configs are here; the last is shown.")
     if configs:
-        _offer(configs[-1], cards[-1] if cards else None, place)
+        _offer(configs[-1], cards[-1] if cards else None, resources, place)
     elif cards:
         st.caption("That is an evidence card. Add the config it belongs to.")
 
 
-def _offer(upload: UploadedFile, card: UploadedFile | None, place: str) -> None:
+def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources, place: str) -> None:
     name = upload.name
     try:
         text = upload.getvalue().decode("utf-8-sig")
@@ -79,7 +79,7 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, place: str) -> None:
         return
     for warning in result.warnings:
         st.warning(plain(warning))
-    _evidence_line(origin)
+    _evidence_line(origin, resources)
     if not diff_rows(state.present_config(), result.config):
         st.caption("The file has the values that are set.")
         return
@@ -87,13 +87,12 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, place: str) -> None:
     st.button("Use this config", key=f"{place}take", type="primary", on_click=state.use_config, args=(result.config,))
 
 
-def _evidence_line(origin: CardReference | None) -> None:
+def _evidence_line(origin: CardReference | None, resources: Resources) -> None:
     """Whether the store at hand is what the config was measured on."""
     if origin is None:
         st.caption("No evidence card with it: nothing says what it was measured to gain.")
         return
-    store = handles.resources().store
-    warning = origin.mismatch(store.identity, store.content_version)
+    warning = origin.mismatch(resources.store.identity, resources.store.content_version)
     if warning:
         st.warning(plain(warning), icon=":material/history:")
     else:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from html import escape
-
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store import LearnedPair
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.kit.templates import render
 
 SHOWN = 40
 
@@ -16,7 +16,7 @@ SHOWN = 40
 def draw_typos(resources: Resources) -> None:
     """A popover with the pairs, a button to forget each, and one to forget all; the query is searched again then."""
     popover = st.popover(
-        "Typos", icon=":material/spellcheck:", key="typos", on_change="rerun",
+        "Typos", icon=":material/spellcheck:", key="inspect:typos", on_change="rerun",
         help="Corrections that were searched with, which the next such typo takes first.",
     )  # fmt: skip
     if not popover.open:
@@ -38,25 +38,21 @@ def draw_typos(resources: Resources) -> None:
         if len(pairs) > SHOWN:
             st.caption(f"and {len(pairs) - SHOWN} older ones")
         st.button(
-            "Forget all learned", key="typos_forget_all", icon=":material/delete_sweep:", disabled=not learned,
+            "Forget all learned", key="inspect:typos_forget_all", icon=":material/delete_sweep:", disabled=not learned,
             on_click=_forget_all, args=(resources,), help="What was refused stays refused.",
         )  # fmt: skip
 
 
-def pair_html(pair: LearnedPair) -> str:
-    """typo → correction, and how often it was accepted; escaped."""
-    how = "refused" if pair.refused else f"learned, searched {pair.count} time{'s' if pair.count != 1 else ''}"
-    return (
-        f'<div style="overflow-wrap:anywhere">{escape(pair.typo)} → <b>{escape(pair.correction)}</b></div>'
-        f'<div class="wb-facts" title="Last on {pair.last_at:%Y-%m-%d}"><span>{"✕" if pair.refused else "✓"} {how}</span></div>'
-    )
+def pair_html(pair: LearnedPair) -> Markup:
+    """typo → correction, and how often it was accepted."""
+    return render("inspect/pair.html", pair=pair, day=f"{pair.last_at:%Y-%m-%d}")
 
 
 def _draw_pair(pair: LearnedPair, resources: Resources) -> None:
     text, button = st.columns([4, 2], vertical_alignment="center")
     text.html(pair_html(pair))
     button.button(
-        "Forget", key=f"typo:{pair.typo}:{pair.correction}", on_click=_forget, width="stretch",
+        "Forget", key=f"inspect:typo:{pair.typo}:{pair.correction}", on_click=_forget, width="stretch",
         args=(resources, pair.typo, pair.correction),
     )  # fmt: skip
 

@@ -31,7 +31,12 @@ def tick(text: str, length: int = 28) -> str:
     line = " ".join(text.split())
     if len(line) > length:
         line = f"{line[: length // 2]}…{line[1 + length // 2 - length :]}"
-    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return literal(line)
+
+
+def literal(text: str) -> str:
+    """The whole text for Plotly, as it is; `tick` is for labels, where there is little room."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def guarded(cell: object) -> object:

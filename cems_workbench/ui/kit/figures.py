@@ -21,6 +21,11 @@ BREAK = "<br>"
 _NO_BOX = "<extra></extra>"
 
 
+def bold(text: str) -> str:
+    """An escaped text in bold."""
+    return f"<b>{text}</b>"
+
+
 def lines(*texts: str) -> str:
     """Texts under one another, for a hover or an annotation."""
     return BREAK.join(texts)

@@ -1,7 +1,8 @@
 """HTML of the pages: jinja2 templates with autoescape always on, in `ui/templates/<page>/`.
 
 Every value is escaped where it is written, so untrusted text cannot become markup by being forgotten. A value that is missing is an
-error, not an empty place. Templates hold markup alone: what is computed is computed in Python and handed over.
+error, not an empty place. Templates hold markup alone: what is computed is computed in Python and handed over; only ids and texts are
+shortened in place, by the filters `short_id` and `excerpt`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import streamlit as st
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.tables import short_id
+
 FOLDER = Path(__file__).resolve().parents[1] / "templates"
 
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
@@ -28,6 +32,8 @@ def _environment() -> Environment:
         keep_trailing_newline=False,
         auto_reload=False,
     )
+    environment.filters |= {"short_id": short_id, "excerpt": excerpt}
+    return environment
 
 
 def render(template: str, **values: Any) -> Markup:

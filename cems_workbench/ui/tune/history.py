@@ -30,7 +30,7 @@ def draw(resources: Resources) -> None:
     else:
         empty("No config is kept yet", render("tune/nothing_kept.html"))
     st.markdown("###### From a file")
-    draw_import("tn:")
+    draw_import(resources, "tn:")
 
 
 def _table(records: list[ConfigRecord], resources: Resources) -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.pipeline.evidence import ModelScore
-from cems_workbench.ui.inspect.views.alignment import alignment, alignment_html, defaults, met_tokens
+from cems_workbench.ui.inspect.alignment import alignment, alignment_html, met_tokens
+from cems_workbench.ui.inspect.views.rerank.alignment import defaults
 
 
 def entry(query: str, text: str = "word", cosine: float = 0.5, idf: float = 1.0) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import inf, isnan
 from typing import Any
 
@@ -28,7 +29,8 @@ from cems_workbench.analysis.diversity import (
 )
 from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.progress import progress_in
@@ -52,139 +54,171 @@ TRY_HELP = {
 }
 
 
-def draw(look: Look) -> None:
+def draw(context: InspectContext) -> None:
     """The matrix, the duplicates, and what another limit or λ shows."""
     write_stylesheet("evidence")
-    ids = [result.memory_id for result in look.trace.results]
+    ids = [result.memory_id for result in context.trace.results]
     if len(ids) < 2:
         st.info("There are fewer than two results: nothing to compare.", icon=":material/search_off:")
         return
-    similar = pairwise(look.trace.evidence, ids)
-    config = look.trace.config.dedup
+    similar = pairwise(context.trace.evidence, ids)
+    config = context.trace.config.dedup
     st.markdown("###### How alike the results are", help=HELP)
-    st.html(_means_html(similar))
-    st.html(matrix_html(look.trace, similar, config.similarity if config.enabled else None))
+    st.html(means_html(similar))
+    st.html(matrix_html(context.trace, similar, config.similarity if config.enabled else None))
     if len(ids) > SHOWN:
         st.caption(f"The first {SHOWN} of {len(ids)} results; the means are of all of them.")
-    stretches: list[Stretch] = _kept(look, LIMIT)
-    present = present_place(stretches, look.trace.config)
+    stretches = _stretches(context, LIMIT)
+    present = present_place(stretches, context.trace.config)
     st.markdown("###### Duplicates", help=FALL_HELP)
-    st.html(duplicates_html(look.trace, taken(look.trace), falls(stretches, present)))
-    _draw_trial(look, merged(stretches), ids)
+    st.html(duplicates_html(context.trace, taken(context.trace), falls(stretches, present)))
+    _draw_trial(context, merged(stretches), ids)
 
 
-def _kept(look: Look, of: str) -> Any:
-    """The stretches of limit or λ, computed once per evidence, config and switched-off variants."""
-    off = state.variants_off(look.request)
-    key, slot = (look.trace.evidence, look.trace.config, off), f"diversity:{of}"
-    kept = st.session_state.get(slot)
-    if kept is None or kept[0][0] is not key[0] or kept[0][1:] != key[1:]:
-        area = st.empty()
-        found = (
-            limit_stretches(look.trace, off)
-            if of == LIMIT
-            else lambda_stretches(look.trace, off, progress_in(area))
-        )  # fmt: skip
-        area.empty()
-        kept = st.session_state[slot] = (key, found)
-    return kept[1]
+def _stretches(context: InspectContext, of: str) -> list[Stretch]:
+    """The stretches of limit or λ with the same results, computed once."""
+    place = st.empty()
+
+    def make() -> list[Stretch]:
+        if of == LIMIT:
+            return limit_stretches(context.trace, context.variants_off)
+        return lambda_stretches(context.trace, context.variants_off, progress_in(place))
+
+    try:
+        return context.remembered(f"diversity:{of}", make)
+    finally:
+        place.empty()
 
 
-def _means_html(similar: Pairwise) -> Markup:
+def means_html(similar: Pairwise) -> Markup:
+    """How alike the results are on average."""
     means = (("mean cosine", similar.mean_cosine), ("mean word overlap", similar.mean_overlap))
-    return render("inspect/tools/diversity_means.html", means=means)
+    shown = [(name, "–" if value is None else f"{value:.3f}") for name, value in means]
+    return render("inspect/diversity/means.html", means=shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """How alike two results are, as it is drawn; `tint` in percent, None where one has no embedding."""
+
+    title: str
+    number: str
+    tint: str | None
+    near: bool
+    """Is it at or above the limit of dedup?"""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """One of the first results beside all of them; the cell with itself is None."""
+
+    memory_id: str
+    text: str
+    cells: Sequence[Cell | None]
 
 
 def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
     """The first results against each other: cosines above the diagonal, overlaps below; a number in every cell."""
     ids = similar.ids[:SHOWN]
     rows = [
-        {
-            "memory_id": memory_id,
-            "excerpt": _text(trace, memory_id, 200),
-            "short": short_id(memory_id, 12),
-            "cells": [_cell(similar, i, j, limit) for j in range(len(ids))],
-        }
+        MatrixRow(memory_id, _text(trace, memory_id, 200), [_cell(similar, i, j, limit) for j in range(len(ids))])
         for i, memory_id in enumerate(ids)
     ]
-    return render("inspect/tools/diversity_matrix.html", rows=rows)
+    return render("inspect/diversity/matrix.html", rows=rows)
 
 
-def _cell(similar: Pairwise, i: int, j: int, limit: float | None) -> dict[str, Any] | None:
-    """A cell for the template, its value None without an embedding; None on the diagonal."""
+def _cell(similar: Pairwise, i: int, j: int, limit: float | None) -> Cell | None:
     if i == j:
         return None
     above = j > i
     value = float((similar.cosine if above else similar.overlap)[i, j])
-    about = f"{'cosine' if above else 'word overlap'} of {short_id(similar.ids[i])} and {short_id(similar.ids[j])}"
+    title = f"{'cosine' if above else 'word overlap'} of {short_id(similar.ids[i])} and {short_id(similar.ids[j])}"
     if isnan(value):
-        return {"about": about, "value": None}
-    return {
-        "about": about,
-        "value": value,
-        "shown": f"{value:.2f}".replace("0.", ".", 1),
-        "tint": 65 * max(0.0, min(value, 1.0)),
-        "near": above and limit is not None and value >= limit,
-    }
+        return Cell(f"{title}: one has no embedding", "–", None, False)
+    number = f"{value:.2f}".replace("0.", ".", 1)
+    tint = f"{65 * max(0.0, min(value, 1.0)):.0f}"
+    return Cell(f"{title}: {value:.4f}", number, tint, above and limit is not None and value >= limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A memory with its rank in the results, where it is there."""
+
+    memory_id: str
+    rank: int | str
+    text: str
+
+    @property
+    def short(self) -> str:
+        """Its id without the middle."""
+        return short_id(self.memory_id, 14)
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateRow:
+    """A memory, when dedup takes it, the one it duplicates and how alike the two are."""
+
+    memory: Named
+    when: str
+    of: Named
+    cosine: float
 
 
 def duplicates_html(trace: Trace, gone: Sequence[Duplicate], near: Sequence[Fall]) -> Markup:
     """What dedup takes now, and which results a lower limit takes, each with the memory it duplicates."""
     config = trace.config.dedup
     if gone:
-        summary = f"Dedup took {len(gone)} at the limit of {config.similarity:g}."
+        line = f"Dedup took {len(gone)} at the limit of {config.similarity:g}."
     else:
-        summary = f"Dedup took nothing at the limit of {config.similarity:g}." if config.enabled else "Dedup is off."
+        line = f"Dedup took nothing at the limit of {config.similarity:g}." if config.enabled else "Dedup is off."
     if not near:
-        summary += f" No result is a duplicate of another at any limit down to {LOWEST:g}."
-    taken_now = [(duplicate.memory_id, "✕ taken", duplicate.cosine, duplicate.of) for duplicate in gone]
-    at_lower = [(fall.memory_id, f"falls at ≤ {fall.limit:.4f}", fall.limit, fall.of) for fall in near]
+        line += f" No result is a duplicate of another at any limit down to {LOWEST:g}."
+    taken_now = [(duplicate.memory_id, "✕ taken", duplicate.of, duplicate.cosine) for duplicate in gone]
+    falling = [(fall.memory_id, f"falls at ≤ {fall.limit:.4f}", fall.of, fall.limit) for fall in near]
     rows = [
-        {
-            "memory": _named(trace, memory_id),
-            "when": when,
-            "of": _named(trace, of),
-            "cosine": cosine,
-            "content": _text(trace, memory_id, 90),
-        }
-        for memory_id, when, cosine, of in taken_now + at_lower
+        DuplicateRow(_named(trace, memory_id), when, _named(trace, of), cosine)
+        for memory_id, when, of, cosine in [*taken_now, *falling]
     ]
-    return render("inspect/tools/diversity_duplicates.html", summary=summary, rows=rows)
+    return render("inspect/diversity/duplicates.html", line=line, rows=rows)
 
 
-def _named(trace: Trace, memory_id: str) -> dict[str, Any]:
-    """A memory for the template: its rank in the results, where it is there, its id, whole and in short, and its text."""
-    rank = next((row.rank for row in trace.results if row.memory_id == memory_id), "")
-    return {"rank": rank, "memory_id": memory_id, "short": short_id(memory_id, 14), "text": _text(trace, memory_id)}
+def _named(trace: Trace, memory_id: str) -> Named:
+    rank = next((result.rank for result in trace.results if result.memory_id == memory_id), "")
+    return Named(memory_id, rank, trace.evidence.memories[memory_id].content)
 
 
 def _text(trace: Trace, memory_id: str, length: int = 160) -> str:
     return excerpt(trace.evidence.memories[memory_id].content, length)
 
 
-def _draw_trial(look: Look, limits: Sequence[Stretch], ids: Sequence[str]) -> None:
+def _draw_trial(context: InspectContext, limits: Sequence[Stretch], ids: Sequence[str]) -> None:
     """Choose a range of limit or λ, see the results before and after, and apply it."""
     st.markdown("###### What another value would show")
     of = st.segmented_control(
-        "Parameter", (LIMIT, LAMBDA), default=LIMIT, required=True, key="diversity:of", label_visibility="collapsed"
+        "Parameter",
+        (LIMIT, LAMBDA),
+        default=LIMIT,
+        required=True,
+        key="inspect:diversity:of",
+        label_visibility="collapsed",
     )
-    stretches = list(limits) if of == LIMIT else _kept(look, LAMBDA)
+    stretches = list(limits) if of == LIMIT else _stretches(context, LAMBDA)
     others = [i for i, stretch in enumerate(stretches) if set(stretch.results) != set(ids)]
     if not others:
         least = f" down to {LOWEST:g}" if of == LIMIT else ""
         st.caption(f"No other {'limit' if of == LIMIT else 'λ'}{least} shows other results.")
         return
-    similar = {i: pairwise(look.trace.evidence, stretches[i].results) for i in others}
+    similar = {i: pairwise(context.trace.evidence, stretches[i].results) for i in others}
     chosen = st.selectbox(
-        "Range", others, key=f"diversity:range:{of}:{hash(look.request)}:{len(stretches)}", help=TRY_HELP[of],
+        "Range", others, key=f"inspect:diversity:range:{of}:{hash(context.request)}:{len(stretches)}", help=TRY_HELP[of],
         format_func=lambda i: _option(of, stretches[i], ids, similar[i]),
     )  # fmt: skip
-    st.html(before_after_html(look.trace, ids, stretches[chosen].results, look.grades))
+    st.html(before_after_html(context.trace, ids, stretches[chosen].results, context.grades))
     values = _values(of, stretches[chosen])
     said = ", ".join(
         f"{path} {'on' if value is True else 'off' if value is False else value}" for path, value in values.items()
     )
-    st.button(f"Apply: {said}", key="diversity:apply", type="primary", on_click=state.apply, args=(values,))
+    st.button(f"Apply: {said}", key="inspect:diversity:apply", type="primary", on_click=state.apply, args=(values,))
 
 
 def _option(of: str, stretch: Stretch, ids: Sequence[str], similar: Pairwise) -> str:
@@ -207,23 +241,42 @@ def _values(of: str, stretch: Stretch) -> dict[str, Any]:
     return {"dedup.enabled": False} if limit is None else {"dedup.enabled": True, "dedup.similarity": limit}
 
 
+@dataclass(frozen=True, slots=True)
+class SideRow:
+    """A result: its grade in words, and the sign of one that leaves or enters."""
+
+    memory_id: str
+    grade: str
+    sign: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two result lists side by side: how many of it are relevant, where anybody judged, and its rows."""
+
+    title: str
+    relevant: int | None
+    rows: Sequence[SideRow]
+
+
 def before_after_html(trace: Trace, before: Sequence[str], after: Sequence[str], grades: Mapping[str, int]) -> Markup:
     """The results now and then, side by side; who leaves and who enters is marked by a sign."""
-    columns = []
+    sides = []
     for title, ids, changed, sign in (
         ("now", before, set(before) - set(after), "▼ leaves"),
         ("then", after, set(after) - set(before), "▲ enters"),
     ):
-        judged = f" · {sum(grades.get(memory_id, 0) > 0 for memory_id in ids)} judged relevant" if grades else ""
+        relevant = sum(grades.get(memory_id, 0) > 0 for memory_id in ids) if grades else None
         rows = [
-            {
-                "memory_id": memory_id,
-                "short": short_id(memory_id),
-                "grade": f"grade {grades[memory_id]}" if memory_id in grades else "",
-                "sign": sign if memory_id in changed else "",
-                "text": _text(trace, memory_id, 120),
-            }
+            SideRow(
+                memory_id, f"grade {grades[memory_id]}" if memory_id in grades else "", sign if memory_id in changed else "",
+                _text(trace, memory_id, 120),
+            )
             for memory_id in ids
-        ]
-        columns.append({"title": f"{title}{judged}", "rows": rows})
-    return render("inspect/tools/diversity_trial.html", columns=columns)
+        ]  # fmt: skip
+        sides.append(Side(title, relevant, rows))
+    return render("inspect/diversity/before_after.html", sides=sides)
+
+
+VIEW = View("Diversity", 60, draw, "How alike are the results, and what would less of the same show instead?")

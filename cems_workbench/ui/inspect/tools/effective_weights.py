@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.analysis.effective_weights import NO_LIMIT_K, Effect, effective_weights
-from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import tick
-from cems_workbench.ui.kit.tables import ROW, short_id
+from cems_workbench.ui.kit.figures import NO_TOOLBAR, hover
+from cems_workbench.ui.kit.tables import ROW, short_id, table_height
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -25,31 +26,26 @@ HELP = (
 )
 
 
-def draw(look: Look) -> None:
+def draw(context: InspectContext) -> None:
     """The chart, the sentence, and the numbers."""
-    effects = _kept(look)
-    if not look.trace.results or not effects:
+    trace, grades = context.trace, context.grades
+    effects = context.remembered(
+        "effective_weights",
+        lambda: effective_weights(trace.evidence, trace.config, grades, context.variants_off),
+        tuple(sorted(grades.items())),
+    )
+    if not trace.results or not effects:
         st.info(
             "There are no results to weigh: no stage can have moved them. The journey under “What happened” says who lost them."
         )
         return
-    k = look.trace.config.assembly.limit or NO_LIMIT_K
+    k = trace.config.assembly.limit or NO_LIMIT_K
     moving = [effect for effect in effects if effect.turned > STILL]
     st.markdown(_sentence(effects, moving), help=HELP)
     if moving:
-        st.plotly_chart(effects_figure(effects), key="effective:chart", config={"displayModeBar": False})
+        st.plotly_chart(effects_figure(effects), key="inspect:effective:chart", config=NO_TOOLBAR)
     _table(effects)
     st.caption(f"Of the first {k} results, with each part switched off alone.")
-
-
-def _kept(look: Look) -> list[Effect]:
-    off = state.variants_off(look.request)
-    key = (id(look.trace.evidence), look.trace.config, tuple(sorted(look.grades.items())), off)
-    kept: tuple[object, list[Effect]] | None = st.session_state.get("effective:kept")
-    if kept is None or kept[0] != key:
-        kept = (key, effective_weights(look.trace.evidence, look.trace.config, look.grades, off))
-        st.session_state["effective:kept"] = kept
-    return kept[1]
 
 
 def _sentence(effects: Sequence[Effect], moving: Sequence[Effect]) -> str:
@@ -74,7 +70,7 @@ def effects_figure(effects: Sequence[Effect]) -> Figure:
         x=[effect.turned for effect in effects], y=names, orientation="h", name="pairs turned without it",
         marker={"color": ["#0072B2" if effect.part.without else "#7B848D" for effect in effects]},
         text=[f"{effect.turned:.0%}" if effect.turned > STILL else "" for effect in effects], textposition="outside",
-        cliponaxis=False, hovertemplate="%{y}: %{x:.1%} of pairs turn<extra></extra>", showlegend=False,
+        cliponaxis=False, hovertemplate=hover("%{y}: %{x:.1%} of pairs turn"), showlegend=False,
     )  # fmt: skip
     figure.update_layout(
         height=70 + 24 * len(effects),
@@ -93,7 +89,7 @@ def _table(effects: Sequence[Effect]) -> None:
     judged = any(effect.rank_now is not None or effect.rank_without is not None for effect in effects)
     st.dataframe(
         [_row(effect, judged) for effect in effects], hide_index=True, row_height=ROW, placeholder="",
-        height=ROW * (len(effects) + 1) + 4,
+        height=table_height(len(effects), len(effects)),
         column_config={
             "part": text("part", width=116),
             "stage": text("stage", width=72, help="The stage it belongs to"),
@@ -125,3 +121,6 @@ def _row(effect: Effect, judged: bool) -> dict[str, Any]:
         now, without = (str(rank) if rank else "–" for rank in (effect.rank_now, effect.rank_without))
         row["relevant"] = now if now == without else f"{now} → {without}"
     return row | {"without it": ", ".join(changes)}
+
+
+VIEW = View("Effective weights", 90, draw, "How much did each list, bonus, factor and cut move this ranking?")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import streamlit as st
 from markupsafe import Markup
@@ -13,18 +12,18 @@ from cems_workbench.analysis.expansion import Toggled, VariantPart, toggled_each
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.views.contributions import draw_queries
-from cems_workbench.ui.inspect.views.query import draw_variants
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.variants import draw_shares, draw_switches
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
-TYPED = "expansion:typed"
+TYPED, MESSAGE = "inspect:expansion:typed", "inspect:expansion:message"
 MOST = 20
 """Expansions that the config allows."""
-LISTED = 4
+LISTED, TOLD = 4, 40
+"""Ids in a cell, and in its tooltip."""
 HELP = (
     "Each row is one replay with that variant's lists left out (put back, where it is switched off). The results are compared with those "
     "you see above."
@@ -42,12 +41,12 @@ COLUMNS = {
 NUMBERS = ("found", "only it", "tau", "rbo")
 
 
-def draw(look: Look) -> None:
+def draw(context: InspectContext) -> None:
     """Switches, a row per variant, what each gave each candidate, and a box to type another."""
     write_stylesheet("evidence")
-    trace, off = look.trace, state.variants_off(look.request)
-    draw_variants(trace, look.request)
-    _draw_typing(trace, look.request)
+    trace, off = context.trace, context.variants_off
+    draw_switches(context)
+    _draw_typing(context)
     if len(trace.evidence.variants) < 2:
         return
     st.markdown("###### Without each of them", help=HELP)
@@ -58,35 +57,32 @@ def draw(look: Look) -> None:
         st.caption(
             f"⚠ Up to {unscored} candidates are not scored by the reranker yet: the rows without them are provisional."
         )
-    st.html(render("inspect/tools/said.html", text=_summary(parts, switched)))
-    draw_queries(trace)
+    st.html(render("inspect/expansion/summary.html", summary=_summary(parts, switched)))
+    draw_shares(trace)
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRow:
+    """A variant as it is drawn; `share` of the results in percent, with the width of its bar."""
+
+    part: VariantPart
+    toggled: Toggled
+    share: str
+    width: str
+
+    @property
+    def alone(self) -> str:
+        """Whom it alone found."""
+        return ", ".join(self.part.alone[:TOLD])
 
 
 def ablation_html(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> Markup:
     """A row per variant: what it gave, and the results without it."""
-    columns = [{"name": name, "about": about, "number": name in NUMBERS} for name, about in COLUMNS.items()]
     rows = [
-        {
-            "part": part,
-            "only": ", ".join(part.alone[:40]),
-            "width": 100 * max(0.0, min(part.share, 1.0)),
-            "percent": 100 * part.share,
-            "left": _listed(toggled.left),
-            "entered": _listed(toggled.entered),
-            "tau": toggled.tau,
-            "rbo": toggled.rbo,
-        }
+        VariantRow(part, toggled, f"{100 * part.share:.1f}", f"{100 * max(0.0, min(part.share, 1.0)):.1f}")
         for part, toggled in zip(parts, switched, strict=True)
     ]
-    return render("inspect/tools/expansion_without.html", columns=columns, rows=rows)
-
-
-def _listed(ids: Sequence[str]) -> dict[str, Any] | None:
-    """The first ids in short, how many more there are, and all of them; None for none."""
-    if not ids:
-        return None
-    more = f" +{len(ids) - LISTED}" if len(ids) > LISTED else ""
-    return {"short": [short_id(memory_id, 12) for memory_id in ids[:LISTED]], "more": more, "all": ", ".join(ids)}
+    return render("inspect/expansion/ablation.html", columns=COLUMNS, numbers=NUMBERS, rows=rows, listed=LISTED)
 
 
 def _summary(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> str:
@@ -104,19 +100,21 @@ def _summary(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> str:
     return text + (f" Without effect by itself: {', '.join(map(str, idle))}." if idle else "")
 
 
-def _draw_typing(trace: Trace, request: Request) -> None:
+def _draw_typing(context: InspectContext) -> None:
     """A line of one's own, searched beside the others."""
-    with st.form("expansion:form", border=False, clear_on_submit=True):
+    with st.form("inspect:expansion:form", border=False, clear_on_submit=True):
         box, button = st.columns([3, 1], vertical_alignment="bottom")
         box.text_input(
             "Another variant of the query", key=TYPED, placeholder="Type another way to ask for it",
             help="It is searched as an expansion typed by hand (Expansion → manual). Expansions that were made otherwise become typed "
             "ones, so none is lost.",
         )  # fmt: skip
-        button.form_submit_button("Search it too", width="stretch", on_click=_add, args=(trace, request))
-    said = st.session_state.pop("expansion:said", None)
-    if said:
-        st.caption(said)
+        button.form_submit_button(
+            "Search it too", width="stretch", on_click=_add, args=(context.trace, context.request)
+        )
+    message = st.session_state.pop(MESSAGE, None)
+    if message:
+        st.caption(message)
 
 
 def _add(trace: Trace, request: Request) -> None:
@@ -126,13 +124,13 @@ def _add(trace: Trace, request: Request) -> None:
     if not line:
         return
     if line.casefold() in {variant.text.casefold() for variant in variants}:
-        st.session_state["expansion:said"] = f"“{plain(excerpt(line, 80))}” is searched already."
+        st.session_state[MESSAGE] = f"“{plain(excerpt(line, 80))}” is searched already."
         return
     section = state.present_config().expansion
     there = [variant.text for variant in variants if variant.kind == "expansion"]
     lines = [*(request.manual if section.backend == "manual" else there), line]
     if len(lines) > MOST:
-        st.session_state["expansion:said"] = f"{MOST} expansions are searched already, which is the most."
+        st.session_state[MESSAGE] = f"{MOST} expansions are searched already, which is the most."
         return
     most = max(section.max_expansions, len(lines))
     state.apply({"expansion.backend": "manual", "expansion.max_expansions": most})
@@ -142,3 +140,6 @@ def _add(trace: Trace, request: Request) -> None:
     state.write_request(longer)
     if all(variant.kind in ("original", "expansion") for variant in variants):  # the others keep their numbers
         state.switch_variants(longer, off)
+
+
+VIEW = View("Expansion", 50, draw, "What did each variant of the query give, and what are the results without it?")

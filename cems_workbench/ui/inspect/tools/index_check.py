@@ -21,21 +21,21 @@ from cems_workbench.config import list_depths
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import EVERYTHING
-from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.store.search.vector_index import EXACT_ROWS
-from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.tables import ROW, short_id, table_height
 from cems_workbench.ui.kit.templates import render
 
 AT_ONCE = 20_000
 """Up to so many embeddings are compared as soon as the tool is looked at."""
 NEAR = 10
-FINDING = frozenset(source.name for source in LIST_SOURCES if source.finds)
 SHOWN = 50
 GRAPH = "Chroma's graph"
+COMPARED = "inspect:index_check:compared"
 COLUMNS = {
     "answer": "Whose first hits are compared with the exactly nearest",
     "how": "How that answer was found",
@@ -62,72 +62,72 @@ class Compared:
     pooled: bool = False
 
 
-def draw(look: Look) -> None:
+def draw(context: InspectContext) -> None:
     """The verdict, a row per answer, and who was missed."""
     write_stylesheet("evidence")
-    ranked = _list(look)
+    ranked = _list(context)
     if ranked is None:
         st.info("No vector list was searched for this query: there is no index to check.", icon=":material/search_off:")
         return
-    vectors = look.resources.indexes.vectors
-    where = search_filter(look.request, look.trace.config)
-    depth = list_depths(look.trace.config)["vector"] or EVERYTHING
+    vectors = context.resources.indexes.vectors
+    where = search_filter(context.request, context.trace.config)
+    depth = list_depths(context.trace.config)["vector"] or EVERYTHING
     key = (
-        look.request,
+        context.request,
         ranked.variant,
         depth,
         where,
-        str(look.resources.store.path),
-        look.resources.store.content_version,
+        str(context.resources.store.path),
+        context.resources.store.content_version,
     )
-    kept = st.session_state.get("index_check_of")
-    if kept is None or kept[0] != key:
+    last: tuple[object, tuple[ExactRanking, list[Compared]]] | None = st.session_state.get(COMPARED)
+    if last is None or last[0] != key:
         ids = vectors.ids(where)
         if not ids:
             st.info("No memory that this query may find has an embedding.", icon=":material/search_off:")
             return
         if len(ids) > AT_ONCE and not st.button(
-            f"Compare all {len(ids):,} embeddings", key="index_check", help="Reads every embedding of the store once.",
+            f"Compare all {len(ids):,} embeddings", key="inspect:index_check", help="Reads every embedding of the store once.",
         ):  # fmt: skip
             return
-        found = _compared(look, ranked, ids, depth)
-        if found is None:
+        compared = _compared(context, ranked, ids, depth)
+        if compared is None:
             return
-        kept = st.session_state["index_check_of"] = (key, found)
-    exact, rows = kept[1]
-    _draw(look, ranked, exact, rows)
+        last = st.session_state[COMPARED] = (key, compared)
+    exact, rows = last[1]
+    _draw(context, ranked, exact, rows)
 
 
-def _list(look: Look) -> RankedList | None:
+def _list(context: InspectContext) -> RankedList | None:
     """The vector list that is checked; the choice where there are several."""
-    lists = [ranked for ranked in look.trace.evidence.lists if ranked.source == "vector"]
+    lists = [ranked for ranked in context.trace.evidence.lists if ranked.source == "vector"]
     if len(lists) < 2:
         return lists[0] if lists else None
-    variants = look.trace.evidence.variants
-    place: int = st.selectbox(
-        "Vector list", range(len(lists)), key=f"index_check:{hash(look.request)}",
+    variants = context.trace.evidence.variants
+    chosen: int = st.selectbox(
+        "Vector list", range(len(lists)), key=f"inspect:index_check:{hash(context.request)}",
         format_func=lambda i: f"{lists[i].name}  {excerpt(variants[lists[i].variant or 0].text, 80)}",
         help="Each form of the query was searched on its own.",
     )  # fmt: skip
-    return lists[place]
+    return lists[chosen]
 
 
 def _compared(
-    look: Look, ranked: RankedList, ids: Sequence[str], depth: int
+    context: InspectContext, ranked: RankedList, ids: Sequence[str], depth: int
 ) -> tuple[ExactRanking, list[Compared]] | None:
     """The exact ranking and every answer beside it; None after a line that says why there is none."""
-    vectors, config = look.resources.indexes.vectors, look.trace.config
-    where = search_filter(look.request, config)
-    area = st.empty()
+    vectors, config = context.resources.indexes.vectors, context.trace.config
+    where = search_filter(context.request, config)
+    place = st.empty()
     try:
-        query = look.resources.embedder.encode_query(look.trace.evidence.variants[ranked.variant or 0].text)
-        exact = exact_ranking(query, ids, vectors.embeddings, progress_in(area))
+        query = context.resources.embedder.encode_query(context.trace.evidence.variants[ranked.variant or 0].text)
+        exact = exact_ranking(query, ids, vectors.embeddings, progress_in(place))
         graph = vectors.approximate(query, depth, where)
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return None
     finally:
-        area.empty()
+        place.empty()
     pooled = config.lists.pool.mode == "recent_access"
     walked = not pooled and len(ids) > EXACT_ROWS
     pool = f"exact, of the {config.lists.pool.size:,} last accessed and the lexical hits (Lists → Pool)"
@@ -143,18 +143,18 @@ def _row(name: str, how: str, exact: ExactRanking, answer: Answer, depth: int, p
     return Compared(name, how, recall_at(exact, answer, NEAR), recall_at(exact, answer, depth), off, pooled)
 
 
-def _draw(look: Look, ranked: RankedList, exact: ExactRanking, rows: Sequence[Compared]) -> None:
+def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows: Sequence[Compared]) -> None:
     st.markdown(f"###### {_verdict(rows[0], len(exact))}", help=GRAPH_HELP)
     st.html(answers_html(rows))
     elsewhere = {
         hit.memory_id: other.name
-        for other in reversed(look.trace.evidence.lists)
-        if other.name != ranked.name and other.source in FINDING
+        for other in reversed(context.trace.evidence.lists)
+        if other.name != ranked.name and other.source != "recency" and other.source != "access"
         for hit in other.hits
     }
     for row in rows:
         if row.deep.missed:
-            _draw_missed(look, row, elsewhere)
+            _draw_missed(context, row, elsewhere)
         elif row is not rows[0]:
             either = "" if rows[0].deep.missed else " either"
             st.caption(f"{plain(row.name)} would have missed nothing{either}.")
@@ -171,21 +171,17 @@ def _verdict(row: Compared, count: int) -> str:
 
 def answers_html(rows: Sequence[Compared]) -> Markup:
     """A row per answer: its recall at 10 and at the list's depth, and how far its scores are off."""
-    depth = rows[0].deep.k
-    columns = [
-        {"name": f"at {depth:,}" if name == "at depth" else name, "about": about} for name, about in COLUMNS.items()
-    ]
-    return render("inspect/tools/index_check_answers.html", columns=columns, rows=rows)
+    return render("inspect/index_check/answers.html", columns=COLUMNS, rows=rows, depth=f"at {rows[0].deep.k:,}")
 
 
-def _draw_missed(look: Look, row: Compared, elsewhere: Mapping[str, str]) -> None:
+def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str, str]) -> None:
     """Who was missed, and whether another list found it all the same."""
     import pandas as pd
 
     shown = row.deep.missed[:SHOWN]
     more = f" (the first {SHOWN})" if len(row.deep.missed) > SHOWN else ""
     st.markdown(f"###### Missed by {plain(row.name)}{more}")
-    memories = look.resources.store.memories.read([missed.memory_id for missed in shown])
+    memories = context.resources.store.memories.read([missed.memory_id for missed in shown])
     frame = pd.DataFrame(
         [
             {
@@ -200,8 +196,8 @@ def _draw_missed(look: Look, row: Compared, elsewhere: Mapping[str, str]) -> Non
     )
     number = st.column_config.NumberColumn
     st.dataframe(
-        frame, hide_index=True, height=30 * (min(len(frame), 12) + 1) + 4, row_height=30, placeholder="",
-        key=f"index_check:missed:{row.name}",
+        frame, hide_index=True, height=table_height(len(frame), 12), row_height=ROW, placeholder="",
+        key=f"inspect:index_check:missed:{row.name}",
         column_config={
             "exact rank": number("exact rank", width=80, help="Its place when every embedding is compared"),
             "memory": st.column_config.TextColumn("memory", width=110),
@@ -210,3 +206,6 @@ def _draw_missed(look: Look, row: Compared, elsewhere: Mapping[str, str]) -> Non
             "content": st.column_config.TextColumn("content", width="large"),
         },
     )  # fmt: skip
+
+
+VIEW = View("Index check", 40, draw, "Did the vector index miss a memory that is nearer than those it found?")

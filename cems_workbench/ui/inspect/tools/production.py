@@ -1,13 +1,13 @@
 """Against production: what the real system returned for this query, where this trace departs from it, and what would explain that.
 
-The tables of "Against production": who stands where, which stage is most like it, and whose scores they are.
-
-What would explain production's answer: parameters and presets that bring our results nearer to it, each with a button.
+Tables say who stands where, which stage is most like production, and whose scores they are. What would explain its answer are
+parameters and presets that bring our results nearer to it, each with a button.
 """
 
 from __future__ import annotations
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.analysis.fidelity import (
     Agreement,
@@ -31,44 +31,82 @@ from cems_workbench.analysis.fidelity import (
 from cems_workbench.config import field_spec
 from cems_workbench.errors import InputError
 from cems_workbench.formats.responses import Response, parse_response
-from cems_workbench.ui.inspect import state, tables
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.tables import marked
 from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.tables import ROW, table_height
 
 DEPTHS = (1, 3, 5, 10, 20)
+SHOWN = 8
+"""Explanations that are listed."""
+EXPLAINED, MATCHED = "production:explained", "inspect:production:matched"
 TAU_HELP = "Kendall's tau: 1 the same order, 0 no relation, −1 reversed."
 RBO_HELP = "Rank-biased overlap, 0 to 1: how alike two rankings are, where the top counts most."
 
 
-def numbers_html(production: Production, ours: list[str], found: Agreement) -> str:
+PLACEHOLDER = '{"results": [{"memory_id": "m1", "content": "…", "score": 0.82}, …]}\n\nor an id and its score a line:\nm1, 0.82\nm2, 0.77'
+FORMS_HELP = (
+    "A CEMS search response (JSON), a list of ids, one a line, with or without scores (CSV too), or a TREC run. The order is that of "
+    "the input; a run is ordered by rank. A memory is found by its id, else by its text."
+)
+
+
+def draw(context: InspectContext) -> None:
+    """The input, then how far it agrees, who is where, stage by stage, scores, and what would explain the difference."""
+    response = _response(context)
+    if response is None:
+        st.caption("Paste what the real system answered to this query, or upload it. Nothing is sent anywhere.")
+        return
+    production = _matched(response, context)
+    _left_out(response)
+    if not production.order:
+        st.warning("None of these memories is in this store, by id or by text: is it the store that production has?")
+        draw_placements(context, production)
+        return
+    ours = results_of(context.trace)
+    now = agreement(production.order, ours)
+    st.html(numbers_html(production, ours, now))
+    same = list(production.order) == ours[: len(production.order)]
+    st.markdown(_verdict(production, ours, same))
+    draw_placements(context, production)
+    draw_stages(context, production)
+    draw_scores(context, production)
+    if same:
+        st.caption("The order is production’s: there is nothing to explain.")
+    else:
+        draw_explanations(context, production, now)
+
+
+def numbers_html(production: Production, ours: list[str], now: Agreement) -> Markup:
     """Overlap at each depth, tau and rank-biased overlap."""
     cells = [
         (f"top {k}", f"{shared} of {k}", f"Memories that the first {k} of both have in common")
         for k, shared in overlap_at(production.order, ours, DEPTHS).items()
     ]
-    cells += [("tau", f"{found.tau:.3f}", TAU_HELP), ("RBO", f"{found.rbo:.3f}", RBO_HELP)]
+    cells += [("tau", f"{now.tau:.3f}", TAU_HELP), ("RBO", f"{now.rbo:.3f}", RBO_HELP)]
     if production.unknown:
         cells.append(("unknown", str(len(production.unknown)), "Found neither by their id nor by their text"))
     return panels.numbers(cells, columns=min(8, len(cells)))
 
 
-def draw_placements(look: Look, production: Production) -> None:
+def draw_placements(context: InspectContext, production: Production) -> None:
     """A memory a row: its rank there and here, and where our trace dropped it."""
     import pandas as pd
 
-    frame = pd.DataFrame(_rows(look, production))
+    frame = pd.DataFrame(_rows(context, production))
     frame = frame.sort_values("production", kind="stable", na_position="last", ignore_index=True)
     frame = frame.astype({"production": "Int64", "ours": "Int64"})
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
     st.dataframe(
-        tables.marked(frame, look.followed),
+        marked(frame, context.followed),
         hide_index=True,
-        height=ROW * (min(len(frame), 14) + 1) + 4,
+        height=table_height(len(frame), 14),
         row_height=ROW,
         placeholder="",
         column_config={
@@ -82,17 +120,18 @@ def draw_placements(look: Look, production: Production) -> None:
     )
 
 
-def _rows(look: Look, production: Production) -> list[dict[str, str | int | None]]:
+def _rows(context: InspectContext, production: Production) -> list[dict[str, str | int | None]]:
     """The placements, and the rows of the answer that no memory matches."""
-    memories = look.resources.store.memories.read(production.order)
+    memories = context.resources.store.memories.read(production.order)
     rows: list[dict[str, str | int | None]] = []
-    for one in placements(production, look.trace):
-        memory = memories.get(one.memory_id) or look.trace.evidence.memories[one.memory_id]
-        called = production.by_text.get(one.memory_id)
-        why = one.reason or ("production did not return it" if one.production is None else "")
+    for placement in placements(production, context.trace):
+        memory = memories.get(placement.memory_id) or context.trace.evidence.memories[placement.memory_id]
+        called = production.by_text.get(placement.memory_id)
+        why = placement.reason or ("production did not return it" if placement.production is None else "")
         rows.append(
             {
-                "production": one.production, "ours": one.ours, "memory": one.memory_id, "lost at": one.lost_at or "",
+                "production": placement.production, "ours": placement.ours, "memory": placement.memory_id,
+                "lost at": placement.lost_at or "",
                 "why": f"{why} (found by its text; called {called})".strip() if called else why,
                 "content": excerpt(memory.content),
             }
@@ -107,10 +146,10 @@ def _rows(look: Look, production: Production) -> list[dict[str, str | int | None
     return rows
 
 
-def draw_stages(look: Look, production: Production) -> None:
+def draw_stages(context: InspectContext, production: Production) -> None:
     """Which list's or stage's order is most like production's."""
-    found = likenesses(production.order, look.trace)
-    best = most_like(found)
+    compared = likenesses(production.order, context.trace)
+    best = most_like(compared)
     st.markdown("###### Stage by stage", help="The order that each list and each stage puts out, beside production's.")
     if best is None or not best.shared:
         st.caption("No list and no stage holds any of production’s memories.")
@@ -118,9 +157,9 @@ def draw_stages(look: Look, production: Production) -> None:
     what = f"the output of the {best.name} stage" if best.stage else f"the list {best.name}"
     st.caption(f"Production’s order is most like {what}: RBO {best.rbo:.3f}.")
     st.dataframe(
-        [_likeness(one, one == best, len(production.order)) for one in found],
+        [_likeness(likeness, likeness == best, len(production.order)) for likeness in compared],
         hide_index=True,
-        height=ROW * (len(found) + 1) + 4,
+        height=table_height(len(compared), len(compared)),
         row_height=ROW,
         placeholder="",
         width=560,
@@ -141,27 +180,27 @@ def draw_stages(look: Look, production: Production) -> None:
     )
 
 
-def _likeness(one: Likeness, best: bool, count: int) -> dict[str, str | float | None]:
+def _likeness(likeness: Likeness, best: bool, count: int) -> dict[str, str | float | None]:
     return {
-        "name": f"{'◆ ' if best else ''}{one.name}",
-        "holds": f"{one.shared} of {count}",
-        "tau": one.tau,
-        "RBO": one.rbo,
+        "name": f"{'◆ ' if best else ''}{likeness.name}",
+        "holds": f"{likeness.shared} of {count}",
+        "tau": likeness.tau,
+        "RBO": likeness.rbo,
     }
 
 
-def draw_scores(look: Look, production: Production) -> None:
+def draw_scores(context: InspectContext, production: Production) -> None:
     """Whether production's scores are a straight map of one of ours."""
     if not production.scores:
         return
-    found = score_maps(production.scores, look.trace)
+    maps = score_maps(production.scores, context.trace)
     st.markdown(
         "###### Scores", help="production = slope × our score + offset, fitted over the memories that both have."
     )
-    if not found:
+    if not maps:
         st.caption("Fewer than three memories have a score in both, or all scores are the same: nothing can be said.")
         return
-    st.caption(_scores_sentence(found[0]), help=about(found[0].name) or None)
+    st.caption(_scores_sentence(maps[0]), help=about(maps[0].name) or None)
 
 
 def _scores_sentence(best: ScoreMap) -> str:
@@ -177,110 +216,78 @@ def _scores_sentence(best: ScoreMap) -> str:
     )
 
 
-SHOWN = 8
-KEPT = "production:explained"
-
-
-def draw_explanations(look: Look, production: Production, now: Agreement) -> None:
+def draw_explanations(context: InspectContext, production: Production, now: Agreement) -> None:
     """A button that searches, and what was found for exactly this trace."""
     st.markdown(
         "###### What would explain it",
         help="Every preset, and every parameter that replays, alone, at values of its slider; then up to three together.",
     )
-    off = state.variants_off(look.request)
-    key = (look.trace.evidence, look.trace.config, off, production.order)
-    kept = st.session_state.get(KEPT)
-    if kept is None or kept[0] != key:
-        place = st.empty()
-        if not place.button("Search parameters and presets", key="production:search", icon=":material/search:"):
-            return
+    place = st.empty()
+
+    def search() -> tuple[list[Explanation], int]:
         report = progress_in(place)
-        replays = Replays(production.order, look.trace.evidence, off)
-        found = explanations(replays, look.trace.config, report)
-        single = next((one for one in found if one.preset is None), None)
-        joint = together(replays, look.trace.config, single, report) if single is not None else None
-        place.empty()
-        kept = st.session_state[KEPT] = (key, ([joint] if joint is not None else []) + found, replays.count)
-    _, found, count = kept
-    if not found:
+        replays = Replays(production.order, context.trace.evidence, context.variants_off)
+        alone = explanations(replays, context.trace.config, report)
+        single = next((explanation for explanation in alone if explanation.preset is None), None)
+        joint = together(replays, context.trace.config, single, report) if single is not None else None
+        return ([joint] if joint is not None else []) + alone, replays.count
+
+    if not context.is_remembered(EXPLAINED, production.order) and not place.button(
+        "Search parameters and presets", key="inspect:production:search", icon=":material/search:"
+    ):
+        return
+    nearer, count = context.remembered(EXPLAINED, search, production.order)
+    place.empty()
+    if not nearer:
         st.caption(f"None of {count} settings that were replayed comes nearer to production than the present one.")
         return
     st.caption(
-        f"{count} settings replayed; {len(found)} come nearer than RBO {now.rbo:.3f}. The nearest first, "
+        f"{count} settings replayed; {len(nearer)} come nearer than RBO {now.rbo:.3f}. The nearest first, "
         f"with how many of production’s {now.depth} are then in ours."
     )
-    for i, one in enumerate(found[:SHOWN]):
-        _row(i, one, now)
+    for i, explanation in enumerate(nearer[:SHOWN]):
+        _draw_explanation(i, explanation, now)
 
 
-def _row(i: int, one: Explanation, now: Agreement) -> None:
+def _draw_explanation(i: int, explanation: Explanation, now: Agreement) -> None:
     words, numbers, button = st.columns([6, 4, 1.6], vertical_alignment="center")
-    words.markdown(what(one))
+    words.markdown(what(explanation))
     numbers.caption(
-        f"RBO {now.rbo:.3f} → **{one.agreement.rbo:.3f}** · {one.agreement.shared} of {now.depth}",
+        f"RBO {now.rbo:.3f} → **{explanation.agreement.rbo:.3f}** · {explanation.agreement.shared} of {now.depth}",
         help="This preset also searches otherwise; what was gathered is all that is replayed here."
-        if one.gathers
+        if explanation.gathers
         else None,
     )
     button.button(
-        "Apply", key=f"production:apply:{i}", on_click=_apply, args=(one,), help="Undo brings back what is set now."
+        "Apply",
+        key=f"inspect:production:apply:{i}",
+        on_click=_apply,
+        args=(explanation,),
+        help="Undo brings back what is set now.",
     )
 
 
-def what(one: Explanation) -> str:
+def what(explanation: Explanation) -> str:
     """The changes in words, as Markdown."""
-    if one.preset is not None:
-        return f"Preset **{plain(one.preset)}**" + (" (gathers)" if one.gathers else "")
+    if explanation.preset is not None:
+        return f"Preset **{plain(explanation.preset)}**" + (" (gathers)" if explanation.gathers else "")
     parts = [
         f"**{plain(field_spec(path).label)}** {plain(shown(was))} → {plain(shown(now))}"
-        for path, was, now in one.changes
+        for path, was, now in explanation.changes
     ]
     return ", ".join(parts)
 
 
-def _apply(one: Explanation) -> None:
-    if one.preset is not None:
-        state.choose_preset(one.preset)
+def _apply(explanation: Explanation) -> None:
+    if explanation.preset is not None:
+        state.choose_preset(explanation.preset)
     else:
-        state.apply({path: value for path, _, value in one.changes})
+        state.apply({path: value for path, _, value in explanation.changes})
 
 
-PLACEHOLDER = '{"results": [{"memory_id": "m1", "content": "…", "score": 0.82}, …]}\n\nor an id and its score a line:\nm1, 0.82\nm2, 0.77'
-FORMS_HELP = (
-    "A CEMS search response (JSON), a list of ids, one a line, with or without scores (CSV too), or a TREC run. The order is that of "
-    "the input; a run is ordered by rank. A memory is found by its id, else by its text."
-)
-
-
-def draw(look: Look) -> None:
-    """The input, then how far it agrees, who is where, stage by stage, scores, and what would explain the difference."""
-    response = _response(look)
-    if response is None:
-        st.caption("Paste what the real system answered to this query, or upload it. Nothing is sent anywhere.")
-        return
-    production = _matched(response, look)
-    _left_out(response)
-    if not production.order:
-        st.warning("None of these memories is in this store, by id or by text: is it the store that production has?")
-        draw_placements(look, production)
-        return
-    ours = results_of(look.trace)
-    found = agreement(production.order, ours)
-    st.html(numbers_html(production, ours, found))
-    same = list(production.order) == ours[: len(production.order)]
-    st.markdown(_verdict(production, ours, same))
-    draw_placements(look, production)
-    draw_stages(look, production)
-    draw_scores(look, production)
-    if same:
-        st.caption("The order is production’s: there is nothing to explain.")
-    else:
-        draw_explanations(look, production, found)
-
-
-def _response(look: Look) -> Response | None:
+def _response(context: InspectContext) -> Response | None:
     """What was pasted or uploaded for this query; None when there is nothing, or nothing that can be read, which is said."""
-    key = f"production:{abs(hash(look.request.query))}"
+    key = f"inspect:production:{abs(hash(context.request.query))}"
     text_box, file_box = st.columns([3, 2])
     pasted = text_box.text_area(
         "What production returned", key=f"{key}:text", height=150, placeholder=PLACEHOLDER, help=FORMS_HELP,
@@ -302,15 +309,15 @@ def _response(look: Look) -> Response | None:
     except InputError as error:
         st.error(plain(str(error)))
         return None
-    return _of_query(response, look, key)
+    return _of_query(response, context, key)
 
 
-def _of_query(response: Response, look: Look, key: str) -> Response:
+def _of_query(response: Response, context: InspectContext, key: str) -> Response:
     """Of a run with several queries, that of this one, or the one that is chosen."""
     if response.runs is None or len(response.runs) < 2:
         return response
     qids = list(response.runs)
-    own = {query.qid for query in look.resources.store.queries.read() if query.query == look.request.query}
+    own = {query.qid for query in context.resources.store.queries.read() if query.query == context.request.query}
     at = next((i for i, qid in enumerate(qids) if qid in own), 0)
     qid = st.selectbox(
         "Query of the run", qids, at, key=f"{key}:qid", help="The run answers several queries: which is this one?"
@@ -318,16 +325,15 @@ def _of_query(response: Response, look: Look, key: str) -> Response:
     return Response(response.form, response.runs[qid], response.errors, response.runs)
 
 
-def _matched(response: Response, look: Look) -> Production:
+def _matched(response: Response, context: InspectContext) -> Production:
     """The response in terms of this store, looked up once."""
-    store = look.resources.store
+    store = context.resources.store
     key = (response.returned, str(store.path), store.content_version)
-    kept = st.session_state.get("production:matched")
-    if kept is None or kept[0] != key:
-        answers = [Answer(one.memory_id, one.content, one.score) for one in response.returned]
-        kept = st.session_state["production:matched"] = (key, matched(answers, store.memories.read))
-    production: Production = kept[1]
-    return production
+    last: tuple[object, Production] | None = st.session_state.get(MATCHED)
+    if last is None or last[0] != key:
+        answers = [Answer(row.memory_id, row.content, row.score) for row in response.returned]
+        last = st.session_state[MATCHED] = (key, matched(answers, store.memories.read))
+    return last[1]
 
 
 def _left_out(response: Response) -> None:
@@ -351,3 +357,9 @@ def _verdict(production: Production, ours: list[str], same: bool) -> str:
         return f"**Ours ends after {first}; so far it is the same.** A result limit or a token budget that is smaller here?"
     theirs, own = plain(production.order[first]), plain(ours[first])
     return f"**They part at rank {first + 1}:** production has {theirs}, we have {own}."
+
+
+VIEW = View(
+    "Against production", 100, draw,
+    "Where does this trace depart from what the real system returned, and what would explain it?",
+)  # fmt: skip

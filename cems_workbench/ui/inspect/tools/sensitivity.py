@@ -1,6 +1,6 @@
 """Sensitivity: how the first results change over the whole range of one parameter, with its breakpoints.
 
-The chart of a sweep: bands of the range, ranks of the memories along it, and a labelled set's metrics below.
+The chart has the bands of the range, below them the ranks of the memories along it, and last the metrics of the judged queries.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from cems_workbench.analysis.why.rescue import searched_specs
 from cems_workbench.config import field_spec
 from cems_workbench.evaluation.grades import helpful
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS, shown
 from cems_workbench.ui.inspect.labelled import offer_labelled
-from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
+from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, NO_TOOLBAR, bold, hover, lines
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.tables import ROW, short_id, table_height
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
@@ -46,16 +48,16 @@ BAND, RANK, SPARK = 44, 26, 110
 """Heights in pixels: of the bands, of one rank, of the metrics."""
 
 
-def difference(found: Sweep, segment: Segment) -> str:
+def difference(swept: Sweep, segment: Segment) -> str:
     """What is different from the present results, in words of the legend."""
-    now = found.present.results
+    now = swept.present.results
     if segment.results == now:
         return NOW
     return ORDER if set(segment.results) == set(now) else MEMBERS
 
 
 def sweep_figure(
-    found: Sweep, memories: Sequence[str], texts: Mapping[str, str], marked: Mapping[str, str], curve: Curve | None
+    swept: Sweep, memories: Sequence[str], texts: Mapping[str, str], marked: Mapping[str, str], curve: Curve | None
 ) -> Figure:
     """Bands, then rank lines, then the metrics where there is a curve; one range for all of them.
 
@@ -63,27 +65,27 @@ def sweep_figure(
     """
     from plotly.subplots import make_subplots
 
-    heights = [BAND, max(4, found.k) * RANK, *([SPARK] if curve else [])]
+    heights = [BAND, max(4, swept.k) * RANK, *([SPARK] if curve else [])]
     figure = make_subplots(rows=len(heights), cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=0.05)
-    _bands(figure, found)
+    _bands(figure, swept)
     for i, memory_id in enumerate(memories):
-        _line(figure, found, memory_id, texts.get(memory_id, ""), marked, i)
+        _line(figure, swept, memory_id, texts.get(memory_id, ""), marked, i)
     if curve:
         _metrics(figure, curve)
-    low, high = _edges(found, found.segments[0])[0], _edges(found, found.segments[-1])[1]
+    low, high = _edges(swept, swept.segments[0])[0], _edges(swept, swept.segments[-1])[1]
     figure.update_xaxes(range=[low, high], showgrid=False, zeroline=False)
-    unit = f" ({found.spec.unit})" if found.spec.unit else ""
-    figure.update_xaxes(title_text=tick(found.spec.label + unit, 40), row=len(heights))
+    unit = f" ({swept.spec.unit})" if swept.spec.unit else ""
+    figure.update_xaxes(title_text=tick(swept.spec.label + unit, 40), row=len(heights))
     figure.update_yaxes(visible=False, range=[0, 1], fixedrange=True, row=1)
-    ranks = list(range(1, found.k + 1))
+    ranks = list(range(1, swept.k + 1))
     figure.update_yaxes(
-        range=[found.k + 0.6, 0.4], tickvals=ranks, title_text="rank", showgrid=True, zeroline=False, fixedrange=True,
+        range=[swept.k + 0.6, 0.4], tickvals=ranks, title_text="rank", showgrid=True, zeroline=False, fixedrange=True,
         row=2,
     )  # fmt: skip
-    if found.now is not None:
-        figure.add_vline(x=found.now, line={"width": 1.5, "dash": "dash", "color": "#7B848D"}, row="all")
+    if swept.now is not None:
+        figure.add_vline(x=swept.now, line={"width": 1.5, "dash": "dash", "color": "#7B848D"}, row="all")
         figure.add_annotation(
-            x=found.now, y=1.0, xref="x", yref="y domain", yanchor="bottom", text=f"now {shown(found.now)}", showarrow=False,
+            x=swept.now, y=1.0, xref="x", yref="y domain", yanchor="bottom", text=f"now {shown(swept.now)}", showarrow=False,
             font={"size": 12},
         )  # fmt: skip
     longest = max((len(_label(key, marked)) for key in memories), default=0)
@@ -97,58 +99,58 @@ def sweep_figure(
     return figure
 
 
-def _edges(found: Sweep, segment: Segment) -> tuple[float, float]:
+def _edges(swept: Sweep, segment: Segment) -> tuple[float, float]:
     """Where a band begins and ends; a whole number covers half a step on either side."""
-    half = 0.5 if found.spec.type is int else 0.0
+    half = 0.5 if swept.spec.type is int else 0.0
     return segment.first - half, segment.last + half
 
 
-def _bands(figure: Figure, found: Sweep) -> None:
+def _bands(figure: Figure, swept: Sweep) -> None:
     for name, (colour, pattern) in BANDS.items():
-        rows = [one for one in found.segments if difference(found, one) == name]
-        edges = [_edges(found, one) for one in rows]
+        rows = [segment for segment in swept.segments if difference(swept, segment) == name]
+        edges = [_edges(swept, segment) for segment in rows]
         figure.add_bar(
             x=[(low + high) / 2 for low, high in edges], width=[high - low for low, high in edges], y=[1] * len(rows),
-            name=name, hovertext=[_band_text(found, one) for one in rows], hovertemplate="%{hovertext}<extra></extra>",
+            name=name, hovertext=[_band_text(swept, segment) for segment in rows], hovertemplate=HOVERTEXT,
             marker={
-                "color": colour, "opacity": 0.85, "line": {"width": 1, "color": "rgba(128,128,128,0.9)"},
+                "color": colour, "opacity": 0.85, "line": {"width": 1, "color": GREY},
                 "pattern": {"shape": pattern, "size": 7, "solidity": 0.16, "fgcolor": "#FFFFFF", "fillmode": "overlay"},
             },
             showlegend=bool(rows), row=1, col=1,
         )  # fmt: skip
 
 
-def _band_text(found: Sweep, segment: Segment) -> str:
+def _band_text(swept: Sweep, segment: Segment) -> str:
     where = (
         shown(segment.first) if segment.first == segment.last else f"{shown(segment.first)} to {shown(segment.last)}"
     )
-    ranking = "<br>".join(f"{rank}  {tick(short_id(key))}" for rank, key in enumerate(segment.results, 1))
-    return f"<b>{where}</b>: {difference(found, segment)}<br>{ranking or 'no results'}"
+    ranking = [f"{rank}  {tick(short_id(key))}" for rank, key in enumerate(segment.results, 1)]
+    return lines(f"{bold(where)}: {difference(swept, segment)}", *(ranking or ["no results"]))
 
 
 def _label(memory_id: str, marked: Mapping[str, str]) -> str:
     return marked.get(memory_id, "") + short_id(memory_id, 12)
 
 
-def _line(figure: Figure, found: Sweep, memory_id: str, text: str, marked: Mapping[str, str], i: int) -> None:
+def _line(figure: Figure, swept: Sweep, memory_id: str, text: str, marked: Mapping[str, str], i: int) -> None:
     """One memory's rank along the range; a gap where it is not among the first k."""
     xs: list[float | None] = []
     ys: list[int | None] = []
-    for one in found.segments:
-        rank = one.results.index(memory_id) + 1 if memory_id in one.results else None
-        xs += _edges(found, one)
+    for segment in swept.segments:
+        rank = segment.results.index(memory_id) + 1 if memory_id in segment.results else None
+        xs += _edges(swept, segment)
         ys += [rank, rank]
     colour = LIST_COLOURS[i % len(LIST_COLOURS)]
-    label, bold = tick(_label(memory_id, marked)), memory_id in marked
-    hover = f"<b>{label}</b>, rank %{{y}} at %{{x:.4g}}<br>{tick(excerpt(text, 90), 90)}<extra></extra>"
+    label, front = tick(_label(memory_id, marked)), memory_id in marked
+    told = hover(f"{bold(label)}, rank %{{y}} at %{{x:.4g}}", tick(excerpt(text, 90), 90))
     figure.add_scatter(
-        x=xs, y=ys, mode="lines", name=label, showlegend=False, connectgaps=False, hovertemplate=hover, row=2, col=1,
-        line={"color": colour, "width": 3.5 if bold else 2, "dash": DASHES[i // len(LIST_COLOURS) % len(DASHES)]},
+        x=xs, y=ys, mode="lines", name=label, showlegend=False, connectgaps=False, hovertemplate=told, row=2, col=1,
+        line={"color": colour, "width": 3.5 if front else 2, "dash": DASHES[i // len(LIST_COLOURS) % len(DASHES)]},
     )  # fmt: skip
     if ys and ys[-1] is not None:
         figure.add_annotation(
             x=1, xref="paper", xanchor="left", xshift=6, y=ys[-1], yref="y2", text=label, showarrow=False,
-            font={"size": 12, "color": colour if bold else None}, align="left",
+            font={"size": 12, "color": colour if front else None}, align="left",
         )  # fmt: skip
 
 
@@ -160,16 +162,11 @@ def _metrics(figure: Figure, curve: Curve) -> None:
         figure.add_scatter(
             x=list(curve.values), y=list(values), mode="lines+markers", name=f"{name}, {curve.queries} judged queries",
             line={"color": colour, "width": 2, "dash": dash}, marker={"size": 4}, row=3, col=1,
-            hovertemplate=f"{name} %{{y:.3f}} at %{{x:.4g}}<extra></extra>",
+            hovertemplate=hover(f"{name} %{{y:.3f}} at %{{x:.4g}}"),
         )  # fmt: skip
     every = [*curve.hit, *curve.ndcg]
     room = max(0.02, 0.12 * (max(every) - min(every)))
     figure.update_yaxes(range=[min(every) - room, max(every) + room], tickformat=".2f", fixedrange=True, row=3)
-
-
-def config_of_chart() -> dict[str, Any]:
-    """Plotly's own settings: no tool bar over the chart."""
-    return {"displayModeBar": False}
 
 
 FIRST = "lists.lexical.weight"
@@ -189,22 +186,25 @@ METHODS = {
 }
 
 
-def draw(look: Look) -> None:
+def draw(context: InspectContext) -> None:
     """Choose a parameter and see its range."""
-    if not look.trace.evidence.candidate_ids:
+    if not context.trace.evidence.candidate_ids:
         st.info("No list found a candidate for this query, so no parameter can change its results.")
         return
     path, k, counted = _choose()
-    found = _kept_sweep(look, path, k)
-    shown_sweep = by_members(found) if counted == NEW_MEMBER else found
+    trace = context.trace
+    swept = context.remembered(
+        "sensitivity:sweep", lambda: sweep(trace.evidence, trace.config, path, k, context.variants_off), path, k
+    )
+    shown_sweep = by_members(swept) if counted == NEW_MEMBER else swept
     _say(shown_sweep)
-    if found.numeric:
+    if swept.numeric:
         _step(shown_sweep)
-        curve = _curve(look, found)
-        _chart(look, found, curve)
-        _table(look, shown_sweep)
+        curve = _curve(context, swept)
+        _chart(context, swept, curve)
+        _table(context, shown_sweep)
     else:
-        _choices(look, found)
+        _choices(context, swept)
 
 
 def label_of(path: str) -> str:
@@ -222,78 +222,67 @@ def _choose() -> tuple[str, int, str]:
     paths = [spec.path for spec in searched_specs()]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         path = st.selectbox(
-            "Parameter", paths, paths.index(FIRST), format_func=label_of, key="sensitivity:path", persist_state="session",
+            "Parameter", paths, paths.index(FIRST), format_func=label_of, key="inspect:sensitivity:path", persist_state="session",
             width=330, help="Any parameter that needs no new search. Of a depth, only smaller values than now.",
         )  # fmt: skip
         k = st.segmented_control(
-            "First", KS, default=5, required=True, key="sensitivity:k", persist_state="session",
+            "First", KS, default=5, required=True, key="inspect:sensitivity:k", persist_state="session",
             help="How many of the results count.",
         )  # fmt: skip
         counted = st.segmented_control(
-            "A change is", (NEW_ORDER, NEW_MEMBER), default=NEW_ORDER, required=True, key="sensitivity:counted",
+            "A change is", (NEW_ORDER, NEW_MEMBER), default=NEW_ORDER, required=True, key="inspect:sensitivity:counted",
             persist_state="session", help="Whether it counts when two results swap places, or only when one comes or goes.",
         )  # fmt: skip
     return path, k or 5, counted or NEW_ORDER
 
 
-def _kept_sweep(look: Look, path: str, k: int) -> Sweep:
-    """The sweep, replayed once per evidence, config and choice."""
-    off = state.variants_off(look.request)
-    key = (id(look.trace.evidence), look.trace.config, path, k, off)
-    kept: tuple[object, Sweep] | None = st.session_state.get("sensitivity:kept")
-    if kept is None or kept[0] != key:
-        kept = (key, sweep(look.trace.evidence, look.trace.config, path, k, off))
-        st.session_state["sensitivity:kept"] = kept
-    return kept[1]
-
-
-def _say(found: Sweep) -> None:
+def _say(swept: Sweep) -> None:
     """What was found in a sentence, and how sure it is."""
-    name, meaning = METHODS[found.method]
-    tolerance = f" Here a breakpoint is known to {found.tolerance:.2g}." if found.tolerance else ""
-    if not found.numeric:
-        outcomes = len({one.results for one in found.segments})
-        text = f"{len(found.segments)} values give {outcomes} different outcome{'s' if outcomes != 1 else ''}."
-    elif not found.breakpoints:
-        text = f"Nothing changes in the first {found.k} from {_number(found.segments[0].first)} to {_number(found.segments[-1].last)}."
+    name, meaning = METHODS[swept.method]
+    tolerance = f" Here a breakpoint is known to {swept.tolerance:.2g}." if swept.tolerance else ""
+    if not swept.numeric:
+        outcomes = len({segment.results for segment in swept.segments})
+        text = f"{len(swept.segments)} values give {outcomes} different outcome{'s' if outcomes != 1 else ''}."
+    elif not swept.breakpoints:
+        text = f"Nothing changes in the first {swept.k} from {_number(swept.segments[0].first)} to {_number(swept.segments[-1].last)}."
     else:
-        count = len(found.breakpoints)
+        count = len(swept.breakpoints)
         text = (
-            f"**{count} breakpoint{'s' if count != 1 else ''}** from {_number(found.segments[0].first)} to "
-            f"{_number(found.segments[-1].last)}. {_margin(found)}"
+            f"**{count} breakpoint{'s' if count != 1 else ''}** from {_number(swept.segments[0].first)} to "
+            f"{_number(swept.segments[-1].last)}. {_margin(swept)}"
         )
-    st.markdown(f"{text} · {name}", help=f"{meaning}{tolerance} {found.replays} replays.")
-    if found.unscored:
+    st.markdown(f"{text} · {name}", help=f"{meaning}{tolerance} {swept.replays} replays.")
+    if swept.unscored:
         st.warning(
-            f"Somewhere in this range up to {found.unscored} candidates have never been scored by the reranker; there the "
+            f"Somewhere in this range up to {swept.unscored} candidates have never been scored by the reranker; there the "
             "results may differ once they are.",
             icon=":material/help:",
         )
 
 
-def _margin(found: Sweep) -> str:
+def _margin(swept: Sweep) -> str:
     """How far the present value can move before something changes."""
-    if found.now is None:
+    if swept.now is None:
         return "It is off now."
-    now = found.present
-    low = None if now is found.segments[0] else now.first
-    high = None if now is found.segments[-1] else now.last
+    now = swept.present
+    low = None if now is swept.segments[0] else now.first
+    high = None if now is swept.segments[-1] else now.last
     if low is None and high is None:
         return ""
     if low is None:
-        return f"Now {_number(found.now)}: it can fall to the end and rise to {_number(high)} with no change."
+        return f"Now {_number(swept.now)}: it can fall to the end and rise to {_number(high)} with no change."
     if high is None:
-        return f"Now {_number(found.now)}: it can rise to the end and fall to {_number(low)} with no change."
-    return f"Now {_number(found.now)}: no change between {_number(low)} and {_number(high)}."
+        return f"Now {_number(swept.now)}: it can rise to the end and fall to {_number(low)} with no change."
+    return f"Now {_number(swept.now)}: no change between {_number(low)} and {_number(high)}."
 
 
 def _number(value: Any) -> str:
     return shown(float(f"{value:.5g}")) if isinstance(value, float) else shown(value)
 
 
-def _step(found: Sweep) -> None:
+def _step(swept: Sweep) -> None:
     """Buttons into the neighbouring segments."""
-    below, above = neighbours(found)
+    below, above = neighbours(swept)
     with st.container(horizontal=True, gap="small"):
         for segment, key, icon in (
             (below, "below", ":material/arrow_back:"),
@@ -301,17 +290,17 @@ def _step(found: Sweep) -> None:
         ):
             if segment is None:
                 continue
-            value = inside(found, segment)
+            value = inside(swept, segment)
             st.button(
-                f"Set to {_number(value)}: {_change(found, segment)}", key=f"sensitivity:{key}", icon=icon,
-                on_click=apply, args=(found.spec.path, value),
+                f"Set to {_number(value)}: {_change(swept, segment)}", key=f"inspect:sensitivity:{key}", icon=icon,
+                on_click=apply, args=(swept.spec.path, value),
                 help=f"Into the next segment {key}: {_number(segment.first)} to {_number(segment.last)}.",
             )  # fmt: skip
 
 
-def _change(found: Sweep, segment: Segment) -> str:
+def _change(swept: Sweep, segment: Segment) -> str:
     """Who comes, goes and moves against the present results, in a few words."""
-    now = found.present.results
+    now = swept.present.results
     entered = [key for key in segment.results if key not in now]
     left = [key for key in now if key not in segment.results]
     moved = [key for rank, key in enumerate(segment.results) if key in now and now.index(key) != rank]
@@ -323,48 +312,50 @@ def _change(found: Sweep, segment: Segment) -> str:
     return ", ".join(parts) or "as now"
 
 
-def _curve(look: Look, found: Sweep) -> Curve | None:
+def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
     """The labelled set along the range, once it was asked for."""
     labelled = None
     if st.toggle(
-        "Judged queries along this range", key="sensitivity:labelled", persist_state="session",
+        "Judged queries along this range", key="inspect:sensitivity:labelled", persist_state="session",
         help="hit@5 (the share of judged queries with a relevant memory in the first 5) and nDCG@10 under the chart, at "
         "evenly spaced values.",
     ):  # fmt: skip
-        labelled = offer_labelled(look, "sensitivity:gather")
+        labelled = offer_labelled(context, "inspect:sensitivity:gather")
     if labelled is None:
         return None
-    key = (labelled, look.trace.config, found.spec.path)
-    kept: tuple[object, Curve] | None = st.session_state.get("sensitivity:curve")
-    if kept is None or kept[0] != key:
-        place = st.empty()
-        kept = (key, labelled_curve(labelled, look.trace.config, found, progress=progress_in(place)))
+    place, built = st.empty(), labelled
+    try:
+        return context.remembered(
+            "sensitivity:curve",
+            lambda: labelled_curve(built, context.trace.config, swept, progress=progress_in(place)),
+            labelled,
+            swept.spec.path,
+        )
+    finally:
         place.empty()
-        st.session_state["sensitivity:curve"] = kept
-    return kept[1]
 
 
-def _chart(look: Look, found: Sweep, curve: Curve | None) -> None:
-    relevant = helpful(look.grades)
-    first = [*([look.followed] if look.followed else []), *sorted(relevant)]
-    memories = shown_memories(found, first, LINES)
-    texts = {key: look.trace.evidence.memories[key].content for key in memories}
-    signs = {key: f"{'◆ ' if key == look.followed else ''}{'✓ ' if key in relevant else ''}" for key in memories}
-    figure = sweep_figure(found, memories, texts, {key: sign for key, sign in signs.items() if sign}, curve)
-    st.plotly_chart(figure, key="sensitivity:chart", config=config_of_chart())
+def _chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
+    relevant = helpful(context.grades)
+    first = [*([context.followed] if context.followed else []), *sorted(relevant)]
+    memories = shown_memories(swept, first, LINES)
+    texts = {key: context.trace.evidence.memories[key].content for key in memories}
+    signs = {key: f"{'◆ ' if key == context.followed else ''}{'✓ ' if key in relevant else ''}" for key in memories}
+    figure = sweep_figure(swept, memories, texts, {key: sign for key, sign in signs.items() if sign}, curve)
+    st.plotly_chart(figure, key="inspect:sensitivity:chart", config=NO_TOOLBAR)
     bold = " Bold: ◆ followed, ✓ judged relevant." if any(signs.values()) else ""
     st.caption(
-        f"The ranks of the memories along the range; a line ends where its memory leaves the first {found.k}.{bold}"
+        f"The ranks of the memories along the range; a line ends where its memory leaves the first {swept.k}.{bold}"
     )
 
 
-def _table(look: Look, found: Sweep) -> None:
+def _table(context: InspectContext, swept: Sweep) -> None:
     """A row per segment; choosing one offers to set the parameter into it."""
-    rows = [_row(look, found, i, one) for i, one in enumerate(found.segments)]
+    rows = [_row(context, swept, i, segment) for i, segment in enumerate(swept.segments)]
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     chosen = st.dataframe(
-        rows, hide_index=True, height=30 * (min(len(rows), 12) + 1) + 4, row_height=30, placeholder="",
-        key="sensitivity:table", on_select="rerun", selection_mode="single-row",
+        rows, hide_index=True, height=table_height(len(rows), 12), row_height=ROW, placeholder="",
+        key="inspect:sensitivity:table", on_select="rerun", selection_mode="single-row",
         column_config={
             "": text("", width=30, help="▶ the present segment"),
             "from": number("from", format="%.6g", width=84, help="First value of the segment that was replayed"),
@@ -375,28 +366,28 @@ def _table(look: Look, found: Sweep) -> None:
         },
     )  # fmt: skip
     selected = chosen.selection.rows
-    if selected and selected[0] < len(found.segments):
-        value = inside(found, found.segments[selected[0]])
+    if selected and selected[0] < len(swept.segments):
+        value = inside(swept, swept.segments[selected[0]])
         st.button(
-            f"Apply {found.spec.label} {_number(value)}", key="sensitivity:apply", type="primary",
-            icon=":material/check:", on_click=apply, args=(found.spec.path, value),
+            f"Apply {swept.spec.label} {_number(value)}", key="inspect:sensitivity:apply", type="primary",
+            icon=":material/check:", on_click=apply, args=(swept.spec.path, value),
         )  # fmt: skip
     else:
         st.caption("Choose a row to set the parameter to the middle of its segment.")
 
 
-def _row(look: Look, found: Sweep, i: int, one: Segment) -> dict[str, Any]:
-    point = found.breakpoints[i - 1] if i else None
-    relevant = _first_relevant(look, one.results)
+def _row(context: InspectContext, swept: Sweep, i: int, segment: Segment) -> dict[str, Any]:
+    point = swept.breakpoints[i - 1] if i else None
+    relevant = _first_relevant(context, segment.results)
     row: dict[str, Any] = {
-        "": "▶" if one is found.present else "",
-        "from": one.first,
-        "to": one.last,
+        "": "▶" if segment is swept.present else "",
+        "from": segment.first,
+        "to": segment.last,
         "change": _changes(point) if point else "",
     }
     if relevant is not None:
         row["relevant"] = relevant or "–"
-    return row | {"first results": _ids(one.results)}
+    return row | {"first results": _ids(segment.results)}
 
 
 def _changes(point: Breakpoint) -> str:
@@ -409,9 +400,9 @@ def _changes(point: Breakpoint) -> str:
     return ", ".join(parts)
 
 
-def _first_relevant(look: Look, results: Sequence[str]) -> str | None:
+def _first_relevant(context: InspectContext, results: Sequence[str]) -> str | None:
     """The rank of the first relevant result as text, empty when none is there; None for a query that is not judged."""
-    relevant = helpful(look.grades)
+    relevant = helpful(context.grades)
     if not relevant:
         return None
     return next((str(rank) for rank, key in enumerate(results, 1) if key in relevant), "")
@@ -421,16 +412,19 @@ def _ids(keys: Sequence[str]) -> str:
     return "  ".join(short_id(key) for key in keys)
 
 
-def _choices(look: Look, found: Sweep) -> None:
+def _choices(context: InspectContext, swept: Sweep) -> None:
     """Each value of a switch or a choice with its results and a button."""
-    for one in found.segments:
+    for segment in swept.segments:
         left, middle, right = st.columns([3, 7, 2], vertical_alignment="center")
-        now = one is found.present
-        left.markdown(f"{'▶ ' if now else ''}**{plain(shown(one.first))}**" + (" (now)" if now else ""))
-        relevant = _first_relevant(look, one.results)
+        now = segment is swept.present
+        left.markdown(f"{'▶ ' if now else ''}**{plain(shown(segment.first))}**" + (" (now)" if now else ""))
+        relevant = _first_relevant(context, segment.results)
         stands = "" if relevant is None else f" · first relevant {relevant or 'not there'}"
-        middle.caption(plain(f"{difference(found, one)}: {_ids(one.results) or 'no results'}{stands}"))
+        middle.caption(plain(f"{difference(swept, segment)}: {_ids(segment.results) or 'no results'}{stands}"))
         right.button(
-            "Apply", key=f"sensitivity:value:{one.first}", disabled=now, on_click=apply,
-            args=(found.spec.path, one.first), width="stretch",
+            "Apply", key=f"inspect:sensitivity:value:{segment.first}", disabled=now, on_click=apply,
+            args=(swept.spec.path, segment.first), width="stretch",
         )  # fmt: skip
+
+
+VIEW = View("Sensitivity", 70, draw, "Where in a parameter's range do the first results change?")

@@ -1,8 +1,9 @@
-"""Text evidence: which words of a query met a memory, what they are worth, and how much of the memory the models read."""
+"""Text evidence: which words of a query met a memory, what they are worth, how much of it the models read, and its tokens tinted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import streamlit as st
 from markupsafe import Markup
@@ -17,16 +18,22 @@ from cems_workbench.analysis.text_evidence import (
     matches,
     read_until,
 )
+from cems_workbench.analysis.token_heat import TokenHeat, token_heat
+from cems_workbench.errors import ModelError
+from cems_workbench.models.late_interaction import TokenCosines
+from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline.evidence import ModelScore
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Memory, indexed_text
-from cems_workbench.ui.inspect.look import Look
-from cems_workbench.ui.inspect.views.alignment import draw_token_heat
+from cems_workbench.ui.inspect.alignment import alignment, alignment_html, goes_on, joined, met_tokens
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
-from cems_workbench.ui.kit.templates import draw as draw_template
 from cems_workbench.ui.kit.templates import render
 
 WORDS_HELP = (
@@ -43,31 +50,36 @@ COLUMNS = {
     "share": "Its share of the memory's score",
 }
 NUMBERS = ("tf", "df", "idf", "BM25")
+HEAT_HELP = (
+    "The text in the pieces the model reads. The stronger the tint, the nearer in meaning to a rare token of the query. Underlined: "
+    "the token that a query token met (its number stands above); these meetings alone make the late-interaction score."
+)
+HEAT, HEAT_WANTED = "inspect:token_heat:compared", "inspect:token_heat:wanted"
 
 
-def draw(look: Look) -> None:
+def draw(context: InspectContext) -> None:
     """One candidate: words in common, the whole text, and the tokens."""
     write_stylesheet("evidence")
-    if not look.trace.evidence.memories:
+    if not context.trace.evidence.memories:
         st.info("This query has no candidates: there is no text to look at.", icon=":material/search_off:")
         return
-    memory = look.trace.evidence.memories[_candidate(look)]
-    found = _words(look, memory)
-    _whole(look, memory, found)
-    draw_token_heat(look.trace, look.resources, memory.id)
+    memory = context.trace.evidence.memories[_candidate(context)]
+    words = _draw_words(context, memory)
+    _draw_whole(context, memory, words)
+    draw_token_heat(context, memory.id)
 
 
-def _candidate(look: Look) -> str:
+def _candidate(context: InspectContext) -> str:
     """The memory that is looked at: at first the followed one, else the first result."""
-    ranked = {row.memory_id: row.rank for row in look.trace.results}
-    rest = [row.memory_id for row in look.trace.stage(FUSION).rows if row.memory_id not in ranked]
-    options = list(dict.fromkeys([*ranked, *rest, *sorted(look.trace.evidence.memories)]))
-    key = f"text_evidence:{hash(look.request)}:{look.followed}"
+    ranked = {row.memory_id: row.rank for row in context.trace.results}
+    rest = [row.memory_id for row in context.trace.stage(FUSION).rows if row.memory_id not in ranked]
+    options = list(dict.fromkeys([*ranked, *rest, *sorted(context.trace.evidence.memories)]))
+    key = f"inspect:text_evidence:{hash(context.request)}:{context.followed}"
     if st.session_state.get(key) not in options:
-        st.session_state[key] = look.followed if look.followed in options else options[0]
+        st.session_state[key] = context.followed if context.followed in options else options[0]
 
     def named(memory_id: str) -> str:
-        text = excerpt(look.trace.evidence.memories[memory_id].content, 90)
+        text = excerpt(context.trace.evidence.memories[memory_id].content, 90)
         return f"{ranked.get(memory_id, '–')}  {short_id(memory_id)}  {text}"
 
     chosen: str = st.selectbox(
@@ -77,114 +89,96 @@ def _candidate(look: Look) -> str:
     return chosen
 
 
-def _words(look: Look, memory: Memory) -> LexicalEvidence:
+def _draw_words(context: InspectContext, memory: Memory) -> LexicalEvidence:
     """The terms of one query variant, as a table; the choice where there are several variants."""
     st.markdown("###### Words in common", help=WORDS_HELP)
-    variants = look.trace.evidence.variants
-    lexical = look.resources.indexes.lexical
+    variants = context.trace.evidence.variants
+    lexical = context.resources.indexes.lexical
     every = [lexical_evidence(lexical, variant.text, memory) for variant in variants]
     best = max(range(len(every)), key=lambda i: (bool(every[i].matched), -i))
     which = best
     if len(variants) > 1:
         which = st.selectbox(
-            "Query variant", range(len(variants)), best, key=f"text_evidence:variant:{hash(look.request)}:{memory.id}",
+            "Query variant", range(len(variants)), best, key=f"inspect:text_evidence:variant:{hash(context.request)}:{memory.id}",
             format_func=lambda i: f"{i}  {excerpt(variants[i].text, 80)}  ({len(every[i].matched)} of {len(every[i].terms)} terms)",
             help="Each form of the query was searched on its own.",
         )  # fmt: skip
-    found = every[which]
-    st.html(terms_html(found) + summary_html(found, _list_line(look, memory.id, which, found)))
-    return found
+    words = every[which]
+    st.html(terms_html(words) + words_html(words, _list_line(context, memory.id, which, words)))
+    return words
 
 
-def _list_line(look: Look, memory_id: str, which: int, found: LexicalEvidence) -> str:
+def _list_line(context: InspectContext, memory_id: str, which: int, words: LexicalEvidence) -> str:
     """Where the memory stands in this variant's lexical list, or why it does not."""
     name = f"lexical:{which}"
-    ranked = next((ranked for ranked in look.trace.evidence.lists if ranked.name == name), None)
+    ranked = next((ranked for ranked in context.trace.evidence.lists if ranked.name == name), None)
     if ranked is None:
         return f"{name} was not searched: the query is routed to meaning alone (Query → Search mode). It would have scored this."
     places = {hit.memory_id: rank for rank, hit in enumerate(ranked.hits, 1)}
     if memory_id in places:
         return f"Rank {places[memory_id]} of {len(ranked.hits)} in {name}."
-    if found.matched and ranked.hits:
+    if words.matched and ranked.hits:
         return f"Not in {name}, whose last of {len(ranked.hits)} hits scores {ranked.hits[-1].score:.4f}."
     return f"Not in {name}."
 
 
-def terms_html(found: LexicalEvidence) -> Markup:
+def terms_html(words: LexicalEvidence) -> Markup:
     """A row per matched term, the largest part first, and their sum; empty when none matched."""
-    if not found.matched:
-        return Markup()
-    columns = [{"name": name, "about": about, "number": name in NUMBERS} for name, about in COLUMNS.items()]
-    rows = [
-        {
-            "term": term,
-            "words": ", ".join(term.words),
-            "twice": f" × {term.asked}" if term.asked > 1 else "",
-            "df": f"{term.df:,}",
-            "percent": 100 * found.share(term),
-        }
-        for term in found.matched
-    ]
-    return render(
-        "inspect/tools/text_terms.html", columns=columns, rows=rows, documents=f"{found.documents:,}", score=found.score
-    )
+    if not words.matched:
+        return Markup("")
+    terms = [(term, f"{100 * words.share(term):.1f}") for term in words.matched]
+    return render("inspect/text_evidence/terms.html", columns=COLUMNS, numbers=NUMBERS, words=words, terms=terms)
 
 
-def summary_html(found: LexicalEvidence, place: str) -> Markup:
+def words_html(words: LexicalEvidence, place: str) -> Markup:
     """What the table does not say: the place in the list, the terms that met nothing, and the stop words."""
-    lines = []
-    if found.unmatched:
-        listed = ", ".join(
-            f"{' / '.join(term.words)} ({'in no memory' if not term.df else f'in {term.df:,}'})" for term in found.unmatched
-        )  # fmt: skip
-        lines.append(f"Not in this memory: {listed}")
-    if found.stop_words:
-        lines.append(f"Stop words, never searched: {', '.join(found.stop_words)}")
-    return render("inspect/tools/text_said.html", verdict=_verdict(found), place=place, lines=lines)
+    unmatched = ", ".join(
+        f"{' / '.join(term.words)} ({'in no memory' if not term.df else f'in {term.df:,}'})" for term in words.unmatched
+    )
+    return render(
+        "inspect/text_evidence/words.html", verdict=_verdict(words), place=place, unmatched=unmatched,
+        stop_words=", ".join(words.stop_words),
+    )  # fmt: skip
 
 
-def _verdict(found: LexicalEvidence) -> str:
-    if not found.terms:
+def _verdict(words: LexicalEvidence) -> str:
+    if not words.terms:
         return "This query has stop words only: lexical search finds nothing with it."
-    if not found.matched:
+    if not words.matched:
         return "No word in common: lexical search cannot find this memory with this query."
-    return f"{len(found.matched)} of {len(found.terms)} search terms are in this memory."
+    return f"{len(words.matched)} of {len(words.terms)} search terms are in this memory."
 
 
-def _whole(look: Look, memory: Memory, found: LexicalEvidence) -> None:
+def _draw_whole(context: InspectContext, memory: Memory, words: LexicalEvidence) -> None:
     """The memory in full: terms marked, the reranker's part between its edges, and where the embedder stopped reading."""
     st.markdown("###### The whole memory")
-    config = look.trace.config.rerank
-    score = look.trace.evidence.model_scores.get(model_key(config), {}).get(memory.id)
-    room = embedder_room(look.resources.embedder)
+    config = context.trace.config.rerank
+    score = context.trace.evidence.model_scores.get(model_key(config), {}).get(memory.id)
+    room = embedder_room(context.resources.embedder)
     chunk = None if score is None or config.backend == "none" else score.chunk
     place = None if chunk is None else chunk_place(memory.content, chunk)
-    edges: list[tuple[int, str, str]] = []
+    edges: list[Edge] = []
     if place is not None:
         edges += _reader_edges(memory, place, score, config.backend, room)
     edges += _embedder_edge(memory, room)
-    tips = {term.term: f"{term.term}: {100 * found.share(term):.1f} % of the BM25" for term in found.matched}
+    tips = {term.term: f"{term.term}: {100 * words.share(term):.1f} % of the BM25" for term in words.matched}
     title = "" if not memory.title or memory.content.startswith(memory.title) else memory.title
-    draw_template(
-        "inspect/tools/text_whole.html",
-        marked=bool(tips),
-        read=place is not None,
-        edges=bool(edges),
-        title=marked_html(title, matches(title, tips), tips),
-        body=marked_html(memory.content, matches(memory.content, tips), tips, place, edges),
-    )
+    body = marked_html(memory.content, matches(memory.content, tips), tips, place, edges)
+    top = marked_html(title, matches(title, tips), tips) if title else None
+    key = {"marked": bool(tips), "read": place is not None, "cut": bool(edges)}
+    st.html(render("inspect/text_evidence/whole.html", title=top, body=body, **key))
     if chunk is not None and place is None:
         st.caption("The reranker read this text, which is not in the memory as it is now:")
         st.code(chunk, language=None, wrap_lines=True)
-    st.caption(_reading_line(look, memory, score, place))
+    st.caption(_reading_line(context, memory, score, place))
 
 
 def _reader_edges(
     memory: Memory, place: tuple[int, int], score: ModelScore | None, backend: str, room: Room | None
-) -> list[tuple[int, str, str]]:
+) -> list[Edge]:
     """Begin and end of the reranker's chunk, and where it ran out of tokens within it."""
     start, end = place
-    edges = [(start, "reranker ▸", "The text that the reranker was given begins here")]
+    edges = [Edge(start, "reranker ▸", "The text that the reranker was given begins here")]
     if score is not None and score.detail and score.detail.get("truncated"):
         cut = read_until(memory.content[start:end], room) if room and backend == "late_interaction" else None
         tip = (
@@ -193,49 +187,68 @@ def _reader_edges(
             else ""
         )
         at = end if cut is None else start + cut
-        edges.append((at, "✂ cut off", tip or "The chunk was longer than the model reads: its end was cut off"))
-    edges.append((end, "◂ reranker", "The text that the reranker was given ends here"))
+        edges.append(Edge(at, "✂ cut off", tip or "The chunk was longer than the model reads: its end was cut off"))
+    edges.append(Edge(end, "◂ reranker", "The text that the reranker was given ends here"))
     return edges
 
 
-def _embedder_edge(memory: Memory, room: Room | None) -> list[tuple[int, str, str]]:
+def _embedder_edge(memory: Memory, room: Room | None) -> list[Edge]:
     """Where the embedder's room for tokens ended: what comes after is not in the vector."""
     text = indexed_text(memory)
     cut = None if room is None else read_until(text, room)
     if room is None or cut is None:
         return []
     at = max(0, cut - (len(text) - len(memory.content)))
-    return [(at, "✂ embedder", f"The embedder reads {room.tokens} tokens: what comes after is not in the vector")]
+    return [Edge(at, "✂ embedder", f"The embedder reads {room.tokens} tokens: what comes after is not in the vector")]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A sign within a text, at a character, and what it means."""
+
+    at: int
+    sign: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a text as it is drawn: the edges before it, the terms it meets, if any, and whether the reranker read it."""
+
+    text: str
+    edges: Sequence[Edge]
+    terms: str | None
+    read: bool
 
 
 def marked_html(
     text: str, found: Sequence[Match], tips: Mapping[str, str], read: tuple[int, int] | None = None,
-    edges: Sequence[tuple[int, str, str]] = (),
+    edges: Sequence[Edge] = (),
 ) -> Markup:  # fmt: skip
-    """The text: matches as marks with a tip, what is outside `read` dimmed, and (place, sign, tip) edges in it."""
+    """The text: what was `found` as marks with a tip, what is outside `read` dimmed, and the edges in it."""
     cuts = {
         0,
         len(text),
         *(place for match in found for place in (match.start, match.end)),
-        *(place for place, *_ in edges),
+        *(edge.at for edge in edges),
     }
     cuts |= set(read or ())
-    signs: dict[int, list[dict[str, str]]] = {}
-    for place, sign, about in edges:
-        signs.setdefault(place, []).append({"sign": sign, "about": about})
     marks = {match.start: match for match in found}
-    ordered, parts, inside = sorted(cuts), [], None
+    ordered, inside = sorted(cuts), None
+    pieces = []
     for start, end in zip(ordered, [*ordered[1:], len(text)], strict=True):
         inside = marks.get(start, inside if inside is not None and start < inside.end else None)
-        mark = None if inside is None else "; ".join(tips[term] for term in inside.terms if term in tips)
-        unread = read is not None and not (read[0] <= start < read[1])
-        parts.append({"edges": signs.get(start, ()), "text": text[start:end], "mark": mark, "unread": unread})
-    return render("inspect/tools/text_marked.html", parts=parts)
+        terms = None if inside is None else "; ".join(tips[term] for term in inside.terms if term in tips)
+        here = [edge for edge in edges if edge.at == start]
+        pieces.append(Piece(text[start:end], here, terms, read is None or read[0] <= start < read[1]))
+    return render("inspect/text_evidence/marked.html", pieces=pieces)
 
 
-def _reading_line(look: Look, memory: Memory, score: ModelScore | None, place: tuple[int, int] | None) -> str:
+def _reading_line(
+    context: InspectContext, memory: Memory, score: ModelScore | None, place: tuple[int, int] | None
+) -> str:
     """What the reranker read of it, in one line."""
-    config = look.trace.config.rerank
+    config = context.trace.config.rerank
     if config.backend == "none":
         return "No reranker read it: reranking is off."
     if score is None:
@@ -254,3 +267,84 @@ def _reading_line(look: Look, memory: Memory, score: ModelScore | None, place: t
     return (
         f"The reranker read {part} (chunk of at most {config.chunk_chars:,}, by {plain(config.chunk_selection)}).{cut}"
     )
+
+
+def draw_token_heat(context: InspectContext, memory_id: str) -> None:
+    """The text of one candidate with its tokens tinted, and the meetings as a table; asked for where no score has them."""
+    st.markdown("###### Token by token", help=HEAT_HELP)
+    trace, config = context.trace, context.trace.config.rerank
+    score = trace.evidence.model_scores.get(model_key(config), {}).get(memory_id)
+    text = (score.chunk if score is not None else None) or trace.evidence.memories[memory_id].content
+    if not alignment(score) and not st.session_state.get(HEAT_WANTED):
+        if not st.button(
+            "Compare token by token",
+            key="inspect:token_heat",
+            help="Late interaction over the embedder; takes a moment.",
+        ):
+            return
+        st.session_state[HEAT_WANTED] = True
+    compared = _compared(config.query or trace.evidence.searched, text, context.resources)
+    if compared is None:
+        return
+    cosines, pair = compared
+    if pair.raw is None:
+        st.caption(f"There is nothing to compare: {plain(pair.error or 'no tokens')}.")
+        return
+    _draw_heat(cosines, pair, memory_id)
+
+
+def _compared(query: str, text: str, resources: Resources) -> tuple[TokenCosines, PairScore] | None:
+    """All cosines and the score with its alignment, the last pair kept; None after a line that says why there are none."""
+    key = (query, text, str(resources.store.path), resources.store.content_version)
+    last: tuple[object, tuple[TokenCosines, PairScore]] | None = st.session_state.get(HEAT)
+    if last is not None and last[0] == key:
+        return last[1]
+    place = st.empty()
+    try:
+        reader = resources.late_interaction(progress_in(place))
+        compared = reader.cosines(query, text), reader.score(query, [text])[0]
+    except ModelError as error:
+        st.caption(plain(str(error)))
+        return None
+    finally:
+        place.empty()
+    st.session_state[HEAT] = (key, compared)
+    return compared
+
+
+def _draw_heat(cosines: TokenCosines, pair: PairScore, memory_id: str) -> None:
+    only = st.selectbox(
+        "Tint by", range(len(cosines.query)), None, key=f"inspect:token_heat:{memory_id}", placeholder="every token of the query",
+        format_func=lambda i: f"{i + 1}  {joined(cosines.query[i])}", help="One token of the query, or all of them together.",
+    )  # fmt: skip
+    cut = " The model reads no further." if pair.detail and pair.detail.get("truncated") else ""
+    st.html(heat_html(cosines, token_heat(cosines, only)))
+    st.caption(f"Late-interaction score {pair.raw:.4f}.{cut}")
+    st.html(alignment_html(met_tokens(alignment(ModelScore(pair.raw, detail=pair.detail))), pair.raw, numbered=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of the text as it is drawn; `tint` in percent, `met` the numbers of the query tokens that met it."""
+
+    text: str
+    spaced: bool
+    """Does it stand apart from the token before it?"""
+    met: str
+    nearest: str
+    tint: str
+
+
+def heat_html(cosines: TokenCosines, heat: TokenHeat) -> Markup:
+    """The tokens of the text as a line of words, each tinted by its strength; a met one is underlined and numbered."""
+    tokens = [
+        Token(
+            joined(token), bool(i) and not goes_on(token), ", ".join(str(t + 1) for t in heat.met_by[i]),
+            f"nearest: {joined(cosines.query[heat.nearest[i]])}, cosine {heat.cosine[i]:.3f}", f"{55 * heat.strength[i]:.0f}",
+        )
+        for i, token in enumerate(cosines.text)
+    ]  # fmt: skip
+    return render("inspect/text_evidence/heat.html", tokens=tokens)
+
+
+VIEW = View("Text evidence", 30, draw, "Which words met in this memory, and how much of it did the models read?")

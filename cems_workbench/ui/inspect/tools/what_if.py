@@ -1,12 +1,13 @@
-"""What if this memory were different? A scratch copy is edited and tried in the memory's place; the store stays as it is.
+"""What if it were different? A scratch copy of a memory is edited and tried in its place; the store stays as it is.
 
-The copy is a form over what the ranking reads of a memory, checked by the rules of the import. The outcome: where the memory stands
-then and why, lists and stages before and after, and the others that moved.
+The form is over what the ranking reads of a memory, checked by the rules of the import. The outcome is the headline, lists and stages
+before and after, and the others that moved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,13 +18,12 @@ from cems_workbench.analysis.what_if import Moved, Pair, Place, WhatIf, what_if
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.grades import K
-from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.records import Memory
-from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.inspect.tools import choosing
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -32,6 +32,11 @@ from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
+TOOL = "what_if"
+KEPT = 4
+"""Outcomes that are kept."""
+MOST = 15
+"""Other results that moved which are listed."""
 LABELS = {
     "content": "Text",
     "title": "Title",
@@ -49,8 +54,79 @@ LABELS = {
     "noise_count": "Found noise",
 }
 """Tags and author stand in no list and no factor, so they are not here."""
-TRIED = "what_if:tried"
-PROBLEM = "what_if:problem"
+TRIED, PROBLEM, TURN = "inspect:what_if:tried", "inspect:what_if:problem", "inspect:what_if:turn"
+
+
+def draw(context: InspectContext) -> None:
+    """Choose a memory, edit its copy, and see what that alone does."""
+    write_stylesheet("what_if")
+    choosing.search_box(TOOL)
+    choosing.offer_matches(context, TOOL)
+    lost = choosing.missing(context, K)
+    memory_id = choosing.chosen(context, TOOL) or next(iter(lost), None)
+    choosing.offer(context, TOOL, lost, memory_id)
+    if memory_id is None:
+        st.caption("Search for a memory, or follow one above, to try another text, date or priority of it.")
+        return
+    stored = context.resources.store.memories.get(memory_id)
+    if stored is None:
+        st.info(
+            f"{plain(short_id(memory_id))} is not in the store any more. Choose another memory.",
+            icon=":material/delete:",
+        )
+        return
+    st.markdown(f"###### Scratch copy of {plain(short_id(memory_id))}")
+    draw_form(context.resources, stored)
+    copy = tried(memory_id)
+    if copy is None or copy == stored:
+        st.caption("Change a field and press Try. Nothing is saved.")
+        return
+    outcome = _outcome(context, copy)
+    if outcome is not None:
+        _draw_outcome(outcome)
+
+
+def _outcome(context: InspectContext, copy: Memory) -> WhatIf | None:
+    """The outcome, kept while copy, request, config and evidence are the same; None after an error, which is shown."""
+    trace, place = context.trace, st.empty()
+
+    def make() -> WhatIf:
+        return what_if(
+            copy, trace.evidence, trace.config, context.request, context.resources, switched_off=context.variants_off,
+            progress=progress_in(place),
+        )  # fmt: skip
+
+    try:
+        return context.remembered("what_if:outcomes", make, copy, context.request, most=KEPT)
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return None
+    finally:
+        place.empty()
+
+
+def _draw_outcome(outcome: WhatIf) -> None:
+    """The headline, lists and stages side by side, who else moved, and what is approximated."""
+    st.html(outcome_html(outcome))
+    lists = [pair for pair in outcome.lists() if pair.before is not None or pair.after is not None]
+    if lists:
+        st.markdown("###### In the lists")
+        st.html(pairs_html(lists, "list", "Source and query variant"))
+    else:
+        st.caption("Neither the stored memory nor the copy is in any list.")
+    stages = [pair for pair in outcome.stages() if pair.before is not None or pair.after is not None]
+    if stages:
+        st.markdown("###### Through the stages")
+        st.html(pairs_html(stages, "stage", "In the order of the pipeline"))
+    moved = outcome.others()
+    st.markdown("###### Other results that moved")
+    if moved:
+        st.html(others_html(outcome, moved))
+    more = f"and {len(moved) - MOST} more" if len(moved) > MOST else ""
+    if not moved or more:
+        st.caption(more or "None: every other result stays at its rank.")
+    if outcome.approximated:
+        st.caption(" ".join(("Approximated.", *outcome.approximated)))
 
 
 def tried(memory_id: str) -> Memory | None:
@@ -61,27 +137,27 @@ def tried(memory_id: str) -> Memory | None:
 
 def draw_form(resources: Resources, stored: Memory) -> None:
     """The form, with what was last tried in it; Try and Start again happen before the page is drawn again."""
-    turn = st.session_state.setdefault("what_if:turn", 0)
-    keys = {name: f"what_if:{turn}:{name}:{stored.id}" for name in LABELS}
+    turn = st.session_state.setdefault(TURN, 0)
+    keys = {name: f"inspect:what_if:{turn}:{name}:{stored.id}" for name in LABELS}
     for name, value in form_values(tried(stored.id) or stored, LABELS).items():
         st.session_state.setdefault(keys[name], value)
-    with st.form(f"what_if:form:{turn}"):
-        _fields(resources, keys)
+    with st.form(f"inspect:what_if:form:{turn}"):
+        _draw_fields(resources, keys)
         problem: tuple[str, str] | None = st.session_state.get(PROBLEM)
         if problem is not None and problem[0] == stored.id:
             st.error(plain(problem[1]), icon=":material/block:")
         with st.container(horizontal=True):
             st.form_submit_button(
-                "Try", type="primary", key="what_if:try", on_click=_try, args=(stored, keys),
+                "Try", type="primary", key="inspect:what_if:try", on_click=_try, args=(stored, keys),
                 help="Replays the query with this copy in the memory’s place. The store is not written.",
             )  # fmt: skip
             st.form_submit_button(
-                "Start again", key="what_if:again", on_click=_start_again, args=(stored.id,), icon=":material/undo:",
+                "Start again", key="inspect:what_if:again", on_click=_start_again, args=(stored.id,), icon=":material/undo:",
                 help="Back to the memory as it is stored.",
             )  # fmt: skip
 
 
-def _fields(resources: Resources, keys: Mapping[str, str]) -> None:
+def _draw_fields(resources: Resources, keys: Mapping[str, str]) -> None:
     facets = resources.store.memories.facets()
     st.text_area(
         "Text", key=keys["content"], height=150, help="What is embedded and searched, with the title before it."
@@ -95,12 +171,7 @@ def _fields(resources: Resources, keys: Mapping[str, str]) -> None:
     with category:
         optional_choice("Category", keys["category"], facets.categories, "Time decay can differ by category.")
     with project:
-        optional_choice(
-            "Project",
-            keys["project"],
-            facets.projects,
-            "Adjust compares it with the query’s project.",
-        )
+        optional_choice("Project", keys["project"], facets.projects, "Adjust compares it with the query’s project.")
     scope.selectbox("Scope", ["personal", "shared"], key=keys["scope"], help="Query → Scope can leave one of them out.")
     created, accessed, accesses = st.columns(3)
     created.text_input("Created", key=keys["created_at"], help=DAY_HELP)
@@ -134,31 +205,18 @@ def _start_again(memory_id: str) -> None:
     """Forget what was tried; the fields get new keys, and with them the stored values."""
     st.session_state[TRIED].pop(memory_id, None)
     st.session_state[PROBLEM] = None
-    st.session_state["what_if:turn"] += 1
+    st.session_state[TURN] += 1
 
 
-MOST = 15
-RANKS = (
-    ("rank", "Rank with the memory as it is stored"),
-    ("score", "Score with the memory as it is stored"),
-    ("new rank", "Rank with the edited copy"),
-    ("new score", "Score with the edited copy"),
-)
-MOVED = ("moved", "Up or down by so many ranks")
-
-
-def outcome_html(found: WhatIf) -> Markup:
+def outcome_html(outcome: WhatIf) -> Markup:
     """Where it stood and where it would stand, why, and what was changed."""
-    before, after = (("not in the results" if rank is None else ordinal(rank)) for rank in found.rank)
-    trace = found.after
-    path = memory_path(trace, found.edited.id, max(1, len(trace.results)))
+    before, after = (("not in the results" if rank is None else ordinal(rank)) for rank in outcome.rank)
+    trace, memory_id = outcome.after, outcome.edited.id
+    path = memory_path(trace, memory_id, max(1, len(trace.results)))
+    told = "" if path.status == "in the top k" else cause(path, trace)
+    changes = "; ".join(_change(*change) for change in outcome.changes)
     return render(
-        "inspect/tools/what_if_outcome.html",
-        memory_id=found.edited.id,
-        before=before,
-        after=after,
-        cause="" if path.status == "in the top k" else cause(path, trace),
-        changes="; ".join(_change(*change) for change in found.changes),
+        "inspect/what_if/outcome.html", memory_id=memory_id, before=before, after=after, cause=told, changes=changes
     )
 
 
@@ -179,56 +237,67 @@ def _value(value: Any) -> str:
     return excerpt(str(value), 40)
 
 
-def pairs_html(pairs: Sequence[Pair], name: str, of: str) -> Markup:
-    """Lists or stages a row, before and after; where nothing is different the row is quiet."""
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A rank or a score as it is drawn, and what is said of it."""
+
+    text: str
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PairRow:
+    """A list or stage with the memory's places before and after; quiet where nothing is different."""
+
+    name: str
+    meaning: str
+    same: bool
+    cells: Sequence[Cell]
+    move: str
+    words: str
+
+
+def pairs_html(pairs: Sequence[Pair], name: str, meaning: str) -> Markup:
+    """Lists or stages a row, before and after, under a column that is called `name`."""
     rows = [
-        {
-            "name": pair.name,
-            "about": about(pair.name),
-            "same": pair.same,
-            "before": _cells(pair.before, pair.name),
-            "after": _cells(pair.after, pair.name),
-            "move": _move(pair),
-            "words": "" if pair.after is None else pair.after.words,
-        }
+        PairRow(
+            pair.name, about(pair.name), pair.same, (*_cells(pair.before, pair.name), *_cells(pair.after, pair.name)),
+            _move(pair), "" if pair.after is None else pair.after.words,
+        )
         for pair in pairs
         if pair.before is not None or pair.after is not None
-    ]
-    columns = _columns((*RANKS, MOVED, ("in words", "What is done with the copy")))
-    return render("inspect/tools/what_if_pairs.html", name=name, about=of, columns=columns, rows=rows)
+    ]  # fmt: skip
+    return render("inspect/what_if/pairs.html", name=name, meaning=meaning, rows=rows)
 
 
-def others_html(found: WhatIf, moved: Sequence[Moved]) -> Markup:
+@dataclass(frozen=True, slots=True)
+class MovedRow:
+    """Another result whose rank is another one."""
+
+    memory_id: str
+    before: str
+    after: str
+    move: str
+    content: str
+
+
+def others_html(outcome: WhatIf, moved: Sequence[Moved]) -> Markup:
     """The other results whose rank is another one."""
     rows = []
-    for move in moved[:MOST]:
-        evidence = (found.after if move.memory_id in found.after.evidence.memories else found.before).evidence
-        rows.append(
-            {
-                "before": _number(move.before),
-                "after": _number(move.after),
-                "sign": _sign(move.before, move.after),
-                "memory_id": move.memory_id,
-                "short": short_id(move.memory_id),
-                "text": excerpt(evidence.memories[move.memory_id].content, 110),
-            }
-        )
-    columns = _columns((RANKS[0], RANKS[2], MOVED, ("memory", "Id of the memory"), ("text", "How it begins")))
-    return render("inspect/tools/what_if_others.html", columns=columns, rows=rows)
+    for other in moved[:MOST]:
+        there = outcome.after if other.memory_id in outcome.after.evidence.memories else outcome.before
+        content = there.evidence.memories[other.memory_id].content
+        move = _sign(other.before, other.after)
+        rows.append(MovedRow(other.memory_id, _number(other.before), _number(other.after), move, excerpt(content, 110)))
+    return render("inspect/what_if/others.html", rows=rows)
 
 
-def _columns(columns: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Header cells for the template, with their tooltips; numbers stand to the right."""
-    return [{"name": name, "about": about, "number": (name, about) in RANKS} for name, about in columns]
-
-
-def _cells(place: Place | None, name: str) -> dict[str, Any] | None:
-    """Rank and score of a place for the template; None where the memory does not get there."""
+def _cells(place: Place | None, name: str) -> tuple[Cell, Cell]:
+    """Rank and score at a place of a list or stage."""
     if place is None:
-        return None
-    score = "–" if place.score is None else _score(place.score, name)
-    rank = _number(place.rank) if place.kept else "✕"
-    return {"kept": place.kept, "rank": rank, "score": score, "exact": repr(place.score)}
+        return Cell("–", "It does not get here"), Cell("–")
+    rank = Cell(_number(place.rank)) if place.kept else Cell("✕", "Dropped here")
+    return rank, Cell("–" if place.score is None else _score(place.score, name), repr(place.score))
 
 
 def _score(score: float, name: str) -> str:
@@ -240,7 +309,7 @@ def _score(score: float, name: str) -> str:
 
 def _move(pair: Pair) -> str:
     """Ranks up or down; nothing where the stage has no ranks."""
-    if all(one is None or (one.kept and one.rank is None) for one in (pair.before, pair.after)):
+    if all(place is None or (place.kept and place.rank is None) for place in (pair.before, pair.after)):
         return ""
     before = pair.before.rank if pair.before is not None and pair.before.kept else None
     after = pair.after.rank if pair.after is not None and pair.after.kept else None
@@ -264,85 +333,7 @@ def _number(rank: int | None) -> str:
     return "–" if rank is None else str(rank)
 
 
-TOOL = "what_if"
-KEPT = 4
-
-
-def draw(look: Look) -> None:
-    """Choose a memory, edit its copy, and see what that alone does."""
-    write_stylesheet("what_if")
-    choosing.search_box(TOOL)
-    choosing.offer_matches(look, TOOL)
-    lost = choosing.missing(look, K)
-    memory_id = choosing.chosen(look, TOOL) or next(iter(lost), None)
-    choosing.offer(look, TOOL, lost, memory_id)
-    if memory_id is None:
-        st.caption("Search for a memory, or follow one above, to try another text, date or priority of it.")
-        return
-    stored = look.resources.store.memories.get(memory_id)
-    if stored is None:
-        st.info(
-            f"{plain(short_id(memory_id))} is not in the store any more. Choose another memory.",
-            icon=":material/delete:",
-        )
-        return
-    st.markdown(f"###### Scratch copy of {plain(short_id(memory_id))}")
-    draw_form(look.resources, stored)
-    copy = tried(memory_id)
-    if copy is None or copy == stored:
-        st.caption("Change a field and press Try. Nothing is saved.")
-        return
-    found = _outcome(look, copy)
-    if found is not None:
-        _draw_outcome(found)
-
-
-def _outcome(look: Look, copy: Memory) -> WhatIf | None:
-    """The outcome, kept while copy, request, config and evidence are the same; None after an error, which is shown."""
-    off = state.variants_off(look.request)
-    evidence = look.trace.evidence
-    key = (copy, look.request, look.trace.config, off)
-    outcomes: dict[Any, tuple[Evidence, WhatIf]] = st.session_state.setdefault("what_if:outcomes", {})
-    kept = outcomes.get(key)
-    if kept is not None and kept[0] is evidence:
-        return kept[1]
-    place = st.empty()
-    try:
-        found = what_if(
-            copy, evidence, look.trace.config, look.request, look.resources, switched_off=off,
-            progress=progress_in(place),
-        )  # fmt: skip
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return None
-    finally:
-        place.empty()
-    outcomes.pop(key, None)
-    outcomes[key] = (evidence, found)
-    while len(outcomes) > KEPT:
-        outcomes.pop(next(iter(outcomes)))
-    return found
-
-
-def _draw_outcome(found: WhatIf) -> None:
-    """The headline, lists and stages side by side, who else moved, and what is approximated."""
-    st.html(outcome_html(found))
-    lists = [pair for pair in found.lists() if pair.before is not None or pair.after is not None]
-    if lists:
-        st.markdown("###### In the lists")
-        st.html(pairs_html(lists, "list", "Source and query variant"))
-    else:
-        st.caption("Neither the stored memory nor the copy is in any list.")
-    stages = [pair for pair in found.stages() if pair.before is not None or pair.after is not None]
-    if stages:
-        st.markdown("###### Through the stages")
-        st.html(pairs_html(stages, "stage", "In the order of the pipeline"))
-    moved = found.others()
-    st.markdown("###### Other results that moved")
-    if moved:
-        st.html(others_html(found, moved))
-    more = f"and {len(moved) - MOST} more" if len(moved) > MOST else ""
-    if not moved or more:
-        st.caption(more or "None: every other result stays at its rank.")
-    if found.approximated:
-        st.caption(" ".join(("Approximated.", *found.approximated)))
+VIEW = View(
+    "What if it were different?", 20, draw,
+    "What would another text, date or priority of one memory do, all else being as it is?",
+)  # fmt: skip

@@ -1,13 +1,12 @@
-"""Why is it missing? The path of one memory, the stage that lost it, and the changes that bring it back.
+"""Why is it missing? The path of one memory, the stage that lost it, and the changes that bring it back, ready to apply.
 
-Each change is applied to the page by one click, and taken back by one.
+A change is applied to the whole page, config and request, and taken back in one click.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
@@ -17,149 +16,151 @@ from cems_workbench.analysis.why.report import NO_LIMIT_K
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K
-from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS, shown
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.labelled import labelled_set, offer_labelled
-from cems_workbench.ui.inspect.look import Look
 from cems_workbench.ui.inspect.tools import choosing
 from cems_workbench.ui.kit.assets import write_stylesheet
-from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
-
-def cause_html(found: Why, content: str) -> Markup:
-    """The memory, why it is where it is, and whether something would bring it in."""
-    return render(
-        "inspect/tools/why_cause.html",
-        path=found.path,
-        excerpt=excerpt(content),
-        cause=found.cause,
-        verdict=found.verdict,
-    )
+TOOL = "why"
+SHOWN = 8
+NAMED = 12
+"""Queries that gain or lose a hit which are named in a tooltip."""
+KEPT = 8
+"""Answers that are kept, so that going back and forth between memories asks nothing again."""
+APPLIED = "inspect:why:applied"
 
 
-def path_html(path: MemoryPath) -> Markup:
-    """The memory's way through the stages; the one that lost it is marked by a cross, a word and a tint."""
-    steps = [
-        {
-            "stage": step.stage,
-            "about": about(step.stage),
-            "lost": step.stage == path.lost_at,
-            "kept": step.kept,
-            "ranks": _ranks(step.rank_in, step.rank),
-            "score": _score(step.score),
-            "moved": _moved(step.score_in, step.score),
-            "words": step.words,
-        }
-        for step in path.steps
-    ]
-    return render("inspect/tools/why_path.html", steps=steps)
+def draw(context: InspectContext) -> None:
+    """Choose a memory; then the cause, the path and the rescues."""
+    write_stylesheet("why")
+    k = _wanted(context)
+    lost = choosing.missing(context, k)
+    memory_id = choosing.chosen(context, TOOL)
+    _judgments(context, lost, k)
+    choosing.offer(context, TOOL, lost, memory_id)
+    draw_applied()
+    if not context.trace.evidence.memories:
+        st.caption("No list returned a candidate for this query. Choose a memory, to see how far each list is from it.")
+    if memory_id is None:
+        return
+    memory = context.resources.store.memories.get(memory_id)
+    if memory is None:
+        st.info(
+            f"{plain(short_id(memory_id))} is not in the store any more. Choose another memory.",
+            icon=":material/delete:",
+        )
+        return
+    labelled = labelled_set(context)
+    why = _answer(context, memory_id, k, labelled)
+    if why is None:
+        return
+    st.html(cause_html(why, memory.content))
+    _draw_path(why.path)
+    _draw_rescues(context, why, labelled)
 
 
-def places_html(places: Sequence[ListPlace]) -> Markup:
-    """Where a search of the whole store ranks the memory in each list."""
-    rows = [
-        {
-            "list": place.list,
-            "about": about(place.list),
-            "rank": _rank(place.rank),
-            "score": _score(place.score),
-            "depth": "all" if place.depth is None else place.depth,
-            "returned": place.returned,
-            "words": place.words,
-        }
-        for place in places
-    ]
-    return render("inspect/tools/why_places.html", places=rows)
+def _wanted(context: InspectContext) -> int:
+    """How far up the memory should be, beside the search box."""
+    most = context.trace.config.assembly.limit or NO_LIMIT_K
+    st.session_state.setdefault("inspect:why:k", min(K, most))
+    first, second = st.columns([1, 3], vertical_alignment="bottom")
+    with second:
+        choosing.search_box(TOOL)
+    choosing.offer_matches(context, TOOL)
+    k: int | None = first.number_input(
+        "Should be in the first", 1, 1000, key="inspect:why:k", persist_state="session",
+        help="A memory counts as missing when it is not among so many results from the top. 1: it should be the first.",
+    )  # fmt: skip
+    return k or min(K, most)
 
 
-def rescue_html(rescue: Rescue) -> Markup:
-    """One rescue: what is changed, where the memory lands, what else moves."""
-    return render(
-        "inspect/tools/why_rescue.html",
-        explained=_explained(rescue),
-        what=what(rescue),
-        notes=_notes(rescue),
-        rank=_rank(rescue.rank),
-        moved=rescue.disturbance,
-        judged=_judged(rescue),
-        unmeasured="It searches again, so the judged queries were not measured" if rescue.gathers else "Not measured",
-    )
+def _judgments(context: InspectContext, lost: list[str], k: int) -> None:
+    """One line on what is missing of the judged memories, or why there is nothing to list."""
+    relevant = sum(grade > 0 for grade in context.grades.values())
+    where = "first result" if k == 1 else f"first {k} results"
+    if not context.grades:
+        st.caption("This query has no judgments. Search for the memory that should have come, or follow one above.")
+    elif not relevant:
+        st.caption(
+            "No memory was judged relevant for this query: it has no answer in the store. Any memory can be searched for."
+        )
+    elif not lost:
+        nearer = " Ask for fewer results to see why one is not higher." if k > 1 else ""
+        st.caption(f"Every memory judged relevant is within the {where}.{nearer}")
+    else:
+        st.caption(
+            f"{len(lost)} of {relevant} memories judged relevant are not within the {where}:",
+            help="Human grades: 1 related, 2 helps, 3 answers it. ◆ is the memory that is followed.",
+        )
 
 
-def what(rescue: Rescue) -> str:
-    """What is changed, in the words of the controls: "Fusion: Score blend 0.3 → 0.55"."""
-    parts = [_change(change) for change in rescue.changes if not (rescue.terms and change.path == "expansion.backend")]
-    parts += [f"search for “{term}” too" for term in rescue.terms]
-    parts += ["search every project"] if rescue.everywhere else []
-    return " and ".join(parts)
+def _answer(context: InspectContext, memory_id: str, k: int, labelled: LabelledSet | None) -> Why | None:
+    """The explanation, kept while memory, request, config, evidence and labelled queries are the same; None after an error."""
+    trace = context.trace
+    place = st.empty()
 
+    def make() -> Why:
+        return explain(
+            memory_id, trace.evidence, trace.config, k=k, request=replace(context.request, as_of=trace.evidence.as_of),
+            resources=context.resources, labelled=labelled, switched_off=context.variants_off, progress=progress_in(place),
+        )  # fmt: skip
 
-def _change(change: Change) -> str:
-    spec = field_spec(change.path)
-    return f"{GROUPS.get(spec.section, spec.section)}: {spec.label} {shown(change.was)} → {shown(change.now)}"
-
-
-def _notes(rescue: Rescue) -> list[str]:
-    notes = []
-    for change in rescue.changes:
-        point = change.breakpoint
-        if point is not None and point.succeeds != change.now:
-            side = "from" if point.succeeds > point.fails else "up to"
-            notes.append(f"{side} {point.succeeds:.6g}{' (solved)' if change.solved else ''}")
-    notes += ["searches again"] if rescue.gathers else []
-    notes += [f"{rescue.needs} scores of the reranker are still missing"] if rescue.needs else []
-    return notes
-
-
-def _explained(rescue: Rescue) -> str:
-    lines = []
-    for change in rescue.changes:
-        lines.append(f"{change.path}: {field_spec(change.path).help}")
-        if change.breakpoint is not None:
-            point = change.breakpoint
-            how = "solved from the formula and checked by replay" if change.solved else "found by replays"
-            lines.append(f"At {point.fails:.10g} it is still missing, at {point.succeeds:.10g} it is in; {how}.")
-    lines += ["A further query variant, typed by hand."] if rescue.terms else []
-    return "\n".join([*lines, f"Distance {rescue.distance:.3f} in slider ranges."])
-
-
-def _judged(rescue: Rescue) -> dict[str, Any] | None:
-    """What it does to the judged queries, for the template; None where they were not measured."""
-    effect = rescue.labelled
-    if effect is None:
+    try:
+        return context.remembered("why:answers", make, memory_id, k, context.request, labelled, most=KEPT)
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
         return None
-    told = (
-        f"Of {effect.queries} judged queries: nDCG@10 better in {effect.better}, worse in {effect.worse}, mean {effect.before:.4f} → "
-        f"{effect.after:.4f}. Gained a hit: {', '.join(effect.gained[:12]) or 'none'}. Lost it: {', '.join(effect.lost[:12]) or 'none'}."
+    finally:
+        place.empty()
+
+
+def _draw_path(path: MemoryPath) -> None:
+    """The way through the stages, and where each list has the memory."""
+    if path.steps:
+        st.markdown("###### Through the stages")
+        st.html(path_html(path))
+    if path.places:
+        st.markdown("###### In every list, were it as long as the store")
+        st.html(places_html(path.places))
+
+
+def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | None) -> None:
+    """The changes that bring it in, each with a button; or what comes nearest."""
+    if why.path.status == "in the top k":
+        return
+    rescues = why.rescues[:SHOWN]
+    if not rescues and why.nearest is None:
+        st.info("No single parameter, no pair of them and no other search brings it nearer.", icon=":material/block:")
+        return
+    st.markdown("###### What would bring it in" if rescues else "###### What comes nearest")
+    st.html(render("inspect/why/head.html"))
+    stood = "not in the results" if why.path.rank is None else ordinal(why.path.rank)
+    nearest = [] if why.nearest is None else [why.nearest]
+    for i, rescue in enumerate(rescues or nearest):
+        with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small"):
+            st.button(
+                "Apply", key=f"inspect:why:apply:{i}", on_click=apply, args=(rescue, context.request, why.path.memory_id, stood), width=76,
+                help="Sets the controls to this; one click takes it back.",
+            )  # fmt: skip
+            st.html(rescue_html(rescue))
+    more = len(why.rescues) - len(rescues)
+    st.caption(
+        f"{f'{more} more in `why --json`. ' if more > 0 else ''}Ordered by what they disturb. {why.replays} replays.",
+        help="First what costs no hit on the judged queries, where they were measured; then what moves the other results least; "
+        "then the smallest change. Every change was replayed before it is shown.",
     )
-    hits = f"hits +{len(effect.gained)} −{len(effect.lost)}"
-    return {"told": told, "better": effect.better, "worse": effect.worse, "hits": hits}
-
-
-def _ranks(before: int | None, after: int | None) -> str:
-    return "–" if before is None and after is None else f"{_rank(before)} → {_rank(after)}"
-
-
-def _rank(rank: int | None) -> str:
-    return "–" if rank is None else str(rank)
-
-
-def _score(score: float | None) -> str:
-    return "–" if score is None else f"{score:.4f}"
-
-
-def _moved(before: float | None, after: float | None) -> str:
-    return f"{'–' if before is None else repr(before)} before, {'–' if after is None else repr(after)} after"
-
-
-APPLIED = "why:applied"
+    if labelled is None and offer_labelled(context, "inspect:why:weigh") is not None:
+        st.rerun()  # now that they are measured, the rescues stand in another order
 
 
 @dataclass(frozen=True)
@@ -206,142 +207,140 @@ def draw_applied() -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/check: **Applied** {plain(applied.words)}")
         st.button(
-            "Take back", key="why:back", icon=":material/undo:", on_click=take_back,
+            "Take back", key="inspect:why:back", icon=":material/undo:", on_click=take_back,
             help="Every parameter as it was before this change.",
         )  # fmt: skip
 
 
-TOOL = "why"
-SHOWN = 8
-KEPT = 8
-"""Answers that are kept, so that going back and forth between memories asks nothing again."""
+def cause_html(why: Why, content: str) -> Markup:
+    """The memory, why it is where it is, and whether something would bring it in."""
+    return render("inspect/why/cause.html", why=why, content=content)
 
 
-def draw(look: Look) -> None:
-    """Choose a memory; then the cause, the path and the rescues."""
-    write_stylesheet("why")
-    k = _wanted(look)
-    lost = choosing.missing(look, k)
-    memory_id = choosing.chosen(look, TOOL)
-    _judgments(look, lost, k)
-    choosing.offer(look, TOOL, lost, memory_id)
-    draw_applied()
-    if not look.trace.evidence.memories:
-        st.caption("No list returned a candidate for this query. Choose a memory, to see how far each list is from it.")
-    if memory_id is None:
-        return
-    memory = look.resources.store.memories.get(memory_id)
-    if memory is None:
-        st.info(
-            f"{plain(short_id(memory_id))} is not in the store any more. Choose another memory.",
-            icon=":material/delete:",
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """A stage of the path as it is drawn; `exact` are the scores in full."""
+
+    name: str
+    meaning: str
+    rank: str
+    score: str
+    exact: str
+    cell: str
+    words: str
+    lost: bool
+
+
+def path_html(path: MemoryPath) -> Markup:
+    """The memory's way through the stages; the one that lost it is marked by a cross, a word and a tint."""
+    lines = [
+        StepLine(
+            step.stage, about(step.stage), _ranks(step.rank_in, step.rank), _score(step.score), _moved(step.score_in, step.score),
+            "kept" if step.kept else "dropped", step.words, step.stage == path.lost_at,
         )
-        return
-    found = _answer(look, memory_id, k)
-    if found is None:
-        return
-    st.html(cause_html(found, memory.content))
-    _draw_path(found)
-    _draw_rescues(look, found)
+        for step in path.steps
+    ]  # fmt: skip
+    return render("inspect/why/path.html", lines=lines)
 
 
-def _wanted(look: Look) -> int:
-    """How far up the memory should be, beside the search box."""
-    most = look.trace.config.assembly.limit or NO_LIMIT_K
-    st.session_state.setdefault("why:k", min(K, most))
-    first, second = st.columns([1, 3], vertical_alignment="bottom")
-    with second:
-        choosing.search_box(TOOL)
-    choosing.offer_matches(look, TOOL)
-    k: int | None = first.number_input(
-        "Should be in the first", 1, 1000, key="why:k", persist_state="session",
-        help="A memory counts as missing when it is not among so many results from the top. 1: it should be the first.",
+@dataclass(frozen=True, slots=True)
+class PlaceLine:
+    """A list as it is drawn, and the memory's place in it."""
+
+    name: str
+    meaning: str
+    rank: str
+    score: str
+    depth: str
+    returned: str
+    words: str
+
+
+def places_html(places: Sequence[ListPlace]) -> Markup:
+    """Where a search of the whole store ranks the memory in each list."""
+    lines = [
+        PlaceLine(
+            place.list, about(place.list), _rank(place.rank), _score(place.score),
+            "all" if place.depth is None else str(place.depth), "✓ yes" if place.returned else "✕ no", place.words,
+        )
+        for place in places
+    ]  # fmt: skip
+    return render("inspect/why/places.html", lines=lines)
+
+
+def rescue_html(rescue: Rescue) -> Markup:
+    """One rescue: what is changed, where the memory lands, what else moves."""
+    return render(
+        "inspect/why/rescue.html", rescue=rescue, words=what(rescue), explained=_explained(rescue), notes=_notes(rescue),
+        judged=_judged(rescue),
     )  # fmt: skip
-    return k or min(K, most)
 
 
-def _judgments(look: Look, lost: list[str], k: int) -> None:
-    """One line on what is missing of the judged memories, or why there is nothing to list."""
-    relevant = sum(grade > 0 for grade in look.grades.values())
-    where = "first result" if k == 1 else f"first {k} results"
-    if not look.grades:
-        st.caption("This query has no judgments. Search for the memory that should have come, or follow one above.")
-    elif not relevant:
-        st.caption(
-            "No memory was judged relevant for this query: it has no answer in the store. Any memory can be searched for."
-        )
-    elif not lost:
-        nearer = " Ask for fewer results to see why one is not higher." if k > 1 else ""
-        st.caption(f"Every memory judged relevant is within the {where}.{nearer}")
-    else:
-        st.caption(
-            f"{len(lost)} of {relevant} memories judged relevant are not within the {where}:",
-            help="Human grades: 1 related, 2 helps, 3 answers it. ◆ is the memory that is followed.",
-        )
+def what(rescue: Rescue) -> str:
+    """What is changed, in the words of the controls: "Fusion: Score blend 0.3 → 0.55"."""
+    parts = [_change(change) for change in rescue.changes if not (rescue.terms and change.path == "expansion.backend")]
+    parts += [f"search for “{term}” too" for term in rescue.terms]
+    parts += ["search every project"] if rescue.everywhere else []
+    return " and ".join(parts)
 
 
-def _answer(look: Look, memory_id: str, k: int) -> Why | None:
-    """The explanation, kept while memory, request, config, evidence and labelled queries are the same; None after an error."""
-    labelled = labelled_set(look)
-    off = state.variants_off(look.request)
-    evidence = look.trace.evidence
-    key = (memory_id, k, look.request, look.trace.config, off)
-    answers: dict[Any, tuple[Evidence, LabelledSet | None, Why]] = st.session_state.setdefault("why:answers", {})
-    kept = answers.get(key)
-    if kept is not None and kept[0] is evidence and kept[1] is labelled:
-        return kept[2]
-    place = st.empty()
-    try:
-        found = explain(
-            memory_id, evidence, look.trace.config, k=k, request=replace(look.request, as_of=evidence.as_of),
-            resources=look.resources, labelled=labelled, switched_off=off, progress=progress_in(place),
-        )  # fmt: skip
-    except WorkbenchError as error:
-        st.error(plain(str(error)))
-        return None
-    finally:
-        place.empty()
-    answers.pop(key, None)
-    answers[key] = (evidence, labelled, found)
-    while len(answers) > KEPT:
-        answers.pop(next(iter(answers)))
-    return found
+def _change(change: Change) -> str:
+    spec = field_spec(change.path)
+    return f"{GROUPS.get(spec.section, spec.section)}: {spec.label} {shown(change.was)} → {shown(change.now)}"
 
 
-def _draw_path(found: Why) -> None:
-    """The way through the stages, and where each list has the memory."""
-    if found.path.steps:
-        st.markdown("###### Through the stages")
-        st.html(path_html(found.path))
-    if found.path.places:
-        st.markdown("###### In every list, were it as long as the store")
-        st.html(places_html(found.path.places))
+def _notes(rescue: Rescue) -> list[str]:
+    notes = []
+    for change in rescue.changes:
+        point = change.breakpoint
+        if point is not None and point.succeeds != change.now:
+            side = "from" if point.succeeds > point.fails else "up to"
+            notes.append(f"{side} {point.succeeds:.6g}{' (solved)' if change.solved else ''}")
+    notes += ["searches again"] if rescue.gathers else []
+    notes += [f"{rescue.needs} scores of the reranker are still missing"] if rescue.needs else []
+    return notes
 
 
-def _draw_rescues(look: Look, found: Why) -> None:
-    """The changes that bring it in, each with a button; or what comes nearest."""
-    if found.path.status == "in the top k":
-        return
-    rescues = found.rescues[:SHOWN]
-    if not rescues and found.nearest is None:
-        st.info("No single parameter, no pair of them and no other search brings it nearer.", icon=":material/block:")
-        return
-    st.markdown("###### What would bring it in" if rescues else "###### What comes nearest")
-    st.html(render("inspect/tools/why_rescue_head.html"))
-    stood = "not in the results" if found.path.rank is None else ordinal(found.path.rank)
-    for i, rescue in enumerate(rescues or [found.nearest]):
-        assert rescue is not None
-        with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small"):
-            st.button(
-                "Apply", key=f"why:apply:{i}", on_click=apply, args=(rescue, look.request, found.path.memory_id, stood), width=76,
-                help="Sets the controls to this; one click takes it back.",
-            )  # fmt: skip
-            st.html(rescue_html(rescue))
-    more = len(found.rescues) - len(rescues)
-    st.caption(
-        f"{f'{more} more in `why --json`. ' if more > 0 else ''}Ordered by what they disturb. {found.replays} replays.",
-        help="First what costs no hit on the judged queries, where they were measured; then what moves the other results least; "
-        "then the smallest change. Every change was replayed before it is shown.",
+def _explained(rescue: Rescue) -> str:
+    lines = []
+    for change in rescue.changes:
+        lines.append(f"{change.path}: {field_spec(change.path).help}")
+        if change.breakpoint is not None:
+            point = change.breakpoint
+            how = "solved from the formula and checked by replay" if change.solved else "found by replays"
+            lines.append(f"At {point.fails:.10g} it is still missing, at {point.succeeds:.10g} it is in; {how}.")
+    lines += ["A further query variant, typed by hand."] if rescue.terms else []
+    return "\n".join([*lines, f"Distance {rescue.distance:.3f} in slider ranges."])
+
+
+def _judged(rescue: Rescue) -> str:
+    """What it does to the judged queries, in words; or why that is not known."""
+    effect = rescue.labelled
+    if effect is None:
+        return "It searches again, so the judged queries were not measured" if rescue.gathers else "Not measured"
+    return (
+        f"Of {effect.queries} judged queries: nDCG@10 better in {effect.better}, worse in {effect.worse}, mean {effect.before:.4f} → "
+        f"{effect.after:.4f}. Gained a hit: {', '.join(effect.gained[:NAMED]) or 'none'}. "
+        f"Lost it: {', '.join(effect.lost[:NAMED]) or 'none'}."
     )
-    if labelled_set(look) is None and offer_labelled(look, "why:weigh") is not None:
-        st.rerun()  # now that they are measured, the rescues stand in another order
+
+
+def _ranks(before: int | None, after: int | None) -> str:
+    return "–" if before is None and after is None else f"{_rank(before)} → {_rank(after)}"
+
+
+def _rank(rank: int | None) -> str:
+    return "–" if rank is None else str(rank)
+
+
+def _score(score: float | None) -> str:
+    return "–" if score is None else f"{score:.4f}"
+
+
+def _moved(before: float | None, after: float | None) -> str:
+    return f"{'–' if before is None else repr(before)} before, {'–' if after is None else repr(after)} after"
+
+
+VIEW = View(
+    "Why is it missing?", 10, draw, "Which stage lost a memory, and what is the smallest change that brings it back?"
+)

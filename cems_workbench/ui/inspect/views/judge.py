@@ -1,49 +1,49 @@
-"""The judge beside the ranking: what a second model says of each result, its bands, and the human grades where there are any."""
+"""Judge, beside the ranking: what a second model says of each result, its bands, and the human grades where there are any."""
 
 from __future__ import annotations
 
-from html import escape
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from cems_workbench.analysis.ranks import RESULTS, Against
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.judge import JUDGE, JudgeRow
 from cems_workbench.records import MS_MARCO
 from cems_workbench.ui.inspect import gathering
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.inspect.tables import compared, marked
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
-from cems_workbench.ui.kit.tables import ROW, short_id
+from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, NO_TOOLBAR, lines
+from cems_workbench.ui.kit.tables import ROW, short_id, table_height
 
 if TYPE_CHECKING:
     import pandas as pd
     from plotly.graph_objects import Figure
 
 YES, NO = "#0072B2", "#D55E00"
-LINE = "rgba(128,128,128,0.9)"
 LABEL = 14
 """Height of a label in pixels; neighbouring limits are named on two lines, what lies beyond the axis above them."""
 REACH = 1.0
 """A limit further from the scores than this share of their span is named at the edge instead of drawn to scale."""
 
 
-def draw_judge(
-    trace: Trace, request: Request, resources: Resources, followed: str | None, against: Against | None = None
-) -> None:
+def draw(context: InspectContext) -> None:
     """The judgments of the present results, fetched when this is opened; the ranking stays as it is."""
+    trace = context.trace
     if JUDGE.is_off(trace.config):
         st.info("The judge is off. Choose one in the sidebar under Judge; auto takes the best that is there.")
         return
     if not trace.results:
         st.caption("There are no results to judge.")
         return
-    judged = gathering.judged_trace(trace, request, resources)
+    judged = gathering.judged_trace(trace, context.request, context.resources)
     stage = judged.stage(JUDGE)
-    frame = judge_table(judged, gathering.grades(request, resources), against)
+    frame = judge_table(judged, context.grades, context.against)
     st.caption(
         _summary(judged, frame),
         help="A model judges each result against the query, beside the ranking and without changing it. Its logit is any "
@@ -52,11 +52,10 @@ def draw_judge(
         "which is instant. Packaged: workbench/minilm-judge ships with the workbench and judges where no other cross-encoder is.",
     )
     if stage.warnings:
-        lines = "".join(f"<div><span>⚠ {escape(warning)}</span></div>" for warning in stage.warnings)
-        st.html(f'<div class="wb-notes">{lines}</div>')
+        st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
     if frame["logit (raw)"].notna().any():
-        st.plotly_chart(scores_figure(judged), key="judge_scores", config={"displayModeBar": False}, alt=_ALT)
-    _draw_table(frame, followed)
+        st.plotly_chart(scores_figure(judged), key="inspect:judge_scores", config=NO_TOOLBAR, alt=_ALT)
+    _draw_table(frame, context.followed)
 
 
 _ALT = "Raw score of each result, in the order of the ranking, with the threshold and the limits of the bands."
@@ -73,7 +72,7 @@ def _summary(trace: Trace, frame: pd.DataFrame) -> str:
     return f"Judged by **{plain(label)}**: {relevant} of {scored} relevant{above}{rest}."
 
 
-def judge_table(trace: Trace, grades: dict[str, int], against: Against | None = None) -> pd.DataFrame:
+def judge_table(trace: Trace, grades: Mapping[str, int], against: Against | None = None) -> pd.DataFrame:
     """A result a row: rank, memory, what the judge said, and the human grade; the problem's column only if there is one.
 
     `against` is the pinned baseline, when there is one: each rank then has its delta.
@@ -107,10 +106,10 @@ def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
     st.dataframe(
         marked(frame, followed),
         hide_index=True,
-        height=ROW * (min(len(frame), 20) + 1) + 4,
+        height=table_height(len(frame), 20),
         row_height=ROW,
         placeholder="",
-        key="judge_table",
+        key="inspect:judge_table",
         column_config={
             "rank": number("rank", width=50, help="Rank in the results; the judge does not change it"),
             COLUMN: text(COLUMN, width=96, help=HELP),
@@ -147,14 +146,14 @@ def scores_figure(trace: Trace) -> Figure:
         (True, "relevant", YES, "circle"),
         (False, "not relevant", NO, "diamond-open"),
     ):
-        shown = [found for found in judged if found[2].relevant is relevant]
+        shown = [result for result in judged if result[2].relevant is relevant]
         if not shown:
             continue
         figure.add_scatter(
             x=[raw for _, raw, _ in shown], y=[rank for rank, _, _ in shown], mode="markers", name=name,
             marker={"color": colour, "symbol": symbol, "size": 10, "line": {"width": 2, "color": colour}},
-            hovertext=[_hover(*found) for found in shown],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertext=[_hover(*result) for result in shown],
+            hovertemplate=HOVERTEXT,
         )  # fmt: skip
     low, high = _draw_limits(figure, trace, [raw for _, raw, _ in judged])
     ranks = [rank for rank, _, _ in judged]
@@ -184,7 +183,7 @@ def _draw_limits(figure: Figure, trace: Trace, scores: list[float]) -> tuple[flo
     low = min([least, *(value for value, *_ in near)]) - 0.08 * span
     high = max([most, *(value for value, *_ in near)]) + 0.08 * span
     for i, (value, name, solid) in enumerate(sorted(near)):
-        figure.add_vline(x=value, line={"color": LINE, "width": 2 if solid else 1, "dash": "solid" if solid else "dot"})
+        figure.add_vline(x=value, line={"color": GREY, "width": 2 if solid else 1, "dash": "solid" if solid else "dot"})
         figure.add_annotation(_note(f"{name} > {value:g}", x=value, xanchor="center", yshift=LABEL * (i % 2)))
     for sign, x, side in (("◀", 0, "left"), ("▶", 1, "right")):
         beyond = [(value, name) for value, name, _ in limits if (value < low if side == "left" else value > high)]
@@ -202,4 +201,7 @@ def _note(text: str, **place: Any) -> dict[str, Any]:
 
 
 def _hover(rank: int, raw: float, said: JudgeRow) -> str:
-    return f"{rank}  {tick(short_id(said.memory_id))}<br>raw {raw:.4f}, {said.band}"
+    return lines(f"{rank}  {tick(short_id(said.memory_id))}", f"raw {raw:.4f}, {said.band}")
+
+
+VIEW = View("Judge", 100, draw)

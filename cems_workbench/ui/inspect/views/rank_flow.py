@@ -1,6 +1,6 @@
-"""The rank flow: how the first memories, the judged and the followed one came through every list and stage; a click follows one.
+"""Rank flow: how the first memories, the judged and the followed one came through every list and stage; a click follows one.
 
-The rank flow as a bump chart: a column per list and stage, a line per memory, a cross where one was lost.
+It is a bump chart: a column per list and stage, a line per memory, a cross where one was lost.
 """
 
 from __future__ import annotations
@@ -9,21 +9,24 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
+from markupsafe import Markup
 
 from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
 from cems_workbench.analysis.ranks import Against, lists_in_use
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages.judge import JUDGE
+from cems_workbench.pipeline.stages import JUDGE, LISTS
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import sign
-from cems_workbench.ui.inspect.look import Look
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import GRADES
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
+from cems_workbench.ui.kit.figures import NO_TOOLBAR, bold, lines
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.templates import render
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -128,10 +131,12 @@ def flow_figure(
     import plotly.graph_objects as go
 
     scale = scale_of(flow, top)
-    lines = drawn_order(flow, kinds, followed)
-    looks = [(line, kinds.get(line.memory_id, NEUTRAL), line.memory_id == followed) for line in lines]
-    curves = [_curve(line, kind, flow, scale, front, hover(line)) for line, kind, front in looks]
-    threads = [_thread(line, kind, flow, scale, front) for line, kind, front in looks]
+    drawn = [
+        (line, kinds.get(line.memory_id, NEUTRAL), line.memory_id == followed)
+        for line in drawn_order(flow, kinds, followed)
+    ]
+    curves = [_curve(line, kind, flow, scale, front, hover(line)) for line, kind, front in drawn]
+    threads = [_thread(line, kind, flow, scale, front) for line, kind, front in drawn]
     layout = {**_layout(flow, scale, margin), "annotations": _labels(flow, scale, label)}
     # At once: added one by one, Plotly would check everything that is there already each time.
     return go.Figure({"data": [*curves, *threads], "layout": layout})
@@ -283,34 +288,34 @@ _HELP = (
 _ALT = "The rank of each memory in every list and after every stage, best at the top; a cross marks where one was lost."
 
 
-def draw_rank_flow(look: Look, against: Against | None = None) -> None:
+def draw(context: InspectContext) -> None:
     """The number of memories, the chart, and what became of the judged ones that were lost."""
-    trace = look.trace
+    trace = context.trace
     if not lists_in_use(trace):
         st.caption("No list that is switched on has a candidate, so there is no rank to draw.")
         return
     top = st.segmented_control(
-        "First memories", TOPS, default=10, required=True, key="flow_top", format_func=lambda count: f"Top {count}",
+        "First memories", TOPS, default=10, required=True, key="inspect:flow_top", format_func=lambda count: f"Top {count}",
         label_visibility="collapsed", persist_state="session",
         help="How far down a memory may stand after fusion or a later stage to be drawn.",
     ) or 10  # fmt: skip
-    asked = [look.followed] if look.followed is not None else []
-    asked += sorted(look.grades, key=lambda memory_id: (-look.grades[memory_id], memory_id))
+    asked = [context.followed] if context.followed is not None else []
+    asked += sorted(context.grades, key=lambda memory_id: (-context.grades[memory_id], memory_id))
     flow = rank_flow(trace, top, asked)
-    kinds = line_kinds(trace, look.grades)
-    st.caption(_summary(flow, trace, top, look.grades), help=_HELP)
+    kinds = line_kinds(trace, context.grades)
+    st.caption(_summary(flow, trace, top, context.grades), help=_HELP)
     st.html(legend_html(flow, kinds))
-    label = partial(_label, names=_names(flow, trace), followed=look.followed, against=against)
+    label = partial(_label, names=_names(flow, trace), followed=context.followed, against=context.against)
     margin = 24 + round(PIXELS * max((len(label(line)) for line in flow.lines if line.final_rank), default=0))
-    figure = flow_figure(flow, top, kinds, look.followed, partial(hover_text, trace, kinds), label, margin)
+    figure = flow_figure(flow, top, kinds, context.followed, partial(hover_text, trace, kinds), label, margin)
     # A new key after each choice: a point that is still selected could not be selected again.
-    key = f"rank_flow:{look.followed}"
-    order = tuple(line.memory_id for line in drawn_order(flow, kinds, look.followed))
+    key = f"inspect:rank_flow:{context.followed}"
+    order = tuple(line.memory_id for line in drawn_order(flow, kinds, context.followed))
     st.plotly_chart(
         figure, key=key, on_select=partial(follow_selected, key, order), selection_mode="points",
-        config={"displayModeBar": False}, alt=_ALT,
+        config=NO_TOOLBAR, alt=_ALT,
     )  # fmt: skip
-    lost = lost_html(flow, kinds, look.followed)
+    lost = lost_html(flow, kinds, context.followed)
     if lost:
         st.html(lost)
 
@@ -344,32 +349,27 @@ def _style(place: int) -> tuple[str, str, str, float, int]:
     return STYLES[place]
 
 
-def legend_html(flow: RankFlow, kinds: Mapping[str, Kind]) -> str:
+def legend_html(flow: RankFlow, kinds: Mapping[str, Kind]) -> Markup:
     """The looks that are drawn, the best first, with how many lines have each; and the cross."""
     drawn = [kinds.get(line.memory_id, NEUTRAL) for line in flow.lines]
-    entries = [
-        f'<span><i style="color:{kind.colour}">{kind.glyph}</i> {escape(kind.name)} ({drawn.count(kind)})</span>'
-        for kind in dict.fromkeys([*kinds.values(), NEUTRAL])
-        if kind in drawn
-    ]
+    ordered = [kind for kind in dict.fromkeys([*kinds.values(), NEUTRAL]) if kind in drawn]
+    counted = [(kind, drawn.count(kind)) for kind in ordered]
     lost = sum(line.loss is not None for line in flow.lines)
-    if lost:
-        entries.append(f"<span><i>✕</i> lost there ({lost})</span>")
-    return f'<div class="wb-legend">{"".join(entries)}</div>'
+    return render("inspect/legend.html", kinds=counted, lost=lost)
 
 
 def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
     """The memory, its judgment, its rank and score in every column, and where it was lost and why; escaped for Plotly."""
     kind = kinds.get(line.memory_id, NEUTRAL)
     text = excerpt(trace.evidence.memories[line.memory_id].content, 70)
-    lines = [f"<b>{tick(line.memory_id, 40)}</b>  {kind.name}", tick(text, 72)]
+    about = [f"{bold(tick(line.memory_id, 40))}  {kind.name}", tick(text, 72)]
     for point in line.points:
         score = "" if point.score is None else f", score {point.score:.4f}"
-        lines.append(f"{tick(point.column, 24)}: rank {point.rank}{score}")
+        about.append(f"{tick(point.column, 24)}: rank {point.rank}{score}")
     if line.loss is not None:
         rank = "" if line.loss.rank is None else f" from rank {line.loss.rank}"
-        lines.append(f"✕ lost at {line.loss.stage}{rank}: {tick(line.loss.reason, 90)}")
-    return "<br>".join(lines)
+        about.append(f"✕ lost at {line.loss.stage}{rank}: {tick(line.loss.reason, 90)}")
+    return lines(*about)
 
 
 def _names(flow: RankFlow, trace: Trace) -> dict[str, str]:
@@ -388,7 +388,7 @@ def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, again
 
 def _summary(flow: RankFlow, trace: Trace, top: int, grades: Mapping[str, int]) -> str:
     """How many are drawn, what is folded away and what is left out, in plain words."""
-    said = f"{len(flow.lines)} of {len(trace.stage('lists').rows)} candidates: the first {top} of any stage"
+    said = f"{len(flow.lines)} of {len(trace.stage(LISTS).rows)} candidates: the first {top} of any stage"
     said += ", and every judged one" if grades else ""
     parts = [said]
     if flow.folded:
@@ -405,20 +405,15 @@ def _summary(flow: RankFlow, trace: Trace, top: int, grades: Mapping[str, int]) 
     return "; ".join(parts) + ". Click a line to follow that memory."
 
 
-def lost_html(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None) -> str:
+def lost_html(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None) -> Markup:
     """Where the followed and the relevant memories were lost, the best judged first; empty when none was."""
     places = {memory_id: i for i, (memory_id, kind) in enumerate(kinds.items()) if kind.symbol != STYLES[-1][1]}
     lost = [line for line in flow.lines if line.loss and (line.memory_id in places or line.memory_id == followed)]
+    if not lost:
+        return Markup("")
     lost.sort(key=lambda line: (line.memory_id != followed, places.get(line.memory_id, len(places))))
-    rows = "".join(_lost_row(line, kinds.get(line.memory_id, NEUTRAL)) for line in lost[:LISTED])
-    more = f"<div><b></b><span>and {len(lost) - LISTED} more</span></div>" if len(lost) > LISTED else ""
-    return f'<div class="wb-notes">{rows}{more}</div>' if rows else ""
+    named = [(line, kinds.get(line.memory_id, NEUTRAL).name) for line in lost[:LISTED]]
+    return render("inspect/lost.html", lines=named, more=len(lost) - len(named))
 
 
-def _lost_row(line: FlowLine, kind: Kind) -> str:
-    stage, rank, reason = (line.loss.stage, line.loss.rank, line.loss.reason) if line.loss else ("", None, "")
-    at = "" if rank is None else f" at rank {rank}"
-    return (
-        f'<div><b>✕ {escape(stage)}</b><span><code title="{escape(line.memory_id)}">{escape(short_id(line.memory_id))}</code> '
-        f"{escape(kind.name)}; lost{at}: {escape(reason)}</span></div>"
-    )
+VIEW = View("Rank flow", 50, draw)

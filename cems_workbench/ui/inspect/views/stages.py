@@ -1,48 +1,118 @@
-"""Lists and stages in columns as HTML: two lines a memory, so that its text has room however narrow a column is."""
+"""Stages: lists and stages in columns, two lines a memory, so that its text has room however narrow a column is."""
 
 from __future__ import annotations
 
-from html import escape
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from cems_workbench.analysis.ranks import Against
+import streamlit as st
+from markupsafe import Markup
+
+from cems_workbench.analysis.ranks import RANKED_STAGES, Against, lists_in_use
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, LISTS, RERANK
 from cems_workbench.ui.inspect.baseline import sign, words
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.inspect.tables import StageRow, stage_rows
-from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.templates import render
+
+AT_FIRST = tuple(stage.name for stage in (FUSION, RERANK, ADJUST, ASSEMBLY))
+MOST_COLUMNS, TOP = 5, 20
+MOVED = "Places won ▲ or lost ▼ in this stage"
+
+
+@dataclass(frozen=True, slots=True)
+class StageRow:
+    """A memory in a list or stage: its rank and score there, its move in signs and words, and its text, or why it was dropped."""
+
+    memory_id: str
+    rank: int | None
+    score: float | None
+    move: str
+    moved: str
+    excerpt: str
+    dropped: str | None = None
+    followed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The first memories of a list or stage."""
+
+    name: str
+    rows: Sequence[StageRow]
+
+    @property
+    def about(self) -> str:
+        """What the list or stage is."""
+        return about(self.name)
+
+
+def draw(context: InspectContext) -> None:
+    """The choice of lists and stages, and their columns."""
+    options = [*lists_in_use(context.trace), *RANKED_STAGES]
+    chosen = st.pills(
+        "Lists and stages", options, selection_mode="multi", default=[name for name in AT_FIRST if name in options],
+        key="inspect:stages", help="Up to five columns stand side by side: lists with their normalised score, stages with theirs.",
+    )  # fmt: skip
+    names = [name for name in options if name in (chosen or ())][:MOST_COLUMNS]
+    if not names:
+        st.caption("Choose a list or a stage above.")
+        return
+    st.html(side_by_side_html(context.trace, names, TOP, context.followed, context.against))
 
 
 def side_by_side_html(
-    trace: Trace, names: list[str], top: int, followed: str | None = None, against: Against | None = None
-) -> str:
-    """A column per list or stage with its first `top` memories; every text is escaped. The `followed` memory is marked.
+    trace: Trace, names: Sequence[str], top: int, followed: str | None = None, against: Against | None = None
+) -> Markup:
+    """A column per list or stage with its first `top` memories. The `followed` memory is marked, and stands last when it is further down.
 
     A rank's move is that within the stage; or, with a pinned baseline, that `against` the same list or stage of its replay.
     """
-
-    def column(name: str) -> str:
-        rows = stage_rows(trace, name, top, followed)
-        drawn = "".join(_row(row, row.memory_id == followed, _move(row, name, against)) for row in rows)
-        return f'<section><h4 title="{escape(about(name))}">{escape(name)}</h4>{drawn}</section>'
-
-    return f'<div class="wb-stages">{"".join(column(name) for name in names)}</div>'
-
-
-def _move(row: StageRow, name: str, against: Against | None) -> str:
-    if against is None:
-        return f'<span title="Places won ▲ or lost ▼ in this stage">{row.move}</span>'
-    delta = against.delta(row.memory_id, name)
-    return f'<span class="wb-delta" title="{escape(words(delta, against.name))}">{sign(delta)}</span>'
+    columns = []
+    for name in names:
+        ranked = _in_stage(trace, name) if name in RANKED_STAGES else _in_list(trace, name)
+        first = ranked[:top] + [row for row in ranked[top:] if row[0] == followed]
+        columns.append(Column(name, [_row(trace, name, row, followed, against) for row in first]))
+    return render("inspect/stages.html", columns=columns, compared=against is not None)
 
 
-def _row(row: StageRow, followed: bool, move: str) -> str:
-    classes = "wb-stage" + (" wb-followed" if followed else "") + ("" if row.reason is None else " wb-out")
-    sign = '<span class="wb-mark">◆</span> ' if followed else ""
-    rank = "✕" if row.reason is not None else row.rank
-    what = row.reason if row.reason is not None else row.excerpt
-    score = "" if row.score is None else f"{row.score:.4f}"
-    return (
-        f'<div class="{classes}"><b>{rank}</b><code title="{escape(row.memory_id)}">{sign}{escape(short_id(row.memory_id))}</code>'
-        f"{move}<span>{score}</span>"
-        f'<p title="{escape(row.excerpt)}">{escape(what)}</p></div>'
-    )
+Ranked = tuple[str, int | None, int | None, float | None, str | None]
+"""A memory's id, its rank, that before the stage, its score, and why it was dropped."""
+
+
+def _in_stage(trace: Trace, name: str) -> list[Ranked]:
+    return [
+        (row.memory_id, row.rank_out, row.rank_in, row.score, None if row.kept else row.reason)
+        for row in trace.stage(name).rows
+    ]
+
+
+def _in_list(trace: Trace, name: str) -> list[Ranked]:
+    hits = [
+        (hit.rank, row.memory_id, hit.normalized)
+        for row in trace.stage(LISTS).rows
+        for hit in row.lists
+        if hit.list == name and hit.kept
+    ]
+    return [(memory_id, rank, None, score, None) for rank, memory_id, score in sorted(hits)]
+
+
+def _row(trace: Trace, name: str, ranked: Ranked, followed: str | None, against: Against | None) -> StageRow:
+    memory_id, rank, before, score, dropped = ranked
+    if against is not None:
+        delta = against.delta(memory_id, name)
+        move, moved = sign(delta), words(delta, against.name)
+    else:
+        move, moved = _move(before - rank) if rank and before else "", MOVED
+    text = excerpt(trace.evidence.memories[memory_id].content)
+    return StageRow(memory_id, rank, score, move, moved, text, dropped, memory_id == followed)
+
+
+def _move(places: int) -> str:
+    return "=" if places == 0 else f"▲ {places}" if places > 0 else f"▼ {-places}"
+
+
+VIEW = View("Stages", 40, draw)

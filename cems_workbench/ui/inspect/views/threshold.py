@@ -1,16 +1,19 @@
-"""The threshold on the lists: which cuts were tried, what each found, and what it left of every list."""
+"""Threshold: the cut on the lists before fusion; which cuts were tried, what each found, and what it left of every list."""
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.inspect.strip import notes_html
+from cems_workbench.ui.kit.figures import HOVERTEXT, NO_TOOLBAR
+from cems_workbench.ui.kit.tables import ROW, table_height
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,8 +23,9 @@ CHOSEN, TRIED = "#0072B2", "rgba(128,128,128,0.55)"
 LINE = "#D55E00"
 
 
-def draw_threshold(trace: Trace) -> None:
+def draw(context: InspectContext) -> None:
     """The cuts that were tried, and every list before and after the cut."""
+    trace = context.trace
     stage = trace.stage(THRESHOLD)
     search = stage.fields.search
     if search is None:
@@ -30,15 +34,15 @@ def draw_threshold(trace: Trace) -> None:
             "lowers the cut until enough memories are found."
         )
         return
-    for warning in stage.warnings:
-        st.html(f'<div class="wb-notes"><div><span>⚠ {escape(warning)}</span></div></div>')
+    if stage.warnings:
+        st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
     if stage.fields.mode == "adaptive":
         st.caption(
             adaptive_line(search),
             help="Thresholds fall from max by step to min. The search stops at the first with at least int(limit × target "
             "ratio) distinct memories over the lists it applies to; when none has that many, the first that had the most.",
         )
-        st.plotly_chart(tried_figure(search), key="threshold_tried", config={"displayModeBar": False}, alt=_ALT)
+        st.plotly_chart(tried_figure(search), key="inspect:threshold_tried", config=NO_TOOLBAR, alt=_ALT)
     else:
         st.caption(
             f"One fixed cut at {search.final:g}: {search.unique} distinct memories reach it.",
@@ -70,7 +74,7 @@ def tried_figure(search: ThresholdSearch) -> Figure:
         text=[f"{count} ◆ chosen" if is_it else str(count) for count, is_it in zip(counts, chosen, strict=True)],
         marker={"color": [CHOSEN if is_it else TRIED for is_it in chosen]},
         hovertext=[f"threshold {value:g}: {count} distinct memories" for value, count in zip(visited, counts, strict=True)],
-        hovertemplate="%{hovertext}<extra></extra>",
+        hovertemplate=HOVERTEXT,
     )  # fmt: skip
     top = max([*counts, target or 0, 1])
     if target is not None:
@@ -98,14 +102,14 @@ def cuts_table(trace: Trace) -> pd.DataFrame:
     """A list a row: hits before and after the cut, the lowest score kept and the highest that was cut."""
     import pandas as pd
 
-    found: dict[str, list[tuple[float, bool]]] = {}
+    hits: dict[str, list[tuple[float, bool]]] = {}
     for row in trace.stage(THRESHOLD).rows:
         for entry in row.lists:
-            found.setdefault(entry.list, []).append((entry.normalized, entry.kept))
+            hits.setdefault(entry.list, []).append((entry.normalized, entry.kept))
     rows = []
-    for name in [ranked.name for ranked in trace.evidence.lists if ranked.name in found]:
-        kept = [score for score, stays in found[name] if stays]
-        cut = [score for score, stays in found[name] if not stays]
+    for name in [ranked.name for ranked in trace.evidence.lists if ranked.name in hits]:
+        kept = [score for score, stays in hits[name] if stays]
+        cut = [score for score, stays in hits[name] if not stays]
         applies = name.partition(":")[0] in trace.config.threshold.applies_to
         rows.append(
             {
@@ -131,10 +135,10 @@ def _draw_cuts(frame: pd.DataFrame) -> None:
     st.dataframe(
         frame,
         hide_index=True,
-        height=ROW * (min(len(frame), 10) + 1) + 4,
+        height=table_height(len(frame), 10),
         row_height=ROW,
         placeholder="",
-        key="threshold_cuts",
+        key="inspect:threshold_cuts",
         column_config={
             "list": text("list", width=110, help=sources),
             "cut applies": text("cut applies", width=120, help="Threshold → Applies to; the other lists pass whole"),
@@ -145,3 +149,6 @@ def _draw_cuts(frame: pd.DataFrame) -> None:
             "highest cut": number("highest cut", format="%.4f", width=96, help="Highest normalised score that was cut"),
         },
     )
+
+
+VIEW = View("Threshold", 70, draw)

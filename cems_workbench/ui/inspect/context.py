@@ -1,0 +1,72 @@
+"""What a view or a tool of the Inspect page is given to draw from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import streamlit as st
+
+from cems_workbench.analysis.ranks import Against
+from cems_workbench.pipeline import Evidence, Trace
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, eq=False)
+class InspectContext:
+    """One query under the present config, made once a run of the page."""
+
+    request: Request
+    trace: Trace
+    resources: Resources
+    """The open store with its models."""
+    grades: Mapping[str, int]
+    """Human grades by memory id; empty when nobody judged the query."""
+    variants_off: frozenset[int]
+    """Query variants that are switched off."""
+    against: Against | None
+    """The trace beside that of the pinned baseline; None when nothing is pinned."""
+    followed: str | None
+    """The memory that is followed; None when none is, or when it is no candidate."""
+
+    def remembered(self, slot: str, make: Callable[[], Made], *key: object, most: int = 1) -> Made:
+        """What `make` returns, kept in the session under `slot` while evidence, config, variants and `key` are the same.
+
+        The last `most` of a slot are kept, by use. What `make` raises passes through and is not kept.
+        """
+        kept = self._kept(slot)
+        found = self._find(kept, key)
+        if found is None:
+            found = _Remembered(self.trace.evidence, self._whole(key), make())
+        else:
+            kept.remove(found)
+        kept.append(found)
+        del kept[:-most]
+        value: Made = found.value
+        return value
+
+    def is_remembered(self, slot: str, *key: object) -> bool:
+        """Would `remembered` have it without making it?"""
+        return self._find(self._kept(slot), key) is not None
+
+    def _kept(self, slot: str) -> list[_Remembered]:
+        kept: list[_Remembered] = st.session_state.setdefault(f"inspect:{slot}", [])
+        return kept
+
+    def _find(self, kept: Sequence[_Remembered], key: tuple[object, ...]) -> _Remembered | None:
+        whole, evidence = self._whole(key), self.trace.evidence
+        return next((last for last in kept if last.evidence is evidence and last.key == whole), None)
+
+    def _whole(self, key: tuple[object, ...]) -> tuple[object, ...]:
+        return self.trace.config, self.variants_off, key
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Remembered:
+    evidence: Evidence
+    key: tuple[object, ...]
+    value: Any

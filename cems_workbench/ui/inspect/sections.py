@@ -1,0 +1,32 @@
+"""What stands below the ranking: a memory to follow, and the chosen view of what happened, or tool that says why."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from cems_workbench.ui.inspect import follow, state
+from cems_workbench.ui.inspect.catalogue import views_in
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.switch import switch
+
+HAPPENED, WHY = "What happened", "Why, and what if"
+VIEWS, TOOLS = "cems_workbench.ui.inspect.views", "cems_workbench.ui.inspect.tools"
+
+
+def draw_sections(context: InspectContext) -> None:
+    """Let the user choose a memory to follow and a view or a tool, and draw that."""
+    st.space("small")
+    follow.draw(context)
+    if switch("Section", (HAPPENED, WHY), state.SECTION, remember=False) == HAPPENED:
+        views = views_in(VIEWS)
+        chosen = views[switch("View", tuple(views), state.VIEW, remember=False)]
+    else:
+        tools = views_in(TOOLS)
+        first = next(iter(tools))
+        if st.session_state.get(state.TOOL) not in tools:
+            st.session_state[state.TOOL] = first
+        name = st.pills("Tool", tuple(tools), key=state.TOOL, required=True, label_visibility="collapsed")
+        chosen = tools[name or first]
+    if chosen.question:
+        st.caption(chosen.question)
+    chosen.draw(context)

@@ -1,0 +1,98 @@
+"""Several queries at once: a switch for each variant that was searched, and what each of them gave each of the first candidates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from cems_workbench.analysis.expansion import query_shares
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.tables import ROW, short_id, table_height
+from cems_workbench.ui.kit.templates import render
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FIRST_COLUMNS = 10
+SHARES_HELP = (
+    "A row per query, a column per candidate in the order of fusion. A cell is the sum of base and bonus over the query's lists; "
+    "empty: this query did not find it. rrf and score_sum add the rows of a column up, score_max takes the largest term (◆); either "
+    "is then multiplied by the boost, 1 + multi-list boost × (lists that hold it − 1)."
+)
+
+
+def draw_switches(context: InspectContext) -> None:
+    """Every variant with a switch; the query itself is always searched."""
+    variants, request = context.trace.evidence.variants, context.request
+    if len(variants) < 2:
+        st.caption(
+            "One variant was searched: the query as it is.", help="Choose an expansion under Expansion in the sidebar."
+        )
+        return
+    st.caption("Variants searched; switching one off is instant.")
+    for i, variant in enumerate(variants):
+        switch, text = st.columns([1, 9], vertical_alignment="center")
+        switch.toggle(
+            f"variant {i}", i not in context.variants_off, key=f"inspect:variant:{hash(request)}:{i}", label_visibility="collapsed",
+            disabled=i == 0, on_change=_switch, args=(request, i, len(variants)),
+        )  # fmt: skip
+        text.html(render("inspect/variant.html", variant=variant))
+
+
+def _switch(request: Request, which: int, count: int) -> None:
+    """Set a variant to what its switch says; of `count` variants, those that are not there any more are forgotten."""
+    on = st.session_state[f"inspect:variant:{hash(request)}:{which}"]
+    off = state.variants_off(request)
+    off = off - {which} if on else off | {which}
+    state.switch_variants(request, frozenset(i for i in off if i < count))
+
+
+def draw_shares(trace: Trace) -> None:
+    """The table, when more than one query was searched."""
+    if len(trace.evidence.variants) < 2:
+        return
+    st.markdown(f"###### What each of the {len(trace.evidence.variants)} queries gave", help=SHARES_HELP)
+    frame = shares_table(trace)
+    text = st.column_config.TextColumn
+    candidates = {name: text(name, width=84) for name in frame.columns[2:]}
+    st.dataframe(
+        frame,
+        hide_index=True,
+        height=table_height(len(frame), len(frame)),
+        row_height=ROW,
+        placeholder="",
+        key="inspect:queries",
+        column_config={
+            "query": text("query", width=210, pinned=True, help="Its number is that in the names of its lists"),
+            "found": st.column_config.NumberColumn("found", width=56, help="Candidates that its lists still hold after the threshold"),
+            **candidates,
+        },
+    )  # fmt: skip
+
+
+def shares_table(trace: Trace) -> pd.DataFrame:
+    """A row per query and, below, what no query gave, the boost and the raw score; a column per candidate."""
+    import pandas as pd
+
+    every = query_shares(trace)
+    shown = every[:FIRST_COLUMNS]
+    names = [f"{rank}  {short_id(shares.memory_id)}" for rank, shares in enumerate(shown, 1)]
+    rows = []
+    for i, variant in enumerate(trace.evidence.variants):
+        cells = [
+            "" if i not in shares.by_variant
+            else f"{'◆ ' if shares.decisive == i else ''}{shares.by_variant[i]:.4f}"
+            for shares in shown
+        ]  # fmt: skip
+        holding = sum(i in shares.by_variant for shares in every)
+        rows.append([f"{i}  {' '.join(variant.text.split())}", holding, *cells])
+    if any(shares.other for shares in shown):
+        rows.append(["other lists and bonuses", None, *(f"{shares.other:.4f}" for shares in shown)])
+    if any(shares.boost != 1 for shares in shown):
+        rows.append(["× boost", None, *(f"× {shares.boost:g}" for shares in shown)])
+    rows.append(["= raw score", None, *(f"{shares.raw:.4f}" for shares in shown)])
+    return pd.DataFrame(rows, columns=["query", "found", *names]).astype({"found": "Int64"})

@@ -1,0 +1,79 @@
+"""Adjust: the chain of factors of each candidate, from the score before the stage to that after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from cems_workbench.analysis.ranks import Against
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages import ADJUST
+from cems_workbench.ui.inspect.baseline import COLUMN, HELP
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.glossary import FACTORS
+from cems_workbench.ui.inspect.tables import compared, marked
+from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.tables import ROW, table_height
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOP = 60
+
+
+def draw(context: InspectContext) -> None:
+    """A candidate a row, a column per factor that applied to somebody."""
+    st.caption("Each factor multiplies the score; an empty cell is a factor that does not apply.")
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    frame = adjust_table(context.trace, TOP, context.against)
+    factors = {name: number(name.replace("_", " "), format="%.4f", width=82, help=FACTORS[name]) for name in FACTORS}
+    st.dataframe(
+        marked(frame, context.followed),
+        hide_index=True,
+        height=table_height(len(frame), 18),
+        row_height=ROW,
+        placeholder="",
+        column_config={
+            "rank": number("rank", width=50, help="Rank after this stage"),
+            COLUMN: text(COLUMN, width=96, help=HELP),
+            "memory": text("memory", width=92),
+            "score in": number("score in", format="%.4f", width=74, help="Score before this stage"),
+            "score": number(
+                "score", format="%.4f", width=70, help="Score in, times every factor, within 0–1 if clamped"
+            ),
+            **factors,
+            "age (days)": number(
+                "age (days)", format="%.1f", width=82, help="Days since the date that decay counts from"
+            ),
+            "before clamp": number(
+                "before clamp", format="%.4f", width=94, help="The product before it was cut to 0–1"
+            ),
+            "content": text("content", width=320),
+        },
+    )
+
+
+def adjust_table(trace: Trace, top: int, against: Against | None = None) -> pd.DataFrame:
+    """The factor chain of each candidate: score in, each factor that applied, score out; and its delta to a baseline."""
+    import pandas as pd
+
+    rows = [
+        {
+            "rank": row.rank_out,
+            "memory": row.memory_id,
+            "score in": row.score_in,
+            "score": row.score,
+            **{name: row.factors.get(name) for name in FACTORS},
+            "age (days)": row.age_days,
+            "before clamp": row.unclamped,
+            "content": excerpt(trace.evidence.memories[row.memory_id].content),
+        }
+        for row in trace.stage(ADJUST).rows[:top]
+    ]
+    frame = compared(pd.DataFrame(rows), against, ADJUST.name, "rank")
+    return frame.drop(columns=[name for name in FACTORS if name in frame and frame[name].isna().all()])
+
+
+VIEW = View("Adjust", 90, draw)

@@ -1,0 +1,40 @@
+"""Context: the text an agent would get."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages import ASSEMBLY
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import short_id
+
+NAMED = 4
+"""Memories that did not fit which are named."""
+
+
+def draw(context: InspectContext) -> None:
+    """How it was assembled, what did not fit, and the text, never rendered."""
+    trace = context.trace
+    if not trace.results:
+        st.caption("There is no context: nothing was selected.")
+        return
+    strategy, skipped = trace.stage(ASSEMBLY).fields.strategy, trace.skipped_for_budget
+    listed = ", ".join(plain(short_id(memory_id)) for memory_id in skipped[:NAMED])
+    left_out = f" {len(skipped)} did not fit: {listed}{' …' if len(skipped) > NAMED else ''}." if skipped else ""
+    st.caption(
+        f"{trace.tokens_used} tokens, assembled by {strategy}.{left_out}",
+        help="greedy: in order of score, what fits the token budget. mmr: the same, but what says something new goes first. "
+        "Tokens are counted as ceil(characters / 4) of each content. Texts are shown as they are, never rendered.",
+    )
+    st.code(context_text(trace), language=None, wrap_lines=True)
+
+
+def context_text(trace: Trace) -> str:
+    """The context as an agent would get it: the results' texts in order, a blank line between."""
+    return "\n\n".join(f"[{result.rank}] {result.content}" for result in trace.results)
+
+
+VIEW = View("Context", 110, draw)

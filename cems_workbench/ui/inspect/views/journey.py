@@ -1,0 +1,75 @@
+"""Journey: the rank of each memory in every list and stage, where it was lost, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Against, lists_in_use
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages import FUSION, LISTS
+from cems_workbench.ui.inspect.baseline import COLUMN, HELP
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.inspect.tables import compared, marked
+from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.tables import ROW, table_height
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TOP = 40
+
+
+def draw(context: InspectContext) -> None:
+    """A memory a row, its rank in every list and stage."""
+    st.caption("The rank of each memory in every list and stage; empty: not there. Memories in the results come first.")
+    frame = journey_table(context.trace, TOP, context.followed, context.against)
+    text = st.column_config.TextColumn
+    ranks = {name: st.column_config.NumberColumn(name, width=72, help=about(name)) for name in frame.columns[2:-2]}
+    st.dataframe(
+        marked(frame, context.followed),
+        hide_index=True,
+        height=table_height(len(frame), 24),
+        row_height=ROW,
+        placeholder="",
+        column_config={
+            **ranks,
+            COLUMN: text(COLUMN, width=96, help=HELP),
+            "memory": text("memory", width=92, pinned=True),
+            "lost at": text("lost at", width=78, help="The stage that dropped it; empty: in the results"),
+            "why": text("why", width="medium", help="Why that stage dropped it"),
+            "content": text("content", width="large"),
+        },
+    )
+
+
+def journey_table(trace: Trace, top: int, followed: str | None = None, against: Against | None = None) -> pd.DataFrame:
+    """One row per memory, one column per list and stage with its rank there; where it was lost, and why.
+
+    With a baseline its results that are gone are among them, and every memory has its delta in the results.
+    """
+    import pandas as pd
+
+    lists = lists_in_use(trace)
+    shown = [result.memory_id for result in trace.results] + (against.gone() if against is not None else [])
+    fused = [row.memory_id for row in trace.stage(FUSION).rows if row.memory_id not in shown]
+    shown += fused[: max(0, top - len(shown))]
+    if followed is not None and followed not in shown:
+        shown.append(followed)
+    in_lists = trace.stage(LISTS).by_id
+    rows = []
+    for memory_id in shown:
+        hits = {hit.list: hit.rank for hit in in_lists[memory_id].lists if hit.kept}
+        path = dict(trace.path(memory_id))
+        lost, why = next(((stage, row.reason) for stage, row in path.items() if not row.kept), ("", ""))
+        ranks = [path[stage].rank_out if stage in path else None for stage in RANKED_STAGES]
+        text = excerpt(trace.evidence.memories[memory_id].content)
+        rows.append([memory_id, lost, *(hits.get(name) for name in lists), *ranks, why, text])
+    frame = pd.DataFrame(rows, columns=["memory", "lost at", *lists, *RANKED_STAGES, "why", "content"])
+    return compared(frame.astype({name: "Int64" for name in [*lists, *RANKED_STAGES]}), against, RESULTS, "memory")
+
+
+VIEW = View("Journey", 60, draw)

@@ -1,0 +1,85 @@
+"""Lists: every list that was gathered, with raw and normalised scores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from cems_workbench.config import depth_notes
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.stages import LISTS
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.glossary import RAW, about
+from cems_workbench.ui.inspect.strip import notes_html
+from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.tables import ROW
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WHOLE = [source.name for source in LIST_SOURCES if not source.relevance]
+"""Lists whose raw scores are whole numbers: seconds, and counts."""
+
+
+def draw(context: InspectContext) -> None:
+    """A table a list, and the warnings."""
+    trace = context.trace
+    stage = trace.stage(LISTS)
+    if stage.warnings:
+        st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
+    for note in depth_notes(trace.config):
+        st.caption(
+            f"{note}.",
+            help="The limit is that of Assembly; oversample is set under Rerank, the coarse multiplier under Lists.",
+        )
+    entries = [entry for entry in stage.fields.lists if entry.gathered]
+    if not entries:
+        st.caption("No list has a hit.")
+        return
+    with st.container(key="inspect:lists"):
+        columns = st.columns(len(entries))  # the stylesheet wraps them
+    for column, entry in zip(columns, entries, strict=True):
+        with column:
+            note = "" if entry.active else " · off"
+            st.markdown(f"**{entry.name}**  {entry.used} of {entry.gathered} hits{note}", help=about(entry.name))
+            _draw_list(trace, entry.name)
+
+
+def _draw_list(trace: Trace, name: str) -> None:
+    number, source = st.column_config.NumberColumn, name.partition(":")[0]
+    st.dataframe(
+        list_table(trace, name),
+        hide_index=True,
+        height=330,
+        row_height=ROW,
+        placeholder="",
+        key=f"inspect:list:{name}",
+        column_config={
+            "#": number("#", width=40),
+            "memory": st.column_config.TextColumn("memory", width=84),
+            "raw": number("raw", format="%.0f" if source in WHOLE else "%.4f", width=92, help=RAW.get(source)),
+            "normalised": number(
+                "normalised", format="%.4f", width=88, help="What threshold and fusion work with; empty: cut or off"
+            ),
+            "content": st.column_config.TextColumn("content", width="medium"),
+        },
+    )
+
+
+def list_table(trace: Trace, name: str) -> pd.DataFrame:
+    """Every hit of one gathered list with its raw and normalised score; cut or switched-off hits have no normalised one."""
+    import pandas as pd
+
+    rows = [
+        (hit.rank, row.memory_id, hit.raw, hit.normalized, excerpt(trace.evidence.memories[row.memory_id].content))
+        for row in trace.stage(LISTS).rows
+        for hit in row.lists
+        if hit.list == name
+    ]
+    return pd.DataFrame(sorted(rows), columns=["#", "memory", "raw", "normalised", "content"])
+
+
+VIEW = View("Lists", 30, draw)

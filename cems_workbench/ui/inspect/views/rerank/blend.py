@@ -1,0 +1,87 @@
+"""The reranker's blend: what each side contributed to the score of each candidate, and what the model read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from cems_workbench.analysis.ranks import Against
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.rerank import RERANK, model_key
+from cems_workbench.ui.inspect.baseline import COLUMN, HELP
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.tables import compared, marked
+from cems_workbench.ui.kit.tables import ROW, table_height
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def draw_blend(context: InspectContext) -> None:
+    """A candidate a row: what each side gave it."""
+    frame = rerank_table(context.trace, context.against)
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    st.dataframe(
+        marked(frame, context.followed),
+        hide_index=True,
+        height=table_height(len(frame), 18),
+        row_height=ROW,
+        placeholder="",
+        column_config={
+            "before": number("before", width=58, help="Rank before reranking"),
+            "after": number("after", width=50, help="Rank after reranking; empty: dropped"),
+            COLUMN: text(COLUMN, width=96, help=HELP),
+            "memory": text("memory", width=92),
+            "score": st.column_config.ProgressColumn(
+                "score", format="%.4f", min_value=0, max_value=1, width=112, color="#0072B2",
+                help="What the next stage gets: from retrieval + from reranker",
+            ),
+            "from retrieval": number("from retrieval", format="%.4f", width=100, help="weight × retrieval"),
+            "from reranker": number("from reranker", format="%.4f", width=100, help="(1 − weight) × unit"),
+            "weight": number("weight", format="%.2f", width=64, help="Share of the retrieval score at this rank; empty: no blend"),
+            "retrieval": number("retrieval", format="%.4f", width=76, help="Retrieval score at this rank"),
+            "unit": number("unit", format="%.4f", width=70, help="Raw scaled to 0–1 and clamped"),
+            "raw": number("raw", format="%.4f", width=70, help="What the model said"),
+            "outcome": text(
+                "outcome", width=92, help="scored, failed (flagged), not scored, or in the tail"
+            ),
+            "text read": text(
+                "text read", width="large", help="The exact text the model was given"
+            ),
+        },
+    )  # fmt: skip
+
+
+def rerank_table(trace: Trace, against: Against | None = None) -> pd.DataFrame:
+    """The reranker's blend: what each side contributed to the score, what the model read, and the delta to a baseline."""
+    import pandas as pd
+
+    config = trace.config.rerank
+    scores = trace.evidence.model_scores.get(model_key(config), {})
+    rows = []
+    for row in trace.stage(RERANK).rows:
+        weight, retrieval, unit = row.retrieval_weight, row.retrieval_score, row.unit
+        retrieval_part = reranker_part = None
+        if config.combine == "replace":
+            reranker_part = unit
+        elif weight is not None and retrieval is not None and unit is not None:
+            retrieval_part, reranker_part = weight * retrieval, (1 - weight) * unit
+        score = scores.get(row.memory_id)
+        rows.append(
+            {
+                "before": row.rank_in,
+                "after": row.rank_out,
+                "memory": row.memory_id,
+                "score": row.score if row.kept else None,
+                "from retrieval": retrieval_part,
+                "from reranker": reranker_part,
+                "weight": None if retrieval_part is None else weight,
+                "retrieval": retrieval,
+                "unit": unit,
+                "raw": row.raw,
+                "outcome": row.outcome.replace("_", " ") + (f": {row.error}" if row.error else ""),
+                "text read": score.chunk if score else None,
+            }
+        )
+    return compared(pd.DataFrame(rows), against, RERANK.name, "after")
