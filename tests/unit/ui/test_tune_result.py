@@ -35,7 +35,7 @@ def test_a_verdict_is_sign_and_certainty(low: float, high: float, p: float, word
         (Region("x", 0.5, 0.0, 1.2, at_low_edge=True), "up to 1.2"),
         (Region("x", 0.5, 0.4, 3.0, at_high_edge=True), "from 0.4 on"),
         (Region("x", 0.5, 0.0, 3.0, True, True), "any value"),
-        (Region("x", "max", kept=("max", "none")), "max, none"),
+        (Region("x", "max", choices=("max", "none")), "max, none"),
         (None, "–"),
     ],
 )
