@@ -15,18 +15,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cems_workbench.analysis.diversity import pairwise
 from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
+from cems_workbench.analysis.ranks import Against
+from cems_workbench.analysis.text_evidence import Match
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.evaluation.labelling.queue import Card
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Trace, Variant, replay
 from cems_workbench.pipeline.stages.query import Signal
 from cems_workbench.records import Memory, Query
-from cems_workbench.store import Duplicates, IndexState
+from cems_workbench.store import Duplicates, IndexState, LearnedPair
+from cems_workbench.ui.inspect.alignment import alignment_html, met_tokens
+from cems_workbench.ui.inspect.baseline import against_html, gone_html
 from cems_workbench.ui.inspect.follow import path_html
 from cems_workbench.ui.inspect.results import results_html
 from cems_workbench.ui.inspect.strip import strip_html, warnings_html
+from cems_workbench.ui.inspect.tools.diversity import before_after_html, matrix_html
+from cems_workbench.ui.inspect.tools.text_evidence import Edge, marked_html
+from cems_workbench.ui.inspect.typos import pair_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure
-from cems_workbench.ui.inspect.views.query import probe_html, spans_html
+from cems_workbench.ui.inspect.views.query import corrections_html, probe_html, signals_html, spans_html
+from cems_workbench.ui.inspect.views.rerank.health import model_html
+from cems_workbench.ui.inspect.views.stages import side_by_side_html
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.label.card import card_html
 from cems_workbench.ui.label.judge import confusion_html
@@ -158,7 +168,58 @@ LABEL_AND_MEMORIES: dict[str, Callable[[str], str]] = {
     "empty panel": lambda text: render("kit/empty.html", title=text, text=text),
 }
 
+
+def stages(text: str) -> str:
+    shown = trace(text)
+    names = [ranked.name for ranked in shown.evidence.lists] + ["fusion", "rerank", "assembly"]
+    return side_by_side_html(shown, names, 10, followed(shown, 1))
+
+
+def gone(text: str) -> str:
+    """Against a baseline that is called `text`, and has results that only it ranks."""
+    shown = trace(text)
+    none = replay(shown.evidence, with_values(shown.config, {"assembly.limit": 1}))
+    against = Against(text, none, shown)
+    return against_html(against) + gone_html(against) + results_html(none, {}, None, against)
+
+
+def tokens(text: str) -> str:
+    entries = [{"query": text, "text": f"##{text}", "idf": 2.0, "cosine": 0.5}]
+    return alignment_html(met_tokens(entries), 0.5, numbered=True)
+
+
+def similar(text: str) -> str:
+    shown = trace(text)
+    ids = sorted(shown.evidence.memories)
+    return matrix_html(shown, pairwise(shown.evidence, ids), 0.5) + before_after_html(
+        shown, ids[:3], ids[1:], grades(shown)
+    )
+
+
+def marked(text: str) -> str:
+    edges = [Edge(1, text, text)]
+    return marked_html(f"a{text}", [Match(0, 1, ("a",))], {"a": text}, (0, 1), edges)
+
+
+CORRECTION = {"similarity": 0.9}
+INSPECT: dict[str, Callable[[str], str]] = {
+    "stages": stages,
+    "signals": lambda text: signals_html("of the query", [Signal(text, text, 0, 2, cuts_word=True)]),
+    "corrections": lambda text: corrections_html(
+        [{"typo": text, "correction": text, "source": text, **CORRECTION}], text
+    ),
+    "gone": gone,
+    "tokens": tokens,
+    "similar": similar,
+    "marked": marked,
+    "model": lambda text: model_html(trace(text)),
+    "pair": lambda text: pair_html(LearnedPair(text, text, 2, *[datetime(2026, 9, 1, tzinfo=UTC)] * 2)),
+    "variant": lambda text: render("inspect/variant.html", variant=Variant(text)),
+    "summary": lambda text: render("inspect/expansion/summary.html", summary=text),
+}
+
 VIEWS: dict[str, Callable[[str], str]] = {
+    **INSPECT,
     "strip": lambda text: strip_html(trace(text), 1.0),
     "warnings": lambda text: warnings_html(trace(text)),
     "results": results,

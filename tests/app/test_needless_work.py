@@ -1,0 +1,78 @@
+"""What a run of the Inspect page does not do twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.config import preset
+from cems_workbench.pipeline import scoring
+from cems_workbench.pipeline.replay import replay
+from cems_workbench.store.judgments import Judgments
+from cems_workbench.store.queries import Queries
+from cems_workbench.ui.inspect import baseline, gathering
+
+from .inspect_page import set_config
+from .test_inspect_page import OpenPage, control, search
+
+pytestmark = [pytest.mark.models]
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A name for every replay: `page`, `scores` or `baseline`."""
+    seen: list[str] = []
+    for name, module in (("page", gathering), ("scores", scoring), ("baseline", baseline)):
+
+        def counted(*args: Any, of: str = name, **options: Any) -> Any:
+            seen.append(of)
+            return replay(*args, **options)
+
+        monkeypatch.setattr(module, "replay", counted)
+    return seen
+
+
+def slide(page: AppTest) -> None:
+    control(page, "slider", "fusion.score_blend").set_value(1.0).run()  # type: ignore[attr-defined]
+    assert not page.exception
+
+
+def test_a_new_query_without_a_reranker_replays_once_and_so_does_a_moved_slider(
+    open_page: OpenPage, replays: list[str]
+) -> None:
+    page = search(open_page(), "a query that nobody has asked before")
+    assert replays == ["page"]
+    slide(page)
+    assert replays == ["page"] * 2
+
+
+def test_a_new_query_with_a_reranker_replays_once_more_with_its_scores(open_page: OpenPage, replays: list[str]) -> None:
+    page = open_page()
+    set_config(page, preset("qmd").config)
+    search(page.run(), "another query that nobody has asked before")
+    assert replays == ["page"] * 2
+
+
+def test_a_pinned_baseline_is_replayed_once_for_a_query(open_page: OpenPage, replays: list[str]) -> None:
+    page = search(open_page())
+    page.session_state["inspect:baseline:False"] = True
+    page = page.run().button(key="inspect:pin").click().run()
+    slide(page)
+    assert replays.count("baseline") == 1
+
+
+def test_a_moved_slider_reads_no_whole_query_set(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = search(open_page())
+    asked: list[tuple[object, ...]] = []
+    read = Judgments.read
+
+    def counted(self: Judgments, qid: str | None = None, kind: str | None = None) -> Any:
+        asked.append((qid, kind))
+        return read(self, qid, kind)
+
+    monkeypatch.setattr(Judgments, "read", counted)
+    monkeypatch.setattr(Queries, "read", lambda self: pytest.fail("every query was read"))
+    slide(page)
+    assert len(asked) == 1 and asked[0][0] is not None

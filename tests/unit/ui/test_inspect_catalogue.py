@@ -1,0 +1,81 @@
+"""The views and tools of Inspect are found in their folders: adding one is one file, and an unopened section costs nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from cems_workbench.ui.inspect.catalogue import views_in
+from cems_workbench.ui.inspect.sections import TOOLS, VIEWS
+
+MODULE = """
+from cems_workbench.ui.inspect.catalogue import View
+
+def draw(context):
+    pass
+
+VIEW = View({title!r}, {place}, draw, {question!r})
+"""
+NUMBERS = count()
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Make a package of views, by module name; the text of a module, or (title, place, question) of one with a record."""
+
+    def make(**modules: str | tuple[str, int, str]) -> str:
+        name = f"views_of_a_test_{next(NUMBERS)}"
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "__init__.py").write_text("")
+        for module, of in modules.items():
+            text = of if isinstance(of, str) else MODULE.format(title=of[0], place=of[1], question=of[2])
+            (folder / f"{module}.py").write_text(text)
+        monkeypatch.syspath_prepend(str(tmp_path))
+        return name
+
+    return make
+
+
+def test_a_view_is_one_file_with_a_record_and_stands_at_its_place(package: Callable[..., str]) -> None:
+    views = views_in(package(zebra=("First", 5, "Why?"), ant=("Last", 20, ""), middle=("Middle", 10, "")))
+    assert list(views) == ["First", "Middle", "Last"]
+    assert views["First"].question == "Why?"
+
+
+def test_a_module_without_a_record_is_a_part_of_others(package: Callable[..., str]) -> None:
+    assert list(views_in(package(shared="X = 1", view=("Only", 1, "")))) == ["Only"]
+
+
+@pytest.mark.parametrize(("other", "what"), [(("Same", 2, ""), "title"), (("Other", 1, ""), "place")])
+def test_two_views_of_one_title_or_place_are_an_error(
+    package: Callable[..., str], other: tuple[str, int, str], what: str
+) -> None:
+    with pytest.raises(ValueError, match=f"two views have the same {what}"):
+        views_in(package(one=("Same", 1, ""), two=other))
+
+
+def test_the_views_and_tools_stand_in_the_order_of_the_pipeline_and_of_the_questions() -> None:
+    assert list(views_in(VIEWS)) == [
+        "Contributions", "Query", "Lists", "Stages", "Rank flow", "Journey", "Threshold", "Rerank", "Adjust", "Judge", "Context",
+    ]  # fmt: skip
+    tools = views_in(TOOLS)
+    assert list(tools) == [
+        "Why is it missing?", "What if it were different?", "Text evidence", "Index check", "Expansion", "Diversity", "Sensitivity",
+        "Weight map", "Effective weights", "Against production",
+    ]  # fmt: skip
+    assert all(tool.question.endswith("?") for tool in tools.values())
+
+
+def test_the_page_is_imported_without_its_views_and_tools() -> None:
+    script = (
+        "import sys; import cems_workbench.ui.inspect.page; "
+        "print([name for name in sys.modules if name.startswith(('cems_workbench.ui.inspect.views', 'cems_workbench.ui.inspect.tools'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
