@@ -80,7 +80,7 @@ def test_the_page_says_how_many_files_each_takes() -> None:
         assert row.split("|")[2].strip().startswith(f"{count}:"), title
 
 
-COUNTS = {"A measure": 1, "A format": 1, "A reranker": 1, "A list source": 1, "A preset": 1, "A stage": 4}
+COUNTS = {"A measure": 1, "A format": 1, "A reranker": 1, "A list source": 1, "A preset": 1, "A view": 1, "A stage": 4}
 
 USES: Mapping[str, str] = {
     "A measure": """
@@ -127,6 +127,26 @@ assert [(term.list, term.weight) for term in trace.stage("fusion").rows[0].contr
     "A preset": """
 from cems_workbench.config import preset, preset_names
 assert "brief" in preset_names() and preset("brief").config.assembly.limit == 3
+""",
+    "A view": """
+from streamlit.testing.v1 import AppTest
+PAGE = '''
+from cems_workbench.config import PipelineConfig
+from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.records import Memory
+from cems_workbench.ui.inspect.catalogue import views_in
+from cems_workbench.ui.inspect.context import InspectContext
+memories = {key: Memory(key, text) for key, text in (("a", "x" * 12), ("b", "x" * 4))}
+lists = (RankedList("vector:0", "vector", 0, (Hit("a", 0.9), Hit("b", 0.8))),)
+trace = replay(Evidence(query="q", memories=memories, variants=(Variant("q"),), lists=lists), PipelineConfig())
+views = views_in("cems_workbench.ui.inspect.views")
+assert list(views)[-1] == "Lengths"
+views["Lengths"].draw(InspectContext(Request("q"), trace, None, {}, frozenset(), None, None))
+'''
+app = AppTest.from_string(PAGE, default_timeout=120).run()
+assert not app.exception, app.exception
+assert app.dataframe[0].value.values.tolist() == [["a", 3, 0.75], ["b", 1, 0.25]]
 """,
     "A stage": """
 from datetime import UTC, datetime
