@@ -19,6 +19,7 @@ from cems_workbench import formats
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 from tests.browser.conftest import serving
+from tests.browser.pages import Window
 from tests.browser.whole_way import walk
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,7 +50,7 @@ def main() -> None:
             page = browser.new_page(
                 viewport={"width": 1280, "height": 900}, color_scheme="light", accept_downloads=True
             )
-            walk(page, url, Path(name) / "tuned.yaml", shoot, trials=120)
+            walk(Window(page, url), Path(name) / "tuned.yaml", shoot, trials=120)
         browser.close()
     for picture in sorted(folder.glob("*.png")):
         print(picture)

@@ -1,4 +1,4 @@
-"""The app in a real browser: a server on a copy of the sample store, and Debian's Chromium driven by Playwright."""
+"""The app in a real browser: one server and one Debian Chromium per worker, driven by Playwright through tests/browser/pages.py."""
 
 from __future__ import annotations
 
@@ -9,33 +9,72 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
+
+from cems_workbench.evaluation.labelling.pooling import PooledPair
+from cems_workbench.evaluation.labelling.queue import make_queue
+from cems_workbench.store import Store
+
+from .pages import WAIT, Window, window_on
+from .whole_way import QUERY
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium")
-START_SECONDS = 60
+START_SECONDS = 120
+
+expect.set_options(timeout=WAIT)
 
 
 @pytest.fixture(scope="session")
-def server(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of the app on a copy of the sample store, started as `make run` starts it."""
-    with serving(shutil.copytree(sample_store, tmp_path_factory.mktemp("browser") / "store")) as url:
+def stocked_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store with query sets and queues for the tests: each takes its own, so that all can share one server.
+
+    Set "a few", the first that pages offer, has 24 judged queries with the failing one of the whole way; "six" has six others
+    and "two" two. Queue "hundred" has a hundred unjudged pairs, "ten" and "more" ten each.
+    """
+    path = shutil.copytree(sample_store, tmp_path_factory.mktemp("browser") / "store")
+    with Store.open(path) as store:
+        queries = store.queries.read()
+        relevant = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
+        judged = sorted((query for query in queries if query.qid in relevant), key=lambda query: query.query != QUERY)
+        store.query_sets.put("a few", judged[:24], "test")
+        store.query_sets.put("six", judged[24:30], "test")
+        store.query_sets.put("two", queries[:2], "test")
+        known = {(judgment.qid, judgment.memory_id) for judgment in store.judgments.read()}
+        memories = sorted(store.memories.read())
+        pairs = [(query.qid, memory_id) for query in queries[:30] for memory_id in memories[:10]]
+        fresh = [PooledPair(*pair, {"cems": 1}) for pair in pairs if pair not in known]
+        for name, chosen in (("hundred", fresh[:100]), ("ten", fresh[100:110]), ("more", fresh[110:120])):
+            store.queues.save(make_queue(name, chosen, "top"))
+    return Path(path)
+
+
+def as_on_disk(store: Path, folder: Path) -> Path:
+    """A copy of a store that a server holds open: what would be found if the server were killed now."""
+    return Path(shutil.copytree(store, folder / "as-on-disk"))
+
+
+@pytest.fixture(scope="session")
+def server(stocked_store: Path) -> Iterator[str]:
+    """URL of the app on the stocked store, started as `make run` starts it."""
+    with serving(stocked_store) as url:
         yield url
 
 
 @contextmanager
-def serving(store: Path) -> Iterator[str]:
-    """Start the app on a store; it is ended afterwards."""
+def serving(store: Path, *launch: str) -> Iterator[str]:
+    """Start the app on a store, by `launch` instead of the package where that is given; it is ended afterwards."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "cems_workbench", "app", "--headless", "--port", str(port)]
-    environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store), "HF_HUB_OFFLINE": "1"}
+    arguments: Sequence[str] = launch or ("-m", "cems_workbench")
+    command = [sys.executable, *arguments, "app", "--headless", "--port", str(port)]
+    environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     log = store.parent / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
@@ -48,6 +87,7 @@ def serving(store: Path) -> Iterator[str]:
 
 
 def wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return when the server answers; an AssertionError with its log when it ends or never does."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
@@ -56,12 +96,13 @@ def wait_until_healthy(url: str, process: subprocess.Popen[bytes], log: Path) ->
                 if answer.status == 200:
                     return
         except OSError:
-            time.sleep(0.1)
+            time.sleep(0.05)
     raise AssertionError(f"the app did not start within {START_SECONDS} s:\n{log.read_text()}")
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    """Chromium; the tests skip where there is none."""
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     with sync_playwright() as playwright:
@@ -71,26 +112,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser, server: str) -> Iterator[Page]:
-    """A new window on the app, light, 1440 wide; the test fails when the page asked any other host for something."""
-    context = browser.new_context(viewport={"width": 1440, "height": 1000}, color_scheme="light")
-    opened = context.new_page()
-    strangers: list[str] = []
-    problems: list[str] = []
-    opened.on("request", lambda request: strangers.append(request.url) if is_elsewhere(request.url) else None)
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("dialog", lambda dialog: (problems.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    opened.goto(server)
-    query_box(opened).wait_for(timeout=START_SECONDS * 1000)
-    yield opened
-    context.close()
-    assert not strangers, f"the page asked elsewhere: {strangers}"
-    assert not problems
-
-
-def is_elsewhere(url: str) -> bool:
-    return url.startswith(("http://", "https://", "ws://", "wss://")) and "//localhost" not in url
-
-
-def query_box(page: Page):  # type: ignore[no-untyped-def]
-    return page.get_by_placeholder("What should the agent remember?")
+def window(browser: Browser, server: str) -> Iterator[Window]:
+    """A new window on the app, with nothing opened yet."""
+    with window_on(browser, server) as opened:
+        yield opened
