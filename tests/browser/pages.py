@@ -30,6 +30,7 @@ window.WebSocket = class extends window.WebSocket {
 };
 """
 DRAWN = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+CHOSEN = "element => element.ariaChecked === 'true' || element.querySelector('input:checked') !== null"
 OVERFLOWING = """selector => [...document.querySelectorAll(selector)]
   .filter(element => element.scrollWidth > element.clientWidth + 1).map(element => element.innerText)"""
 
@@ -110,8 +111,14 @@ class Window:
 
     def view(self, name: str) -> None:
         """Choose a view of the page by its name in the row of views."""
-        with self.rerun():
-            self.page.get_by_test_id("stButtonGroup").get_by_text(name, exact=True).click()
+        self.switch_to(name, self.page.get_by_test_id("stButtonGroup"))
+
+    def switch_to(self, name: str, row: Locator) -> None:
+        """Choose a button of a row of which one is chosen at a time; nothing happens where it is chosen already."""
+        choice = row.locator("button, label", has=self.page.get_by_text(name, exact=True))
+        if not choice.evaluate(CHOSEN):
+            with self.rerun():
+                choice.click()
         self.expect_no_error()
 
     def choose(self, box: str | Locator, option: str | re.Pattern[str]) -> None:
@@ -204,23 +211,16 @@ class Inspect:
 
     def view(self, name: str) -> None:
         """Choose a view of the stages."""
-        with self.window.rerun():
-            self.page.locator(".st-key-view").get_by_text(name, exact=True).click()
-        self.window.expect_no_error()
+        self.window.switch_to(name, self.page.locator(".st-key-inspect-view"))
 
     def section(self, name: str) -> None:
         """Choose what is shown below the ranking."""
-        with self.window.rerun():
-            self.page.locator(".st-key-section").get_by_text(name, exact=True).click()
+        self.window.switch_to(name, self.page.locator(".st-key-inspect-section"))
 
     def tool(self, name: str) -> None:
         """Choose a tool of "Why, and what if", which is opened where it is not."""
-        tools = self.page.locator(".st-key-tool")
-        if not tools.count():
-            self.section("Why, and what if")
-        with self.window.rerun():
-            tools.get_by_text(name, exact=True).click()
-        self.window.expect_no_error()
+        self.section("Why, and what if")
+        self.window.switch_to(name, self.page.locator(".st-key-inspect-tool"))
 
     def preset(self, name: str) -> None:
         """Choose a preset in the sidebar."""

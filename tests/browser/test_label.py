@@ -50,7 +50,7 @@ def test_a_hundred_cards_are_graded_by_keyboard_alone(
     record_property("key to next card, ms, median", round(statistics.median(took)))
     record_property("key to next card, ms, p95", round(statistics.quantiles(took, n=20)[-1]))
     with Store.open(as_on_disk(stocked_store, tmp_path)) as store:
-        labels = store.labels.queue_labels("hundred")
+        labels = store.queues.labels("hundred")
     assert len({(one.qid, one.memory_id) for one in labels}) == len(labels) == CARDS
     assert {one.judge for one in labels} == {"ada"}
     assert [sum(one.grade == grade for one in labels) for grade in range(4)] == [CARDS // 4] * 4
@@ -61,7 +61,7 @@ def test_the_other_keys_work_and_what_is_typed_into_the_note_is_no_key(window: W
     page.keyboard.press("?")
     page.get_by_text("is on disk before the next card").wait_for()
     page.keyboard.press("n")
-    page.locator(".st-key-lb-note textarea:focus").wait_for()
+    page.locator(".st-key-label-note textarea:focus").wait_for()
     page.keyboard.type("2 or 3?")
     page.keyboard.press("Escape")
     page.keyboard.press("3")

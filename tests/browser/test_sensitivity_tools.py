@@ -19,7 +19,7 @@ def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(window: Window) 
 
     inspect.tool("Sensitivity")
     expect(inspect.page.get_by_text(re.compile(r"\d+ breakpoints? from 0 to 3"))).to_be_visible()
-    chart = inspect.page.locator(".st-key-sensitivity\\:chart, .st-key-sensitivity-chart").first
+    chart = inspect.page.locator(".st-key-inspect-sensitivity-chart").first
     expect(chart.locator(".barlayer .point").first).to_be_visible()
     expect(chart.locator(".scatterlayer .trace").first).to_be_attached()
     with window.rerun():
@@ -29,7 +29,7 @@ def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(window: Window) 
 
     inspect.tool("Weight map")
     expect(inspect.page.get_by_text("first somewhere among")).to_be_visible()
-    plot = inspect.page.locator(".st-key-map\\:chart .nsewdrag, .st-key-map-chart .nsewdrag").first
+    plot = inspect.page.locator(".st-key-inspect-map-chart .nsewdrag").first
     plot.scroll_into_view_if_needed()
     size = standing(plot)
     with window.rerun():

@@ -46,11 +46,11 @@ def test_undo_and_redo_by_button_and_by_key(window: Window) -> None:
     expect(inspect.changed(1)).to_be_visible()
     after = inspect.order()
     with window.rerun():
-        inspect.page.locator(".st-key-undo button:visible").click()
+        inspect.page.locator(".st-key-inspect-undo button:visible").click()
     expect(inspect.changed(0)).to_be_visible()
     assert inspect.order() == before
     with window.rerun():
-        inspect.page.locator(".st-key-redo button:visible").click()
+        inspect.page.locator(".st-key-inspect-redo button:visible").click()
     expect(inspect.changed(1)).to_be_visible()
     assert inspect.order() == after
     with window.rerun():

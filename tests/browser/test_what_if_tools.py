@@ -18,7 +18,7 @@ def test_a_copy_is_tried_weights_are_weighed_and_production_is_compared(window: 
     inspect.tool("What if it were different?")
     window.type(inspect.page.get_by_placeholder("Any memory: words of it, or its id"), order[0])
     with window.rerun():
-        inspect.page.locator('[class*="st-key-what_if-match"] button').first.click()
+        inspect.page.locator('[class*="st-key-inspect-what_if-match"] button').first.click()
     inspect.page.get_by_role("textbox", name="Text", exact=True).fill("something about gardening and nothing else")
     window.press("Try")
     expect(inspect.page.locator(".wb-outcome")).to_be_visible()

@@ -24,7 +24,7 @@ def test_from_a_failing_query_to_a_tuned_config_in_a_file(window: Window, stocke
     walk(window, file, trials=TRIALS)
     with Store.open(as_on_disk(stocked_store, tmp_path)) as store:
         made = next(queue.name for queue in store.queues.read() if queue.name.startswith("a few"))
-        labels = store.labels.queue_labels(made)
+        labels = store.queues.labels(made)
     assert [(label.judge, label.grade) for label in labels] == [("ada", int(grade)) for grade in GRADES]
     window.view("Result")
     expect(window.page.locator(".wb-verdict p")).to_contain_text("configs of 6 parameters")

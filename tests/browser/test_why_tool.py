@@ -19,7 +19,7 @@ def test_a_missing_memory_is_searched_picked_and_brought_in(window: Window) -> N
         inspect.page.get_by_placeholder("Any memory: words of it, or its id"),
         "useInvoiceStream opened a new EventSource",
     )
-    match = inspect.page.locator('[class*="st-key-why-match"] button').first
+    match = inspect.page.locator('[class*="st-key-inspect-why-match"] button').first
     memory_id = match.inner_text().split()[0]
     assert memory_id not in before[:5]
     with window.rerun():

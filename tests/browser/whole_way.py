@@ -21,7 +21,7 @@ Shoot = Callable[[Page, str, str], None]
 
 
 def walk(window: Window, file: Path, shoot: Shoot = lambda page, name, selector: None, trials: int = 40) -> None:
-    """From the failing query to the tuned config in `file`. The store must have judged queries that were not gathered yet."""
+    """From the failing query to the tuned config in `file`. The store must have judged queries."""
     _why(window, shoot)
     _label(window, shoot)
     _tune(window, shoot, trials)
@@ -38,7 +38,7 @@ def _why(window: Window, shoot: Shoot) -> None:
         window.page.get_by_role("button", name=re.compile(f"^{MISSING}")).first.click()
     expect(window.page.locator(".wb-sentence")).to_contain_text(MISSING)
     window.page.get_by_role("button", name="Apply", exact=True).first.wait_for()
-    shoot(window.page, "2-why-is-it-missing", ".st-key-section")
+    shoot(window.page, "2-why-is-it-missing", ".st-key-inspect-section")
 
 
 def _label(window: Window, shoot: Shoot) -> None:
@@ -61,7 +61,10 @@ def _label(window: Window, shoot: Shoot) -> None:
 def _tune(window: Window, shoot: Shoot, trials: int) -> None:
     page = window.page
     window.switch("Tune")
-    page.get_by_role("button", name="Gather").click()
+    gather = page.get_by_role("button", name="Gather")
+    gather.or_(page.get_by_role("button", name="Start the search")).first.wait_for()
+    if gather.count():  # a queue of the same queries may have gathered them
+        gather.click()
     page.get_by_text("What may change").wait_for()
     box = page.get_by_label("Configs", exact=True).first
     box.fill(str(trials))
@@ -72,7 +75,7 @@ def _tune(window: Window, shoot: Shoot, trials: int) -> None:
     page.get_by_text("What the proposal changes").wait_for()
     window.settled()
     shoot(page, "5-proposal", "[data-testid=stMain]")
-    _take_away(window)
+    window.view("Take it away")
     window.press("To the sliders")
     page.get_by_text("Set on the sliders of Inspect").wait_for()
 
@@ -85,12 +88,7 @@ def _compare(window: Window, shoot: Shoot) -> None:
 
 def _export(window: Window, file: Path, shoot: Shoot) -> None:
     window.switch("Tune")
-    _take_away(window)
+    window.view("Take it away")
     window.page.get_by_text("The evidence card").wait_for()
     shoot(window.page, "7-export", "[data-testid=stMain]")
     window.download("Download YAML", file)
-
-
-def _take_away(window: Window) -> None:
-    with window.rerun():
-        window.page.locator("button", has_text="Take it away").click()

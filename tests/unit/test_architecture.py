@@ -228,12 +228,11 @@ def test_a_cycle_is_seen() -> None:
     assert cycles({"a": ["b", "c"], "b": ["c"], "c": []}) == []
 
 
-@pytest.mark.parametrize(
-    ("here", "there", "why"), NEVER, ids=lambda value: value if isinstance(value, str) and " " not in value else ""
-)
-def test_neighbours_that_do_not_know_each_other(here: str, there: str, why: str) -> None:
-    wrong = [found.place for found in ALL if unit(found.file) == here and found.target.split(".")[0] == there]
-    assert not wrong, f"{here} must not import {there} ({why}): {', '.join(wrong)}"
+def test_neighbours_that_do_not_know_each_other(subtests: pytest.Subtests) -> None:
+    for here, there, why in NEVER:
+        with subtests.test(here=here, there=there):
+            wrong = [found.place for found in ALL if unit(found.file) == here and found.target.split(".")[0] == there]
+            assert not wrong, f"{here} must not import {there} ({why}): {', '.join(wrong)}"
 
 
 def test_stages_import_only_config_and_the_row_types() -> None:
@@ -290,19 +289,20 @@ def test_html_stands_in_templates_which_escape_every_value() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("file", PURE, ids=lambda file: file.stem)
-def test_replay_reads_no_clock_no_file_and_throws_no_dice(file: Path) -> None:
-    wrong = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            wrong += [alias.name for alias in node.names if alias.name.split(".")[0] in IMPURE_MODULES]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in IMPURE_MODULES:
-            wrong.append(node.module or "")
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
-            wrong.append(f"{node.func.id}() in line {node.lineno}")
-        elif isinstance(node, ast.Attribute) and node.attr in IMPURE_ATTRIBUTES:
-            wrong.append(f".{node.attr} in line {node.lineno}")
-    assert not wrong, f"{file.relative_to(ROOT)} must stay pure: {', '.join(wrong)}"
+def test_replay_reads_no_clock_no_file_and_throws_no_dice(subtests: pytest.Subtests) -> None:
+    for file in PURE:
+        with subtests.test(file=file.stem):
+            wrong = []
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    wrong += [alias.name for alias in node.names if alias.name.split(".")[0] in IMPURE_MODULES]
+                elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in IMPURE_MODULES:
+                    wrong.append(node.module or "")
+                elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS:
+                    wrong.append(f"{node.func.id}() in line {node.lineno}")
+                elif isinstance(node, ast.Attribute) and node.attr in IMPURE_ATTRIBUTES:
+                    wrong.append(f".{node.attr} in line {node.lineno}")
+            assert not wrong, f"{file.relative_to(ROOT)} must stay pure: {', '.join(wrong)}"
 
 
 def test_the_purity_check_covers_every_module_that_replay_loads() -> None:

@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from cems_workbench.config import (
-    FieldSpec,
     PipelineConfig,
     difference,
     dump_config,
@@ -75,29 +74,30 @@ def test_the_order_of_the_keys_is_that_of_the_specification(specified: dict[str,
     assert list(leaves(nested(PipelineConfig()))) == list(leaves(specified))
 
 
-@pytest.mark.parametrize("spec", field_specs(), ids=lambda spec: spec.path)
-def test_every_parameter_explains_itself(spec: FieldSpec) -> None:
-    assert spec.label.strip() and spec.help.strip()
-    assert spec.help.rstrip().endswith((".", ")"))
-    assert spec.range_text
-    assert spec.label != spec.help
+def test_every_parameter_explains_itself(subtests: pytest.Subtests) -> None:
+    for spec in field_specs():
+        with subtests.test(path=spec.path):
+            assert spec.label.strip() and spec.help.strip()
+            assert spec.help.rstrip().endswith((".", ")"))
+            assert spec.range_text
+            assert spec.label != spec.help
 
 
-@pytest.mark.parametrize(
-    "spec", [spec for spec in field_specs() if spec.type in (int, float)], ids=lambda spec: spec.path
-)
-def test_every_number_has_a_range_a_step_and_a_slider_within_it(spec: FieldSpec) -> None:
-    assert spec.low is not None and spec.high is not None and spec.step is not None
-    low, high = spec.soft or (spec.low, spec.high)
-    assert spec.low <= low < high <= spec.high
-    assert spec.default is None or spec.low <= spec.default <= spec.high
-    assert 0 < spec.step <= high - low
+def test_every_number_has_a_range_a_step_and_a_slider_within_it(subtests: pytest.Subtests) -> None:
+    for spec in [spec for spec in field_specs() if spec.type in (int, float)]:
+        with subtests.test(path=spec.path):
+            assert spec.low is not None and spec.high is not None and spec.step is not None
+            low, high = spec.soft or (spec.low, spec.high)
+            assert spec.low <= low < high <= spec.high
+            assert spec.default is None or spec.low <= spec.default <= spec.high
+            assert 0 < spec.step <= high - low
 
 
-@pytest.mark.parametrize("spec", field_specs(), ids=lambda spec: spec.path)
-def test_gather_and_replay_parameters_are_told_apart_as_the_specification_does(spec: FieldSpec) -> None:
-    expected = "growth" if spec.path in GROWTH else "gather" if GATHER.match(spec.path) else "replay"
-    assert spec.kind == expected
+def test_gather_and_replay_parameters_are_told_apart_as_the_specification_does(subtests: pytest.Subtests) -> None:
+    for spec in field_specs():
+        with subtests.test(path=spec.path):
+            expected = "growth" if spec.path in GROWTH else "gather" if GATHER.match(spec.path) else "replay"
+            assert spec.kind == expected
 
 
 def test_labels_are_distinct_within_a_section() -> None:
@@ -105,18 +105,20 @@ def test_labels_are_distinct_within_a_section() -> None:
     assert len(set(labels)) == len(labels)
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_a_preset_file_states_every_key_and_no_other(name: str) -> None:
-    stated = yaml.safe_load((PRESETS / f"{name}.yaml").read_text(encoding="utf-8"))
-    assert list(leaves(stated)) == list(leaves(nested(PipelineConfig())))
-    assert stated["name"] == name
+def test_a_preset_file_states_every_key_and_no_other(subtests: pytest.Subtests) -> None:
+    for name in preset_names():
+        with subtests.test(name=name):
+            stated = yaml.safe_load((PRESETS / f"{name}.yaml").read_text(encoding="utf-8"))
+            assert list(leaves(stated)) == list(leaves(nested(PipelineConfig())))
+            assert stated["name"] == name
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_a_preset_names_its_source_and_survives_a_round_trip(name: str) -> None:
-    shipped = preset(name)
-    assert "Source:" in shipped.notes
-    assert parse_config(dump_config(shipped.config, header=shipped.notes)) == shipped.config
+def test_a_preset_names_its_source_and_survives_a_round_trip(subtests: pytest.Subtests) -> None:
+    for name in preset_names():
+        with subtests.test(name=name):
+            shipped = preset(name)
+            assert "Source:" in shipped.notes
+            assert parse_config(dump_config(shipped.config, header=shipped.notes)) == shipped.config
 
 
 def test_the_cems_preset_is_the_default_of_every_key() -> None:
@@ -146,10 +148,11 @@ PRESET_SETTINGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", PRESET_SETTINGS)
-def test_a_preset_has_the_settings_of_the_specification(name: str) -> None:
-    config = preset(name).config
-    assert {path: config.get(path) for path in PRESET_SETTINGS[name]} == PRESET_SETTINGS[name]
+def test_a_preset_has_the_settings_of_the_specification(subtests: pytest.Subtests) -> None:
+    for name in PRESET_SETTINGS:
+        with subtests.test(name=name):
+            config = preset(name).config
+            assert {path: config.get(path) for path in PRESET_SETTINGS[name]} == PRESET_SETTINGS[name]
 
 
 def test_cems_head_has_tiers_of_21_60_and_120_days() -> None:

@@ -242,9 +242,10 @@ def test_a_card_is_read_back_and_a_bad_one_is_one_line(tmp_path: Path) -> None:
         read_card(path)
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_every_preset_goes_to_every_form_and_back(name: str) -> None:
-    config = preset(name).config
-    for form in ("yaml", "json", "toml", "python", "env", "reranker-env"):
-        imported = import_config(export_config(config, form), config, source=file_name(config, form))
-        assert (imported.config, imported.changes, imported.warnings) == (config, [], [])
+def test_every_preset_goes_to_every_form_and_back(subtests: pytest.Subtests) -> None:
+    for name in preset_names():
+        with subtests.test(name=name):
+            config = preset(name).config
+            for form in ("yaml", "json", "toml", "python", "env", "reranker-env"):
+                imported = import_config(export_config(config, form), config, source=file_name(config, form))
+                assert (imported.config, imported.changes, imported.warnings) == (config, [], [])

@@ -12,15 +12,18 @@ def test_the_page_is_what_the_preset_files_give() -> None:
     assert PATH.is_file() and PATH.read_text(encoding="utf-8") == document(), f"docs/presets.md is stale: run {COMMAND}"
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_a_section_has_the_notes_and_every_difference(name: str) -> None:
-    section = document().split(f"\n## {name}\n")[1].split("\n## ")[0]
-    for word in preset(name).notes.split():
-        assert word.strip("#") in section
-    changes = difference(preset("cems").config, preset(name).config)
-    assert section.count("\n| `") == len(changes)
-    for path, _, now in changes:
-        assert any(line.startswith(f"| `{path}` | ") and f"`{shown(now)}`" in line for line in section.splitlines())
+def test_a_section_has_the_notes_and_every_difference(subtests: pytest.Subtests) -> None:
+    for name in preset_names():
+        with subtests.test(name=name):
+            section = document().split(f"\n## {name}\n")[1].split("\n## ")[0]
+            for word in preset(name).notes.split():
+                assert word.strip("#") in section
+            changes = difference(preset("cems").config, preset(name).config)
+            assert section.count("\n| `") == len(changes)
+            for path, _, now in changes:
+                assert any(
+                    line.startswith(f"| `{path}` | ") and f"`{shown(now)}`" in line for line in section.splitlines()
+                )
 
 
 def test_every_preset_has_a_source_and_a_known_mistake() -> None:

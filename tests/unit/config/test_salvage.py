@@ -10,10 +10,11 @@ from cems_workbench.config import PipelineConfig, nested, preset, preset_names, 
 from cems_workbench.config.forms.reading import salvaged
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_a_config_of_this_version_is_read_whole(name: str) -> None:
-    config = preset(name).config
-    assert salvaged(json.loads(json.dumps(nested(config)))) == (config, ())
+def test_a_config_of_this_version_is_read_whole(subtests: pytest.Subtests) -> None:
+    for name in preset_names():
+        with subtests.test(name=name):
+            config = preset(name).config
+            assert salvaged(json.loads(json.dumps(nested(config)))) == (config, ())
 
 
 def test_unknown_keys_are_left_out_and_named_and_missing_ones_have_the_default() -> None:

@@ -49,32 +49,38 @@ def test_alpha_of_the_published_example():
     assert agreement.alpha(table, "interval", draws=5).value == pytest.approx(0.849, abs=5e-4)
 
 
-@pytest.mark.parametrize("seed", range(25))
-@pytest.mark.parametrize("weights", ["linear", "quadratic"])
-def test_kappa_equals_scikit_learn_on_random_tables(seed, weights):
-    random = np.random.default_rng(seed)
-    grades = random.integers(0, 4, (2, random.integers(2, 60)))
-    (found,) = agreement.pairwise_kappa(label_table(judged(grades), SCALE), weights, draws=5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = cohen_kappa_score(grades[0], grades[1], weights=weights, labels=list(SCALE))
-    assert found.kappa.value == pytest.approx(expected, abs=1e-12)
-    assert found.kappa.pairs == grades.shape[1]
+def test_kappa_equals_scikit_learn_on_random_tables(subtests):
+    for seed in range(25):
+        for weights in ["linear", "quadratic"]:
+            with subtests.test(seed=seed, weights=weights):
+                random = np.random.default_rng(seed)
+                grades = random.integers(0, 4, (2, random.integers(2, 60)))
+                (found,) = agreement.pairwise_kappa(label_table(judged(grades), SCALE), weights, draws=5)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    expected = cohen_kappa_score(grades[0], grades[1], weights=weights, labels=list(SCALE))
+                assert found.kappa.value == pytest.approx(expected, abs=1e-12)
+                assert found.kappa.pairs == grades.shape[1]
 
 
-@pytest.mark.parametrize("seed", range(25))
-@pytest.mark.parametrize("level", ["nominal", "ordinal", "interval"])
-def test_alpha_equals_krippendorff_on_random_tables_with_gaps(seed, level):
-    random = np.random.default_rng(seed)
-    shape = (random.integers(2, 6), random.integers(3, 50))
-    grades, missing = random.integers(0, 4, shape), random.random(shape) < 0.3
-    found = agreement.alpha(label_table(judged(grades, missing), SCALE), level, draws=5)
-    values = np.where(missing, np.nan, grades)
-    try:
-        expected = krippendorff.alpha(reliability_data=values, level_of_measurement=level, value_domain=list(SCALE))
-    except ValueError:  # nobody shared a pair, or one grade in all
-        expected = None
-    assert found.value == (None if expected is None or np.isnan(expected) else pytest.approx(expected, abs=1e-9))
+def test_alpha_equals_krippendorff_on_random_tables_with_gaps(subtests):
+    for seed in range(25):
+        for level in ["nominal", "ordinal", "interval"]:
+            with subtests.test(seed=seed, level=level):
+                random = np.random.default_rng(seed)
+                shape = (random.integers(2, 6), random.integers(3, 50))
+                grades, missing = random.integers(0, 4, shape), random.random(shape) < 0.3
+                found = agreement.alpha(label_table(judged(grades, missing), SCALE), level, draws=5)
+                values = np.where(missing, np.nan, grades)
+                try:
+                    expected = krippendorff.alpha(
+                        reliability_data=values, level_of_measurement=level, value_domain=list(SCALE)
+                    )
+                except ValueError:  # nobody shared a pair, or one grade in all
+                    expected = None
+                assert found.value == (
+                    None if expected is None or np.isnan(expected) else pytest.approx(expected, abs=1e-9)
+                )
 
 
 def test_the_interval_holds_the_value_and_is_the_same_for_the_same_seed():

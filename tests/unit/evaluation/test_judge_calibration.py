@@ -37,17 +37,20 @@ def drawn(seed: int, size: int = 60) -> list[GradedScore]:
     return scored(*((int(grade), float(grade + random.normal(0, 1.5))) for grade in grades), per_query=5)
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_kappa_of_every_threshold_equals_scikit_learn(seed: int) -> None:
-    pairs = drawn(seed)
-    found = calibrate(pairs, present=0.7, relevant_from=2, draws=5)
-    people = [one.grade >= 2 for one in pairs]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for threshold, kappa in zip([*found.thresholds, 0.7], [*found.kappas, found.present.value], strict=True):
-            judge = [one.raw > threshold for one in pairs]
-            assert kappa == pytest.approx(cohen_kappa_score(people, judge), nan_ok=True)
-    assert found.kappa.value == pytest.approx(np.nanmax(found.kappas))
+def test_kappa_of_every_threshold_equals_scikit_learn(subtests: pytest.Subtests) -> None:
+    for seed in range(10):
+        with subtests.test(seed=seed):
+            pairs = drawn(seed)
+            found = calibrate(pairs, present=0.7, relevant_from=2, draws=5)
+            people = [one.grade >= 2 for one in pairs]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for threshold, kappa in zip(
+                    [*found.thresholds, 0.7], [*found.kappas, found.present.value], strict=True
+                ):
+                    judge = [one.raw > threshold for one in pairs]
+                    assert kappa == pytest.approx(cohen_kappa_score(people, judge), nan_ok=True)
+            assert found.kappa.value == pytest.approx(np.nanmax(found.kappas))
 
 
 def test_scores_that_tell_grades_apart_give_a_threshold_between_them_and_kappa_one() -> None:

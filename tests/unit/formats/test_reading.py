@@ -42,21 +42,26 @@ def test_an_unknown_format_names_the_nearest(write):
         read(write("x.jsonl", MEMORY), "qrel")
 
 
-@pytest.mark.parametrize("format", ["auto", *FORMATS])
-@pytest.mark.parametrize("content", ["", " \n\r\n \n", "\ufeff"])
-def test_an_empty_file_is_an_input_error(write, format, content):
-    with pytest.raises(InputError, match=r"is empty|is not recognised|has no file"):
-        read(write("memories.jsonl", content), format)
+EMPTY = r"is empty|is not recognised|has no file"
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_directories_missing_and_utf16_files_are_input_errors(tmp_path, write, format):
-    with pytest.raises(InputError, match="is a directory"):
-        read(tmp_path, format)
-    with pytest.raises(InputError, match="does not exist"):
-        read(tmp_path / "none.jsonl", format)
-    with pytest.raises(InputError, match="UTF-16"):
-        read(write("x.jsonl", '{"id": "a"}'.encode("utf-16")), format)
+def test_an_empty_file_is_an_input_error(write, subtests):
+    for format in ["auto", *FORMATS]:
+        for content in ["", " \n\r\n \n", "\ufeff"]:
+            file = write("memories.jsonl", content)
+            with subtests.test(format=format, content=content), pytest.raises(InputError, match=EMPTY):
+                read(file, format)
+
+
+def test_directories_missing_and_utf16_files_are_input_errors(tmp_path, write, subtests):
+    for format in FORMATS:
+        with subtests.test(format=format):
+            with pytest.raises(InputError, match="is a directory"):
+                read(tmp_path, format)
+            with pytest.raises(InputError, match="does not exist"):
+                read(tmp_path / "none.jsonl", format)
+            with pytest.raises(InputError, match="UTF-16"):
+                read(write("x.jsonl", '{"id": "a"}'.encode("utf-16")), format)
 
 
 def test_a_directory_is_read_in_an_order_in_which_references_resolve(write, tmp_path):

@@ -101,26 +101,31 @@ def batch() -> Iterator[Batch]:
         yield Batch(server)
 
 
-@pytest.mark.parametrize(("fault", "error", "asked"), FAULTS, ids=[fault for fault, _, _ in FAULTS])
-def test_a_pair_that_fails_is_flagged_with_its_cause(batch: Batch, fault: str, error: str, asked: int) -> None:
-    flagged = batch.scored[fault]
-    assert flagged.raw is None
-    assert flagged.error is not None and flagged.error.startswith(error)
-    assert flagged.error.split(": ")[0] in CAUSES and "\n" not in flagged.error
-    assert flagged.detail is not None and flagged.detail["seconds"] >= 0
-    assert batch.asked[fault] == asked
+def test_a_pair_that_fails_is_flagged_with_its_cause(batch: Batch, subtests: pytest.Subtests) -> None:
+    for fault, error, asked in FAULTS:
+        with subtests.test(fault=fault):
+            flagged = batch.scored[fault]
+            assert flagged.raw is None
+            assert flagged.error is not None and flagged.error.startswith(error)
+            assert flagged.error.split(": ")[0] in CAUSES and "\n" not in flagged.error
+            assert flagged.detail is not None and flagged.detail["seconds"] >= 0
+            assert batch.asked[fault] == asked
 
 
-@pytest.mark.parametrize("text", FINE)
-def test_good_pairs_beside_failing_ones_keep_their_scores(batch: Batch, text: str) -> None:
-    scored = batch.scored[text]
-    assert scored.raw == pytest.approx(GOOD) and scored.error is None
-    assert scored.detail is not None and scored.detail["outcome"] == "yes and no" and scored.detail["seconds"] > 0
+def test_good_pairs_beside_failing_ones_keep_their_scores(batch: Batch, subtests: pytest.Subtests) -> None:
+    for text in FINE:
+        with subtests.test(text=text):
+            scored = batch.scored[text]
+            assert scored.raw == pytest.approx(GOOD) and scored.error is None
+            assert (
+                scored.detail is not None and scored.detail["outcome"] == "yes and no" and scored.detail["seconds"] > 0
+            )
 
 
-@pytest.mark.parametrize("text", RECOVERED)
-def test_a_passing_failure_is_tried_again(batch: Batch, text: str) -> None:
-    assert batch.scored[text].raw == pytest.approx(GOOD)
+def test_a_passing_failure_is_tried_again(batch: Batch, subtests: pytest.Subtests) -> None:
+    for text in RECOVERED:
+        with subtests.test(text=text):
+            assert batch.scored[text].raw == pytest.approx(GOOD)
 
 
 def test_the_waits_grow_and_follow_retry_after(batch: Batch) -> None:

@@ -156,23 +156,25 @@ def test_no_pseudonym_reads_like_a_signal() -> None:
         assert not any(signal in words.text(f"w{i:05d}") for signal in signals)
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_every_preset_gives_the_same_numbers(name: str) -> None:
-    before = evidence()
-    before = replace(before, notes={**before.notes, "gathered": {"lists.vector.depth": 5}})
-    assert_same_numbers(before, redacted(before, KEY), preset(name).config)
+def test_every_preset_gives_the_same_numbers(subtests: pytest.Subtests) -> None:
+    for name in preset_names():
+        with subtests.test(name=name):
+            before = evidence()
+            before = replace(before, notes={**before.notes, "gathered": {"lists.vector.depth": 5}})
+            assert_same_numbers(before, redacted(before, KEY), preset(name).config)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_golden_bundle_replays_with_the_same_numbers(case: Path) -> None:
-    before = read_bundle(case / "bundle.json")
-    after = redacted(before, KEY)
-    diverse = {"assembly.strategy": "mmr", "dedup.enabled": True, "dedup.similarity": 0.8}
-    own = load_config(case / "config.yaml")
-    for config in (own, with_values(own, diverse), with_values(PipelineConfig(), diverse)):
-        assert_same_numbers(before, after, config)
-    categories = {memory.category for memory in before.memories.values()}
-    assert words_left(after, telling_words(before) - categories) == set()
+def test_a_golden_bundle_replays_with_the_same_numbers(subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case.name):
+            before = read_bundle(case / "bundle.json")
+            after = redacted(before, KEY)
+            diverse = {"assembly.strategy": "mmr", "dedup.enabled": True, "dedup.similarity": 0.8}
+            own = load_config(case / "config.yaml")
+            for config in (own, with_values(own, diverse), with_values(PipelineConfig(), diverse)):
+                assert_same_numbers(before, after, config)
+            categories = {memory.category for memory in before.memories.values()}
+            assert words_left(after, telling_words(before) - categories) == set()
 
 
 def test_the_command_line_replays_what_it_wrote(tmp_path: Path) -> None:
