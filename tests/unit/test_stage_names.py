@@ -14,7 +14,7 @@ from cems_workbench.pipeline.stages.result import StageFields, StageRow
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.glossary import RAW, SOURCES, about
 from cems_workbench.ui.inspect.strip import strip_html
-from cems_workbench.ui.inspect.tables import journey_table
+from cems_workbench.ui.inspect.views.journey import journey_table
 
 NAMES = [stage.name for stage in STAGES]
 
