@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench.analysis.why import Rescue, Why
 from cems_workbench.cli.options import (
     AsOfOption,
     ConfigOption,
@@ -34,7 +33,7 @@ from cems_workbench.cli.options import (
 from cems_workbench.errors import InputError, StoreError
 
 if TYPE_CHECKING:
-    from cems_workbench.analysis.why import LabelledSet
+    from cems_workbench.analysis.why import LabelledSet, Rescue, Why
     from cems_workbench.config import PipelineConfig
     from cems_workbench.pipeline import Evidence
     from cems_workbench.pipeline.gather import Request
@@ -90,7 +89,7 @@ def why_command(
             try:
                 if not resources.store.memories.count():
                     raise StoreError(f"the store {resources.store.path} is empty; import something first")
-                require_known(memory_id, resources.store.memories.read())
+                require_known(memory_id, resources.store.memories.ids())
                 gathered, judged, left_out = _gathered(request, chosen, resources, off, labelled, progress)
                 found = explain(
                     memory_id, gathered, chosen, k=k, request=request, resources=resources, labelled=judged,

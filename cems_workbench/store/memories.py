@@ -83,6 +83,12 @@ class Memories:
         with self._database.reading() as cursor:
             return read(cursor, None if ids is None else list(ids))
 
+    def ids(self) -> list[str]:
+        """Ids of the live memories, in order."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute("SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id").fetchall()
+        return [memory_id for (memory_id,) in rows]
+
     def each(self, project: str | None = None) -> Iterator[Memory]:
         """The live memories by id, of one project or all, as of one moment; read in portions, for stores of any size.
 
