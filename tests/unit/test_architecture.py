@@ -345,6 +345,8 @@ def test_the_command_line_starts_without_the_pipeline() -> None:
     """A command imports what it works with when it runs: what its module imports, every command waits for."""
     loaded = loaded_by(f"{PACKAGE}.cli")
     unwanted = {"numpy", "pydantic"} & loaded | {
-        name for name in loaded if re.match(rf"{PACKAGE}\.(pipeline|analysis|evaluation|tuning|store|models|runs)\b", name)
+        name
+        for name in loaded
+        if re.match(rf"{PACKAGE}\.(pipeline|analysis|evaluation|tuning|store|models|runs)\b", name)
     }
     assert not unwanted, f"{PACKAGE}.cli loads {', '.join(sorted(unwanted))}"
