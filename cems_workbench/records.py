@@ -35,6 +35,20 @@ class Memory:
     noise_count: int = 0
     scope: str = "personal"
     source_ref: str | None = None
+    updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a memory that is searched by itself; a memory without chunks is searched as one text (`indexed_text`).
+
+    `seq` counts from 0; `start` is where the text begins in the memory's content, in characters, None when that is not known.
+    """
+
+    memory_id: str
+    seq: int
+    text: str
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,9 @@ from cems_workbench.pipeline.evidence import (
     Variant,
 )
 from cems_workbench.pipeline.list_sources import SOURCES
-from cems_workbench.records import Memory
+from cems_workbench.records import Chunk, Memory, Relation
 
-_TIMES = ("created_at", "last_accessed")
+_TIMES = ("created_at", "last_accessed", "updated_at")
 _MEMORY_FIELDS = {item.name for item in dataclasses.fields(Memory)} - {"id"}
 _NUMBERS = ("priority", "access_count", "relevant_count", "noise_count")
 
@@ -78,7 +78,7 @@ def bundle_from(evidence: Evidence) -> dict[str, Any]:
                 "name": ranked.name,
                 "source": ranked.source,
                 "variant": ranked.variant,
-                "hits": [{"memory_id": hit.memory_id, "score": hit.score} for hit in ranked.hits],
+                "hits": [_hit_values(hit) for hit in ranked.hits],
             }
             for ranked in evidence.lists
         ],
@@ -88,6 +88,15 @@ def bundle_from(evidence: Evidence) -> dict[str, Any]:
         bundle["judge_scores"] = _scores_values(evidence.judge_scores)
     if evidence.embeddings:
         bundle["embeddings"] = {key: [float(x) for x in row] for key, row in sorted(evidence.embeddings.items())}
+    if evidence.chunks:
+        bundle["chunks"] = {
+            key: [{"seq": chunk.seq, "text": chunk.text, "start": chunk.start} for chunk in chunks]
+            for key, chunks in sorted(evidence.chunks.items())
+        }
+    if evidence.relations:
+        bundle["relations"] = [dataclasses.asdict(relation) for relation in evidence.relations]
+    if evidence.tokens:
+        bundle["tokens"] = {key: list(counts) for key, counts in sorted(evidence.tokens.items())}
     if evidence.notes:
         bundle["notes"] = dict(evidence.notes)
     return bundle
@@ -112,6 +121,9 @@ def evidence_from(bundle: Any, source: str = "bundle") -> Evidence:
         read.ranked_list(value, f"lists[{i}]", len(variants), memories)
         for i, value in enumerate(read.array(bundle.get("lists"), "lists"))
     )
+    chunks = read.chunks(bundle.get("chunks"), memories)
+    for ranked in lists:
+        read.known_chunks(ranked, chunks)
     names = [ranked.name for ranked in lists]
     if len(set(names)) < len(names):
         raise InputError(f"{source}: lists: two lists are named {max(names, key=names.count)!r}")
@@ -125,6 +137,9 @@ def evidence_from(bundle: Any, source: str = "bundle") -> Evidence:
         model_scores=read.scores(bundle.get("model_scores"), "model_scores"),
         judge_scores=read.scores(bundle.get("judge_scores"), "judge_scores"),
         embeddings=read.embeddings(bundle.get("embeddings")),
+        chunks=chunks,
+        relations=read.relations(bundle.get("relations"), memories),
+        tokens=read.tokens(bundle.get("tokens"), memories, chunks),
         notes=read.notes(bundle.get("notes")),
     )
 
@@ -222,11 +237,74 @@ class _Reader:
             memory_id = self.typed(fields.get("memory_id"), str, f"{at}.memory_id", "text")
             if memory_id not in memories:
                 raise self.fail(f"{at}.memory_id", f"{memory_id!r} is not among the bundle's memories")
-            hits.append(Hit(memory_id, self.number(fields.get("score"), f"{at}.score")))
-        if len({hit.memory_id for hit in hits}) < len(hits):
-            raise self.fail(f"{where}.hits", "a memory stands in the list twice")
+            chunk = fields.get("chunk")
+            hits.append(
+                Hit(
+                    memory_id,
+                    self.number(fields.get("score"), f"{at}.score"),
+                    None if chunk is None else self.whole(chunk, f"{at}.chunk"),
+                )
+            )
+        if len({(hit.memory_id, hit.chunk) for hit in hits}) < len(hits):
+            raise self.fail(f"{where}.hits", "a memory, or a chunk of it, stands in the list twice")
         name = self.typed(values.get("name"), str, f"{where}.name", "text")
         return RankedList(name, source, variant, tuple(hits))
+
+    def whole(self, value: Any, where: str) -> int:
+        if type(value) is not int or value < 0:
+            raise self.fail(where, f"expected a whole number from 0, found {value!r:.60}")
+        return int(value)
+
+    def known_memory(self, value: Any, where: str, memories: Mapping[str, Memory]) -> str:
+        memory_id = str(self.typed(value, str, where, "text"))
+        if memory_id not in memories:
+            raise self.fail(where, f"{memory_id!r} is not among the bundle's memories")
+        return memory_id
+
+    def chunks(self, value: Any, memories: Mapping[str, Memory]) -> dict[str, tuple[Chunk, ...]]:
+        found = {}
+        for key, rows in self.mapping(value, "chunks").items():
+            self.known_memory(key, f"chunks.{key}", memories)
+            read = []
+            for i, row in enumerate(self.array(rows, f"chunks.{key}")):
+                at = f"chunks.{key}[{i}]"
+                fields = self.mapping(row, at)
+                if self.whole(fields.get("seq"), f"{at}.seq") != i:
+                    raise self.fail(f"{at}.seq", f"expected {i}: chunks stand in their order")
+                start = fields.get("start")
+                text = self.typed(fields.get("text"), str, f"{at}.text", "text")
+                read.append(Chunk(key, i, text, None if start is None else self.whole(start, f"{at}.start")))
+            found[key] = tuple(read)
+        return found
+
+    def known_chunks(self, ranked: RankedList, chunks: Mapping[str, tuple[Chunk, ...]]) -> None:
+        for hit in ranked.hits:
+            if hit.chunk is not None and hit.chunk >= len(chunks.get(hit.memory_id, ())):
+                raise self.fail(f"lists.{ranked.name}", f"{hit.memory_id} has no chunk {hit.chunk}")
+
+    def relations(self, value: Any, memories: Mapping[str, Memory]) -> tuple[Relation, ...]:
+        found = []
+        for i, row in enumerate(self.array(value, "relations")):
+            at = f"relations[{i}]"
+            fields = self.mapping(row, at)
+            source, target = (
+                self.known_memory(fields.get(name), f"{at}.{name}", memories) for name in ("source_id", "target_id")
+            )
+            kind = self.typed(fields.get("kind", "related"), str, f"{at}.kind", "text")
+            found.append(Relation(source, target, kind, self.number(fields.get("weight", 1.0), f"{at}.weight")))
+        return tuple(found)
+
+    def tokens(
+        self, value: Any, memories: Mapping[str, Memory], chunks: Mapping[str, tuple[Chunk, ...]]
+    ) -> dict[str, tuple[int, ...]]:
+        found = {}
+        for key, row in self.mapping(value, "tokens").items():
+            where = f"tokens.{self.known_memory(key, f'tokens.{key}', memories)}"
+            counts = [self.whole(count, f"{where}[{i}]") for i, count in enumerate(self.array(row, where))]
+            if len(counts) != 1 + len(chunks.get(key, ())):
+                raise self.fail(where, "expected the tokens of the content, then those of each chunk")
+            found[key] = tuple(counts)
+        return found
 
     def scores(self, value: Any, where: str) -> dict[str, dict[str, ModelScore]]:
         return {
@@ -281,13 +359,19 @@ class _Reader:
             raise self.fail(f"{where}.bands", "a judge has three")
 
 
+def _hit_values(hit: Hit) -> dict[str, Any]:
+    values: dict[str, Any] = {"memory_id": hit.memory_id, "score": hit.score}
+    return values if hit.chunk is None else values | {"chunk": hit.chunk}
+
+
 def _memory_values(memory: Memory) -> dict[str, Any]:
     defaults = Memory(id="", content="")
     values = {}
     for item in dataclasses.fields(Memory):
         value = getattr(memory, item.name)
         if item.name != "id" and (
-            item.name in ("content", "project", "session", "category", *_TIMES) or value != getattr(defaults, item.name)
+            item.name in ("content", "project", "session", "category", "created_at", "last_accessed")
+            or value != getattr(defaults, item.name)
         ):
             values[item.name] = (
                 _time_text(value) if isinstance(value, datetime) else list(value) if isinstance(value, tuple) else value

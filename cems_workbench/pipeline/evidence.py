@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from cems_workbench.pipeline.list_sources import Source
-from cems_workbench.records import Memory
+from cems_workbench.records import Chunk, Memory, Relation
 
 FORMAT = "cems-workbench-evidence/1"
 VariantKind = Literal["original", "expansion", "decomposed", "hyde"]
@@ -31,15 +31,20 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One memory in a ranked list with its raw score."""
+    """One memory in a ranked list with its raw score; `chunk` is the one that was found, by its `seq`, None for the whole memory."""
 
     memory_id: str
     score: float
+    chunk: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """One ranked list; `variant` is an index into the evidence's variants, None for query-independent sources."""
+    """One ranked list; `variant` is an index into the evidence's variants, None for query-independent sources.
+
+    A memory of several chunks may stand in it once a chunk. The order of hits counts where the source says so
+    (`ListSource.ordered`); elsewhere they stand by descending score, ties by id.
+    """
 
     name: str
     source: Source
@@ -75,6 +80,12 @@ class Evidence:
     model_scores: Mapping[str, Mapping[str, ModelScore]] = field(default_factory=dict)
     judge_scores: Mapping[str, Mapping[str, ModelScore]] = field(default_factory=dict)
     embeddings: Mapping[str, Any] = field(default_factory=dict)
+    chunks: Mapping[str, tuple[Chunk, ...]] = field(default_factory=dict)
+    """By memory id, in order, the chunks of those candidates that have any."""
+    relations: tuple[Relation, ...] = ()
+    """Edges that replay may follow, of each source in the order in which they are read."""
+    tokens: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """By memory id the cl100k tokens of its content, then of each of its chunks; empty when they were not counted."""
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -84,5 +95,6 @@ class Evidence:
 
     @property
     def candidate_ids(self) -> list[str]:
-        """Ids of every memory that stands in some list, sorted."""
-        return sorted({hit.memory_id for ranked in self.lists for hit in ranked.hits})
+        """Ids of every memory that stands in some list, or that an edge leads to, sorted."""
+        found = {hit.memory_id for ranked in self.lists for hit in ranked.hits}
+        return sorted(found | {relation.target_id for relation in self.relations})

@@ -35,7 +35,7 @@ from cems_workbench.pipeline.evidence import Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.records import Memory
+from cems_workbench.records import Chunk, Memory, Relation
 
 EVERY = "abcdefghijklmnopqrstuvwxyz0123456789"
 NO_VOWELS = "bcdfghjklmnpqrstvwxz0123456789"
@@ -180,6 +180,9 @@ class _Redaction:
             model_scores=self.scores(source.model_scores),
             judge_scores=self.scores(source.judge_scores),
             embeddings=self.embeddings(),
+            chunks={self.ids[key]: tuple(map(self.chunk, chunks)) for key, chunks in source.chunks.items()},
+            relations=tuple(map(self.relation, source.relations)),
+            tokens={self.ids[key]: counts for key, counts in source.tokens.items()},
             notes=self.notes(),
         )
 
@@ -197,6 +200,13 @@ class _Redaction:
             scope="shared" if memory.scope == "shared" else "personal",
             source_ref=None if memory.source_ref is None else self.words.text(memory.source_ref),
         )
+
+    def chunk(self, chunk: Chunk) -> Chunk:
+        return replace(chunk, memory_id=self.ids[chunk.memory_id], text=self.words.text(chunk.text))
+
+    def relation(self, relation: Relation) -> Relation:
+        source, target = self.ids[relation.source_id], self.ids[relation.target_id]
+        return replace(relation, source_id=source, target_id=target, kind=self.words.text(relation.kind))
 
     def searched(self, text: str) -> str:
         return self.query if text == self.source.query else self.words.text(text)
@@ -320,6 +330,8 @@ def _texts(evidence: Evidence) -> Iterator[str]:
     yield from (variant.text for variant in evidence.variants)
     for memory in evidence.memories.values():
         yield from (memory.content, memory.title or "", memory.source_ref or "", *memory.tags)
+    yield from (chunk.text for chunks in evidence.chunks.values() for chunk in chunks)
+    yield from (relation.kind for relation in evidence.relations)
     for models in (evidence.model_scores, evidence.judge_scores):
         yield from (score.chunk or "" for rows in models.values() for score in rows.values())
     yield from _strings([evidence.notes.get("query"), evidence.notes.get("expansion")])
