@@ -1,17 +1,84 @@
-"""The Inspect page's state as tests see and set it; everything else goes through the page's widgets."""
+"""The Inspect page under AppTest: what a person does there, what is read off it, and its state as tests see and set it."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.config import PipelineConfig
+from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.ui.inspect.state import Baseline, Gathered, InspectState
 
+from .pages import html
+
 STATE = "inspect:state"
+QUERY = "how many different doctors did I visit?"
+DEPLOY = "how do we roll back a failed deploy?"
+WIRED = "is this wired up and working in production"
+PLAIN = {"query.mode": "hybrid", "expansion.skip_on_strong_signal.enabled": False}
+
+
+def search(page: AppTest, query: str = QUERY) -> AppTest:
+    """Type a query."""
+    page.text_input(key="inspect:query").set_value(query).run()
+    assert not page.exception, page.exception
+    return page
+
+
+def order(page: AppTest) -> list[str]:
+    """The ids of the results, the first first."""
+    return re.findall(r"<code>(.+?)</code>", html(page, "wb-results"))
+
+
+def control(page: AppTest, kind: str, path: str) -> Any:
+    """The control of a parameter."""
+    return next(widget for widget in page.get(kind) if widget.key and widget.key.endswith(f":{path}"))
+
+
+def open_group(page: AppTest, section: str) -> AppTest:
+    """Open a group of controls; AppTest has no hands for expanders: their state is set as the browser would."""
+    page.session_state[f"inspect:group:{section}"] = True
+    return page.run()
+
+
+def show(page: AppTest, view: str) -> AppTest:
+    """Choose a view."""
+    page.session_state["inspect:view"] = view
+    page.run()
+    assert not page.exception, view
+    return page
+
+
+def tool(page: AppTest, name: str) -> AppTest:
+    """Choose a tool."""
+    choose_tool(page, name).run()
+    assert not page.exception, name
+    return page
+
+
+def choose_tool(page: AppTest, name: str) -> AppTest:
+    """Have the next run draw a tool."""
+    page.session_state["inspect:section"] = "Why, and what if"
+    page.session_state["inspect:tool"] = name
+    return page
+
+
+def follow(page: AppTest, memory_id: str) -> AppTest:
+    """Follow a memory."""
+    box = page.selectbox(key="inspect:follow")
+    label = next(option for option in box.options if option.split("  ")[0] == memory_id)
+    page = box.select_index(box.options.index(label)).run()
+    assert not page.exception
+    return page
+
+
+def configured(page: AppTest, changes: dict[str, Any], name: str = "cems") -> AppTest:
+    """Have the next run rank by a preset with changes."""
+    set_config(page, with_values(preset(name).config, changes))
+    return page
 
 
 def state_of(page: AppTest) -> InspectState:

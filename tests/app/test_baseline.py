@@ -13,8 +13,8 @@ from cems_workbench.pipeline import replay
 from cems_workbench.ui.inspect import baseline
 from cems_workbench.ui.inspect.baseline import COLUMN
 
-from .inspect_page import config_of, evidence_of, pinned, replayed, set_config, state_of
-from .test_inspect_page import OpenPage, control, html, order, search
+from .inspect_page import config_of, control, evidence_of, order, pinned, replayed, search, set_config, state_of
+from .pages import OpenPage, html
 
 pytestmark = [pytest.mark.models]
 MOVED = {"fusion.score_blend": 1.0}

@@ -11,10 +11,9 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.ui.kit import handles
 
-from .inspect_page import config_of, evidence_of
-from .test_inspect_features import configured
-from .test_inspect_page import OpenPage, html, order, search
-from .test_text_evidence_tool import DEPLOY, stored, tool
+from .inspect_page import DEPLOY, config_of, configured, evidence_of, order, search, tool
+from .pages import OpenPage, html
+from .test_text_evidence_tool import stored
 
 pytestmark = [pytest.mark.models]
 

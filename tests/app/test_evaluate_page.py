@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -24,23 +23,19 @@ from cems_workbench.runs import gathering
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit import progress as kit_progress
+from tests.sample import store_with_set
 
 from .inspect_page import config_of, pinned
+from .pages import OpenPage, captions, checked, plainly
 
 pytestmark = [pytest.mark.models]
-OpenPage = Callable[..., AppTest]
 QUERIES = 12
 
 
 @pytest.fixture(scope="module")
 def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample store with a query set "few" of some of its judged queries."""
-    path = shutil.copytree(sample_store, tmp_path_factory.mktemp("evaluate") / "store")
-    with Store.open(path) as store:
-        judged = {judgment.qid for judgment in store.judgments.read()}
-        few = [query for query in store.queries.read() if query.qid in judged][:QUERIES]
-        store.query_sets.put("few", few, "test")
-    return path
+    """The sample store with a query set "few" of some of its answered queries."""
+    return store_with_set(sample_store, tmp_path_factory.mktemp("evaluate"), "few", QUERIES)
 
 
 @pytest.fixture
@@ -51,21 +46,6 @@ def page(open_page: OpenPage, small_store: Path) -> AppTest:
     if any(button.key == "ev:gather" for button in opened.button):
         opened.button(key="ev:gather").click().run()
     return checked(opened)
-
-
-def checked(page: AppTest) -> AppTest:
-    assert not page.exception, page.exception
-    assert not page.error, page.error
-    return page
-
-
-def plainly(text: str) -> str:
-    """Markdown as it is read."""
-    return text.replace("\\", "")
-
-
-def captions(page: AppTest) -> str:
-    return plainly(" ".join(caption.value for caption in page.caption))
 
 
 def show(page: AppTest, view: str) -> AppTest:

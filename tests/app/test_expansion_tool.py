@@ -10,10 +10,8 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request
 
-from .inspect_page import config_of, evidence_of, state_of
-from .test_inspect_features import PLAIN, captions, configured
-from .test_inspect_page import QUERY, OpenPage, html, order, search
-from .test_text_evidence_tool import DEPLOY, tool
+from .inspect_page import DEPLOY, PLAIN, QUERY, config_of, configured, evidence_of, order, search, state_of, tool
+from .pages import OpenPage, captions, html
 
 pytestmark = [pytest.mark.models]
 TYPED = "undo a release\ngo back to the previous version"

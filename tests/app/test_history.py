@@ -9,17 +9,11 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect import state as history
 
-from .inspect_page import config_of, state_of
-from .test_inspect_page import OpenPage, control, order, search
+from .inspect_page import config_of, control, order, search, state_of
+from .pages import OpenPage, press
 
 pytestmark = [pytest.mark.models]
 CEMS = preset("cems").config
-
-
-def press(page: AppTest, key: str) -> AppTest:
-    page = page.button(key=key).click().run()
-    assert not page.exception
-    return page
 
 
 def set_slider(page: AppTest, path: str, value: float) -> AppTest:

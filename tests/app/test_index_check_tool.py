@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.ui.inspect.tools import index_check
 
-from .inspect_page import evidence_of, set_state
-from .test_inspect_features import PLAIN, configured
-from .test_inspect_page import OpenPage, html, search
-from .test_text_evidence_tool import DEPLOY, stored, tool
+from .inspect_page import DEPLOY, PLAIN, configured, evidence_of, search, set_state, tool
+from .pages import OpenPage, html, markdown
+from .test_text_evidence_tool import stored
 
 pytestmark = [pytest.mark.models]
 
 
-def headings(page: Any) -> str:
-    return " ".join(element.value for element in page.markdown)
-
-
 def test_a_list_that_is_exact_says_that_nothing_was_missed(open_page: OpenPage) -> None:
     page = tool(search(open_page(), DEPLOY), "Index check")
-    assert "Nothing was missed: vector:0 holds the 150 exactly nearest of 438 memories." in headings(page)
+    assert "Nothing was missed: vector:0 holds the 150 exactly nearest of 438 memories." in markdown(page)
     rows = re.findall(r"<b>(.*?)</b></th><td>(.*?)</td>", html(page, "wb-recall"))
     assert rows == [("vector:0", "exact: every embedding was compared"), ("Chroma alone", "Chroma&#39;s graph")]
     assert html(page, "wb-recall").count("✓ 150 of 150") >= 1
@@ -47,7 +41,7 @@ def test_a_graph_that_misses_is_named_with_exact_rank_and_cosine(
     assert missed.iloc[0]["exact rank"] == 3
     assert missed.iloc[0]["memory"] == third.memory_id
     assert missed.iloc[0]["exact cosine"] == pytest.approx(third.score, abs=1e-6)
-    assert "Missed by Chroma alone" in headings(page)
+    assert "Missed by Chroma alone" in markdown(page)
     assert "✕ 9 of 10" in html(page, "wb-recall")
 
 
@@ -63,15 +57,15 @@ def test_a_large_store_is_compared_on_request(open_page: OpenPage, monkeypatch: 
     assert button.label == "Compare all 438 embeddings"
     page = button.click().run()
     assert not page.exception
-    assert "Nothing was missed" in headings(page)
+    assert "Nothing was missed" in markdown(page)
     page = page.run()  # kept: it is not asked for again
-    assert "Nothing was missed" in headings(page)
+    assert "Nothing was missed" in markdown(page)
 
 
 def test_the_pool_of_a_preset_is_named_as_what_lost_a_memory(open_page: OpenPage) -> None:
     page = tool(search(configured(open_page(), {}, "recollection"), DEPLOY), "Index check")
     assert "of the 200 last accessed and the lexical hits" in html(page, "wb-recall")
-    assert "The pool left out" in headings(page)
+    assert "The pool left out" in markdown(page)
     assert any("Chroma alone would have missed nothing." in caption.value for caption in page.caption)
 
 
@@ -80,7 +74,7 @@ def test_the_filter_of_the_query_is_that_of_the_check(open_page: OpenPage) -> No
     page.session_state["inspect:project"] = "harbor/dashboard"
     page.session_state["inspect:only_project"] = True
     page = tool(search(page, DEPLOY), "Index check")
-    assert "nearest of 64 memories" in headings(page)
+    assert "nearest of 64 memories" in markdown(page)
 
 
 def test_each_variants_list_is_checked_on_its_own(open_page: OpenPage) -> None:
@@ -89,13 +83,13 @@ def test_each_variants_list_is_checked_on_its_own(open_page: OpenPage) -> None:
     box = next(box for box in page.selectbox if box.label == "Vector list")
     page = box.select_index(1).run()
     assert not page.exception
-    assert "vector:1 holds" in headings(page)
+    assert "vector:1 holds" in markdown(page)
 
 
 def test_a_store_with_one_memory_and_one_with_none_to_find(open_page: OpenPage, tmp_path: Path) -> None:
     page = open_page(stored(tmp_path, {"one": "the only memory is personal"}))
     page = tool(search(page, "only memory"), "Index check")
-    assert "holds the 1 exactly nearest of 1 memories" in headings(page)
+    assert "holds the 1 exactly nearest of 1 memories" in markdown(page)
     set_state(page, gathered=None)
     page = tool(search(configured(page, {"query.scope": "shared"}), "only"), "Index check")
     assert any("No memory that this query may find" in info.value for info in page.info)

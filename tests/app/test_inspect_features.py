@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import export_config, parse_config, preset, with_values
 from cems_workbench.pipeline.gather import Request
@@ -15,41 +13,26 @@ from cems_workbench.ui.inspect.picker import SIGNS
 from cems_workbench.ui.inspect.transfer import diff_rows
 from cems_workbench.ui.kit import handles
 
-from .inspect_page import config_of, evidence_of, set_config, set_state, state_of
-from .test_inspect_page import QUERY, OpenPage, control, html, order, search
+from .inspect_page import (
+    PLAIN,
+    QUERY,
+    WIRED,
+    config_of,
+    configured,
+    control,
+    evidence_of,
+    follow,
+    order,
+    search,
+    set_config,
+    set_state,
+    show,
+    state_of,
+)
+from .pages import OpenPage, buttons, captions, html
 
 pytestmark = [pytest.mark.models]
 VIEWS = ("Contributions", "Query", "Lists", "Stages", "Journey", "Rerank", "Adjust", "Context")
-WIRED = "is this wired up and working in production"
-PLAIN = {"query.mode": "hybrid", "expansion.skip_on_strong_signal.enabled": False}
-
-
-def show(page: AppTest, view: str) -> AppTest:
-    page.session_state["inspect:view"] = view
-    page.run()
-    assert not page.exception, view
-    return page
-
-
-def configured(page: AppTest, changes: dict[str, Any], name: str = "cems") -> AppTest:
-    set_config(page, with_values(preset(name).config, changes))
-    return page
-
-
-def buttons(page: AppTest) -> set[str]:
-    return {button.key for button in page.button if button.key}
-
-
-def captions(page: AppTest) -> str:
-    return " ".join(caption.value for caption in page.caption)
-
-
-def follow(page: AppTest, memory_id: str) -> AppTest:
-    box = page.selectbox(key="inspect:follow")
-    label = next(option for option in box.options if option.split("  ")[0] == memory_id)
-    page = box.select_index(box.options.index(label)).run()
-    assert not page.exception
-    return page
 
 
 def test_a_followed_memory_is_marked_and_its_path_is_shown(open_page: OpenPage) -> None:
@@ -95,13 +78,13 @@ def test_one_parameter_is_reset_and_the_other_stays(open_page: OpenPage) -> None
     page = search(open_page())
     page = control(page, "slider", "fusion.score_blend").set_value(1.0).run()  # type: ignore[attr-defined]
     page = control(page, "slider", "fusion.k").set_value(30).run()  # type: ignore[attr-defined]
-    assert {"inspect:reset:fusion.score_blend", "inspect:reset:fusion.k"} <= buttons(page)
+    assert {"inspect:reset:fusion.score_blend", "inspect:reset:fusion.k"} <= set(buttons(page))
     page = page.button(key="inspect:reset:fusion.score_blend").click().run()
     assert not page.exception
     config = config_of(page)
     assert config == with_values(preset(state_of(page).preset).config, {"fusion.k": 30})
     assert control(page, "slider", "fusion.score_blend").value == config.fusion.score_blend  # type: ignore[attr-defined]
-    assert {key for key in buttons(page) if key.startswith("inspect:reset:")} == {"inspect:reset:fusion.k"}
+    assert buttons(page, "inspect:reset:") == ["inspect:reset:fusion.k"]
     assert "1 parameter changed" in page.button(key="inspect:reset").label
 
 
@@ -111,7 +94,7 @@ def test_many_changed_parameters_are_counted(open_page: OpenPage) -> None:
     set_state(page, preset="recollection")
     page.run()
     assert not page.exception
-    assert len([key for key in buttons(page) if key.startswith("inspect:reset:")]) == 12
+    assert len(buttons(page, "inspect:reset:")) == 12
     assert re.search(r"and \d+ more", captions(page))
 
 
@@ -212,7 +195,7 @@ def test_a_config_file_that_is_none_is_one_clear_line(open_page: OpenPage, conte
     assert not page.exception
     if part:
         assert part in page.error[0].value.replace("\\", "")
-        assert "take" not in buttons(page)
+        assert "inspect:take" not in buttons(page)
 
 
 def test_two_lines_typed_by_hand_give_three_variants(open_page: OpenPage) -> None:

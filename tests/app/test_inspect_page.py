@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import field_specs, preset, preset_names, with_values
 from cems_workbench.formats import read
@@ -16,42 +13,10 @@ from cems_workbench.pipeline.stages import STAGES
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.escape import plain
 
-from .inspect_page import evidence_of, set_config
+from .inspect_page import control, evidence_of, open_group, order, search, set_config
+from .pages import OpenPage, html
 
 pytestmark = [pytest.mark.models]
-OpenPage = Callable[..., AppTest]
-QUERY = "how many different doctors did I visit?"
-
-
-def search(page: AppTest, query: str = QUERY) -> AppTest:
-    page.text_input(key="inspect:query").set_value(query).run()
-    assert not page.exception
-    return page
-
-
-def html(page: AppTest, marker: str) -> str:
-    """The body of the one HTML element that has `marker`."""
-    bodies = [
-        element.proto.body
-        for element in page.get("html")
-        if marker in element.proto.body and "<style>" not in element.proto.body
-    ]
-    assert len(bodies) == 1, f"{len(bodies)} elements with {marker}"
-    return bodies[0]
-
-
-def order(page: AppTest) -> list[str]:
-    return re.findall(r"<code>(.+?)</code>", html(page, "wb-results"))
-
-
-def control(page: AppTest, kind: str, path: str) -> object:
-    return next(widget for widget in page.get(kind) if widget.key and widget.key.endswith(f":{path}"))
-
-
-def open_group(page: AppTest, section: str) -> AppTest:
-    """AppTest has no hands for expanders: their state is set as the browser would."""
-    page.session_state[f"inspect:group:{section}"] = True
-    return page.run()
 
 
 def test_the_first_page_asks_for_a_query_and_offers_judged_ones(open_page: OpenPage) -> None:

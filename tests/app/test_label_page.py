@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,8 +21,9 @@ from cems_workbench.ui.kit import handles
 from cems_workbench.ui.label.card import card_html, marked, name_of
 from tests.app.conftest import ROOT, release
 
+from .pages import OpenPage, checked, press
+
 pytestmark = [pytest.mark.models]
-OpenPage = Callable[..., AppTest]
 
 
 @pytest.fixture
@@ -44,18 +44,6 @@ def page(open_page: OpenPage, queue_store: Path) -> AppTest:
     opened = open_page(queue_store).switch_page("pages/label.py").run()
     opened.text_input(key="reviewer:name").set_value("ada").run()
     return checked(opened)
-
-
-def checked(page: AppTest) -> AppTest:
-    assert not page.exception, page.exception
-    assert not page.error, page.error
-    return page
-
-
-def press(page: AppTest, key: str) -> AppTest:
-    """Press a button of the present card; its key ends with the card's turn."""
-    next(button for button in page.button if button.key == key or str(button.key).startswith(f"{key}:")).click()
-    return checked(page.run())
 
 
 def labels() -> list[Judgment]:

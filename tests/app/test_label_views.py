@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -17,9 +15,9 @@ from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
 
 from .inspect_page import config_of, state_of
+from .pages import OpenPage, checked, press, table_with
 
 pytestmark = [pytest.mark.models]
-OpenPage = Callable[..., AppTest]
 
 
 @pytest.fixture
@@ -41,24 +39,9 @@ def page(open_page: OpenPage, few_store: Path) -> AppTest:
     return checked(opened)
 
 
-def checked(page: AppTest) -> AppTest:
-    assert not page.exception, page.exception
-    assert not page.error, page.error
-    return page
-
-
 def view(page: AppTest, name: str) -> AppTest:
     page.session_state["label:view"] = name
     return checked(page.run())
-
-
-def press(page: AppTest, key: str) -> AppTest:
-    page.button(key=key).click()
-    return checked(page.run())
-
-
-def table_with(page: AppTest, column: str) -> Any:
-    return next(one.value for one in page.dataframe if column in one.value.columns)
 
 
 def judged(page: AppTest) -> AppTest:

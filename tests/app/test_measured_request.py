@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +13,13 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset, with_values
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.pipeline import replay
-from cems_workbench.store import Store
+from tests.sample import answered_queries, copied
 
 from .inspect_page import config_of, set_config
+from .pages import OpenPage, checked
 from .test_tune_page import ended
 
 pytestmark = [pytest.mark.models]
-OpenPage = Callable[..., AppTest]
 QUERIES = 24
 TYPED = preset("cems").config.model_copy(update={"name": "typed"})
 """Further queries are typed by hand under it."""
@@ -29,13 +27,12 @@ TYPED = preset("cems").config.model_copy(update={"name": "typed"})
 
 @pytest.fixture(scope="module")
 def store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample store with a set "few" of judged queries that have a project; the first of them has no moment of its own."""
-    path = shutil.copytree(sample_store, tmp_path_factory.mktemp("request") / "store")
-    with Store.open(path) as opened:
-        judged = {judgment.qid for judgment in opened.judgments.read() if judgment.grade > 0}
-        first, *others = [query for query in opened.queries.read() if query.qid in judged and query.project][:QUERIES]
+    """The sample store with a set "few" of answered queries that have a project; the first of them has no moment of its own."""
+    folder = tmp_path_factory.mktemp("request")
+    with copied(sample_store, folder) as opened:
+        first, *others = [query for query in answered_queries(opened) if query.project][:QUERIES]
         opened.query_sets.put("few", [replace(first, as_of=None), *others], "test")
-    return path
+    return folder / "store"
 
 
 @pytest.fixture
@@ -48,12 +45,6 @@ def page(open_page: OpenPage, store: Path, monkeypatch: pytest.MonkeyPatch) -> A
     labelled(opened, "text_input", "Query").set_value("who pays?")
     labelled(opened, "text_area", "Further queries, one a line").set_value("billing by seats")
     return checked(opened.run())
-
-
-def checked(page: AppTest) -> AppTest:
-    assert not page.exception, page.exception
-    assert not page.error, page.error
-    return page
 
 
 def labelled(page: AppTest, kind: str, label: str):  # type: ignore[no-untyped-def]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from cems_workbench.ui.inspect.state import Gathered, InspectState
 from cems_workbench.ui.kit import handles
 
 from .inspect_page import STATE, state_of
+from .pages import OpenPage, all_html, drawn
 
 pytestmark = [pytest.mark.models]
-OpenPage = Callable[..., AppTest]
 
 
 @pytest.fixture(scope="session")
@@ -54,22 +54,13 @@ def open_memories(open_page: OpenPage, copy: Path, monkeypatch: pytest.MonkeyPat
 
 def show(page: AppTest, view: str) -> AppTest:
     page.session_state["memories:view"] = view
-    return checked(page.run())
-
-
-def checked(page: AppTest) -> AppTest:
-    assert not page.exception, page.exception[0].message
-    return page
+    return drawn(page.run())
 
 
 def pick(page: AppTest, memory_id: str) -> AppTest:
     """What a click on a row does."""
     page.session_state["memories:state"] = replace(page.session_state["memories:state"], selected=memory_id)
-    return checked(page.run())
-
-
-def html(page: AppTest) -> str:
-    return "\n".join(element.proto.body for element in page.get("html") if "<style>" not in element.proto.body)
+    return drawn(page.run())
 
 
 def ids(page: AppTest) -> list[str]:
@@ -86,54 +77,54 @@ def store(page: AppTest) -> Store:
 
 def upload(page: AppTest, *files: tuple[str, bytes]) -> AppTest:
     page.file_uploader[0].set_value([(name, content, "application/octet-stream") for name, content in files]).run()
-    return checked(page.button(key="memories:import").click().run())
+    return drawn(page.button(key="memories:import").click().run())
 
 
 def test_the_table_lists_every_memory_and_says_how_many(open_memories: OpenPage, total: int) -> None:
-    page = checked(open_memories())
+    page = drawn(open_memories())
     assert len(ids(page)) == total
-    assert f"All {total} memories" in html(page)
-    assert "Pick a row" in html(page)
+    assert f"All {total} memories" in all_html(page)
+    assert "Pick a row" in all_html(page)
 
 
 def test_search_and_filters_narrow_the_table_and_are_cleared(open_memories: OpenPage, total: int) -> None:
     page = open_memories()
-    page = checked(page.text_input(key="memories:find:text").set_value("POETRY").run())
+    page = drawn(page.text_input(key="memories:find:text").set_value("POETRY").run())
     assert "m003" in ids(page) and len(ids(page)) < 10
-    assert f"of {total} memories match" in html(page)
-    page = checked(page.multiselect(key="memories:find:projects").set_value(["(none)"]).run())
-    assert not page.dataframe and "No memory matches" in html(page)
-    page = checked(page.button(key="memories:clear").click().run())
+    assert f"of {total} memories match" in all_html(page)
+    page = drawn(page.multiselect(key="memories:find:projects").set_value(["(none)"]).run())
+    assert not page.dataframe and "No memory matches" in all_html(page)
+    page = drawn(page.button(key="memories:clear").click().run())
     assert len(ids(page)) == total
 
 
 def test_order_and_pinned_are_applied_by_the_store(open_memories: OpenPage) -> None:
     page = open_memories()
-    page = checked(page.selectbox(key="memories:find:pinned").set_value("pinned").run())
+    page = drawn(page.selectbox(key="memories:find:pinned").set_value("pinned").run())
     assert set(page.dataframe[0].value["pinned"]) == {"pinned"}
-    page = checked(page.selectbox(key="memories:find:order").set_value("By id").run())
+    page = drawn(page.selectbox(key="memories:find:order").set_value("By id").run())
     assert ids(page) == sorted(ids(page))
 
 
 def test_more_than_a_page_of_memories_are_shown_in_pages(
     open_memories: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = checked(open_memories())
+    page = drawn(open_memories())
     every = ids(page)
     monkeypatch.setattr("cems_workbench.ui.memories.browse.PAGE", 100)
-    page = checked(page.run())
+    page = drawn(page.run())
     first = ids(page)
-    assert first == every[:100] and "1–100 shown" in html(page)
+    assert first == every[:100] and "1–100 shown" in all_html(page)
     page.session_state["memories:page"] = 2
-    page = checked(page.run())
+    page = drawn(page.run())
     assert ids(page) == every[100:200] and not set(first) & set(ids(page))
-    page = checked(page.text_input(key="memories:find:text").set_value("poetry").run())
+    page = drawn(page.text_input(key="memories:find:text").set_value("poetry").run())
     assert "m003" in ids(page), "a new search begins at its first page"
 
 
 def test_a_picked_memory_shows_its_text_facts_relations_and_judgments(open_memories: OpenPage) -> None:
     page = pick(open_memories(), "m137")
-    body = html(page)
+    body = all_html(page)
     assert "State on 27 August" in body and "harbor/api" in body and "session-summary" in body
     headings = [text.value for text in page.markdown]
     relations, judged = store(page).relations.of_memory("m137"), store(page).judgments.of_memory("m137")
@@ -144,11 +135,11 @@ def test_a_picked_memory_shows_its_text_facts_relations_and_judgments(open_memor
 def test_an_edit_is_saved_and_the_indexes_follow(open_memories: OpenPage) -> None:
     page = pick(open_memories(), "m003")
     before, version = store(page).memories.get("m003"), store(page).content_version
-    page = checked(page.button(key="memories:edit").click().run())
+    page = drawn(page.button(key="memories:edit").click().run())
     field(page, "text_area", "content").set_value("Dependencies are added with zebrafish.")
     field(page, "multiselect", "tags").set_value(["python", "new"])
     field(page, "toggle", "pinned").set_value(True)
-    page = checked(page.button(key="memories:save").click().run())
+    page = drawn(page.button(key="memories:save").click().run())
     after = store(page).memories.get("m003")
     assert (after.content, after.tags, after.pinned) == (
         "Dependencies are added with zebrafish.",
@@ -159,7 +150,7 @@ def test_an_edit_is_saved_and_the_indexes_follow(open_memories: OpenPage) -> Non
     assert store(page).content_version == version + 1
     assert all(index.fresh for index in store(page).indexes.states(handles.resources().embedder.model_id))
     assert handles.resources().indexes.lexical.search("zebrafish", 1)[0][0] == "m003"
-    assert "zebrafish" in html(page)
+    assert "zebrafish" in all_html(page)
 
 
 @pytest.mark.parametrize(
@@ -176,11 +167,11 @@ def test_a_refused_edit_is_one_clear_line_and_changes_nothing(
     before, version = store(page).memories.get("m003"), store(page).content_version
     page = page.button(key="memories:edit").click().run()
     field(page, kind, name).set_value(value)
-    page = checked(page.button(key="memories:save").click().run())
+    page = drawn(page.button(key="memories:save").click().run())
     assert line in page.error[0].value.replace("\\", "")
     assert field(page, kind, name).value == value, "what was typed stays"
     assert (store(page).memories.get("m003"), store(page).content_version) == (before, version)
-    page = checked(page.button(key="memories:edit:cancel").click().run())
+    page = drawn(page.button(key="memories:edit:cancel").click().run())
     assert not page.error
 
 
@@ -188,7 +179,7 @@ def test_saving_without_a_change_changes_nothing(open_memories: OpenPage) -> Non
     page = pick(open_memories(), "m003")
     version = store(page).content_version
     page = page.button(key="memories:edit").click().run()
-    page = checked(page.button(key="memories:save").click().run())
+    page = drawn(page.button(key="memories:save").click().run())
     assert store(page).content_version == version
     assert "Nothing was changed." in [text.value for text in page.caption]
 
@@ -204,20 +195,20 @@ def test_an_edit_drops_the_evidence_that_inspect_had_gathered(open_memories: Ope
 def test_a_deleted_memory_is_restored_by_undo(open_memories: OpenPage) -> None:
     page = pick(open_memories(), "m003")
     before = store(page).memories.get("m003")
-    page = checked(page.button(key="memories:delete").click().run())
+    page = drawn(page.button(key="memories:delete").click().run())
     assert "m003" not in ids(page) and store(page).memories.get("m003") is None
-    assert "Deleted <code>m003</code>" in html(page)
-    page = checked(page.button(key="memories:undo:button").click().run())
+    assert "Deleted <code>m003</code>" in all_html(page)
+    page = drawn(page.button(key="memories:undo:button").click().run())
     assert "m003" in ids(page) and store(page).memories.get("m003") == before
-    assert "Deleted <code>" not in html(page)
+    assert "Deleted <code>" not in all_html(page)
     assert all(index.fresh for index in store(page).indexes.states(handles.resources().embedder.model_id))
 
 
 def test_the_deleted_view_lists_what_was_deleted(open_memories: OpenPage) -> None:
     page = open_memories(view="Deleted")
-    assert "Nothing is deleted" in html(page)
+    assert "Nothing is deleted" in all_html(page)
     store(page).memories.delete("m003")
-    page = checked(page.run())
+    page = drawn(page.run())
     assert ids(page) == ["m003"]
     assert page.button(key="memories:restore").disabled
 
@@ -250,12 +241,12 @@ def test_importing_the_same_file_again_changes_nothing(open_memories: OpenPage) 
 
 def test_statistics_count_and_find_near_duplicates(open_memories: OpenPage, total: int) -> None:
     page = open_memories(view="Statistics")
-    assert f"<b>{total}</b>" in html(page)
+    assert f"<b>{total}</b>" in all_html(page)
     assert len(page.get("plotly_chart")) == 5
-    page = checked(page.button(key="memories:near:button").click().run())
-    assert "m103" in html(page) and "m104" in html(page)
+    page = drawn(page.button(key="memories:near:button").click().run())
+    assert "m103" in all_html(page) and "m104" in all_html(page)
     assert any("pairs from 0.92 on" in text.value for text in page.caption)
-    page = checked(page.slider(key="memories:near:threshold").set_value(1.0).run())
+    page = drawn(page.slider(key="memories:near:threshold").set_value(1.0).run())
     assert any("No pair reaches 1.00" in text.value for text in page.caption)
 
 
@@ -263,15 +254,15 @@ def test_exact_duplicates_are_listed(open_memories: OpenPage) -> None:
     page = open_memories(view="Import")
     page = upload(page, ("rows.jsonl", b'{"id":"n1","content":"<b>twice"}\n{"id":"n2","content":"<b>twice"}'))
     page = show(page, "Statistics")
-    assert "&lt;b&gt;twice" in html(page) and "<code>n1</code> <code>n2</code>" in html(page)
+    assert "&lt;b&gt;twice" in all_html(page) and "<code>n1</code> <code>n2</code>" in all_html(page)
 
 
 def test_a_rebuild_makes_both_indexes_anew_and_says_how_long_it_took(open_memories: OpenPage, total: int) -> None:
     page = open_memories(view="Store")
-    assert html(page).count("✓ up to date") == 2
-    page = checked(page.button(key="memories:rebuild").click().run(timeout=120))
+    assert all_html(page).count("✓ up to date") == 2
+    page = drawn(page.button(key="memories:rebuild").click().run(timeout=120))
     assert any("Rebuilt in" in text.value and f"{total} memories embedded" in text.value for text in page.caption)
-    assert html(page).count("✓ up to date") == 2
+    assert all_html(page).count("✓ up to date") == 2
     assert handles.resources().indexes.lexical.search("poetry", 1)
 
 
@@ -282,14 +273,14 @@ def test_another_store_is_created_and_the_first_one_opened_again(
     embedder = handles.resources().embedder
     page.session_state["inspect:query"] = "a query of the old store"
     page.text_input(key="memories:folder").set_value(str(tmp_path / "new"))
-    page = checked(page.button(key="memories:folder:create").click().run())
+    page = drawn(page.button(key="memories:folder:create").click().run())
     assert store(page).path == tmp_path / "new" and store(page).memories.count() == 0
     assert handles.resources().embedder is embedder, "the loaded model goes over"
     assert "inspect:query" not in page.session_state
-    assert "This store has no memories yet" in html(show(page, "Browse"))
+    assert "This store has no memories yet" in all_html(show(page, "Browse"))
     page = show(page, "Store")
     page.text_input(key="memories:folder").set_value(str(copy))
-    page = checked(page.button(key="memories:folder:open").click().run())
+    page = drawn(page.button(key="memories:folder:open").click().run())
     assert store(page).memories.count() == total
     with Store.open(tmp_path / "new"):
         pass  # it was released
@@ -311,7 +302,7 @@ def test_a_folder_that_cannot_be_opened_is_one_line_and_the_store_stays_open(
     }[case]
     page = open_memories(view="Store")
     page.text_input(key="memories:folder").set_value(typed)
-    page = checked(page.button(key=f"memories:folder:{button}").click().run())
+    page = drawn(page.button(key=f"memories:folder:{button}").click().run())
     assert len(page.error) == 1 and "\n" not in page.error[0].value
     assert store(page).memories.count() == total
     assert not (tmp_path / "nowhere").exists()
@@ -321,11 +312,11 @@ def test_the_store_picker_is_there_when_the_store_cannot_be_opened(
     open_memories: OpenPage, total: int, tmp_path: Path, copy: Path
 ) -> None:
     (tmp_path / "file").write_text("not a store")
-    page = checked(open_memories(tmp_path / "file"))
+    page = drawn(open_memories(tmp_path / "file"))
     assert "is a file" in page.error[0].value
     page.text_input(key="memories:folder").set_value(str(copy))
-    page = checked(page.button(key="memories:folder:open").click().run())
-    assert f"All {total} memories" in html(page)
+    page = drawn(page.button(key="memories:folder:open").click().run())
+    assert f"All {total} memories" in all_html(page)
 
 
 def test_a_switch_that_fails_raises_and_keeps_the_store(open_memories: OpenPage, total: int, tmp_path: Path) -> None:
@@ -337,12 +328,12 @@ def test_a_switch_that_fails_raises_and_keeps_the_store(open_memories: OpenPage,
 
 
 def test_the_empty_store_offers_import_and_sample(open_memories: OpenPage, total: int, tmp_path: Path) -> None:
-    page = checked(open_memories(tmp_path / "empty"))
-    assert "This store has no memories yet" in html(page)
+    page = drawn(open_memories(tmp_path / "empty"))
+    assert "This store has no memories yet" in all_html(page)
     for view in ("Import", "Statistics", "Deleted", "Store"):
         page = show(page, view)
     page = show(page, "Browse")
-    page = checked(page.button(key="memories:sample:browse").click().run(timeout=120))
+    page = drawn(page.button(key="memories:sample:browse").click().run(timeout=120))
     assert len(ids(page)) == total
 
 
@@ -357,15 +348,15 @@ def test_markup_in_a_memory_is_shown_literally_in_every_view(open_memories: Open
     with Store.open(tmp_path / "evil") as opened:
         opened.add(read(source))
     page = pick(open_memories(tmp_path / "evil"), "<u>1</u>")
-    bodies = html(page)
+    bodies = all_html(page)
     assert "&lt;script&gt;alert(1)&lt;/script&gt; **bold**" in bodies
-    page = checked(page.button(key="memories:edit").click().run())
-    page = checked(page.button(key="memories:edit:cancel").click().run())
-    page = checked(page.button(key="memories:delete").click().run())
-    bodies += html(page)
+    page = drawn(page.button(key="memories:edit").click().run())
+    page = drawn(page.button(key="memories:edit:cancel").click().run())
+    page = drawn(page.button(key="memories:delete").click().run())
+    bodies += all_html(page)
     for view in ("Deleted", "Statistics", "Store"):
         page = show(page, view)
-        bodies += html(page)
+        bodies += all_html(page)
     assert "<script>" not in bodies and "<img" not in bodies and "<i>t</i>" not in bodies and "<u>" not in bodies
     shown = [text.value for text in (*page.markdown, *page.caption)] + [button.label for button in page.button]
     assert not any("**bold**" in text for text in shown), "Markdown is never made of what a memory says"

@@ -15,18 +15,26 @@ from cems_workbench.pipeline.stages.judge import BANDS
 from cems_workbench.ui.kit import handles
 
 from .conftest import ROOT
-from .inspect_page import config_of, evidence_of, gathered, set_config, set_state
-from .test_inspect_features import WIRED, buttons, captions, configured, show
-from .test_inspect_page import QUERY, OpenPage, html, open_group, order, search
+from .inspect_page import (
+    QUERY,
+    WIRED,
+    config_of,
+    configured,
+    evidence_of,
+    gathered,
+    open_group,
+    order,
+    search,
+    set_config,
+    set_state,
+    show,
+)
+from .pages import OpenPage, buttons, captions, html, table_with
 
 pytestmark = [pytest.mark.models]
 PACKAGED = pytest.mark.skipif(not available(), reason="this checkout has no weights of the packaged cross-encoder")
 JUDGED: dict[str, Any] = {"judge.backend": "late_interaction", "judge.threshold": 0.3, "judge.bands": [0.4, 0.3, 0.2]}
 NOBODY: dict[str, Any] = {"rerank.backend": "llama_server", "rerank.input_limit": 12, "rerank.timeout_s": 2}
-
-
-def table(page: AppTest, column: str) -> Any:
-    return next(frame.value for frame in page.dataframe if column in frame.value)
 
 
 def notes(page: AppTest) -> str:
@@ -38,7 +46,7 @@ def test_the_judge_scores_the_results_when_its_view_is_opened_and_changes_no_ran
     before = order(page)
     assert not evidence_of(page).judge_scores
     page = show(page, "Judge")
-    judged = table(page, "sigmoid")
+    judged = table_with(page, "sigmoid")
     assert list(judged["memory"]) == before == order(page)
     assert judged["logit (raw)"].notna().all()
     assert [sign == "✓ yes" for sign in judged["relevant"]] == [raw > 0.3 for raw in judged["logit (raw)"]]
@@ -53,7 +61,7 @@ def test_by_default_the_packaged_cross_encoder_judges_with_logits_and_bands_of_i
     open_page: OpenPage, name: str
 ) -> None:
     page = show(search(configured(open_page(), {}, name)), "Judge")
-    judged, scale = table(page, "sigmoid"), MiniLMJudge().scale
+    judged, scale = table_with(page, "sigmoid"), MiniLMJudge().scale
     assert judged["logit (raw)"].notna().all()
     assert set(judged["band"]) <= set(BANDS)
     assert [sign == "✓ yes" for sign in judged["relevant"]] == [raw > scale.threshold for raw in judged["logit (raw)"]]
@@ -88,7 +96,7 @@ def test_a_moved_judge_threshold_is_replayed_on_the_judgments_that_are_there(ope
     kept = evidence_of(page)
     set_config(page, with_values(config_of(page), {"judge.threshold": 5.0}))
     page.run()
-    assert set(table(page, "sigmoid")["relevant"]) == {"✕ no"}
+    assert set(table_with(page, "sigmoid")["relevant"]) == {"✕ no"}
     assert evidence_of(page) is kept
 
 
@@ -101,7 +109,7 @@ def test_a_judge_that_also_ranked_is_called_circular(open_page: OpenPage) -> Non
 
 def test_human_grades_stand_beside_the_judgments(open_page: OpenPage) -> None:
     page = show(search(configured(open_page(), JUDGED), QUERY), "Judge")
-    assert table(page, "sigmoid")["human grade"].notna().any()
+    assert table_with(page, "sigmoid")["human grade"].notna().any()
 
 
 def test_without_a_judge_or_results_the_view_says_so(open_page: OpenPage) -> None:
@@ -114,7 +122,7 @@ def test_without_a_judge_or_results_the_view_says_so(open_page: OpenPage) -> Non
 
 def test_a_judge_nobody_answers_for_is_named_per_result(open_page: OpenPage) -> None:
     page = show(search(configured(open_page(), {"judge.backend": "llama_server", "rerank.timeout_s": 2})), "Judge")
-    judged = table(page, "problem")
+    judged = table_with(page, "problem")
     assert judged["logit (raw)"].isna().all()
     assert all("refused" in problem for problem in judged["problem"])
 
@@ -164,7 +172,7 @@ def test_the_threshold_view_shows_the_cuts_tried_and_what_they_left(open_page: O
     page = show(search(configured(open_page(), {"threshold.mode": "adaptive"})), "Threshold")
     assert "Chosen: **" in captions(page)
     assert len(page.get("plotly_chart")) == 1
-    cuts = table(page, "lowest kept")
+    cuts = table_with(page, "lowest kept")
     assert (cuts["hits"] == cuts["kept"] + cuts["cut"]).all()
     set_config(page, with_values(preset("cems").config, {"threshold.mode": "fixed"}))
     page.run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -18,26 +17,21 @@ from cems_workbench.cli import main
 from cems_workbench.cli import tune as tune_command
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.runs import gathering
-from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
+from tests.sample import store_with_set
 
+from .pages import OpenPage, all_html, captions, checked
 from .tune_page import set_tune_state, tune_state_of
 
 pytestmark = [pytest.mark.models]
-OpenPage = Callable[..., AppTest]
 QUERIES, CONFIGS, WAIT = 24, 30, 60
 SPACE = ("lists.vector.weight", "fusion.score_blend")
 
 
 @pytest.fixture
 def small_store(sample_store: Path, tmp_path: Path) -> Path:
-    """The sample store with a query set "few" of some of its judged queries."""
-    path = shutil.copytree(sample_store, tmp_path / "store")
-    with Store.open(path) as store:
-        answered = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
-        few = [query for query in store.queries.read() if query.qid in answered][:QUERIES]
-        store.query_sets.put("few", few, "test")
-    return path
+    """The sample store with a query set "few" of some of its answered queries."""
+    return store_with_set(sample_store, tmp_path, "few", QUERIES)
 
 
 @pytest.fixture
@@ -80,12 +74,6 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def checked(page: AppTest) -> AppTest:
-    assert not page.exception, page.exception
-    assert not page.error, page.error
-    return page
-
-
 def searched(page: AppTest) -> AppTest:
     """The page with the result of the search that is set up."""
     page.button(key="tn:start").click().run()
@@ -93,14 +81,6 @@ def searched(page: AppTest) -> AppTest:
     if running is not None:
         running.wait(WAIT)
     return checked(page.run())
-
-
-def html(page: AppTest) -> str:
-    return " ".join(str(element.proto.body) for element in page.get("html"))
-
-
-def captions(page: AppTest) -> str:
-    return " ".join(caption.value for caption in page.caption)
 
 
 def shelf(store: Path) -> Path:
@@ -129,13 +109,13 @@ def test_a_search_of_the_page_is_gone_on_with_by_the_command(
     page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], replays: list[str], tmp_path: Path
 ) -> None:
     result = searched(page)
-    assert "configs of 2 parameters" in html(result)
+    assert "configs of 2 parameters" in all_html(result)
     assert len(replays) > CONFIGS
     replays.clear()
     code, out = command(*tuning(shelf(small_store), tmp_path / "best.yaml"))
     assert code == 0
     assert len(replays) <= 1, "the scores of the page are known; the proposal alone is replayed, for what it lacks"
-    assert f"{json.loads(out)['validation']['tuned']:.3f}" in html(result)
+    assert f"{json.loads(out)['validation']['tuned']:.3f}" in all_html(result)
 
 
 def test_a_search_of_the_command_that_was_cut_off_is_gone_on_with_by_the_page(
@@ -152,7 +132,7 @@ def test_a_search_of_the_command_that_was_cut_off_is_gone_on_with_by_the_page(
     assert code == 130 and json.loads(out)["trials"] == 19
     tried = list(replays)
     replays.clear()
-    assert "configs of 2 parameters" in html(searched(page))
+    assert "configs of 2 parameters" in all_html(searched(page))
     assert len(replays) < CONFIGS + 1, f"of {CONFIGS} configs {len(tried)} were replayed before"
 
 

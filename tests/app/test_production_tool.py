@@ -11,20 +11,11 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset, with_values
 from cems_workbench.ui.kit import handles
 
-from .inspect_page import config_of, set_config
-from .test_inspect_features import captions
-from .test_inspect_page import QUERY, OpenPage, html, order, search
+from .inspect_page import QUERY, config_of, order, search, set_config, tool
+from .pages import OpenPage, captions, html, markdown
 
 pytestmark = [pytest.mark.models]
 TOOL = "Against production"
-
-
-def looked_at(page: AppTest) -> AppTest:
-    page.session_state["inspect:section"] = "Why, and what if"
-    page.session_state["inspect:tool"] = TOOL
-    page.run()
-    assert not page.exception
-    return page
 
 
 def pasted(page: AppTest, text: str) -> AppTest:
@@ -34,21 +25,17 @@ def pasted(page: AppTest, text: str) -> AppTest:
     return page
 
 
-def texts(page: AppTest) -> str:
-    return " ".join(element.value for element in page.markdown).replace("\\", "")
-
-
 def test_without_an_answer_the_tool_says_what_it_wants(open_page: OpenPage) -> None:
-    page = looked_at(search(open_page()))
+    page = tool(search(open_page()), TOOL)
     assert "Paste what the real system answered" in captions(page)
     assert not page.error
 
 
 def test_our_own_results_agree_in_everything(open_page: OpenPage) -> None:
-    page = looked_at(search(open_page()))
+    page = tool(search(open_page()), TOOL)
     ids = order(page)
     page = pasted(page, json.dumps({"results": [{"memory_id": key} for key in ids]}))
-    assert f"The first {len(ids)} are the same, in the same order." in texts(page)
+    assert f"The first {len(ids)} are the same, in the same order." in markdown(page)
     assert "<b>10 of 10</b>" in html(page, "wb-numbers")
     assert "nothing to explain" in captions(page)
     placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
@@ -63,9 +50,9 @@ def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(ope
     there = order(page.run())
     assert there != first
     set_config(page, preset("cems").config)
-    page = looked_at(page.run())
+    page = tool(page.run(), TOOL)
     page = pasted(page, "\n".join(there))
-    assert re.search(r"They part at rank \d+:", texts(page))
+    assert re.search(r"They part at rank \d+:", markdown(page))
     stages = next(frame.value for frame in page.dataframe if "RBO" in frame.value)
     assert (stages["name"].str.startswith("◆")).sum() == 1
     placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
@@ -78,13 +65,13 @@ def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(ope
     page = page.button(key="inspect:production:apply:0").click().run()
     assert not page.exception
     assert order(page) == there
-    assert "are the same, in the same order" in texts(page)
+    assert "are the same, in the same order" in markdown(page)
     page = page.button(key="inspect:undo").click().run()
     assert config_of(page) == preset("cems").config
 
 
 def test_scores_unknown_memories_and_bad_rows_are_said(open_page: OpenPage) -> None:
-    page = looked_at(search(open_page()))
+    page = tool(search(open_page()), TOOL)
     ids = order(page)
     memory = handles.resources().store.memories.get(ids[2])
     assert memory is not None
@@ -101,33 +88,33 @@ def test_scores_unknown_memories_and_bad_rows_are_said(open_page: OpenPage) -> N
 
 
 def test_an_answer_that_cannot_be_read_is_one_line(open_page: OpenPage) -> None:
-    page = pasted(looked_at(search(open_page())), '{"answer": "<i>*x*</i>"}')
+    page = pasted(tool(search(open_page()), TOOL), '{"answer": "<i>*x*</i>"}')
     assert [error.value.replace("\\", "") for error in page.error] == [
         "pasted: has no list of results; looked for results, memories, hits, documents, items"
     ]
 
 
 def test_an_answer_of_another_store_says_so(open_page: OpenPage) -> None:
-    page = pasted(looked_at(search(open_page())), "x1 0.5\nx2 0.4")
+    page = pasted(tool(search(open_page()), TOOL), "x1 0.5\nx2 0.4")
     assert "None of these memories is in this store" in page.warning[0].value
 
 
 def test_a_run_of_several_queries_takes_that_of_this_one_and_another_on_choice(open_page: OpenPage) -> None:
-    page = looked_at(search(open_page()))
+    page = tool(search(open_page()), TOOL)
     qid = next(query.qid for query in handles.resources().store.queries.read() if query.query == QUERY)
     ids = order(page)
     lines = [f"other-query Q0 {ids[-1]} 1 0.9 prod"]
     lines += [f"{qid} Q0 {key} {rank} {1 / rank:.4f} prod" for rank, key in enumerate(ids, start=1)]
     page = pasted(page, "\n".join(lines))
-    assert "are the same, in the same order" in texts(page)
+    assert "are the same, in the same order" in markdown(page)
     box = next(box for box in page.selectbox if box.label == "Query of the run")
     assert box.value == qid
     page = box.set_value("other-query").run()
-    assert "They part at rank 1" in texts(page)
+    assert "They part at rank 1" in markdown(page)
 
 
 def test_an_answer_belongs_to_its_query(open_page: OpenPage) -> None:
-    page = pasted(looked_at(search(open_page())), "x1\nx2")
+    page = pasted(tool(search(open_page()), TOOL), "x1\nx2")
     page = search(page, "restart elasticsearch")
     assert "Paste what the real system answered" in captions(page)
     page = search(page, QUERY)

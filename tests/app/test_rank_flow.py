@@ -12,8 +12,8 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset, with_values
 from cems_workbench.ui.inspect.views import rank_flow as view
 
-from .inspect_page import set_config
-from .test_inspect_page import QUERY, OpenPage, html, order, search
+from .inspect_page import QUERY, order, search, set_config
+from .pages import OpenPage, captions, html
 
 pytestmark = [pytest.mark.models]
 
@@ -28,15 +28,13 @@ def figure(page: AppTest) -> dict[str, Any]:
     return dict(json.loads(chart.proto.spec))
 
 
-def said(page: AppTest) -> str:
-    return " ".join(caption.value for caption in page.caption)
-
-
 def test_a_judged_query_is_drawn_by_human_grade_with_all_its_judged_memories(open_page: OpenPage) -> None:
     page = opened(open_page())
     legend = html(page, "wb-legend")
     assert "grade 3, answers it" in legend and "grade 0, not relevant" in legend and "lost there" in legend
-    assert "and every judged one" in said(page) and "nothing changes in filter, rerank, gap, dedup" in said(page)
+    assert "and every judged one" in captions(page) and "nothing changes in filter, rerank, gap, dedup" in captions(
+        page
+    )
     labels = [note["text"] for note in figure(page)["layout"]["annotations"]]
     assert labels == [f"{rank}  {memory_id}" for rank, memory_id in enumerate(order(page), 1)]
 
@@ -93,7 +91,7 @@ def test_nothing_to_draw_is_said(open_page: OpenPage) -> None:
     off = {f"lists.{name}.enabled": False for name in ("vector", "lexical", "recency", "access", "relations")}
     set_config(page, with_values(preset("cems").config, off))
     page = opened(page)
-    assert "No list that is switched on has a candidate" in said(page)
+    assert "No list that is switched on has a candidate" in captions(page)
     assert not page.get("plotly_chart")
 
 

@@ -16,30 +16,17 @@ from cems_workbench.ui.inspect import labelled
 from cems_workbench.ui.inspect.tools.sensitivity import MEMBERS, NOW, label_of, sweep_figure
 from cems_workbench.ui.inspect.tools.weight_map import RELEVANT, map_figure
 from cems_workbench.ui.kit import handles
+from tests.sample import FAILING
 
-from .inspect_page import config_of, evidence_of, gathered, remembered, set_state
-from .test_inspect_features import buttons, captions, configured
-from .test_inspect_page import OpenPage, order, search
+from .inspect_page import config_of, configured, evidence_of, gathered, order, remembered, search, set_state, tool
+from .pages import OpenPage, buttons, captions, markdown
 
 pytestmark = [pytest.mark.models]
-QUERY = "browser eats all the RAM if I leave it open until evening"
 FUSION = {"adjust.time_decay.mode": "none", "judge.backend": "none"}
 
 
-def tool(page: AppTest, name: str) -> AppTest:
-    page.session_state["inspect:section"] = "Why, and what if"
-    page.session_state["inspect:tool"] = name
-    page.run()
-    assert not page.exception, name
-    return page
-
-
 def opened(open_page: OpenPage, name: str, changes: dict[str, Any] | None = None) -> AppTest:
-    return tool(search(configured(open_page(), FUSION | (changes or {})), QUERY), name)
-
-
-def markdown(page: AppTest) -> str:
-    return " ".join(element.value for element in page.markdown)
+    return tool(search(configured(open_page(), FUSION | (changes or {})), FAILING), name)
 
 
 def chosen(page: AppTest, path: str) -> AppTest:
@@ -80,8 +67,7 @@ def test_counting_members_only_has_fewer_breakpoints(open_page: OpenPage) -> Non
 def test_a_choice_has_a_row_and_a_button_for_each_value(open_page: OpenPage) -> None:
     page = chosen(opened(open_page, "Sensitivity"), "fusion.method")
     assert "3 values give" in markdown(page)
-    keys = {key for key in buttons(page) if key.startswith("inspect:sensitivity:value:")}
-    assert keys == {
+    assert set(buttons(page, "inspect:sensitivity:value:")) == {
         "inspect:sensitivity:value:rrf",
         "inspect:sensitivity:value:score_sum",
         "inspect:sensitivity:value:score_max",
@@ -203,7 +189,7 @@ def test_a_query_of_the_sample_has_the_same_sweep_on_the_page_as_in_the_library(
     """The page replays its own evidence; a fresh gather gives the same breakpoints."""
     page = opened(open_page, "Sensitivity")
     config = with_values(preset("cems").config, FUSION)
-    evidence = gather_lists(Request(QUERY), config, handles.resources())
+    evidence = gather_lists(Request(FAILING), config, handles.resources())
     fresh = sweep(evidence, config, "lists.lexical.weight", 5)
     shown = remembered(page, "sensitivity:sweep")
     assert [one.results for one in fresh.segments] == [one.results for one in shown.segments]

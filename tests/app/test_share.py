@@ -17,9 +17,8 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.ui.kit import handles
 
 from .conftest import release
-from .inspect_page import config_of, set_state, state_of
-from .test_inspect_features import PLAIN, WIRED, configured, follow
-from .test_inspect_page import QUERY, OpenPage, html, order, search
+from .inspect_page import PLAIN, QUERY, WIRED, config_of, configured, follow, order, search, set_state, state_of
+from .pages import OpenPage, html
 
 pytestmark = [pytest.mark.models]
 

@@ -14,20 +14,10 @@ from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 from cems_workbench.ui.kit import handles
 
-from .inspect_page import evidence_of
-from .test_inspect_features import PLAIN, captions, configured, follow
-from .test_inspect_page import OpenPage, html, order, search
+from .inspect_page import DEPLOY, PLAIN, configured, evidence_of, follow, order, search, tool
+from .pages import OpenPage, bodies, captions, html
 
 pytestmark = [pytest.mark.models]
-DEPLOY = "how do we roll back a failed deploy?"
-
-
-def tool(page: AppTest, name: str = "Text evidence") -> AppTest:
-    page.session_state["inspect:section"] = "Why, and what if"
-    page.session_state["inspect:tool"] = name
-    page.run()
-    assert not page.exception
-    return page
 
 
 def chosen(page: AppTest) -> str:
@@ -36,7 +26,7 @@ def chosen(page: AppTest) -> str:
 
 
 def test_the_parts_of_the_first_result_sum_to_its_score_in_the_list(open_page: OpenPage) -> None:
-    page = tool(search(open_page(), DEPLOY))
+    page = tool(search(open_page(), DEPLOY), "Text evidence")
     first = order(page)[0]
     assert chosen(page) == first
     evidence = evidence_of(page)
@@ -58,7 +48,7 @@ def test_the_parts_of_the_first_result_sum_to_its_score_in_the_list(open_page: O
 def test_the_followed_memory_is_looked_at_and_its_terms_are_marked(open_page: OpenPage) -> None:
     page = search(open_page(), DEPLOY)
     third = order(page)[2]
-    page = tool(follow(page, third))
+    page = tool(follow(page, third), "Text evidence")
     assert chosen(page) == third
     marked = re.findall(r"<mark[^>]*>(.*?)</mark>", html(page, "wb-whole").partition('class="wb-whole"')[2])
     assert marked
@@ -69,20 +59,20 @@ def test_a_memory_without_a_word_in_common_says_so(open_page: OpenPage) -> None:
     page = search(open_page(), DEPLOY)
     evidence = evidence_of(page)
     with_words = {hit.memory_id for ranked in evidence.lists if ranked.source == "lexical" for hit in ranked.hits}
-    page = tool(follow(page, sorted(set(evidence.memories) - with_words)[0]))
+    page = tool(follow(page, sorted(set(evidence.memories) - with_words)[0]), "Text evidence")
     assert "wb-terms" not in html(page, "wb-said")
     assert "No word in common" in html(page, "wb-said")
     assert "<mark" not in html(page, "wb-whole")
 
 
 def test_a_query_of_stop_words_has_no_search_term(open_page: OpenPage) -> None:
-    page = tool(search(open_page(), "what did they do"))
+    page = tool(search(open_page(), "what did they do"), "Text evidence")
     assert "stop words only" in html(page, "wb-said")
     assert "Stop words, never searched: what, did, they, do" in html(page, "wb-said")
 
 
 def test_tokens_are_compared_on_request(open_page: OpenPage) -> None:
-    page = tool(search(open_page(), DEPLOY))
+    page = tool(search(open_page(), DEPLOY), "Text evidence")
     assert "reranking is off" in captions(page)
     assert not [body for body in bodies(page) if "wb-heat-text" in body]
     page = page.button(key="inspect:token_heat").click().run()
@@ -99,7 +89,7 @@ def test_the_part_that_the_reranker_read_stands_between_its_edges(open_page: Ope
     page = search(configured(open_page(), changes, "qmd"), DEPLOY)
     evidence = evidence_of(page)
     scored = evidence.model_scores["late_interaction"]
-    page = tool(page)
+    page = tool(page, "Text evidence")
     memory = evidence.memories[chosen(page)]
     whole = re.sub(r"<[^>]+>", "", html(page, 'class="wb-whole"'))
     between = whole[whole.rindex("reranker ▸") + len("reranker ▸") : whole.rindex("◂ reranker")]
@@ -111,7 +101,7 @@ def test_the_part_that_the_reranker_read_stands_between_its_edges(open_page: Ope
 def test_each_variant_has_words_of_its_own(open_page: OpenPage) -> None:
     page = configured(open_page(), {**PLAIN, "expansion.backend": "manual"})
     page = search(page, DEPLOY)
-    page = tool(page.text_area(key="inspect:manual").set_value("undo a release").run())
+    page = tool(page.text_area(key="inspect:manual").set_value("undo a release").run(), "Text evidence")
     box = next(box for box in page.selectbox if box.label == "Query variant")
     assert len(box.options) == 2
     page = box.select_index(1).run()
@@ -123,7 +113,7 @@ def test_memories_with_markup_are_shown_and_never_rendered(open_page: OpenPage) 
     page = open_page()
     memories = handles.resources().store.memories.read()
     wild = next(memory for memory in memories.values() if "<" in memory.content and ">" in memory.content)
-    page = tool(follow(search(page, wild.content[:80]), wild.id))
+    page = tool(follow(search(page, wild.content[:80]), wild.id), "Text evidence")
     body = re.sub(r"</?(div|mark|span|b)( [^>]*)?>", "", html(page, 'class="wb-whole"'))
     assert "<" not in body
     assert "&lt;" in body
@@ -131,7 +121,7 @@ def test_memories_with_markup_are_shown_and_never_rendered(open_page: OpenPage) 
 
 def test_no_candidate_at_all_is_said(open_page: OpenPage, tmp_path: Path) -> None:
     page = open_page(stored(tmp_path, {"one": "the only memory is personal"}))
-    page = tool(search(configured(page, {"query.scope": "shared"}), "only memory"))
+    page = tool(search(configured(page, {"query.scope": "shared"}), "only memory"), "Text evidence")
     assert not evidence_of(page).memories
     assert any("no candidates" in info.value for info in page.info)
 
@@ -143,7 +133,3 @@ def stored(folder: Path, texts: Mapping[str, str]) -> Path:
     opened.refresh()
     opened.close()
     return folder / "small"
-
-
-def bodies(page: AppTest) -> list[str]:
-    return [element.proto.body for element in page.get("html") if "<style>" not in element.proto.body]

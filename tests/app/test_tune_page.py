@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,23 +14,20 @@ from cems_workbench.runs.caching import RecentCache
 from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
+from tests.sample import store_with_set
 
 from .inspect_page import config_of, state_of
+from .pages import OpenPage, all_html, captions, checked
 from .tune_page import set_tune_state, tune_state_of
 
 pytestmark = [pytest.mark.models]
-OpenPage = Callable[..., AppTest]
 QUERIES, CONFIGS, WAIT = 24, 30, 60
 
 
 @pytest.fixture(scope="module")
 def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample store with a query set "few" of some of its judged queries."""
-    path = shutil.copytree(sample_store, tmp_path_factory.mktemp("tune") / "store")
-    with Store.open(path) as store:
-        judged = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
-        store.query_sets.put("few", [query for query in store.queries.read() if query.qid in judged][:QUERIES], "test")
-    return path
+    """The sample store with a query set "few" of some of its answered queries."""
+    return store_with_set(sample_store, tmp_path_factory.mktemp("tune"), "few", QUERIES)
 
 
 @pytest.fixture
@@ -70,12 +65,6 @@ def ended(page: AppTest) -> AppTest:
     return checked(page.run())
 
 
-def checked(page: AppTest) -> AppTest:
-    assert not page.exception, page.exception
-    assert not page.error, page.error
-    return page
-
-
 def show(page: AppTest, view: str) -> AppTest:
     set_tune_state(page, next_view=view)
     return checked(page.run())
@@ -85,14 +74,6 @@ def found(page: AppTest) -> SearchResult:
     value = tune_state_of(page).result
     assert value is not None
     return value
-
-
-def html(page: AppTest) -> str:
-    return " ".join(str(element.proto.body) for element in page.get("html"))
-
-
-def captions(page: AppTest) -> str:
-    return " ".join(caption.value for caption in page.caption)
 
 
 def test_the_space_is_what_is_chosen_with_its_range_and_the_rest_is_fixed(page: AppTest) -> None:
@@ -133,8 +114,8 @@ def test_a_search_runs_beside_the_page_and_ends_in_a_result(tuned: AppTest) -> N
     assert tuned.session_state["tn:view"] == "Result"
     assert not result.tuned.search.cancelled
     assert result.tuned.validation is not None
-    assert f"{len(result.tuned.search.trials) - 1} configs of 2 parameters" in html(tuned)
-    assert f"{result.tuned.validation.tuned:.3f}" in html(tuned)
+    assert f"{len(result.tuned.search.trials) - 1} configs of 2 parameters" in all_html(tuned)
+    assert f"{result.tuned.validation.tuned:.3f}" in all_html(tuned)
     assert len(result.regions) == 2
 
 
@@ -171,7 +152,7 @@ def test_the_holdout_is_sealed_until_it_is_opened_and_every_look_is_counted(tune
     store = handles.resources().store
     before = store.holdouts.count("few", planned.sealed)
     assert found(tuned).tuned.holdout is None
-    assert f"{len(planned.sealed)} queries, sealed" in html(tuned)
+    assert f"{len(planned.sealed)} queries, sealed" in all_html(tuned)
     page = checked(tuned.button(key="tn:open").click().run())
     assert found(page).tuned.holdout is not None
     assert found(page).tuned.holdout.queries == len(planned.sealed)
@@ -182,7 +163,7 @@ def test_the_holdout_is_sealed_until_it_is_opened_and_every_look_is_counted(tune
 def test_a_space_of_the_baseline_alone_proposes_the_baseline_and_says_so(page: AppTest) -> None:
     page = searched(page, "judge.threshold")  # the judge ranks nothing
     assert not found(page).better
-    assert "Nothing significantly better than cems: the baseline is proposed" in html(page)
+    assert "Nothing significantly better than cems: the baseline is proposed" in all_html(page)
     assert "no query changes" in show(page, "By query").info[0].value
 
 
@@ -265,8 +246,8 @@ def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_pa
     with Store.open(tmp_path / "empty") as store:
         store.add(ParsedInput("none", "jsonl"))
     page = checked(open_page(tmp_path / "empty").switch_page("pages/tune.py").run())
-    assert "no queries yet" in html(page)
-    assert "Nothing has been searched yet" in html(show(page, "Result"))
+    assert "no queries yet" in all_html(page)
+    assert "Nothing has been searched yet" in all_html(show(page, "Result"))
 
 
 def test_a_guard_is_kept_by_the_proposal_and_shown(page: AppTest) -> None:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.ui.kit import handles
+from tests.sample import FAILING
 
-from .test_inspect_page import OpenPage, html, order, search
-from .test_why_tool import RAM, bodies, captions, click
+from .inspect_page import choose_tool, order, search
+from .pages import OpenPage, bodies, captions, drawn, field, html, press
 
 pytestmark = [pytest.mark.models]
 BETTER = "The browser eats all the RAM when it is left open until evening."
 
 
-def open_tool(page: AppTest, query: str = RAM) -> AppTest:
-    page.session_state["inspect:section"] = "Why, and what if"
-    page.session_state["inspect:tool"] = "What if it were different?"
-    return search(page, query)
-
-
-def field(page: AppTest, kind: str, name: str) -> Any:
-    return next(widget for widget in page.get(kind) if widget.key and f":{name}:" in widget.key)
+def open_tool(page: AppTest, query: str = FAILING) -> AppTest:
+    return search(choose_tool(page, "What if it were different?"), query)
 
 
 def test_the_first_judged_missing_memory_is_offered_with_its_stored_values(open_page: OpenPage) -> None:
@@ -41,7 +34,7 @@ def test_a_better_text_brings_the_copy_in_and_the_ranking_above_stays(open_page:
     version = handles.resources().store.content_version
     field(page, "text_area", "content").set_value(BETTER)
     field(page, "text_input", "created_at").set_value("2026-11-20")
-    page = click(page, "inspect:what_if:try")
+    page = press(page, "inspect:what_if:try")
     outcome = html(page, "wb-outcome")
     assert "m089: not in the results → " in outcome and "Changed: Text" in outcome
     tables = [body for body in bodies(page) if 'class="wb-both"' in body]
@@ -56,8 +49,8 @@ def test_a_better_text_brings_the_copy_in_and_the_ranking_above_stays(open_page:
 def test_starting_again_brings_the_stored_values_back(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     field(page, "text_area", "content").set_value(BETTER)
-    page = click(page, "inspect:what_if:try")
-    page = click(page, "inspect:what_if:again")
+    page = press(page, "inspect:what_if:try")
+    page = press(page, "inspect:what_if:again")
     stored = handles.resources().store.memories.get("m089")
     assert stored is not None and field(page, "text_area", "content").value == stored.content
     assert not [body for body in bodies(page) if 'class="wb-outcome"' in body]
@@ -66,7 +59,7 @@ def test_starting_again_brings_the_stored_values_back(open_page: OpenPage) -> No
 def test_what_was_tried_is_still_there_after_a_look_at_another_tool(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     field(page, "text_area", "content").set_value(BETTER)
-    page = click(page, "inspect:what_if:try")
+    page = press(page, "inspect:what_if:try")
     page.session_state["inspect:tool"] = "Why is it missing?"
     page.run()
     page.session_state["inspect:tool"] = "What if it were different?"
@@ -79,7 +72,7 @@ def test_what_was_tried_is_still_there_after_a_look_at_another_tool(open_page: O
 def test_a_date_that_is_none_is_one_line_that_names_the_field(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     field(page, "text_input", "created_at").set_value("yesterday")
-    page = click(page, "inspect:what_if:try")
+    page = drawn(page.button(key="inspect:what_if:try").click().run())
     assert any("Created" in error.value for error in page.error)
     assert not [body for body in bodies(page) if 'class="wb-outcome"' in body]
 
@@ -87,14 +80,14 @@ def test_a_date_that_is_none_is_one_line_that_names_the_field(open_page: OpenPag
 def test_an_edit_that_changes_no_rank_says_that_the_others_stay(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     field(page, "number_input", "access_count").set_value(3)
-    page = click(page, "inspect:what_if:try")
+    page = press(page, "inspect:what_if:try")
     assert "every other result stays at its rank" in captions(page)
 
 
 def test_a_moved_slider_replays_the_copy_under_the_new_config(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     field(page, "text_area", "content").set_value(BETTER)
-    page = click(page, "inspect:what_if:try")
+    page = press(page, "inspect:what_if:try")
     first = [body for body in bodies(page) if 'class="wb-both"' in body]
     slider = next(one for one in page.slider if one.key and one.key.endswith(":fusion.k"))
     page = slider.set_value(5).run()
@@ -105,7 +98,7 @@ def test_a_moved_slider_replays_the_copy_under_the_new_config(open_page: OpenPag
 def test_markup_in_a_copy_is_shown_literally(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     field(page, "text_input", "title").set_value("<script>alert(1)</script> **RAM**")
-    page = click(page, "inspect:what_if:try")
+    page = press(page, "inspect:what_if:try")
     assert "&lt;script&gt;" in html(page, "wb-outcome")
     assert not [body for body in bodies(page) if "<script>alert" in body]
 
@@ -114,5 +107,5 @@ def test_without_judgments_it_asks_for_a_memory(open_page: OpenPage) -> None:
     page = open_tool(open_page(), "which egress addresses do customers allow")
     assert "Search for a memory, or follow one above" in captions(page)
     page = page.text_input(key="inspect:what_if:search").set_value("m089").run()
-    page = click(page, "inspect:what_if:match:m089")
+    page = press(page, "inspect:what_if:match:m089")
     assert field(page, "text_area", "content").value

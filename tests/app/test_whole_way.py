@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,11 +11,11 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import difference, export_config, import_config, preset
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
-from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
-from tests.browser.whole_way import MISSING, QUERY
+from tests.sample import FAILING, MISSING, answered_queries, copied
 
 from .inspect_page import config_of, state_of
+from .pages import captions, checked
 from .tune_page import set_tune_state, tune_state_of
 
 pytestmark = [pytest.mark.models]
@@ -26,25 +25,19 @@ QUERIES = 16
 @pytest.fixture
 def few_store(sample_store: Path, tmp_path: Path) -> Path:
     """The sample store with a set "a few", the failing query in it, and a queue of one pair that nobody judged."""
-    path = shutil.copytree(sample_store, tmp_path / "store")
-    with Store.open(path) as store:
-        relevant = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
-        judged = {(judgment.qid, judgment.memory_id) for judgment in store.judgments.read()}
-        queries = sorted(
-            (one for one in store.queries.read() if one.qid in relevant), key=lambda one: one.query != QUERY
-        )
-        store.query_sets.put("a few", queries[:QUERIES], "test")
-        pair = next(
-            (queries[0].qid, key) for key in sorted(store.memories.read()) if (queries[0].qid, key) not in judged
-        )
-        store.queues.save(make_queue("one", [PooledPair(*pair, {"cems": 1})], "top"))
-    return path
+    with copied(sample_store, tmp_path) as store:
+        queries = answered_queries(store, first=FAILING)[:QUERIES]
+        store.query_sets.put("a few", queries, "test")
+        judged = {judgment.memory_id for judgment in store.judgments.read() if judgment.qid == queries[0].qid}
+        unjudged = next(memory_id for memory_id in sorted(store.memories.read()) if memory_id not in judged)
+        store.queues.save(make_queue("one", [PooledPair(queries[0].qid, unjudged, {"cems": 1})], "top"))
+    return tmp_path / "store"
 
 
 def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest], few_store: Path) -> None:
     page = open_page(few_store)
-    page.text_input(key="inspect:query").set_value(QUERY)
-    assert f"missing: {MISSING} (grade 3)" in " ".join(one.value for one in checked(page.run()).caption)
+    page.text_input(key="inspect:query").set_value(FAILING)
+    assert f"missing: {MISSING} (grade 3)" in captions(checked(page.run()))
 
     page = checked(page.switch_page("pages/label.py").run())
     page.text_input(key="reviewer:name").set_value("ada").run()
@@ -71,12 +64,6 @@ def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest
     assert list(table["config"]) == ["cems", "as set in Inspect"]
     page = checked(page.switch_page("pages/inspect.py").run())
     assert config_of(page) == tuned
-    assert page.text_input(key="inspect:query").value == QUERY
+    assert page.text_input(key="inspect:query").value == FAILING
     assert import_config(export_config(tuned, "yaml"), preset("cems").config, source="tuned.yaml").config == tuned
     assert bool(difference(preset("cems").config, tuned)) == (len(state_of(page).history.past) > 0)
-
-
-def checked(page: AppTest) -> AppTest:
-    assert not page.exception, page.exception
-    assert not page.error, page.error
-    return page

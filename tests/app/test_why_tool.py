@@ -14,20 +14,19 @@ from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.ui.inspect import labelled
 from cems_workbench.ui.inspect.tools import choosing
 from cems_workbench.ui.kit import handles
+from tests.sample import FAILING
 
-from .inspect_page import config_of, remembered, set_config
-from .test_inspect_page import OpenPage, html, order, search
+from .inspect_page import choose_tool, config_of, order, remembered, search, set_config
+from .pages import OpenPage, bodies, buttons, captions, html, press
 
 pytestmark = [pytest.mark.models]
 ROOT = Path(__file__).resolve().parents[2]
-RAM = "browser eats all the RAM if I leave it open until evening"
 
 
-def open_tool(page: AppTest, query: str = RAM, **state: object) -> AppTest:
+def open_tool(page: AppTest, query: str = FAILING, **state: object) -> AppTest:
     """The tool on a query, as of its own day where it is judged."""
     stored = next((one for one in handles.resources().store.queries.read() if one.query == query), None)
-    page.session_state["inspect:section"] = "Why, and what if"
-    page.session_state["inspect:tool"] = "Why is it missing?"
+    choose_tool(page, "Why is it missing?")
     if stored is not None and stored.as_of is not None:
         page.session_state["inspect:as_of"] = stored.as_of.date()
     if stored is not None and stored.project is not None:
@@ -41,20 +40,6 @@ def pick(page: AppTest, memory_id: str) -> AppTest:
     page = page.button(key=f"inspect:why:pick:{memory_id}").click().run()
     assert not page.exception
     return page
-
-
-def click(page: AppTest, key: str) -> AppTest:
-    page = page.button(key=key).click().run()
-    assert not page.exception
-    return page
-
-
-def keys(page: AppTest, prefix: str) -> list[str]:
-    return [button.key for button in page.button if button.key and button.key.startswith(prefix)]
-
-
-def captions(page: AppTest) -> str:
-    return " ".join(caption.value for caption in page.caption)
 
 
 def wanted(qid: str) -> tuple[str, str]:
@@ -75,7 +60,7 @@ def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_p
     cause = html(page, "wb-cause")
     assert f"<code>{memory_id}</code>" in cause and re.search(r"fusion|adjust|assembly", cause)
     assert " ".join(bodies(page)).count("lost here</span>") == 1
-    page = click(page, "inspect:why:apply:0")
+    page = press(page, "inspect:why:apply:0")
     assert memory_id in order(page)[:5]
     assert "It needs no rescue" in html(page, "wb-cause")
     assert config_of(page) != preset("cems").config
@@ -84,30 +69,30 @@ def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_p
 def test_taking_it_back_restores_every_parameter(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     before = order(page)
-    page = click(pick(page, "m089"), "inspect:why:apply:0")
+    page = press(pick(page, "m089"), "inspect:why:apply:0")
     assert any("Applied" in text.value for text in page.markdown)
     assert order(page) != before
-    page = click(page, "inspect:why:back")
+    page = press(page, "inspect:why:back")
     assert order(page) == before
     assert config_of(page) == preset("cems").config
-    assert not keys(page, "inspect:why:back")
+    assert not buttons(page, "inspect:why:back")
 
 
 def test_the_line_of_what_was_applied_goes_when_another_parameter_is_moved(open_page: OpenPage) -> None:
-    page = click(pick(open_tool(open_page()), "m089"), "inspect:why:apply:0")
+    page = press(pick(open_tool(open_page()), "m089"), "inspect:why:apply:0")
     slider = next(one for one in page.slider if one.key and one.key.endswith(":fusion.k"))
     page = slider.set_value(30).run()
-    assert not page.exception and not keys(page, "inspect:why:back")
+    assert not page.exception and not buttons(page, "inspect:why:back")
 
 
 def test_a_term_to_search_for_too_is_typed_into_the_box_and_taken_back(open_page: OpenPage) -> None:
     page = open_page()
     query, memory_id = wanted("q11")
     page = pick(open_tool(page, query), memory_id)
-    page = click(page, "inspect:why:apply:0")
+    page = press(page, "inspect:why:apply:0")
     assert memory_id in order(page)[:5]
     assert page.text_area(key="inspect:manual").value
-    page = click(page, "inspect:why:back")
+    page = press(page, "inspect:why:back")
     assert config_of(page).expansion.backend == "none"
     assert memory_id not in order(page)[:5]
 
@@ -125,7 +110,7 @@ def test_how_far_up_it_should_be_is_a_choice(open_page: OpenPage) -> None:
     page = page.number_input(key="inspect:why:k").set_value(1).run()
     assert not page.exception
     assert "not within the first result" in captions(page)
-    assert not set(keys(page, "inspect:why:pick:")) & {f"inspect:why:pick:{order(page)[0]}"}
+    assert not set(buttons(page, "inspect:why:pick:")) & {f"inspect:why:pick:{order(page)[0]}"}
 
 
 def test_nothing_is_computed_before_a_memory_is_chosen(open_page: OpenPage) -> None:
@@ -140,10 +125,10 @@ def test_nothing_is_computed_before_a_memory_is_chosen(open_page: OpenPage) -> N
 def test_any_memory_is_found_by_words_or_id_and_explained(open_page: OpenPage) -> None:
     page = open_tool(open_page())
     page = page.text_input(key="inspect:why:search").set_value("m322").run()
-    assert keys(page, "inspect:why:match:")[0] == "inspect:why:match:m322"
+    assert buttons(page, "inspect:why:match:")[0] == "inspect:why:match:m322"
     page = page.text_input(key="inspect:why:search").set_value("NAT gateway egress").run()
-    assert 1 <= len(keys(page, "inspect:why:match:")) <= choosing.MATCHES
-    page = click(page, keys(page, "inspect:why:match:")[0])
+    assert 1 <= len(buttons(page, "inspect:why:match:")) <= choosing.MATCHES
+    page = press(page, buttons(page, "inspect:why:match:")[0])
     assert html(page, "wb-cause")
     assert page.text_input(key="inspect:why:search").value == ""
     page = page.text_input(key="inspect:why:search").set_value("xyzzyqqq").run()
@@ -157,7 +142,7 @@ def test_the_followed_memory_is_the_first_choice(open_page: OpenPage) -> None:
     page.run()
     assert not page.exception
     assert f"{followed} is in the top 5" in html(page, "wb-cause")
-    assert not keys(page, "inspect:why:apply:")
+    assert not buttons(page, "inspect:why:apply:")
 
 
 def test_a_query_without_judgments_says_how_to_go_on(open_page: OpenPage) -> None:
@@ -195,21 +180,21 @@ def test_a_query_with_no_candidates_still_explains_a_chosen_memory(
     handles.resources().store.add(ParsedInput("lonely", "test", memories=(lonely,)))
     set_config(page, with_values(preset("cems").config, {"query.scope": "shared"}))
     page.run()  # the project is among the options from here on
-    page = open_tool(page, RAM, project="lone/one", only_project=True)
+    page = open_tool(page, FAILING, project="lone/one", only_project=True)
     assert "No list returned a candidate" in captions(page)
     page = page.text_input(key="inspect:why:search").set_value("m089").run()
-    page = click(page, "inspect:why:match:m089")
+    page = press(page, "inspect:why:match:m089")
     assert "No list returned m089" in html(page, "wb-cause")
 
 
 def test_searching_every_project_is_a_rescue_that_moves_the_switch(open_page: OpenPage) -> None:
     page = open_tool(open_page(), "postgres upgrade", project="harbor/dashboard", only_project=True)
     page = page.text_input(key="inspect:why:search").set_value("m322").run()
-    page = click(page, "inspect:why:match:m322")
+    page = press(page, "inspect:why:match:m322")
     assert "and only harbor/dashboard is searched" in html(page, "wb-cause")
-    page = click(page, "inspect:why:apply:0")
+    page = press(page, "inspect:why:apply:0")
     assert page.session_state["inspect:only_project"] is False and "m322" in order(page)[:5]
-    page = click(page, "inspect:why:back")
+    page = press(page, "inspect:why:back")
     assert page.session_state["inspect:only_project"] is True and "m322" not in order(page)
 
 
@@ -221,10 +206,6 @@ def test_the_judged_queries_are_weighed_when_asked_for(open_page: OpenPage, monk
     query, memory_id = wanted("q67")
     page = pick(open_tool(page, query), memory_id)
     assert not [body for body in bodies(page) if "▲" in body and "wb-change" in body]
-    page = click(page, "inspect:why:weigh")
+    page = press(page, "inspect:why:weigh")
     assert [body for body in bodies(page) if "▲" in body and "wb-change" in body]
-    assert not keys(page, "inspect:why:weigh")
-
-
-def bodies(page: AppTest) -> list[str]:
-    return [element.proto.body for element in page.get("html")]
+    assert not buttons(page, "inspect:why:weigh")

@@ -18,10 +18,9 @@ from playwright.sync_api import Browser, expect, sync_playwright
 
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
-from cems_workbench.store import Store
+from tests.sample import FAILING, answered_queries, copied
 
 from .pages import WAIT, Window, window_on
-from .whole_way import QUERY
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium")
@@ -34,16 +33,14 @@ expect.set_options(timeout=WAIT)
 def stocked_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample store with query sets and queues for the tests: each takes its own, so that all can share one server.
 
-    Set "a few", the first that pages offer, has 24 judged queries with the failing one of the whole way; "six" has six others
+    Set "a few", the first that pages offer, has 24 answered queries with the failing one of the whole way; "six" has six others
     and "two" two. Queue "hundred" has a hundred unjudged pairs, "ten" and "more" ten each.
     """
-    path = shutil.copytree(sample_store, tmp_path_factory.mktemp("browser") / "store")
-    with Store.open(path) as store:
-        queries = store.queries.read()
-        relevant = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
-        judged = sorted((query for query in queries if query.qid in relevant), key=lambda query: query.query != QUERY)
-        store.query_sets.put("a few", judged[:24], "test")
-        store.query_sets.put("six", judged[24:30], "test")
+    folder = tmp_path_factory.mktemp("browser")
+    with copied(sample_store, folder) as store:
+        queries, answered = store.queries.read(), answered_queries(store, first=FAILING)
+        store.query_sets.put("a few", answered[:24], "test")
+        store.query_sets.put("six", answered[24:30], "test")
         store.query_sets.put("two", queries[:2], "test")
         known = {(judgment.qid, judgment.memory_id) for judgment in store.judgments.read()}
         memories = sorted(store.memories.read())
@@ -51,7 +48,7 @@ def stocked_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) 
         fresh = [PooledPair(*pair, {"cems": 1}) for pair in pairs if pair not in known]
         for name, chosen in (("hundred", fresh[:100]), ("ten", fresh[100:110]), ("more", fresh[110:120])):
             store.queues.save(make_queue(name, chosen, "top"))
-    return Path(path)
+    return folder / "store"
 
 
 def as_on_disk(store: Path, folder: Path) -> Path:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
+from tests.sample import FAILING
+
 from .pages import Inspect, Window
-from .whole_way import QUERY
 
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 
 
 def test_a_missing_memory_is_searched_picked_and_brought_in(window: Window) -> None:
     inspect = Inspect.open(window)
-    before = inspect.search(QUERY)
+    before = inspect.search(FAILING)
     inspect.tool("Why is it missing?")
     window.type(
         inspect.page.get_by_placeholder("Any memory: words of it, or its id"),

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
+from tests.sample import FAILING, MISSING
+
 from .pages import Inspect, Label, Window
 
-QUERY = "browser eats all the RAM if I leave it open until evening"
-MISSING = "m089"
 GRADES = "102"
 Shoot = Callable[[Page, str, str], None]
 """Called as `shoot(page, name, selector)` at each station; the selector names what must be in the picture."""
@@ -31,7 +31,7 @@ def walk(window: Window, file: Path, shoot: Shoot = lambda page, name, selector:
 
 def _why(window: Window, shoot: Shoot) -> None:
     inspect = Inspect.open(window)
-    inspect.search(QUERY)
+    inspect.search(FAILING)
     shoot(window.page, "1-failing-query", ".wb-strip")
     inspect.section("Why, and what if")
     with window.rerun():

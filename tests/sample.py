@@ -1,0 +1,36 @@
+"""The sample data as tests need it: its judged queries, and copies of the sample store with query sets of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cems_workbench.records import Query
+from cems_workbench.store import Store
+
+FAILING = "browser eats all the RAM if I leave it open until evening"
+"""A query whose judged memory, `MISSING`, preset cems does not return."""
+MISSING = "m089"
+
+
+@contextmanager
+def copied(sample_store: Path, folder: Path) -> Iterator[Store]:
+    """The open copy `folder / "store"` of the sample store, to be prepared for a test; it is closed afterwards."""
+    with Store.open(Path(shutil.copytree(sample_store, folder / "store"))) as store:
+        yield store
+
+
+def answered_queries(store: Store, first: str = "") -> list[Query]:
+    """The queries that have a relevant memory: one of these words first, the others as the store has them."""
+    answered = {judgment.qid for judgment in store.judgments.read() if judgment.grade > 0}
+    queries = [query for query in store.queries.read() if query.qid in answered]
+    return sorted(queries, key=lambda query: query.query != first)
+
+
+def store_with_set(sample_store: Path, folder: Path, name: str, size: int) -> Path:
+    """A closed copy of the sample store with a query set of this many of its answered queries."""
+    with copied(sample_store, folder) as store:
+        store.query_sets.put(name, answered_queries(store)[:size], "test")
+    return folder / "store"
