@@ -1,0 +1,53 @@
+"""cl100k tokens, by which CEMS cuts documents into chunks and fills its answer.
+
+The ranks travel with the package (weights/cl100k_base), so that nothing asks the network. Text that looks like a special token, such as
+"<|endoftext|>", is ordinary text here; CEMS 0.9.3 refuses such a document, because tiktoken's `encode` raises for it.
+
+Source: tiktoken (OpenAI), encoding cl100k_base; CEMS 0.9.3, src/cems/chunking.py.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
+
+RANKS = Path(__file__).parent / "weights" / "cl100k_base" / "cl100k_base.tiktoken"
+REMEMBERED = 20_000
+"""Texts whose counts are kept: the same memories are candidates of query after query."""
+_PATTERN = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
+
+
+def encode(text: str) -> list[int]:
+    """The cl100k tokens of a text."""
+    return _encoding().encode_ordinary(text)
+
+
+def decode(tokens: Sequence[int]) -> str:
+    """The text of cl100k tokens; a character of which they hold only some of the bytes is U+FFFD, as in CEMS."""
+    return _encoding().decode(tokens)
+
+
+@lru_cache(REMEMBERED)
+def count(text: str) -> int:
+    """How many cl100k tokens a text has."""
+    return len(encode(text))
+
+
+def lengths(tokens: Sequence[int]) -> list[int]:
+    """The bytes of UTF-8 that each token stands for."""
+    return [len(each) for each in _encoding().decode_tokens_bytes(tokens)]
+
+
+@cache
+def _encoding() -> Encoding:
+    from tiktoken import Encoding
+
+    lines = (line.split() for line in RANKS.read_bytes().splitlines() if line)
+    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    return Encoding("cl100k_base", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={})
