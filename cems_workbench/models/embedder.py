@@ -136,8 +136,21 @@ class SentenceTransformerEmbedder:
 
     def truncated(self, texts: Sequence[str]) -> list[bool]:
         """Of each text: is it longer than the model reads?"""
-        room = self.model.max_seq_length - 2  # the two special tokens
+        room = self.room
         return [len(ids) > room for ids in self.wordpieces(texts)]
+
+    @property
+    def room(self) -> int:
+        """How many wordpieces of a text the model reads."""
+        return int(self.model.max_seq_length) - 2  # the two special tokens
+
+    def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Where each wordpiece of each text stands in it, (begin, end) in characters; texts are not cut."""
+        tokenizer = self.model.tokenizer
+        read = tokenizer(
+            list(texts), add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
+        )
+        return [[(int(begin), int(end)) for begin, end in spans] for spans in read["offset_mapping"]]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Wordpieces as the model writes them: "##" begins one that goes on within a word."""

@@ -1,0 +1,253 @@
+"""Chunks: the pieces in which a long memory is searched, by one of four rules.
+
+    whole      none: a memory is searched as one text, and an embedder does not read what is past its limit
+    embedder   of a memory that is longer than the embedder reads: windows that it reads whole, each with the memory's title
+               before it, overlapping by 15 %, cut between words
+    cems       of every memory: 800 cl100k tokens of its content, a step of 680 while the start is inside the text; one chunk when it fits
+    qmd        of every memory: about 900 tokens with an overlap of 135, cut at the best markdown break of the last 200, title before it
+
+A chunk's text is a part of the memory's content, and `start` where it begins there, in characters. Under `cems` a chunk may begin or end
+within a character, whose place U+FFFD then takes, as in CEMS.
+
+QMD estimates 3 characters a token first (2,700 characters, overlap 405, window 600) and cuts anew what still has more than 900 tokens
+of its embedder; cl100k counts stand for that embedder's here. A break scores base * (1 - 0.7 * (distance / window)²), the best one wins.
+
+Source: CEMS 0.9.3, src/cems/chunking.py; QMD (github tobi/qmd at dbfd0b4, MIT), src/store.ts: scanBreakPoints, findBestCutoff and
+chunkDocumentByTokens, without its cuts along the syntax tree of source files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args, runtime_checkable
+
+import numpy as np
+
+from cems_workbench.models import tokens
+from cems_workbench.models.protocol import Embedder
+from cems_workbench.records import Memory, indexed_text
+
+Rule = Literal["whole", "embedder", "cems", "qmd"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+DEFAULT_RULE: Rule = "embedder"
+VERSION = "1"
+"""To be raised when a rule cuts otherwise than before: stores then cut anew at their next refresh."""
+
+CEMS_TOKENS, CEMS_STEP = 800, 680
+QMD_TOKENS = 900
+QMD_CHARS, QMD_OVERLAP, QMD_WINDOW = QMD_TOKENS * 3, 135 * 3, 200 * 3
+QMD_DECAY = 0.7
+OVERLAP = 0.15
+"""Of a window, what the next one has of it too."""
+
+Span = tuple[int, int]
+"""Where a piece of a text begins and ends, in characters."""
+
+
+@runtime_checkable
+class LimitedEmbedder(Protocol):
+    """An embedder that says how much of a text it reads."""
+
+    @property
+    def room(self) -> int:
+        """How many tokens of a text it reads; special ones are not among them."""
+        ...
+
+    def spans(self, texts: Sequence[str]) -> list[list[Span]]:
+        """Where each token of each text stands in it, in order; texts are not cut."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One chunk of a text: where it begins there, and its own text."""
+
+    start: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """A rule, ready to cut.
+
+    `label` names all that its chunks depend on; chunks of another label are cut anew. `titled` says whether a chunk is searched with the
+    memory's title before it. `cut` gives the chunks of (title, content): none when the memory is searched whole. `note` says what it
+    cannot do.
+    """
+
+    rule: Rule
+    label: str
+    titled: bool
+    cut: Callable[[Sequence[tuple[str | None, str]]], list[list[Piece]]]
+    note: str = ""
+
+
+def cutter(rule: Rule, embedder: Embedder) -> Cutter:
+    """The rule for memories that `embedder` will embed."""
+    if rule == "cems":
+        return Cutter(rule, f"cems/{VERSION}", False, lambda texts: [cems_pieces(content) for _, content in texts])
+    if rule == "qmd":
+        return Cutter(rule, f"qmd/{VERSION}", True, lambda texts: [qmd_pieces(content) for _, content in texts])
+    if rule == "whole":
+        return Cutter(rule, "whole", False, _none)
+    if not isinstance(embedder, LimitedEmbedder):
+        why = f"{embedder.model_id} does not say how much of a text it reads: memories are embedded whole"
+        return Cutter(rule, "embedder: unlimited", True, _none, why)
+    limited: LimitedEmbedder = embedder
+    label = f"embedder/{VERSION}: {embedder.model_id}, {limited.room}"
+    return Cutter(rule, label, True, lambda texts: embedder_pieces(texts, limited))
+
+
+def cems_pieces(content: str) -> list[Piece]:
+    """The chunks CEMS makes of a document; none of a blank one."""
+    if not content.strip():
+        return []
+    ids = tokens.encode(content)
+    if len(ids) <= CEMS_TOKENS:
+        return [Piece(0, content)]
+    ends = np.cumsum([0, *tokens.lengths(ids)])
+    # The bytes that begin a character: those before and at a byte, less one, are the number of the character it belongs to.
+    begins = np.cumsum((np.frombuffer(content.encode("utf-8", "replace"), np.uint8) & 0xC0) != 0x80)
+    return [
+        Piece(int(begins[ends[at]]) - 1, tokens.decode(ids[at : at + CEMS_TOKENS]))
+        for at in range(0, len(ids), CEMS_STEP)
+    ]
+
+
+def embedder_pieces(texts: Sequence[tuple[str | None, str]], embedder: LimitedEmbedder) -> list[list[Piece]]:
+    """Per (title, content) the windows that fit the embedder together with the title; none where it reads the whole."""
+    found: list[list[Piece]] = [[] for _ in texts]
+    room = embedder.room
+    # A token has a character at least, so a text of no more characters than that fits.
+    long = [i for i, (title, content) in enumerate(texts) if len(titled(title, content)) > room]
+    for i in long:
+        title, content = texts[i]
+        whole, inside = embedder.spans([titled(title, content), content])
+        if len(whole) > room:
+            head = len(embedder.spans([titled(title, "")])[0]) if title else 0
+            # Of a title that would take more than half, the end is not read; the content always is.
+            found[i] = list(_windows(content, inside, room - min(head, room // 2), embedder))
+    return found
+
+
+def _windows(content: str, spans: Sequence[Span], room: int, embedder: LimitedEmbedder) -> Iterator[Piece]:
+    """Windows of at most `room` tokens, each token in one at least; they begin and end between words where that is near."""
+    overlap = int(room * OVERLAP)
+    first = 0
+    while True:
+        last = _break_before(spans, min(first + room, len(spans)), first + room // 2)
+        while True:
+            begin = spans[first][0] if first else 0
+            end = max(spans[last][0], spans[last - 1][1]) if last < len(spans) else len(content)
+            # Cut out of its text a word may be tokenized in another way.
+            excess = len(embedder.spans([content[begin:end]])[0]) - room
+            if excess <= 0 or last - first <= 1:
+                break
+            last = max(first + 1, last - excess)
+        yield Piece(begin, content[begin:end])
+        if last >= len(spans):
+            return
+        first = max(first + 1, _break_before(spans, max(first + 1, last - overlap), first + 1))
+
+
+def _break_before(spans: Sequence[Span], place: int, least: int) -> int:
+    """The last place from `place` back to `least` that has white space before it; `place` itself when there is none, or at the end."""
+    if place >= len(spans):
+        return len(spans)
+    for at in range(place, max(least, 1) - 1, -1):
+        if spans[at][0] > spans[at - 1][1]:
+            return at
+    return place
+
+
+_BREAKS: tuple[tuple[re.Pattern[str], int], ...] = (
+    *((re.compile(rf"\n#{{{level}}}(?!#)"), 110 - 10 * level) for level in range(1, 7)),
+    (re.compile(r"\n```"), 80),
+    (re.compile(r"\n(?:---|\*\*\*|___)\s*\n"), 60),
+    (re.compile(r"\n\n+"), 20),
+    (re.compile(r"\n[-*]\s"), 5),
+    (re.compile(r"\n\d+\.\s"), 5),
+    (re.compile(r"\n"), 1),
+)
+
+
+def qmd_pieces(content: str) -> list[Piece]:
+    """The chunks QMD makes of a document, by cl100k counts; none of a blank one."""
+    if not content.strip():
+        return []
+    rough = _qmd_spans(content, QMD_CHARS, QMD_OVERLAP, QMD_WINDOW)
+    return [Piece(*piece) for start, end in rough for piece in _within_tokens(content, start, end)]
+
+
+def _within_tokens(content: str, start: int, end: int) -> Iterator[tuple[int, str]]:
+    """The part itself, or smaller parts of it, none of more than QMD_TOKENS tokens."""
+    text = content[start:end]
+    size = len(tokens.encode(text))
+    if size <= QMD_TOKENS or len(text) <= 1:
+        yield start, text
+        return
+    per_token = len(text) / size
+    most = max(1, min(len(text) - 1, int(QMD_TOKENS * per_token * 0.95)))
+    overlap = min(most - 1, int(QMD_OVERLAP * per_token / 2))
+    parts = _qmd_spans(text, most, max(0, overlap), int(QMD_WINDOW * per_token / 2))
+    if len(parts) <= 1 or parts[0] == (0, len(text)):
+        parts = _qmd_spans(text, max(1, len(text) // 2), 0, 0)
+    for begin, stop in parts:
+        yield from _within_tokens(content, start + begin, start + stop)
+
+
+def _qmd_spans(text: str, most: int, overlap: int, window: int) -> list[Span]:
+    """Parts of at most `most` characters, each cut at the best break of its last `window` characters."""
+    if len(text) <= most:
+        return [(0, len(text))]
+    breaks, fences = _breaks(text), _fences(text)
+    spans: list[Span] = []
+    start = 0
+    while True:
+        end = min(start + most, len(text))
+        if end < len(text):
+            cut = _cutoff(breaks, fences, end, window)
+            end = cut if start < cut <= end else end
+        spans.append((start, end))
+        if end >= len(text):
+            return spans
+        start = end - overlap if end - overlap > start else end
+
+
+def _breaks(text: str) -> list[tuple[int, int]]:
+    """(position, score) of every place where markdown breaks, by position; of several at one place the best."""
+    best: dict[int, int] = {}
+    for pattern, score in _BREAKS:
+        for match in pattern.finditer(text):
+            best[match.start()] = max(score, best.get(match.start(), 0))
+    return sorted(best.items())
+
+
+def _fences(text: str) -> list[Span]:
+    """The code blocks between ``` marks; one that is not closed goes on to the end."""
+    marks = [match.span() for match in re.finditer(r"\n```", text)]
+    closed = [(marks[i][0], marks[i + 1][1]) for i in range(0, len(marks) - 1, 2)]
+    return [*closed, (marks[-1][0], len(text))] if len(marks) % 2 else closed
+
+
+def _cutoff(breaks: Sequence[tuple[int, int]], fences: Sequence[Span], target: int, window: int) -> int:
+    """The best break of the `window` characters before `target`, outside code blocks; `target` when there is none."""
+    best, place = -1.0, target
+    for position, score in breaks:
+        if target - window <= position <= target and not any(low < position < high for low, high in fences):
+            distance = (target - position) / window if window else 0.0
+            value = score * (1 - QMD_DECAY * distance * distance)
+            if value > best:
+                best, place = value, position
+    return place
+
+
+def titled(title: str | None, text: str) -> str:
+    """The text with the title before it, as `records.indexed_text` puts it."""
+    return indexed_text(Memory("", text, title))
+
+
+def _none(texts: Sequence[tuple[str | None, str]]) -> list[list[Piece]]:
+    return [[] for _ in texts]

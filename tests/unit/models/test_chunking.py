@@ -1,0 +1,146 @@
+"""The chunks of the four rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from cems_workbench.models import tokens
+from cems_workbench.models.chunking import (
+    CEMS_STEP,
+    CEMS_TOKENS,
+    QMD_TOKENS,
+    Piece,
+    cems_pieces,
+    cutter,
+    embedder_pieces,
+    qmd_pieces,
+    titled,
+)
+from cems_workbench.models.protocol import Float32
+from cems_workbench.progress import Progress, silent
+
+
+class WordEmbedder:
+    """Reads ten words of a text; a word longer than five letters is two tokens."""
+
+    model_id = "words"
+    dimension = 2
+    room = 10
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        return np.ones((len(texts), 2), np.float32)
+
+    def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        return [[match.span() for match in re.finditer(r"\S{1,5}", text)] for text in texts]
+
+
+class SilentEmbedder:
+    """Does not say how much it reads."""
+
+    model_id = "silent"
+    dimension = 2
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        return np.ones((len(texts), 2), np.float32)
+
+
+def numbered(count: int) -> str:
+    return " ".join(f"w{i}" for i in range(count))
+
+
+def of_tokens(count: int) -> str:
+    text = " hello" * count
+    assert tokens.count(text) == count
+    return text
+
+
+def test_cems_keeps_a_text_of_800_tokens_as_one_chunk() -> None:
+    text = of_tokens(CEMS_TOKENS)
+    assert cems_pieces(text) == [Piece(0, text)]
+
+
+def test_cems_begins_a_chunk_every_680_tokens_while_that_is_inside_the_text() -> None:
+    pieces = cems_pieces(of_tokens(1361))
+    assert [tokens.count(piece.text) for piece in pieces] == [800, 681, 1]
+    assert [piece.start for piece in pieces] == [0, 680 * 6, 1360 * 6]
+    assert len(cems_pieces(of_tokens(1360))) == 2
+
+
+def test_cems_chunk_that_begins_within_a_character_starts_at_that_character() -> None:
+    text = "🦊" * 600
+    size = tokens.count("🦊" * 2) - tokens.count("🦊")
+    first, second = cems_pieces(text)[:2]
+    assert size > 1 and first.start == 0
+    assert second.start == CEMS_STEP // size if not CEMS_STEP % size else text[second.start] == "🦊"
+
+
+def test_cems_makes_no_chunk_of_blank_text() -> None:
+    assert cems_pieces(" \n ") == []
+
+
+def test_embedder_leaves_what_it_reads_whole() -> None:
+    assert embedder_pieces([(None, numbered(10)), ("a title", numbered(7))], WordEmbedder()) == [[], []]
+
+
+def test_embedder_windows_overlap_and_reach_both_ends() -> None:
+    text = numbered(25)
+    (pieces,) = embedder_pieces([(None, text)], WordEmbedder())
+    assert [piece.text.split() for piece in pieces] == [
+        [f"w{i}" for i in range(begin, end)] for begin, end in ((0, 10), (9, 19), (18, 25))
+    ]
+    assert all(text[piece.start :].startswith(piece.text) for piece in pieces)
+
+
+def test_embedder_windows_leave_room_for_the_title() -> None:
+    embedder = WordEmbedder()
+    (pieces,) = embedder_pieces([("two words", numbered(12))], embedder)
+    assert len(pieces) > 1
+    assert all(len(embedder.spans([titled("two words", piece.text)])[0]) <= embedder.room for piece in pieces)
+
+
+def test_title_that_fills_the_embedder_leaves_half_to_the_content() -> None:
+    (pieces,) = embedder_pieces([(numbered(30), numbered(12))], WordEmbedder())
+    assert max(len(piece.text.split()) for piece in pieces) == 5
+
+
+def test_embedder_that_does_not_say_its_limit_gets_whole_memories_and_a_note() -> None:
+    found = cutter("embedder", SilentEmbedder())
+    assert found.cut([(None, numbered(1000))]) == [[]]
+    assert "does not say" in found.note
+
+
+def test_label_of_the_embedder_rule_names_the_embedder_and_its_limit() -> None:
+    assert cutter("embedder", WordEmbedder()).label == "embedder/1: words, 10"
+
+
+def test_qmd_keeps_a_short_document_as_one_chunk() -> None:
+    assert qmd_pieces("short") == [Piece(0, "short")]
+
+
+def test_qmd_cuts_at_a_heading_near_the_end_of_the_window() -> None:
+    text = "a" * 2300 + "\n## Heading\n" + "b " * 1000
+    first, second = qmd_pieces(text)[:2]
+    assert first.text == "a" * 2300
+    assert second.start == 2300 - 405
+
+
+def test_qmd_prefers_a_heading_far_back_to_a_line_end_at_the_target() -> None:
+    text = "a" * 2150 + "\n# Heading\n" + "b" * 500 + "\n" + "c" * 3000
+    assert len(qmd_pieces(text)[0].text) == 2150
+
+
+def test_qmd_does_not_cut_inside_a_code_block() -> None:
+    block = "\n```\n" + "x = 1\n" * 100 + "\n```\n"
+    text = "a" * 2250 + block + "b " * 800
+    assert len(qmd_pieces(text)[0].text) == 2250
+
+
+@pytest.mark.parametrize("text", ["🦊" * 3000, "ab1?" * 4000, "\n".join("é" * 50 for _ in range(200))])
+def test_qmd_chunks_have_900_tokens_at_most(text: str) -> None:
+    pieces = qmd_pieces(text)
+    assert max(tokens.count(piece.text) for piece in pieces) <= QMD_TOKENS
+    assert all(text[piece.start : piece.start + len(piece.text)] == piece.text for piece in pieces)
