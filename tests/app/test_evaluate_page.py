@@ -42,19 +42,19 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def page(open_page: OpenPage, small_store: Path) -> AppTest:
     """The page on the small set, gathered for two presets."""
     opened = open_page(small_store).switch_page("pages/evaluate.py").run()
-    opened.selectbox(key="ev:set").select("few").run()
-    if any(button.key == "ev:gather" for button in opened.button):
-        opened.button(key="ev:gather").click().run()
+    opened.selectbox(key="evaluate:set").select("few").run()
+    if any(button.key == "evaluate:gather" for button in opened.button):
+        opened.button(key="evaluate:gather").click().run()
     return checked(opened)
 
 
 def show(page: AppTest, view: str) -> AppTest:
-    page.session_state["ev:view"] = view
+    page.session_state["evaluate:view"] = view
     return checked(page.run())
 
 
 def test_what_is_missing_is_gathered_once_and_measured_from_then_on(page: AppTest) -> None:
-    assert not [button for button in page.button if button.key == "ev:gather"]
+    assert not [button for button in page.button if button.key == "evaluate:gather"]
     means = page.dataframe[0].value
     assert list(means["config"]) == ["cems", "recollection"]
     assert (means["ms a query"] > 0).all() and (means["LLM calls"] == 0).all()
@@ -79,16 +79,16 @@ def test_a_gather_that_was_cancelled_goes_on_after_what_it_had_finished(
 
     monkeypatch.setattr(gathering, "gather", counted)
     page = open_page(small_store).switch_page("pages/evaluate.py").run()
-    page.selectbox(key="ev:set").select("few").run()
-    page.session_state["ev:configs"] = ["cems_head"]
+    page.selectbox(key="evaluate:set").select("few").run()
+    page.session_state["evaluate:configs"] = ["cems_head"]
     checked(page.run())
     with monkeypatch.context() as cancelled:
         cancelled.setattr(kit_progress, "progress_in", until_five)
-        page.button(key="ev:gather").click().run()
+        page.button(key="evaluate:gather").click().run()
     checked(page.run())
     assert f"cems_head (5 of {QUERIES} are there)" in plainly(page.info[0].value)
-    assert page.button(key="ev:gather").label == "Go on"
-    page.button(key="ev:gather").click().run()
+    assert page.button(key="evaluate:gather").label == "Go on"
+    page.button(key="evaluate:gather").click().run()
     checked(page)
     assert list(page.dataframe[0].value["config"]) == ["cems_head"]
     assert len(asked) == len(set(asked)) == QUERIES, "a query was searched twice"
@@ -96,7 +96,7 @@ def test_a_gather_that_was_cancelled_goes_on_after_what_it_had_finished(
 
 @pytest.mark.parametrize("beside", ["Unjudged", "95 %"])
 def test_a_mean_lies_within_the_interval_beside_it(page: AppTest, beside: str) -> None:
-    page.session_state["ev:beside"] = beside
+    page.session_state["evaluate:beside"] = beside
     page.run()
     for cell in page.dataframe[0].value["nDCG@10"]:
         mean, low, high = (float(number) for number in re.fullmatch(r"(.+) \((.+)–(.+)\)", cell).groups())  # type: ignore[union-attr]
@@ -104,7 +104,7 @@ def test_a_mean_lies_within_the_interval_beside_it(page: AppTest, beside: str) -
 
 
 def test_a_difference_is_that_of_the_means_and_names_its_wins_and_losses(page: AppTest) -> None:
-    page.session_state["ev:beside"] = None
+    page.session_state["evaluate:beside"] = None
     page.run()
     mean = dict(zip(page.dataframe[0].value["config"], page.dataframe[0].value["nDCG@10"], strict=True))
     found = next(row for row in page.dataframe[1].value.to_dict("records") if row["measure"] == "nDCG@10")
@@ -147,11 +147,11 @@ def test_an_experiment_is_kept_and_its_config_can_be_measured_again(page: AppTes
     assert (kept.name, kept.card["query_set"]) == ("my try", "few")
     assert len(kept.card["configs"][0]["per_query"]) == QUERIES
     page.run()
-    assert f"my try (kept {kept.id})" in page.multiselect(key="ev:configs").options
+    assert f"my try (kept {kept.id})" in page.multiselect(key="evaluate:configs").options
 
 
 def test_a_measure_that_is_none_is_named(page: AppTest) -> None:
-    page.session_state["ev:measures"] = ["hit@1", "R@5"]
+    page.session_state["evaluate:measures"] = ["hit@1", "R@5"]
     page.run()
     assert "write hit@5" in page.error[0].value.replace("\\", "")
 
@@ -161,7 +161,7 @@ def test_a_query_that_is_picked_opens_in_inspect_with_both_configs(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(streamlit, "switch_page", opened.append)
-    page.session_state["ev:queries"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
+    page.session_state["evaluate:queries"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
     show(page, "By query")
     first = page.dataframe[0].value.iloc[0]
     assert opened == ["pages/inspect.py"]
@@ -185,47 +185,47 @@ def test_evidence_of_another_store_is_refused_with_the_reason_and_used_read_only
 ) -> None:
     file = from_elsewhere(small_store, tmp_path)
     before = file.read_bytes()
-    page.session_state["ev:file"] = True
+    page.session_state["evaluate:file"] = True
     page.run()
-    page.text_input(key="ev:file_path").set_value(str(file)).run()
-    page.button(key="ev:file_open").click().run()
+    page.text_input(key="evaluate:file_path").set_value(str(file)).run()
+    page.button(key="evaluate:file_open").click().run()
     checked(page)
     assert "from another store (theirs; this one is" in plainly(page.warning[0].value)
-    assert page.selectbox(key="ev:set").value == "few"
-    page.button(key="ev:file_use").click().run()
+    assert page.selectbox(key="evaluate:set").value == "few"
+    page.button(key="evaluate:file_use").click().run()
     checked(page)
     assert f"{QUERIES} of {QUERIES} queries" in captions(
         page
     ) and "Read-only: it was gathered from another" in captions(page)
-    page.session_state["ev:configs"] = ["cems", "qmd", "ace"]
+    page.session_state["evaluate:configs"] = ["cems", "qmd", "ace"]
     checked(page.run())
     assert list(page.dataframe[0].value["config"]) == ["cems", "qmd", "ace"]
-    assert not [button for button in page.button if button.key == "ev:gather"], "nothing is gathered for a file"
+    assert not [button for button in page.button if button.key == "evaluate:gather"], "nothing is gathered for a file"
     assert file.read_bytes() == before
-    page.button(key="ev:file_close").click().run()
-    assert page.selectbox(key="ev:set").value in ("all", "few")
+    page.button(key="evaluate:file_close").click().run()
+    assert page.selectbox(key="evaluate:set").value in ("all", "few")
     checked(page)
 
 
 @pytest.mark.parametrize(("name", "reason"), [("none", "no longer there"), ("text", "not an evidence file")])
 def test_what_is_no_evidence_file_is_one_line(page: AppTest, tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "text").write_text("hello")
-    page.session_state["ev:file"] = True
+    page.session_state["evaluate:file"] = True
     page.run()
-    page.text_input(key="ev:file_path").set_value(str(tmp_path / name)).run()
-    page.button(key="ev:file_open").click().run()
+    page.text_input(key="evaluate:file_path").set_value(str(tmp_path / name)).run()
+    page.button(key="evaluate:file_open").click().run()
     assert not page.exception
     assert reason in page.error[0].value
 
 
 def test_a_config_of_a_file_is_compared_with_the_others(page: AppTest) -> None:
     config = with_values(preset("cems").config, {"fusion.k": 7})
-    page.session_state["ev:config"] = True
+    page.session_state["evaluate:config"] = True
     page.run()
-    page.file_uploader(key="ev:config_file").upload(
+    page.file_uploader(key="evaluate:config_file").upload(
         "mine.yaml", export_config(config, "yaml").encode(), "text/yaml"
     ).run()
-    page.button(key="ev:config_add").click().run()
+    page.button(key="evaluate:config_add").click().run()
     checked(page)
     assert list(page.dataframe[0].value["config"]) == ["cems", "recollection", "mine.yaml (file)"]
 
@@ -240,12 +240,12 @@ not json
 
 def test_a_log_becomes_a_query_set_and_its_bad_rows_are_named(open_page: OpenPage, small_store: Path) -> None:
     page = open_page(small_store).switch_page("pages/evaluate.py").run()
-    page.session_state["ev:log"] = True
+    page.session_state["evaluate:log"] = True
     page.run()
-    page.file_uploader(key="ev:log_file").upload("may.jsonl", LOG, "application/jsonl").run()
-    page.text_input(key="ev:log_name").set_value("bad queries").run()
-    page.number_input(key="ev:log_size").set_value(1).run()
-    page.button(key="ev:log_make").click().run()
+    page.file_uploader(key="evaluate:log_file").upload("may.jsonl", LOG, "application/jsonl").run()
+    page.text_input(key="evaluate:log_name").set_value("bad queries").run()
+    page.number_input(key="evaluate:log_size").set_value(1).run()
+    page.button(key="evaluate:log_make").click().run()
     checked(page)
     made = handles.resources().store.query_sets.queries("bad queries")
     assert [query.query for query in made] == ["How do  releases reach the cluster"], "asked twice, in its latest words"
@@ -253,7 +253,7 @@ def test_a_log_becomes_a_query_set_and_its_bad_rows_are_named(open_page: OpenPag
     tables = {tuple(table.value.columns): table.value for table in page.dataframe}
     errors = tables["row", "field", "reason"]
     assert errors["row"].tolist() == [4, 5]
-    assert page.selectbox(key="ev:set").value == "bad queries"
+    assert page.selectbox(key="evaluate:set").value == "bad queries"
     assert "No query of this set is judged yet" in page.info[0].value
 
 
@@ -267,13 +267,13 @@ def test_the_worst_queries_of_a_log_are_those_that_returned_nothing_or_little(
     open_page: OpenPage, small_store: Path
 ) -> None:
     page = open_page(small_store).switch_page("pages/evaluate.py").run()
-    page.session_state["ev:log"] = True
+    page.session_state["evaluate:log"] = True
     page.run()
-    page.file_uploader(key="ev:log_file").upload("may.jsonl", WORST, "application/jsonl").run()
-    page.text_input(key="ev:log_name").set_value("worst").run()
-    page.segmented_control(key="ev:log_way").select("Worst by the judge").run()
-    page.number_input(key="ev:log_size").set_value(2).run()
-    page.button(key="ev:log_make").click().run()
+    page.file_uploader(key="evaluate:log_file").upload("may.jsonl", WORST, "application/jsonl").run()
+    page.text_input(key="evaluate:log_name").set_value("worst").run()
+    page.segmented_control(key="evaluate:log_way").select("Worst by the judge").run()
+    page.number_input(key="evaluate:log_size").set_value(2).run()
+    page.button(key="evaluate:log_make").click().run()
     checked(page)
     assert {query.query for query in handles.resources().store.query_sets.queries("worst")} == {
         "nothing came",

@@ -166,7 +166,7 @@ def test_prelabelling_keeps_a_models_judgments_and_leaves_peoples_and_the_cards(
 
 
 def test_what_a_comparison_left_unjudged_is_queued_in_one_click(page: AppTest) -> None:
-    page.session_state["ev:configs"], page.session_state["ev:set"] = ["recollection", "ace_a"], "few"
+    page.session_state["evaluate:configs"], page.session_state["evaluate:set"] = ["recollection", "ace_a"], "few"
     checked(page.run())
     press(page, "label:unjudged")
     store = handles.resources().store

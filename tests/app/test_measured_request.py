@@ -93,7 +93,7 @@ def test_a_query_of_evaluate_opens_as_it_was_measured(page: AppTest, store: Path
     evidence = measured(store, "typed")
     (query,) = [query.query for query in evidence.queries if query.as_of is None]
     row = list(checked(page).dataframe[0].value["query"]).index(query)
-    page.session_state["ev:queries"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+    page.session_state["evaluate:queries"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
     checked(page.run())
     assert_shows(page, evidence, query)
 
@@ -113,6 +113,6 @@ def test_a_query_of_tune_opens_as_it_was_measured(page: AppTest, store: Path) ->
     evidence = measured(store, "typed")
     (query,) = [query.query for query in evidence.queries if query.as_of is None]
     row = next(list(table.value["query"]).index(query) for table in page.dataframe if "query" in table.value)
-    page.session_state["tn:queries"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
+    page.session_state["tune:queries"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
     labelled(checked(page.run()), "button", "Open in Inspect").click().run()
     assert_shows(page, evidence, query)

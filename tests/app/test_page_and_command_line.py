@@ -38,11 +38,11 @@ def small_store(sample_store: Path, tmp_path: Path) -> Path:
 def page(open_page: OpenPage, small_store: Path) -> AppTest:
     """The Tune page on the small set, gathered for preset cems, with two weights to search."""
     opened = open_page(small_store).switch_page("pages/tune.py").run()
-    opened.selectbox(key="tn:set").select("few").run()
-    opened.button(key="tn:gather").click().run()
-    opened.selectbox(key="tn:group_by").select("query")
-    opened.number_input(key="tn:trials").set_value(CONFIGS)
-    opened.multiselect(key="tn:paths").set_value(list(SPACE))
+    opened.selectbox(key="tune:set").select("few").run()
+    opened.button(key="tune:gather").click().run()
+    opened.selectbox(key="tune:group_by").select("query")
+    opened.number_input(key="tune:trials").set_value(CONFIGS)
+    opened.multiselect(key="tune:paths").set_value(list(SPACE))
     return checked(opened.run())
 
 
@@ -76,7 +76,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 def searched(page: AppTest) -> AppTest:
     """The page with the result of the search that is set up."""
-    page.button(key="tn:start").click().run()
+    page.button(key="tune:start").click().run()
     running = tune_state_of(page).running
     if running is not None:
         running.wait(WAIT)
@@ -157,12 +157,12 @@ def test_looks_at_the_sealed_queries_are_one_count(
 ) -> None:
     opening = (*tuning(shelf(small_store), tmp_path / "best.yaml"), "--open-holdout")
     page = searched(page)
-    page = checked(page.button(key="tn:open").click().run())
+    page = checked(page.button(key="tune:open").click().run())
     assert "Look 1 at these sealed queries" in captions(page)
     assert json.loads(command(*opening)[1])["looks"] == 2, "the app holds the store; its look is known all the same"
     set_tune_state(page, next_view="Set up")
     page = searched(checked(page.run()))
-    page = checked(page.button(key="tn:open").click().run())
+    page = checked(page.button(key="tune:open").click().run())
     assert "Look 3 at these sealed queries" in captions(page)
     with page_closed():
         assert json.loads(command(*opening)[1])["looks"] == 4
@@ -197,5 +197,5 @@ def test_what_evaluate_gathered_is_there_for_the_page(
 ) -> None:
     assert command("evaluate", "few", "--preset", "cems", "--store", small_store)[0] == 0
     page = open_page(small_store).switch_page("pages/tune.py").run()
-    page.selectbox(key="tn:set").select("few").run()
-    assert not [button for button in checked(page).button if button.key == "tn:gather"]
+    page.selectbox(key="tune:set").select("few").run()
+    assert not [button for button in checked(page).button if button.key == "tune:gather"]

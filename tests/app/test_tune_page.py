@@ -34,11 +34,11 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def page(open_page: OpenPage, small_store: Path) -> AppTest:
     """The page on the small set, gathered; its baseline is the preset that the tests open with."""
     opened = open_page(small_store).switch_page("pages/tune.py").run()
-    opened.selectbox(key="tn:set").select("few").run()
-    if any(button.key == "tn:gather" for button in opened.button):
-        opened.button(key="tn:gather").click().run()
-    opened.selectbox(key="tn:group_by").select("query")
-    opened.number_input(key="tn:trials").set_value(CONFIGS)
+    opened.selectbox(key="tune:set").select("few").run()
+    if any(button.key == "tune:gather" for button in opened.button):
+        opened.button(key="tune:gather").click().run()
+    opened.selectbox(key="tune:group_by").select("query")
+    opened.number_input(key="tune:trials").set_value(CONFIGS)
     return checked(opened.run())
 
 
@@ -50,8 +50,8 @@ def tuned(page: AppTest) -> AppTest:
 
 def searched(page: AppTest, *paths: str) -> AppTest:
     """Search these parameters to the end; the page then shows the result."""
-    page.multiselect(key="tn:paths").set_value(list(paths)).run()
-    page.button(key="tn:start").click().run()
+    page.multiselect(key="tune:paths").set_value(list(paths)).run()
+    page.button(key="tune:start").click().run()
     return ended(page)
 
 
@@ -77,41 +77,41 @@ def found(page: AppTest) -> SearchResult:
 
 
 def test_the_space_is_what_is_chosen_with_its_range_and_the_rest_is_fixed(page: AppTest) -> None:
-    page.multiselect(key="tn:paths").set_value(["fusion.k", "fusion.method"]).run()
-    page.number_input(key="tn:from:fusion.k").set_value(20)
-    page.number_input(key="tn:to:fusion.k").set_value(60)
-    page.number_input(key="tn:step:fusion.k").set_value(20)
+    page.multiselect(key="tune:paths").set_value(["fusion.k", "fusion.method"]).run()
+    page.number_input(key="tune:from:fusion.k").set_value(20)
+    page.number_input(key="tune:to:fusion.k").set_value(60)
+    page.number_input(key="tune:step:fusion.k").set_value(20)
     checked(page.run())
     assert "9 of 9 combinations, every one" in captions(page)
     assert any("other parameters, as in the baseline" in box.label for box in page.expander)
 
 
 def test_a_range_that_is_none_is_named_and_nothing_can_be_started(page: AppTest) -> None:
-    page.multiselect(key="tn:paths").set_value(["fusion.k"]).run()
-    page.number_input(key="tn:from:fusion.k").set_value(90)
-    page.number_input(key="tn:to:fusion.k").set_value(30)
+    page.multiselect(key="tune:paths").set_value(["fusion.k"]).run()
+    page.number_input(key="tune:from:fusion.k").set_value(90)
+    page.number_input(key="tune:to:fusion.k").set_value(30)
     page.run()
     assert "low first" in page.error[0].value
-    assert not [button for button in page.button if button.key == "tn:start"]
+    assert not [button for button in page.button if button.key == "tune:start"]
 
 
 def test_a_depth_is_not_searched_beyond_what_was_gathered(page: AppTest) -> None:
-    page.multiselect(key="tn:paths").set_value(["lists.vector.depth"]).run()
-    most = page.number_input(key="tn:to:lists.vector.depth").value
-    page.number_input(key="tn:to:lists.vector.depth").set_value(int(most) + 50).run()
+    page.multiselect(key="tune:paths").set_value(["lists.vector.depth"]).run()
+    most = page.number_input(key="tune:to:lists.vector.depth").value
+    page.number_input(key="tune:to:lists.vector.depth").set_value(int(most) + 50).run()
     assert "was gathered to" in page.error[0].value
 
 
 def test_too_few_groups_for_folds_says_what_to_do(page: AppTest, small_store: Path) -> None:
-    page.number_input(key="tn:sealed").set_value(0.8)
-    page.selectbox(key="tn:group_by").select("type").run()
+    page.number_input(key="tune:sealed").set_value(0.8)
+    page.selectbox(key="tune:group_by").select("type").run()
     whole = " ".join(warning.value for warning in page.warning) + captions(page)
     assert "group by something finer" in whole or "Never split” something finer" in whole
 
 
 def test_a_search_runs_beside_the_page_and_ends_in_a_result(tuned: AppTest) -> None:
     result = found(tuned)
-    assert tuned.session_state["tn:view"] == "Result"
+    assert tuned.session_state["tune:view"] == "Result"
     assert not result.tuned.search.cancelled
     assert result.tuned.validation is not None
     assert f"{len(result.tuned.search.trials) - 1} configs of 2 parameters" in all_html(tuned)
@@ -130,14 +130,14 @@ def test_a_search_that_is_repeated_is_free_and_the_same(tuned: AppTest) -> None:
 
 
 def test_a_stopped_search_keeps_what_it_tried_and_goes_on_to_the_same_end(page: AppTest) -> None:
-    page.multiselect(key="tn:paths").set_value(["lists.vector.weight", "lists.lexical.weight"]).run()
-    page.button(key="tn:start").click()
+    page.multiselect(key="tune:paths").set_value(["lists.vector.weight", "lists.lexical.weight"]).run()
+    page.button(key="tune:start").click()
     page.run()
     if (running := tune_state_of(page).running) is not None:
         running.stop()
     page = ended(page)
     if found(page).tuned.search.cancelled:
-        page = ended(page.button(key="tn:go_on").click().run())
+        page = ended(page.button(key="tune:go_on").click().run())
     whole = found(page)
     assert not whole.tuned.search.cancelled
     set_tune_state(page, scorers=RecentCache(3))
@@ -153,7 +153,7 @@ def test_the_holdout_is_sealed_until_it_is_opened_and_every_look_is_counted(tune
     before = store.holdouts.count("few", planned.sealed)
     assert found(tuned).tuned.holdout is None
     assert f"{len(planned.sealed)} queries, sealed" in all_html(tuned)
-    page = checked(tuned.button(key="tn:open").click().run())
+    page = checked(tuned.button(key="tune:open").click().run())
     assert found(page).tuned.holdout is not None
     assert found(page).tuned.holdout.queries == len(planned.sealed)
     assert store.holdouts.count("few", planned.sealed) == before + 1
@@ -168,7 +168,7 @@ def test_a_space_of_the_baseline_alone_proposes_the_baseline_and_says_so(page: A
 
 
 def test_several_objectives_draw_their_pareto_front(page: AppTest) -> None:
-    page.multiselect(key="tn:objectives").set_value(["nDCG@10", "hit@1"]).run()
+    page.multiselect(key="tune:objectives").set_value(["nDCG@10", "hit@1"]).run()
     page = searched(page, "lists.vector.weight", "fusion.score_blend")
     table = next(frame.value for frame in page.dataframe if "hit@1" in frame.value)
     assert len(table) == len(found(page).tuned.search.front)
@@ -177,7 +177,7 @@ def test_several_objectives_draw_their_pareto_front(page: AppTest) -> None:
 
 def test_what_it_learned_names_every_parameter_and_replays_a_curve(tuned: AppTest) -> None:
     page = show(tuned, "What it learned")
-    assert set(page.selectbox(key="tn:curve_path").options) == {"Lists › Vector weight", "Fusion › Score blend"}
+    assert set(page.selectbox(key="tune:curve_path").options) == {"Lists › Vector weight", "Fusion › Score blend"}
     assert len(page.get("plotly_chart")) == 3
 
 
@@ -190,7 +190,7 @@ def test_wins_and_losses_count_every_open_query(tuned: AppTest) -> None:
 
 
 def test_the_proposal_is_set_on_the_sliders_and_can_be_undone(tuned: AppTest) -> None:
-    page = checked(show(tuned, "Take it away").button(key="tn:take").click().run())
+    page = checked(show(tuned, "Take it away").button(key="tune:take").click().run())
     assert config_of(page) == found(page).tuned.config
     assert len(state_of(page).history.past) == 1
 
@@ -198,7 +198,7 @@ def test_the_proposal_is_set_on_the_sliders_and_can_be_undone(tuned: AppTest) ->
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_exported_with_its_card_and_what_it_cannot_say(tuned: AppTest, form: str) -> None:
     page = show(tuned, "Take it away")
-    page.session_state["tn:form"] = form
+    page.session_state["tune:form"] = form
     checked(page.run())
     shown = next(code.value for code in page.code if "cems" in code.value.lower())
     if form == "json":
@@ -213,20 +213,20 @@ def test_every_form_is_exported_with_its_card_and_what_it_cannot_say(tuned: AppT
 
 def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
     page = show(tuned, "Take it away")
-    page.button(key="tn:keep").click().run()
+    page.button(key="tune:keep").click().run()
     assert "Give your name" in page.error[0].value
-    page.text_input(key="tn:name").set_value("better blend")
-    page.text_input(key="tn:why").set_value("paraphrases were missed")
-    page.text_input(key="tn:author").set_value("ada")
+    page.text_input(key="tune:name").set_value("better blend")
+    page.text_input(key="tune:why").set_value("paraphrases were missed")
+    page.text_input(key="tune:author").set_value("ada")
     page.run()
-    checked(page.button(key="tn:keep").click().run())
+    checked(page.button(key="tune:keep").click().run())
     kept = handles.resources().store.configs.history()[0]
     assert (kept.name, kept.author, kept.why, kept.base) == ("better blend", "ada", "paraphrases were missed", "cems")
-    assert page.session_state["tn:view"] == "History"
+    assert page.session_state["tune:view"] == "History"
     assert "same" in set(page.dataframe[0].value["store"])
-    checked(page.button(key="tn:restore").click().run())
+    checked(page.button(key="tune:restore").click().run())
     assert config_of(page).name == "better blend"
-    assert f"better blend (history {kept.id})" in show(page, "Set up").selectbox(key="tn:baseline").options
+    assert f"better blend (history {kept.id})" in show(page, "Set up").selectbox(key="tune:baseline").options
 
 
 def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
@@ -235,10 +235,10 @@ def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
     card = card_of_today(found(tuned)).model_copy(update={"corpus_hash": "0123456789ab/7"})
     page = show(tuned, "History")
     other = export_config(preset("qmd").config, "toml", card)
-    page.file_uploader(key="tn:config_file").upload("other.toml", other.encode(), "text/plain")
+    page.file_uploader(key="tune:config_file").upload("other.toml", other.encode(), "text/plain")
     checked(page.run())
     assert "another store" in page.warning[0].value
-    page.button(key="tn:take").click().run()
+    page.button(key="tune:take").click().run()
     assert config_of(page) == preset("qmd").config
 
 
@@ -251,8 +251,8 @@ def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_pa
 
 
 def test_a_guard_is_kept_by_the_proposal_and_shown(page: AppTest) -> None:
-    kind = next(option for option in page.multiselect(key="tn:guards").options if " of " in option)
-    page.multiselect(key="tn:guards").select(kind).run()
+    kind = next(option for option in page.multiselect(key="tune:guards").options if " of " in option)
+    page.multiselect(key="tune:guards").select(kind).run()
     page = searched(page, "lists.vector.weight", "fusion.score_blend")
     assert not found(page).tuned.proposal.broken
     assert f"Guarded: {kind.rpartition(' of ')[2]}" in captions(page).replace("\\", "")

@@ -46,17 +46,17 @@ def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest
     assert [(one.judge, one.grade) for one in handles.resources().store.queues.labels("one")] == [("ada", 0)]
 
     page = checked(page.switch_page("pages/tune.py").run())
-    page.button(key="tn:gather").click().run()
-    page.selectbox(key="tn:group_by").select("query")
-    page.number_input(key="tn:trials").set_value(20)
-    page.multiselect(key="tn:paths").set_value(["lists.lexical.weight", "fusion.score_blend"]).run()
-    page.button(key="tn:start").click().run()
+    page.button(key="tune:gather").click().run()
+    page.selectbox(key="tune:group_by").select("query")
+    page.number_input(key="tune:trials").set_value(20)
+    page.multiselect(key="tune:paths").set_value(["lists.lexical.weight", "fusion.score_blend"]).run()
+    page.button(key="tune:start").click().run()
     if (running := tune_state_of(page).running) is not None:
         running.wait(60)
     page = checked(page.run())
     set_tune_state(page, next_view="Take it away")
     page = checked(page.run())
-    page.button(key="tn:take").click()
+    page.button(key="tune:take").click()
     tuned = config_of(checked(page.run()))
 
     page = checked(page.switch_page("pages/evaluate.py").run())

@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.ui.tune.state import TuneState
 
-STATE = "tn:state"
+STATE = "tune:state"
 
 
 def tune_state_of(page: AppTest) -> TuneState:

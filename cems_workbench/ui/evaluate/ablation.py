@@ -37,19 +37,19 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
     """Choose a config and a table; the table is computed when it is chosen, from evidence that is there."""
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     by_name = {evaluated.name: evaluated for evaluated in measured}
-    name = left.selectbox("Config", list(by_name), key="ev:ablate:config", persist_state="session")
+    name = left.selectbox("Config", list(by_name), key="evaluate:ablate:config", persist_state="session")
     table = right.segmented_control(
-        "Table", list(TABLES), default="Each stage off", required=True, key="ev:ablate:table"
+        "Table", list(TABLES), default="Each stage off", required=True, key="evaluate:ablate:table"
     )
     kind, about = TABLES[table or "Each stage off"]
     evaluated = by_name[name]
     rows = _evaluations(evaluated, kind)
     measure = pick_measure(evaluated.evaluation.measures)
     st.caption(about)
-    st.plotly_chart(figure(rows, measure), key="ev:ablate:figure", config=NO_TOOLBAR,
+    st.plotly_chart(figure(rows, measure), key="evaluate:ablate:figure", config=NO_TOOLBAR,
                     alt="Difference of each row from the first, of the chosen measure.")  # fmt: skip
     st.dataframe(
-        _rows(rows, measure), hide_index=True, key="ev:ablate:rows", row_height=ROW, height=table_height(len(rows), len(rows)),
+        _rows(rows, measure), hide_index=True, key="evaluate:ablate:rows", row_height=ROW, height=table_height(len(rows), len(rows)),
         placeholder="–", column_config=_columns(measure),
     )  # fmt: skip
     lacking = sorted({(row.config.name, what) for row in rows for what in row.rankings.needs})

@@ -67,7 +67,7 @@ def choose(resources: Resources) -> Choice | None:
 def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
     options = config_options(resources).configs
     names = st.multiselect(
-        "Configs", list(options), default=_first(), key="ev:configs", persist_state="session",
+        "Configs", list(options), default=_first(), key="evaluate:configs", persist_state="session",
         help="The first is the baseline; the others are compared with it. “As set in Inspect” is what the sliders say now.",
     )  # fmt: skip
     return tuple((name, options[name]) for name in names)
@@ -93,23 +93,23 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None) -> _Jud
 
     options = ([OPENED_FILE] if file else []) + sorted(sets)
     boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
-    if st.session_state.get("ev:set") not in options:
-        st.session_state["ev:set"] = options[0]
+    if st.session_state.get("evaluate:set") not in options:
+        st.session_state["evaluate:set"] = options[0]
     name = boxes[0].selectbox(
-        "Query set", options, key="ev:set", persist_state="session", format_func=shown,
+        "Query set", options, key="evaluate:set", persist_state="session", format_func=shown,
         help="A named set of queries; each import with changes makes a new version.",
     )  # fmt: skip
     on_file = name == OPENED_FILE
     kind = boxes[1].selectbox(
-        "Judgments", list(JUDGES), key="ev:judges", persist_state="session",
+        "Judgments", list(JUDGES), key="evaluate:judges", persist_state="session",
         help="Whose grades count. “People, else models” takes a model’s grade only where no person gave one.",
     )  # fmt: skip
     grade = boxes[2].number_input(
-        "Relevant from grade", 1, 3, 1, key="ev:grade", persist_state="session",
+        "Relevant from grade", 1, 3, 1, key="evaluate:grade", persist_state="session",
         help="The lowest grade that counts as relevant in hit, recall, P, MRR and AP. nDCG uses the grades themselves.",
     )  # fmt: skip
     within = boxes[3].toggle(
-        "Within the project", key="ev:project_only", persist_state="session", disabled=on_file,
+        "Within the project", key="evaluate:project_only", persist_state="session", disabled=on_file,
         help="Search each query’s own project only, where it has one. An evidence file is as it was gathered.",
     )  # fmt: skip
     return _Judging(name, JUDGES[kind], int(grade), bool(within) and not on_file)
@@ -123,7 +123,7 @@ def _on_file(
         evidence = read_file(file)
     except InputError as error:
         st.error(plain(str(error)), icon=":material/block:")
-        st.button("Close the file", key="ev:file_close", on_click=files.close)
+        st.button("Close the file", key="evaluate:file_close", on_click=files.close)
         return None
     header = evidence.header
     searched = f"{len(evidence.evidences)} of {len(evidence.queries)} queries"
@@ -131,27 +131,27 @@ def _on_file(
     why = f" Read-only: {plain(file.reason)}." if file.reason else ""
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}")
-    right.button("Close the file", key="ev:file_close", on_click=files.close, width="stretch")
+    right.button("Close the file", key="evaluate:file_close", on_click=files.close, width="stretch")
     return Choice(QuerySelection(file.name, evidence.queries, header.project_only), configs, kind, measures, file)
 
 
 def _further(resources: Resources) -> None:
     """What brings configs and queries in from outside."""
-    with st.container(horizontal=True, key="ev:further"):
+    with st.container(horizontal=True, key="evaluate:further"):
         _config_file()
         files.draw(resources)
         log.draw(resources)
 
 
 def _config_file() -> None:
-    popover = st.popover("Config file", icon=":material/upload_file:", key="ev:config", on_change="rerun",
+    popover = st.popover("Config file", icon=":material/upload_file:", key="evaluate:config", on_change="rerun",
         help="Compare a config of a file: any form of the export")  # fmt: skip
     if not popover.open:
         return
     with popover, st.container(width=360):
-        upload = st.file_uploader("Config", ["yaml", "yml", "json", "toml", "env", "py"], key="ev:config_file",
+        upload = st.file_uploader("Config", ["yaml", "yml", "json", "toml", "env", "py"], key="evaluate:config_file",
             help="An .env is laid over the config that is set in Inspect, and changes what it names.")  # fmt: skip
-        if upload and st.button("Compare it", key="ev:config_add", type="primary"):
+        if upload and st.button("Compare it", key="evaluate:config_add", type="primary"):
             _bring_in(upload.name, upload.getvalue())
         for line in page.get().file_warnings:
             st.warning(plain(line))
@@ -168,7 +168,7 @@ def _bring_in(file: str, content: bytes) -> None:
         st.error(plain(str(error)))
         return
     name = file_name(file)
-    chosen = tuple(st.session_state.get("ev:configs", ()))
+    chosen = tuple(st.session_state.get("evaluate:configs", ()))
     page.update(
         file_configs={**page.get().file_configs, name: result.config}, file_warnings=tuple(result.warnings),
         next_configs=chosen if name in chosen else (*chosen, name),
@@ -184,7 +184,7 @@ def _first() -> list[str]:
 
 def _measures(grade: int) -> tuple[Measure, ...] | None:
     names = st.multiselect(
-        "Measures", offered_measures(), default=list(SHOWN), key="ev:measures", accept_new_options=True, persist_state="session",
+        "Measures", offered_measures(), default=list(SHOWN), key="evaluate:measures", accept_new_options=True, persist_state="session",
         help="Type others, such as hit@3 or nDCG@5. " + measures_help(),
     )  # fmt: skip
     try:

@@ -44,11 +44,11 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
             "confidence interval, by a bootstrap over queries.",
         )  # fmt: skip
         beside = st.segmented_control(
-            "Beside the mean", list(BESIDE), default="Unjudged", key="ev:beside", label_visibility="collapsed",
+            "Beside the mean", list(BESIDE), default="Unjudged", key="evaluate:beside", label_visibility="collapsed",
             persist_state="session",
         )  # fmt: skip
     st.dataframe(
-        [_means(config, BESIDE.get(beside or "")) for config in measured], hide_index=True, key="ev:means", row_height=ROW,
+        [_means(config, BESIDE.get(beside or "")) for config in measured], hide_index=True, key="evaluate:means", row_height=ROW,
         placeholder="–", column_config=_mean_columns(measured[0].evaluation.measures, wide=beside is not None),
     )  # fmt: skip
     for line in remarks(measured):
@@ -56,7 +56,7 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
     _lacking(measured)
     measure = pick_measure(measured[0].evaluation.measures)
     st.plotly_chart(
-        figure(measured, measure), key="ev:figure", config=NO_TOOLBAR,
+        figure(measured, measure), key="evaluate:figure", config=NO_TOOLBAR,
         alt="Mean of the chosen measure per config with its 95 % confidence interval.",
     )  # fmt: skip
     count = next(summary.queries for summary in measured[0].evaluation.summaries if summary.measure == measure)
@@ -74,9 +74,9 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
 def pick_measure(measures: Sequence[Measure]) -> Measure:
     """The measure that chart and lists show."""
     by_name = {str(measure): measure for measure in measures}
-    if st.session_state.get("ev:measure") not in by_name:
-        st.session_state["ev:measure"] = "nDCG@10" if "nDCG@10" in by_name else next(iter(by_name))
-    return by_name[switch("Measure", list(by_name), "ev:measure", remember=False)]
+    if st.session_state.get("evaluate:measure") not in by_name:
+        st.session_state["evaluate:measure"] = "nDCG@10" if "nDCG@10" in by_name else next(iter(by_name))
+    return by_name[switch("Measure", list(by_name), "evaluate:measure", remember=False)]
 
 
 def remarks(measured: Sequence[EvaluatedConfig]) -> list[str]:
@@ -110,7 +110,7 @@ def _lacking(measured: Sequence[EvaluatedConfig]) -> None:
     which = plain(", ".join(names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     with st.expander(f":orange[⚠] The evidence lacks what {which} asked for; they are measured on what is there"):
         st.dataframe(
-            rows, hide_index=True, key="ev:lacking", row_height=ROW, height=table_height(len(rows), 10),
+            rows, hide_index=True, key="evaluate:lacking", row_height=ROW, height=table_height(len(rows), 10),
             column_config={"the evidence lacks": st.column_config.TextColumn("the evidence lacks", width="large")},
         )  # fmt: skip
 
@@ -216,7 +216,7 @@ def differences(comparison: Comparison, measured: Sequence[EvaluatedConfig]) -> 
     st.markdown(f"###### Against the baseline, {plain(measured[0].name)}")
     number_column, text = st.column_config.NumberColumn, st.column_config.TextColumn
     st.dataframe(
-        rows, hide_index=True, key="ev:differences", row_height=ROW, placeholder="–", height=table_height(len(rows), 14),
+        rows, hide_index=True, key="evaluate:differences", row_height=ROW, placeholder="–", height=table_height(len(rows), 14),
         column_config={
             "config": text("config", width=140, pinned=True), "measure": text("measure", width=80),
             "baseline": number_column("baseline", format="%.3f", width=70), "value": number_column("value", format="%.3f", width=60),

@@ -32,7 +32,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
         st.caption("Nothing is kept yet. Keep a comparison to find its config, its values and your note again.")
         return
     event = st.dataframe(
-        [_row(experiment) for experiment in experiments], hide_index=True, key="ev:kept_table", row_height=ROW, placeholder="–",
+        [_row(experiment) for experiment in experiments], hide_index=True, key="evaluate:kept_table", row_height=ROW, placeholder="–",
         on_select="rerun", selection_mode="single-row", height=table_height(len(experiments), 8),
         column_config={"nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Of the config that was kept"),
                        "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Of the config that was kept"),
@@ -45,7 +45,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
 
 
 def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
-    with st.form("ev:keep", border=False):
+    with st.form("evaluate:keep", border=False):
         name_box, note_box, button_box = st.columns([2, 4, 1], vertical_alignment="bottom")
         name = name_box.text_input("Keep as", value=measured[-1].name, max_chars=120)
         note = note_box.text_input("Note", max_chars=500, placeholder="what was tried, and why")
@@ -74,22 +74,22 @@ def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choi
     name = "".join(c if c.isalnum() else "-" for c in choice.selection.query_set)[:40] or "queries"
     box.download_button(
         "Report (Markdown)", lambda: markdown_report(comparison, choice.selection.query_set, _hash(measured)),
-        f"{name}.md", "text/markdown", key="ev:md", on_click="ignore",
+        f"{name}.md", "text/markdown", key="evaluate:md", on_click="ignore",
     )  # fmt: skip
     box.download_button(
         "Per query (CSV)",
         lambda: csv_bytes(*per_query_rows(comparison)),
         f"{name}.csv",
         "text/csv",
-        key="ev:csv",
+        key="evaluate:csv",
         on_click="ignore",
     )
     box.download_button(
         "Everything (JSON)", lambda: _json(experiment_card(comparison, choice.selection.query_set, _hash(measured))),
-        f"{name}.json", "application/json", key="ev:json", on_click="ignore",
+        f"{name}.json", "application/json", key="evaluate:json", on_click="ignore",
     )  # fmt: skip
     box.download_button(
-        "Run (TREC)", lambda: _run(measured[-1]), f"{name}.run", "text/plain", key="ev:run", on_click="ignore",
+        "Run (TREC)", lambda: _run(measured[-1]), f"{name}.run", "text/plain", key="evaluate:run", on_click="ignore",
         help=f"The results of {plain(measured[-1].name)}, as trec_eval and ir-measures read them.",
     )  # fmt: skip
 
@@ -132,11 +132,13 @@ def _reopened(experiment: ConfigRecord) -> None:
     st.markdown(f"**{plain(experiment.name)}**" + (f"  \n:small[{plain(experiment.why)}]" if experiment.why else ""))
     if rows:
         numbers = {name: st.column_config.NumberColumn(name, format="%.3f") for name in rows[0] if name != "config"}
-        st.dataframe(rows, hide_index=True, key="ev:reopened", row_height=ROW, placeholder="–", column_config=numbers)
+        st.dataframe(
+            rows, hide_index=True, key="evaluate:reopened", row_height=ROW, placeholder="–", column_config=numbers
+        )
     option = f"{experiment.name} (kept {experiment.id})"
     left, right = st.columns(2)
-    if option not in st.session_state.get("ev:configs", ()):
-        left.button("Measure it again", key="ev:again", icon=":material/replay:", on_click=_choose, args=(option,),
+    if option not in st.session_state.get("evaluate:configs", ()):
+        left.button("Measure it again", key="evaluate:again", icon=":material/replay:", on_click=_choose, args=(option,),
                     help="Adds its config to those above.")  # fmt: skip
     else:
         left.caption("Its config is among those above.")
@@ -145,10 +147,10 @@ def _reopened(experiment: ConfigRecord) -> None:
         experiment.config_yaml,
         f"experiment-{experiment.id}.yaml",
         "text/yaml",
-        key="ev:kept_yaml",
+        key="evaluate:kept_yaml",
         on_click="ignore",
     )
 
 
 def _choose(option: str) -> None:
-    st.session_state["ev:configs"] = [*st.session_state.get("ev:configs", []), option]
+    st.session_state["evaluate:configs"] = [*st.session_state.get("evaluate:configs", []), option]

@@ -21,15 +21,15 @@ MEGABYTES = 2000
 
 def draw(resources: Resources) -> None:
     """A popover: a path or an upload, and what is wrong with it."""
-    popover = st.popover("Evidence file", icon=":material/folder_open:", key="ev:file", on_change="rerun",
+    popover = st.popover("Evidence file", icon=":material/folder_open:", key="evaluate:file", on_change="rerun",
         help="Measure on a file made by the command gather, here or elsewhere; no model is asked")  # fmt: skip
     if not popover.open:
         return
     with popover, st.container(width=420):
-        path = st.text_input("Path", key="ev:file_path", placeholder="/…/team.evidence", persist_state="session",
+        path = st.text_input("Path", key="evaluate:file_path", placeholder="/…/team.evidence", persist_state="session",
                              help="On the machine that runs the app")  # fmt: skip
-        upload = st.file_uploader("or upload it", key="ev:file_upload", max_upload_size=MEGABYTES)
-        if st.button("Open the file", key="ev:file_open", disabled=not (path.strip() or upload)):
+        upload = st.file_uploader("or upload it", key="evaluate:file_upload", max_upload_size=MEGABYTES)
+        if st.button("Open the file", key="evaluate:file_open", disabled=not (path.strip() or upload)):
             _offer(Path(path.strip()).expanduser() if path.strip() else None, upload, resources)
         _decide()
 
@@ -63,7 +63,7 @@ def _decide() -> None:
     st.warning(
         plain(f"{offered.name} is not taken for evidence of this store: {offered.reason}."), icon=":material/block:"
     )
-    st.button("Use it read-only", key="ev:file_use", type="primary", on_click=use, args=(offered,),
+    st.button("Use it read-only", key="evaluate:file_use", type="primary", on_click=use, args=(offered,),
         help="Configs are measured on what is in the file, with its own judgments. It is not gone on with, and the store is "
         "not asked.")  # fmt: skip
 
@@ -76,7 +76,7 @@ def use(file: OpenedFile) -> None:
 def close() -> None:
     """Measure on the store's query sets again."""
     page.update(opened=None)
-    st.session_state.pop("ev:set", None)
+    st.session_state.pop("evaluate:set", None)
 
 
 def _saved(upload: IO[bytes] | None) -> Path:

@@ -35,7 +35,7 @@ def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice,
     left = seconds_left(pending, _paces(measured))
     about = "" if left is None else f", about {duration(left)} in all"
     return not_gathered(
-        "ev",
+        "evaluate",
         f"Not gathered yet: {names}. Each of {total} queries is searched once{about}; after that every change of a weight or threshold "
         "is measured at once.",
         lambda progress: _gather(pending, choice, resources, progress),

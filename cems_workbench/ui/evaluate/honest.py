@@ -27,7 +27,7 @@ HELP = {
 def draw(measured: Sequence[EvaluatedConfig]) -> None:
     """One config's run under every judge."""
     by_name = {evaluated.name: evaluated for evaluated in measured}
-    name = st.selectbox("Config", list(by_name), key="ev:honest", persist_state="session")
+    name = st.selectbox("Config", list(by_name), key="evaluate:honest", persist_state="session")
     view = _view(by_name[name])
     st.caption(
         "The same results, called relevant or not by each judge. Whose word is taken decides the figure: ACE reported "
@@ -45,7 +45,7 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
             for column in table.columns if column not in ("judge", "judges", "relevant to one alone", "results")
         }  # fmt: skip
         st.dataframe(
-            [dict(zip(table.columns, row, strict=True)) for row in table.rows], hide_index=True, key=f"ev:honest:{i}",
+            [dict(zip(table.columns, row, strict=True)) for row in table.rows], hide_index=True, key=f"evaluate:honest:{i}",
             row_height=ROW, placeholder="–", column_config=columns,
         )  # fmt: skip
 

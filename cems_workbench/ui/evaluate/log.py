@@ -26,24 +26,24 @@ SUFFIXES = ["jsonl", "json", "csv", "tsv"]
 
 def draw(resources: Resources) -> None:
     """A popover: the log, how to choose from it, and the name of the set."""
-    popover = st.popover("Queries of a log", icon=":material/history:", key="ev:log", on_change="rerun",
+    popover = st.popover("Queries of a log", icon=":material/history:", key="evaluate:log", on_change="rerun",
         help="Make a query set of queries that were really asked")  # fmt: skip
     if not popover.open:
         return
     with popover, st.container(width=520):
-        upload = st.file_uploader("Log of queries", SUFFIXES, key="ev:log_file",
+        upload = st.file_uploader("Log of queries", SUFFIXES, key="evaluate:log_file",
             help="JSON lines or CSV with query, and where there are any time, project and results (memory ids, best first).")  # fmt: skip
-        way = st.segmented_control("Choose", list(WAYS), default="Most frequent", required=True, key="ev:log_way",
+        way = st.segmented_control("Choose", list(WAYS), default="Most frequent", required=True, key="evaluate:log_way",
             help="At random: a query has the chance its frequency gives it. Worst by the judge: those whose best result the "
             "model judge scores lowest; one that returned nothing is the worst of all.")  # fmt: skip
         left, right = st.columns(2)
-        size = left.number_input("How many", 1, 10_000, 100, key="ev:log_size")
-        seed = right.number_input("Seed", 0, 2**31 - 1, 0, key="ev:log_seed", disabled=way != "At random",
+        size = left.number_input("How many", 1, 10_000, 100, key="evaluate:log_size")
+        seed = right.number_input("Seed", 0, 2**31 - 1, 0, key="evaluate:log_seed", disabled=way != "At random",
             help="The same seed draws the same queries again")  # fmt: skip
-        name = st.text_input("Query set", key="ev:log_name", max_chars=120, placeholder="bad queries of May")
+        name = st.text_input("Query set", key="evaluate:log_name", max_chars=120, placeholder="bad queries of May")
         place = st.empty()
         pressed = st.button(
-            "Make the query set", key="ev:log_make", type="primary", disabled=not (upload and name.strip())
+            "Make the query set", key="evaluate:log_make", type="primary", disabled=not (upload and name.strip())
         )
         if pressed and upload:
             with place.container():
@@ -86,7 +86,7 @@ def _outcome() -> None:
         return
     st.success(plain(sample.line), icon=":material/check:")
     rows = [_row(query, sample.scores) for query in sample.chosen]
-    st.dataframe(rows, hide_index=True, key="ev:log_rows", row_height=ROW, height=table_height(len(rows), 6), placeholder="–",
+    st.dataframe(rows, hide_index=True, key="evaluate:log_rows", row_height=ROW, height=table_height(len(rows), 6), placeholder="–",
         column_config={"query": st.column_config.TextColumn("query", width="large"),
                        "asked": st.column_config.NumberColumn("asked", help="How often it is in the log"),
                        "judge": st.column_config.NumberColumn("judge", format="%.2f", help="The judge’s raw score of its best result")},
@@ -107,7 +107,7 @@ def _row(logged: LoggedQuery, scores: Mapping[str, float]) -> dict[str, Any]:
 def _rejected(errors: Sequence[RowError]) -> None:
     st.caption(f":orange[⚠] {len(errors)} rows of the log were left out:")
     rows = [{"row": error.row, "field": error.field, "reason": error.reason} for error in errors]
-    st.dataframe(rows, hide_index=True, key="ev:log_errors", row_height=ROW, height=table_height(len(rows), 6), placeholder="–",
+    st.dataframe(rows, hide_index=True, key="evaluate:log_errors", row_height=ROW, height=table_height(len(rows), 6), placeholder="–",
         column_config={"row": st.column_config.NumberColumn("row", width=60),
                        "reason": st.column_config.TextColumn("reason", width="large")},
     )  # fmt: skip

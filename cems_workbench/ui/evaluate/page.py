@@ -46,7 +46,7 @@ def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Reso
     if not evaluated[0].batch.queries:
         st.info("No query has both evidence and a judgment of this kind.")
         return
-    view = switch("View", VIEWS, "ev:view")
+    view = switch("View", VIEWS, "evaluate:view")
     if view == "Compare":
         compare.draw(evaluated)
     elif view == "By type":

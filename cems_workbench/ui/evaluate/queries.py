@@ -48,7 +48,7 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
     columns["falls"] = st.column_config.TextColumn(
         "falls", width=220, help="Configs that are below the baseline for this type"
     )
-    st.dataframe(rows, hide_index=True, key="ev:types", row_height=ROW, placeholder="–", column_config=columns)
+    st.dataframe(rows, hide_index=True, key="evaluate:types", row_height=ROW, placeholder="–", column_config=columns)
     st.caption(f"Mean {measure} of each type. A gain in all can hide the loss of one: “falls” names it.")
 
 
@@ -64,11 +64,13 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     change = after - before
     outcome = np.select([np.isnan(change), change > SAME, change < -SAME], [3, 0, 1], default=2)
     types = sorted({kind or NO_TYPE for kind in base.evaluation.types})
-    wanted = boxes[1].multiselect("Types", types, key="ev:filter_types", placeholder="all", persist_state="session")
+    wanted = boxes[1].multiselect(
+        "Types", types, key="evaluate:filter_types", placeholder="all", persist_state="session"
+    )
     shown = boxes[2].multiselect(
         "Outcomes",
         OUTCOMES,
-        key="ev:filter_outcomes",
+        key="evaluate:filter_outcomes",
         placeholder="all",
         disabled=other is None,
         persist_state="session",
@@ -93,7 +95,7 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         st.caption("No query is left under these filters.")
         return
     event = st.dataframe(
-        rows, hide_index=True, key="ev:queries", row_height=ROW, height=table_height(len(rows), 14), placeholder="–",
+        rows, hide_index=True, key="evaluate:queries", row_height=ROW, height=table_height(len(rows), 14), placeholder="–",
         on_select="rerun", selection_mode="single-row", column_config=_columns(base, other),
     )  # fmt: skip
     picked = event["selection"]["rows"]
@@ -110,7 +112,7 @@ def _other(measured: Sequence[EvaluatedConfig], place: DeltaGenerator) -> Evalua
         place.caption("Add a second config above to see wins and losses.")
         return None
     others = {config.name: config for config in measured[1:]}
-    name = place.selectbox("Compared with the baseline", list(others), key="ev:other", persist_state="session")
+    name = place.selectbox("Compared with the baseline", list(others), key="evaluate:other", persist_state="session")
     return others[name]
 
 

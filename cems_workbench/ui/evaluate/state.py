@@ -94,18 +94,18 @@ class EvaluateState:
     """Where uploaded evidence files are; it is gone with the session."""
 
 
-page = PageState("ev", EvaluateState)
+page = PageState("evaluate", EvaluateState)
 
 
 def set_widgets() -> None:
     """Set the boxes to what was opened or made in the run before; called before any of them is drawn."""
     present = page.get()
     if present.next_query_set is not None:
-        st.session_state["ev:set"] = present.next_query_set
+        st.session_state["evaluate:set"] = present.next_query_set
     if present.next_configs is not None:
-        st.session_state["ev:configs"] = list(present.next_configs)
+        st.session_state["evaluate:configs"] = list(present.next_configs)
     if present.close_file_box:
-        st.session_state["ev:file"] = False
+        st.session_state["evaluate:file"] = False
     page.update(next_query_set=None, next_configs=None, close_file_box=False)
 
 
@@ -120,10 +120,10 @@ class ChosenComparison:
 
 def chosen_comparison() -> ChosenComparison | None:
     """The comparison that the page is set to, for other pages; None before it was opened, and while it has no config."""
-    configs, query_set = st.session_state.get("ev:configs"), st.session_state.get("ev:set")
+    configs, query_set = st.session_state.get("evaluate:configs"), st.session_state.get("evaluate:set")
     if not configs or query_set is None:
         return None
-    return ChosenComparison(tuple(configs), query_set, bool(st.session_state.get("ev:project_only")))
+    return ChosenComparison(tuple(configs), query_set, bool(st.session_state.get("evaluate:project_only")))
 
 
 @dataclass(frozen=True)

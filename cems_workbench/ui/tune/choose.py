@@ -36,22 +36,22 @@ def choose(resources: Resources) -> TuningData | None:
     options = config_options(resources)
     boxes = st.columns([3, 3, 2, 2], vertical_alignment="bottom")
     name = boxes[0].selectbox(
-        "Query set", sorted(sets), key="tn:set", persist_state="session",
+        "Query set", sorted(sets), key="tune:set", persist_state="session",
         format_func=lambda query_set: f"{query_set} · {sets[query_set].size} queries · version {sets[query_set].version}",
         help="The judged queries of this set decide which config is better.",
     )  # fmt: skip
-    if st.session_state.get("tn:baseline") not in options.configs:
-        st.session_state["tn:baseline"] = AS_SET if state.changed_parameters() else state.present_preset()
+    if st.session_state.get("tune:baseline") not in options.configs:
+        st.session_state["tune:baseline"] = AS_SET if state.changed_parameters() else state.present_preset()
     base = boxes[1].selectbox(
-        "Baseline", list(options.configs), key="tn:baseline", persist_state="session",
+        "Baseline", list(options.configs), key="tune:baseline", persist_state="session",
         help="Where the search starts, and what a proposal has to beat. “As set in Inspect” is what the sliders say now.",
     )  # fmt: skip
     kind = boxes[2].selectbox(
-        "Judgments", list(JUDGES), key="tn:judges", persist_state="session",
+        "Judgments", list(JUDGES), key="tune:judges", persist_state="session",
         help="Whose grades count. “People, else models” takes a model’s grade only where no person gave one.",
     )  # fmt: skip
     within = boxes[3].toggle(
-        "Within the project", key="tn:project_only", persist_state="session",
+        "Within the project", key="tune:project_only", persist_state="session",
         help="Search each query’s own project only, where it has one.",
     )  # fmt: skip
     selection = judged_selection(name, resources, judgments, bool(within))
@@ -84,7 +84,7 @@ def _gathered(
         for row in report.left_out:
             st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
 
-    if not_gathered("tn", message, gather, begun=bool(done)):
+    if not_gathered("tune", message, gather, begun=bool(done)):
         st.rerun()
     return None
 

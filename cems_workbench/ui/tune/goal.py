@@ -25,7 +25,7 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
     """Objectives and guards; None while one of them cannot be read, which is said in place."""
     left, right = st.columns(2, vertical_alignment="bottom")
     wanted = left.multiselect(
-        "Maximise", offered_measures(), default=["nDCG@10"], key="tn:objectives", accept_new_options=True,
+        "Maximise", offered_measures(), default=["nDCG@10"], key="tune:objectives", accept_new_options=True,
         persist_state="session", max_selections=3,
         help="The first decides. With a second one the search maps the Pareto front: the configs that gain nothing in one "
         "without losing in another. " + measures_help(),
@@ -33,7 +33,7 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
     types = sorted({kind for kind in data.batch.types if kind})
     offered = [*GUARDED, *(f"{kind}:{measure}" for measure in GUARDED[:1] for kind in types)]
     texts = right.multiselect(
-        "Must not fall below the baseline", offered, key="tn:guards", accept_new_options=True, persist_state="session",
+        "Must not fall below the baseline", offered, key="tune:guards", accept_new_options=True, persist_state="session",
         format_func=_guard_words, placeholder="no guard",
         help="A config that loses here is never proposed. For one type of question: `temporal:hit@5`; with a tolerance: "
         "`temporal:hit@5-0.01`.",
@@ -67,14 +67,14 @@ def _fewer_reranked(space: SearchSpace) -> bool:
     if not any(axis.path == "rerank.input_limit" for axis in space.axes):
         return False
     return st.toggle(
-        "Fewer candidates to the reranker", key="tn:fewer", persist_state="session",
+        "Fewer candidates to the reranker", key="tune:fewer", persist_state="session",
         help="A further objective: each candidate sent to the reranker costs a model call.",
     )  # fmt: skip
 
 
 def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch | None:
     """The search that is set up; None where the queries cannot be split as is asked, which is said in place."""
-    batch = scorer_for(data, goal.measures, int(st.session_state.get("tn:seed", 0))).batch
+    batch = scorer_for(data, goal.measures, int(st.session_state.get("tune:seed", 0))).batch
     if not batch.queries:
         st.info(
             "None of the judged queries has anything relevant under these measures, so no config can be better than another. "
@@ -96,23 +96,23 @@ def _settings(batch: LabelledBatch) -> SearchSettings:
     natural = GROUPINGS.index(natural_grouping(batch))
     boxes = st.columns([3, 1.5, 1.7, 1.7, 1.5], vertical_alignment="bottom")
     by = boxes[0].selectbox(
-        "Never split", GROUPINGS, natural, key="tn:group_by", persist_state="session",
+        "Never split", GROUPINGS, natural, key="tune:group_by", persist_state="session",
         format_func=lambda grouping: f"{GROUP_WORDS[grouping]} · {counts[grouping]}",
         help="Queries of one group stay together: on what is searched, on a fold, or sealed. Split, they would leak.",
     )  # fmt: skip
     folds = boxes[1].number_input(
-        "Folds", 2, 20, 5, key="tn:folds", persist_state="session",
+        "Folds", 2, 20, 5, key="tune:folds", persist_state="session",
         help="The queries are dealt into so many parts; each is scored with what was chosen on the others.",
     )  # fmt: skip
     sealed = boxes[2].number_input(
-        "Sealed share", 0.0, 0.8, 0.2, 0.05, key="tn:sealed", persist_state="session", format="%.2f",
+        "Sealed share", 0.0, 0.8, 0.2, 0.05, key="tune:sealed", persist_state="session", format="%.2f",
         help="The share of the queries that no search sees. It is scored once, when you open it.",
     )  # fmt: skip
     trials = boxes[3].number_input(
-        "Configs", 10, 20_000, 200, 50, key="tn:trials", persist_state="session", help="How many configs are tried at most.",
+        "Configs", 10, 20_000, 200, 50, key="tune:trials", persist_state="session", help="How many configs are tried at most.",
     )  # fmt: skip
     seed = boxes[4].number_input(
-        "Seed", 0, 2**31 - 1, 0, key="tn:seed", persist_state="session", help="The same seed gives the same result.",
+        "Seed", 0, 2**31 - 1, 0, key="tune:seed", persist_state="session", help="The same seed gives the same result.",
     )  # fmt: skip
     return SearchSettings(by, int(folds), float(sealed), int(trials), int(seed))
 

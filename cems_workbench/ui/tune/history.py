@@ -30,12 +30,12 @@ def draw(resources: Resources) -> None:
     else:
         empty("No config is kept yet", render("tune/nothing_kept.html"))
     st.markdown("###### From a file")
-    draw_import(resources, "tn:")
+    draw_import(resources, "tune:")
 
 
 def _table(records: list[ConfigRecord], resources: Resources) -> None:
     event = st.dataframe(
-        [_row(record, resources) for record in records], hide_index=True, key="tn:history", row_height=ROW, placeholder="–",
+        [_row(record, resources) for record in records], hide_index=True, key="tune:history", row_height=ROW, placeholder="–",
         on_select="rerun", selection_mode="single-row", height=table_height(len(records), 8),
         column_config={
             "name": st.column_config.TextColumn("name", width=150), "when": st.column_config.TextColumn("when", width=116),
@@ -97,13 +97,13 @@ def _opened(record: ConfigRecord, resources: Resources) -> None:
             st.warning(plain(warning), icon=":material/history:")
     changed = difference(state.present_config(), config)
     with st.container(horizontal=True):
-        st.button("Restore to the sliders", key="tn:restore", type="primary", icon=":material/settings_backup_restore:",
+        st.button("Restore to the sliders", key="tune:restore", type="primary", icon=":material/settings_backup_restore:",
                   on_click=state.use_config, args=(config,), disabled=not changed)  # fmt: skip
-        st.download_button("YAML", export_config(config, "yaml", card), file_name(config, "yaml"), "text/yaml", key="tn:kept_yaml",
+        st.download_button("YAML", export_config(config, "yaml", card), file_name(config, "yaml"), "text/yaml", key="tune:kept_yaml",
                            on_click="ignore", icon=":material/download:")  # fmt: skip
         _reword(record, resources)
     if changed:
-        diff_table(state.present_config(), config, "tn:kept_diff")
+        diff_table(state.present_config(), config, "tune:kept_diff")
     else:
         st.caption("It is what the sliders of Inspect say.")
     if card is not None:
@@ -112,8 +112,8 @@ def _opened(record: ConfigRecord, resources: Resources) -> None:
 
 
 def _reword(record: ConfigRecord, resources: Resources) -> None:
-    box = st.popover("Name and reason", key=f"tn:reword:{record.id}", icon=":material/edit:")
-    with box, st.form(f"tn:reword_form:{record.id}", border=False):
+    box = st.popover("Name and reason", key=f"tune:reword:{record.id}", icon=":material/edit:")
+    with box, st.form(f"tune:reword_form:{record.id}", border=False):
         name = st.text_input("Name", record.name, max_chars=80)
         why = st.text_area("Why", record.why, max_chars=2000)
         if st.form_submit_button("Keep", type="primary"):

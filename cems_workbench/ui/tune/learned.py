@@ -39,7 +39,7 @@ def draw(result: SearchResult) -> None:
     if shares is None:
         st.caption("Too few configs were tried, or all of them reached the same: nothing can be said.")
     else:
-        st.plotly_chart(importance_figure(shares, names), key="tn:importance", config=NO_TOOLBAR,
+        st.plotly_chart(importance_figure(shares, names), key="tune:importance", config=NO_TOOLBAR,
                         alt="Share of the variance that each parameter explains alone.")  # fmt: skip
         st.caption(_importance_words(shares), help=_IMPORTANCE_HELP)
     ranked = [path for path, _ in shares.shares] if shares is not None else list(names)
@@ -89,13 +89,13 @@ def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measu
     st.markdown("###### How it answers to one parameter")
     called = _called(names)
     path = st.selectbox(
-        "Parameter", ranked, key="tn:curve_path", format_func=called, persist_state="session",
+        "Parameter", ranked, key="tune:curve_path", format_func=called, persist_state="session",
         label_visibility="collapsed",
     )  # fmt: skip
     curve = _computed(
         ("curve", path), lambda progress: response_curve(result.tuned, result.planned.score, path, progress=progress)
     )
-    st.plotly_chart(curve_figure(curve, result, names[path], measure), key="tn:response", config=NO_TOOLBAR,
+    st.plotly_chart(curve_figure(curve, result, names[path], measure), key="tune:response", config=NO_TOOLBAR,
                     alt=f"{measure} at values of {path}, the rest as proposed.")  # fmt: skip
     st.caption(
         "Everything else as proposed, on the queries searched on; each point is replayed. The band is one standard error of the "
@@ -123,17 +123,17 @@ def _surface(result: SearchResult, ranked: list[str], names: dict[str, str], mea
     st.markdown("###### How it answers to two")
     called = _called(names)
     left, right = st.columns(2)
-    first = left.selectbox("Across", ranked, key="tn:map_x", format_func=called, persist_state="session")
+    first = left.selectbox("Across", ranked, key="tune:map_x", format_func=called, persist_state="session")
     others = [path for path in ranked if path != first]
-    if st.session_state.get("tn:map_y") not in others:
-        st.session_state["tn:map_y"] = others[0]
-    second = right.selectbox("Up", others, key="tn:map_y", format_func=called, persist_state="session")
+    if st.session_state.get("tune:map_y") not in others:
+        st.session_state["tune:map_y"] = others[0]
+    second = right.selectbox("Up", others, key="tune:map_y", format_func=called, persist_state="session")
     pair = (first, second)
     surface = _computed(
         ("surface", pair),
         lambda progress: response_surface(result.tuned, result.planned.score, pair, progress=progress),
     )
-    st.plotly_chart(surface_figure(surface, names, measure), key="tn:surface", config=NO_TOOLBAR,
+    st.plotly_chart(surface_figure(surface, names, measure), key="tune:surface", config=NO_TOOLBAR,
                     alt=f"{measure} over {first} and {second}, the rest as proposed.")  # fmt: skip
     st.caption("Brighter is better; the ring is the proposal. A cell without colour breaks a constraint.")
 

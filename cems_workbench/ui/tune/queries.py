@@ -36,7 +36,7 @@ def draw(result: SearchResult) -> None:
     st.caption("On the queries searched on; the sealed ones stay sealed, and are not listed.")
     changed = [change for change in changes if change.outcome != "same"]
     if changed:
-        st.plotly_chart(figure(changed, measure), key="tn:wins", config=NO_TOOLBAR,
+        st.plotly_chart(figure(changed, measure), key="tune:wins", config=NO_TOOLBAR,
                         alt=f"Difference in {measure} of every query that changed, the greatest gain first.")  # fmt: skip
     _types(changes)
     _table(result, changes, measure)
@@ -76,7 +76,7 @@ def _types(changes: Sequence[QueryChange]) -> None:
         for kind, counts in kinds.items()
     ]  # fmt: skip
     st.dataframe(
-        rows, hide_index=True, key="tn:types", row_height=ROW, width="content",
+        rows, hide_index=True, key="tune:types", row_height=ROW, width="content",
         column_config={
             "type": st.column_config.TextColumn("type", width=170), "queries": st.column_config.NumberColumn("queries", width=70),
             "difference": st.column_config.NumberColumn("difference", format="%+.3f", width=90),
@@ -87,14 +87,14 @@ def _types(changes: Sequence[QueryChange]) -> None:
 
 
 def _table(result: SearchResult, changes: Sequence[QueryChange], measure: str) -> None:
-    wanted = st.pills("Show", list(SIGNS.values()), selection_mode="multi", key="tn:outcomes", label_visibility="collapsed",
+    wanted = st.pills("Show", list(SIGNS.values()), selection_mode="multi", key="tune:outcomes", label_visibility="collapsed",
                       persist_state="session")  # fmt: skip
     listed = [change for change in changes if not wanted or SIGNS[change.outcome] in wanted]
     if not listed:
         st.caption("No query is left under this filter.")
         return
     event = st.dataframe(
-        [_row(change, measure) for change in listed], hide_index=True, key="tn:queries", row_height=ROW, on_select="rerun",
+        [_row(change, measure) for change in listed], hide_index=True, key="tune:queries", row_height=ROW, on_select="rerun",
         height=table_height(len(listed), 12), selection_mode="single-row", placeholder="–", column_config=_columns(measure),
     )  # fmt: skip
     picked = event["selection"]["rows"]
@@ -126,7 +126,7 @@ def _offer(result: SearchResult, change: QueryChange) -> None:
     base = result.planned.plan.space.baseline
     left, right = st.columns([4, 1], vertical_alignment="center")
     left.markdown(f"{plain(change.query)}  \n:small[the proposal on the sliders, {plain(base.name)} pinned beside it]")
-    if right.button("Open in Inspect", key="tn:inspect", icon=":material/search:", width="stretch"):
+    if right.button("Open in Inspect", key="tune:inspect", icon=":material/search:", width="stretch"):
         query = next(query for query in result.planned.batch.queries if query.qid == change.qid)
         header = result.planned.data.evidence.header
         request = request_for(query, header.moment, header.project_only)

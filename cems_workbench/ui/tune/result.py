@@ -103,7 +103,7 @@ def verdict_html(result: SearchResult) -> Markup:
 def _go_on(result: SearchResult) -> None:
     left, right = st.columns([4, 1], vertical_alignment="center")
     left.info("Stopped before its end. What was tried is kept; going on skips it.", icon=":material/pause:")
-    right.button("Go on", key="tn:go_on", icon=":material/play_arrow:", type="primary", width="stretch",
+    right.button("Go on", key="tune:go_on", icon=":material/play_arrow:", type="primary", width="stretch",
                  on_click=start, args=(result.planned,))  # fmt: skip
 
 
@@ -248,7 +248,7 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
         return
     looks = looks_at(planned.data, resources.store).count(planned.data.query_set, planned.sealed)
     box = st.popover(
-        f"Open the sealed hold-out (look {looks + 1})", key=f"tn:seal:{looks}", icon=":material/lock_open:"
+        f"Open the sealed hold-out (look {looks + 1})", key=f"tune:seal:{looks}", icon=":material/lock_open:"
     )
     with box:
         before = (
@@ -260,7 +260,7 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
         )
         st.button(
             "Open it",
-            key="tn:open",
+            key="tune:open",
             type="primary",
             icon=":material/lock_open:",
             on_click=_open,
@@ -283,10 +283,10 @@ def _front(result: SearchResult) -> None:
     second = 1
     if len(names) > 2:
         second = names.index(
-            st.segmented_control("Against", names[1:], default=names[1], required=True, key="tn:against") or names[1]
+            st.segmented_control("Against", names[1:], default=names[1], required=True, key="tune:against") or names[1]
         )
     st.plotly_chart(
-        front_figure(result, second), key="tn:pareto", config=NO_TOOLBAR,
+        front_figure(result, second), key="tune:pareto", config=NO_TOOLBAR,
         alt=f"Every config tried, {names[0]} against {names[second]}; those of the front joined by a line.",
     )  # fmt: skip
     _front_table(result, names)
@@ -315,7 +315,7 @@ def _front_table(result: SearchResult, names: list[str]) -> None:
         for i in front
     ]
     event = st.dataframe(
-        rows, hide_index=True, key="tn:front", row_height=ROW, height=table_height(len(rows), 8), on_select="rerun",
+        rows, hide_index=True, key="tune:front", row_height=ROW, height=table_height(len(rows), 8), on_select="rerun",
         selection_mode="single-row", column_config={name: _objective_column(name) for name in names},
     )  # fmt: skip
     picked = event["selection"]["rows"]
@@ -329,7 +329,7 @@ def _front_table(result: SearchResult, names: list[str]) -> None:
     config = proposed(space, trial, f"{space.baseline.name}-front")
     left, right = st.columns([4, 1], vertical_alignment="center")
     left.caption(plain(", ".join(f"{path} {shown(value)}" for path, value in zip(paths, trial.values, strict=True))))
-    if right.button("To the sliders", key="tn:front_take", icon=":material/tune:", width="stretch"):
+    if right.button("To the sliders", key="tune:front_take", icon=":material/tune:", width="stretch"):
         state.use_config(config)
         st.toast("Set on the sliders of Inspect.", icon=":material/check:")
 

@@ -32,7 +32,7 @@ def draw_start(planned: PlannedSearch) -> None:
     """What will be done, and the button."""
     left, right = st.columns([1, 3], vertical_alignment="center")
     left.button(
-        "Start the search", key="tn:start", type="primary", icon=":material/play_arrow:", width="stretch", on_click=start,
+        "Start the search", key="tune:start", type="primary", icon=":material/play_arrow:", width="stretch", on_click=start,
         args=(planned,), help="It runs beside the page and can be stopped; what was tried is kept, and goes on from there.",
     )  # fmt: skip
     right.caption(effort(planned))
@@ -60,7 +60,7 @@ def _panel() -> None:
     at_work = page.get().running
     if at_work is None or at_work.over:
         st.rerun()
-    with st.container(key="tn-panel"):
+    with st.container(key="tune-panel"):
         _watched(at_work)
 
 
@@ -69,13 +69,13 @@ def _watched(at_work: BackgroundSearch) -> None:
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.progress(min(1.0, now.done / max(1, now.total)), text=_words(at_work))
     right.button(
-        "Stopping…" if at_work.stopping else "Stop", key="tn:stop", icon=":material/stop:", width="stretch",
+        "Stopping…" if at_work.stopping else "Stop", key="tune:stop", icon=":material/stop:", width="stretch",
         on_click=at_work.stop, disabled=at_work.stopping, help="What was tried is kept.",
     )  # fmt: skip
     if len(at_work.best) > 1:
         measure = str(at_work.planned.plan.goal.objectives[0])
         st.plotly_chart(
-            curve_figure(list(at_work.best), measure, at_work.planned.plan.trials + 1), key="tn:curve",
+            curve_figure(list(at_work.best), measure, at_work.planned.plan.trials + 1), key="tune:curve",
             config=NO_TOOLBAR, alt=f"Best {measure} so far after each config.",
         )  # fmt: skip
         gained = at_work.best[-1] - at_work.best[0]

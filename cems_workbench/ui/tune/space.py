@@ -16,7 +16,7 @@ from cems_workbench.tuning.space import BANDS, Axis, SearchSpace, axis_for, pars
 from cems_workbench.ui.inspect.controls import GROUPS, shown
 from cems_workbench.ui.kit.escape import plain
 
-PATHS = "tn:paths"
+PATHS = "tune:paths"
 WIDTHS = (3.4, 1.4, 4.4, 0.9)
 WEIGHTS = "Weights of the lists"
 
@@ -92,7 +92,7 @@ def _suggestions(spaces: dict[str, tuple[str, ...]]) -> None:
         st.caption("Start from", width="content")
         for name, paths in spaces.items():
             st.button(
-                name, key=f"tn:space:{name}", on_click=_choose, args=(paths,), type="tertiary",
+                name, key=f"tune:space:{name}", on_click=_choose, args=(paths,), type="tertiary",
                 help=f"Search {len(paths)} parameters: {', '.join(f'`{path}`' for path in paths)}",
             )  # fmt: skip
 
@@ -106,7 +106,7 @@ def _axes(
 ) -> list[Axis] | None:
     """An axis a row; None when one of them is wrong."""
     known = {spec.path: spec for spec in field_specs()}
-    with st.container(gap="xsmall", key="tn-space"):
+    with st.container(gap="xsmall", key="tune-space"):
         _heads()
         axes = [_axis_row(path, known.get(path), baseline, gathered, named[path]) for path in paths]
     return [axis for axis in axes if axis is not None] if None not in axes else None
@@ -154,7 +154,7 @@ def value_at(config: PipelineConfig, path: str) -> Any:
 
 def _choices(whole: Axis, box: DeltaGenerator) -> Axis:
     chosen = box.pills(
-        whole.path, whole.choices, selection_mode="multi", default=whole.choices, key=f"tn:choices:{whole.path}",
+        whole.path, whole.choices, selection_mode="multi", default=whole.choices, key=f"tune:choices:{whole.path}",
         format_func=shown, label_visibility="collapsed", persist_state="session",
     )  # fmt: skip
     if not chosen:
@@ -172,7 +172,7 @@ def _range(whole: Axis, box: DeltaGenerator) -> Axis:
         numbers.append(
             place.number_input(
                 f"{whole.path} {part}", value=kind(start), step=kind(whole.step), format=form, label_visibility="collapsed",
-                key=f"tn:{part}:{whole.path}", persist_state="session",
+                key=f"tune:{part}:{whole.path}", persist_state="session",
             )
         )  # fmt: skip
     low, high, step = numbers
@@ -189,7 +189,7 @@ def _kind(path: str) -> str:
 
 def _fixed(space: SearchSpace) -> None:
     fixed = space.fixed()
-    box = st.expander(f"Fixed: {len(fixed)} other parameters, as in the baseline", key="tn:fixed", on_change="rerun")
+    box = st.expander(f"Fixed: {len(fixed)} other parameters, as in the baseline", key="tune:fixed", on_change="rerun")
     if box.open:
         rows = [{"parameter": path, "value": shown(value)} for path, value in fixed]
-        box.dataframe(rows, hide_index=True, key="tn:fixed_table", height=280, row_height=28)
+        box.dataframe(rows, hide_index=True, key="tune:fixed_table", height=280, row_height=28)

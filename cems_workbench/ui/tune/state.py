@@ -21,7 +21,7 @@ from cems_workbench.ui.kit.state import PageState
 if TYPE_CHECKING:
     from cems_workbench.runs.background_search import BackgroundSearch
 
-VIEW = "tn:view"
+VIEW = "tune:view"
 VIEWS = ("Set up", "Result", "What it learned", "By query", "Take it away", "History")
 SCORERS_KEPT = 3
 CURVES_KEPT = 64
@@ -54,7 +54,7 @@ class TuneState:
     """Importance, curves and maps of the last search."""
 
 
-page = PageState("tn", TuneState)
+page = PageState("tune", TuneState)
 
 
 def take_result(result: SearchResult) -> None:

@@ -69,14 +69,14 @@ def _words(result: SearchResult) -> tuple[str, str, str]:
     by_name = not sign_in_configured()
     boxes = st.columns([2, 4, 2] if by_name else [2, 4], vertical_alignment="bottom")
     usual = result.tuned.config.name
-    typed = boxes[0].text_input("Name", key="tn:name", placeholder=usual, max_chars=80, persist_state="session",
+    typed = boxes[0].text_input("Name", key="tune:name", placeholder=usual, max_chars=80, persist_state="session",
                                 help="What presets, files and the history call it.")  # fmt: skip
-    why = boxes[1].text_input("Why", key="tn:why", placeholder="what was wanted, for whoever reads the history", max_chars=500,
+    why = boxes[1].text_input("Why", key="tune:why", placeholder="what was wanted, for whoever reads the history", max_chars=500,
                               persist_state="session")  # fmt: skip
     author = reviewer() or ""
     if by_name:
-        st.session_state.setdefault("tn:author", author)
-        author = boxes[2].text_input("Your name", key="tn:author", max_chars=80, persist_state="session")
+        st.session_state.setdefault("tune:author", author)
+        author = boxes[2].text_input("Your name", key="tune:author", max_chars=80, persist_state="session")
     return typed.strip() or usual, why.strip(), author.strip()
 
 
@@ -85,17 +85,17 @@ def _apply(
 ) -> None:
     with st.container(horizontal=True):
         if st.button(
-            "To the sliders", key="tn:take", type="primary", icon=":material/tune:",
+            "To the sliders", key="tune:take", type="primary", icon=":material/tune:",
             help="Every parameter of Inspect is set to the proposal; undo is there.",
         ):  # fmt: skip
             state.use_config(config)
             st.toast("Set on the sliders of Inspect.", icon=":material/check:")
         keep = st.button(
-            "Keep in the history", key="tn:keep", icon=":material/bookmark_add:",
+            "Keep in the history", key="tune:keep", icon=":material/bookmark_add:",
             help="A named config with who, when, why and its evidence card; it can be a baseline, and is restored from History.",
         )  # fmt: skip
         st.download_button(
-            "Preset file", preset_text(config, why, card), file_name(config, "yaml"), "text/yaml", key="tn:preset",
+            "Preset file", preset_text(config, why, card), file_name(config, "yaml"), "text/yaml", key="tune:preset",
             on_click="ignore", icon=":material/description:",
             help="YAML headed by its summary and card, as the shipped presets are.",
         )  # fmt: skip
@@ -129,7 +129,7 @@ def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
 
 def _export(config: PipelineConfig, card: EvidenceCard) -> None:
     form = st.segmented_control(
-        "Form", FORMS, default="yaml", key="tn:form", format_func=lambda form: FORM_TITLES[form], required=True,
+        "Form", FORMS, default="yaml", key="tune:form", format_func=lambda form: FORM_TITLES[form], required=True,
         label_visibility="collapsed", persist_state="session",
     ) or "yaml"  # fmt: skip
     text = export_config(config, form, card)
@@ -139,13 +139,13 @@ def _export(config: PipelineConfig, card: EvidenceCard) -> None:
     else:
         _lost(TARGET_TITLES[form], lost)
     with st.container(horizontal=True):
-        st.download_button(f"Download {FORM_TITLES[form]}", text, file_name(config, form), "text/plain", key=f"tn:export:{form}",
+        st.download_button(f"Download {FORM_TITLES[form]}", text, file_name(config, form), "text/plain", key=f"tune:export:{form}",
                            on_click="ignore", icon=":material/download:", type="primary")  # fmt: skip
         st.download_button(
-            "Evidence card (JSON)", card.to_json(), f"{file_name(config, 'card')}.json", "application/json", key="tn:card",
+            "Evidence card (JSON)", card.to_json(), f"{file_name(config, 'card')}.json", "application/json", key="tune:card",
             on_click="ignore", help="The card as a file of its own" + (": JSON has no comments." if form == SIDE_FILE else "."),
         )  # fmt: skip
-    with st.container(key="tn-code"):
+    with st.container(key="tune-code"):
         st.code(
             text,
             language={"yaml": "yaml", "json": "json", "toml": "toml", "python": "python"}.get(form, "bash"),
@@ -165,7 +165,7 @@ def _lost(target: str, lost: Sequence[tuple[str, object, object]]) -> None:
     )
     st.dataframe(
         [{"parameter": path, "here": shown(here), "there": shown(there)} for path, here, there in lost],
-        hide_index=True, key="tn:lost", row_height=28, height=28 * min(len(lost), 7) + 38, width="content",
+        hide_index=True, key="tune:lost", row_height=28, height=28 * min(len(lost), 7) + 38, width="content",
         column_config={
             "parameter": st.column_config.TextColumn("parameter", width=260), "here": st.column_config.TextColumn("here", width=180),
             "there": st.column_config.TextColumn("there", width=180, help="What the file, laid over what the target does, comes to"),
