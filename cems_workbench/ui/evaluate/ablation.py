@@ -18,7 +18,7 @@ from cems_workbench.ui.evaluate.state import made_of
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, lines
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
@@ -48,10 +48,9 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
     st.caption(about)
     st.plotly_chart(figure(rows, measure), key="evaluate:ablate:figure", config=NO_TOOLBAR,
                     alt="Difference of each row from the first, of the chosen measure.")  # fmt: skip
-    st.dataframe(
-        _rows(rows, measure), hide_index=True, key="evaluate:ablate:rows", row_height=ROW, height=table_height(len(rows), len(rows)),
-        placeholder="–", column_config=_columns(measure),
-    )  # fmt: skip
+    draw_table(
+        _rows(rows, measure), key="evaluate:ablate:rows", most=len(rows), placeholder="–", columns=_columns(measure)
+    )
     lacking = sorted({(row.config.name, what) for row in rows for what in row.rankings.needs})
     if lacking:
         named = "; ".join(f"{plain(name)}: {plain(what)}" for name, what in lacking[:6])

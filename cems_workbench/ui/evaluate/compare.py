@@ -16,7 +16,7 @@ from cems_workbench.ui.evaluate.state import made_of
 from cems_workbench.ui.kit.escape import plain, tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, lines
 from cems_workbench.ui.kit.switch import switch
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
             "Beside the mean", list(BESIDE), default="Unjudged", key="evaluate:beside", label_visibility="collapsed",
             persist_state="session",
         )  # fmt: skip
-    st.dataframe(
-        [_means(config, BESIDE.get(beside or "")) for config in measured], hide_index=True, key="evaluate:means", row_height=ROW,
-        placeholder="–", column_config=_mean_columns(measured[0].evaluation.measures, wide=beside is not None),
+    draw_table(
+        [_means(config, BESIDE.get(beside or "")) for config in measured], key="evaluate:means",
+        placeholder="–", columns=_mean_columns(measured[0].evaluation.measures, wide=beside is not None),
     )  # fmt: skip
     for line in remarks(measured):
         st.caption(line)
@@ -109,9 +109,9 @@ def _lacking(measured: Sequence[EvaluatedConfig]) -> None:
     names = list(dict.fromkeys(str(row["config"]) for row in rows))
     which = plain(", ".join(names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     with st.expander(f":orange[⚠] The evidence lacks what {which} asked for; they are measured on what is there"):
-        st.dataframe(
-            rows, hide_index=True, key="evaluate:lacking", row_height=ROW, height=table_height(len(rows), 10),
-            column_config={"the evidence lacks": st.column_config.TextColumn("the evidence lacks", width="large")},
+        draw_table(
+            rows, key="evaluate:lacking", most=10,
+            columns={"the evidence lacks": st.column_config.TextColumn("the evidence lacks", width="large")},
         )  # fmt: skip
 
 
@@ -215,9 +215,9 @@ def differences(comparison: Comparison, measured: Sequence[EvaluatedConfig]) -> 
             )  # fmt: skip
     st.markdown(f"###### Against the baseline, {plain(measured[0].name)}")
     number_column, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    st.dataframe(
-        rows, hide_index=True, key="evaluate:differences", row_height=ROW, placeholder="–", height=table_height(len(rows), 14),
-        column_config={
+    draw_table(
+        rows, key="evaluate:differences", placeholder="–", most=14,
+        columns={
             "config": text("config", width=140, pinned=True), "measure": text("measure", width=80),
             "baseline": number_column("baseline", format="%.3f", width=70), "value": number_column("value", format="%.3f", width=60),
             "difference": number_column("difference", format="%+.3f", width=78, help="Value less baseline, mean over queries"),

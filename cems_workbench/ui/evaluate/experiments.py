@@ -18,7 +18,7 @@ from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.evaluate.compare import compared
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit.escape import csv_bytes, plain
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table, pick_row
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
@@ -31,17 +31,15 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
     if not experiments:
         st.caption("Nothing is kept yet. Keep a comparison to find its config, its values and your note again.")
         return
-    event = st.dataframe(
-        [_row(experiment) for experiment in experiments], hide_index=True, key="evaluate:kept_table", row_height=ROW, placeholder="–",
-        on_select="rerun", selection_mode="single-row", height=table_height(len(experiments), 8),
-        column_config={"nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Of the config that was kept"),
+    picked = pick_row(
+        [_row(experiment) for experiment in experiments], key="evaluate:kept_table", placeholder="–", most=8,
+        columns={"nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Of the config that was kept"),
                        "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Of the config that was kept"),
                        "note": st.column_config.TextColumn("note", width="large"),
                        "evidence": st.column_config.TextColumn("evidence", help="Begin of the hash of the evidence it was measured on")},
     )  # fmt: skip
-    picked = event["selection"]["rows"]
-    if picked:
-        _reopened(experiments[picked[0]])
+    if picked is not None:
+        _reopened(experiments[picked])
 
 
 def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
@@ -132,9 +130,7 @@ def _reopened(experiment: ConfigRecord) -> None:
     st.markdown(f"**{plain(experiment.name)}**" + (f"  \n:small[{plain(experiment.why)}]" if experiment.why else ""))
     if rows:
         numbers = {name: st.column_config.NumberColumn(name, format="%.3f") for name in rows[0] if name != "config"}
-        st.dataframe(
-            rows, hide_index=True, key="evaluate:reopened", row_height=ROW, placeholder="–", column_config=numbers
-        )
+        draw_table(rows, key="evaluate:reopened", placeholder="–", columns=numbers)
     option = f"{experiment.name} (kept {experiment.id})"
     left, right = st.columns(2)
     if option not in st.session_state.get("evaluate:configs", ()):

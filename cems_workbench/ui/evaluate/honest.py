@@ -10,7 +10,7 @@ from cems_workbench.evaluation.honest import HonestView, honest_view
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.state import made_of
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.tables import draw_table
 
 HELP = {
     "hit@1": "Share of the queries whose first result this judge calls relevant",
@@ -44,9 +44,9 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
             column: st.column_config.NumberColumn(column, format="%.3f", width=110, help=HELP.get(column))
             for column in table.columns if column not in ("judge", "judges", "relevant to one alone", "results")
         }  # fmt: skip
-        st.dataframe(
-            [dict(zip(table.columns, row, strict=True)) for row in table.rows], hide_index=True, key=f"evaluate:honest:{i}",
-            row_height=ROW, placeholder="–", column_config=columns,
+        draw_table(
+            [dict(zip(table.columns, row, strict=True)) for row in table.rows], key=f"evaluate:honest:{i}",
+            placeholder="–", columns=columns,
         )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from cems_workbench.records import RowError
 from cems_workbench.ui.evaluate.state import LogSample, page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 
 WAYS: dict[str, Way] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
@@ -86,8 +86,8 @@ def _outcome() -> None:
         return
     st.success(plain(sample.line), icon=":material/check:")
     rows = [_row(query, sample.scores) for query in sample.chosen]
-    st.dataframe(rows, hide_index=True, key="evaluate:log_rows", row_height=ROW, height=table_height(len(rows), 6), placeholder="–",
-        column_config={"query": st.column_config.TextColumn("query", width="large"),
+    draw_table(rows, key="evaluate:log_rows", most=6, placeholder="–",
+        columns={"query": st.column_config.TextColumn("query", width="large"),
                        "asked": st.column_config.NumberColumn("asked", help="How often it is in the log"),
                        "judge": st.column_config.NumberColumn("judge", format="%.2f", help="The judge’s raw score of its best result")},
     )  # fmt: skip
@@ -107,7 +107,7 @@ def _row(logged: LoggedQuery, scores: Mapping[str, float]) -> dict[str, Any]:
 def _rejected(errors: Sequence[RowError]) -> None:
     st.caption(f":orange[⚠] {len(errors)} rows of the log were left out:")
     rows = [{"row": error.row, "field": error.field, "reason": error.reason} for error in errors]
-    st.dataframe(rows, hide_index=True, key="evaluate:log_errors", row_height=ROW, height=table_height(len(rows), 6), placeholder="–",
-        column_config={"row": st.column_config.NumberColumn("row", width=60),
+    draw_table(rows, key="evaluate:log_errors", most=6, placeholder="–",
+        columns={"row": st.column_config.NumberColumn("row", width=60),
                        "reason": st.column_config.TextColumn("reason", width="large")},
     )  # fmt: skip

@@ -18,7 +18,7 @@ from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table, pick_row
 
 OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
 
@@ -48,7 +48,7 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
     columns["falls"] = st.column_config.TextColumn(
         "falls", width=220, help="Configs that are below the baseline for this type"
     )
-    st.dataframe(rows, hide_index=True, key="evaluate:types", row_height=ROW, placeholder="–", column_config=columns)
+    draw_table(rows, key="evaluate:types", placeholder="–", columns=columns)
     st.caption(f"Mean {measure} of each type. A gain in all can hide the loss of one: “falls” names it.")
 
 
@@ -94,13 +94,11 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     if not rows:
         st.caption("No query is left under these filters.")
         return
-    event = st.dataframe(
-        rows, hide_index=True, key="evaluate:queries", row_height=ROW, height=table_height(len(rows), 14), placeholder="–",
-        on_select="rerun", selection_mode="single-row", column_config=_columns(base, other),
+    picked = pick_row(
+        rows, key="evaluate:queries", most=14, placeholder="–", columns=_columns(base, other),
     )  # fmt: skip
-    picked = event["selection"]["rows"]
-    if picked:
-        _open(queries[places[picked[0]]], base, other)
+    if picked is not None:
+        _open(queries[places[picked]], base, other)
     which = f"{plain((other or base).name)} on the sliders" + (
         f" and {plain(base.name)} pinned beside it" if other else ""
     )

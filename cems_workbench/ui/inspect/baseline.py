@@ -21,7 +21,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
 from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.templates import render
 
 NAMED = 2
@@ -117,10 +117,9 @@ def _compared(base: Baseline) -> None:
     if differing:
         text = st.column_config.TextColumn
         rows = [{"parameter": path, "baseline": shown(was), "now": shown(now)} for path, was, now in differing]
-        st.dataframe(
-            rows, hide_index=True, key="inspect:baseline_diff", width=520, row_height=ROW,
-            height=min(table_height(len(rows), len(rows)), 320),
-            column_config={name: text(name, width=wide) for name, wide in (("parameter", 220), ("baseline", 130), ("now", 130))},
+        draw_table(
+            rows, key="inspect:baseline_diff", width=520, most=9,
+            columns={name: text(name, width=wide) for name, wide in (("parameter", 220), ("baseline", 130), ("now", 130))},
         )  # fmt: skip
     else:
         st.caption("The config is the baseline’s. Move a slider, and ranks show how they differ.")

@@ -12,7 +12,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.labelled import evidence_of, judged_queries
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.tables import draw_table
 
 SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
 PICKER, TABLE = "inspect:picker", "inspect:picker_table"
@@ -48,17 +48,14 @@ def _draw_queries(resources: Resources) -> None:
         "the first judged one. Under the config as it is set now.",
     )
     text = st.column_config.TextColumn
-    st.dataframe(
+    draw_table(
         [_row(row) for row in rows],
-        hide_index=True,
         height=420,
         width=660,
-        row_height=ROW,
-        placeholder="",
         key=TABLE,
         on_select=lambda: _search_selected(rows),
         selection_mode="single-row",
-        column_config={
+        columns={
             "": text("status", width=84, help="How the query fares under the config as it is set now"),
             "rank": st.column_config.NumberColumn("rank", width=46, help="Best rank of a memory that helps"),
             "query": text("query", width=300),

@@ -21,7 +21,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.tables import draw_table
 
 CARD = ".card.json"
 
@@ -104,14 +104,12 @@ def diff_table(old: PipelineConfig, new: PipelineConfig, key: str) -> None:
     rows = diff_rows(old, new)
     text = st.column_config.TextColumn
     st.caption(f"{len(rows)} parameter{'s' if len(rows) != 1 else ''} would change:")
-    st.dataframe(
+    draw_table(
         rows,
-        hide_index=True,
         key=key,
-        row_height=ROW,
-        height=ROW * (min(len(rows), 9) + 1) + 8,
+        most=9,
         width=600,
-        column_config={
+        columns={
             "parameter": text("parameter", width=230),
             "now": text("now", width=130, help="The value that is set"),
             "file": text("then", width=130, help="The value it would have"),

@@ -11,7 +11,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.tables import ROW, short_id, table_height
+from cems_workbench.ui.kit.tables import draw_table, short_id
 from cems_workbench.ui.kit.templates import render
 
 if TYPE_CHECKING:
@@ -59,14 +59,11 @@ def draw_shares(trace: Trace) -> None:
     frame = shares_table(trace)
     text = st.column_config.TextColumn
     candidates = {name: text(name, width=84) for name in frame.columns[2:]}
-    st.dataframe(
+    draw_table(
         frame,
-        hide_index=True,
-        height=table_height(len(frame), len(frame)),
-        row_height=ROW,
-        placeholder="",
+        most=len(frame),
         key="inspect:queries",
-        column_config={
+        columns={
             "query": text("query", width=210, pinned=True, help="Its number is that in the names of its lists"),
             "found": st.column_config.NumberColumn("found", width=56, help="Candidates that its lists still hold after the threshold"),
             **candidates,

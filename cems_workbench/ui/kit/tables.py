@@ -1,14 +1,47 @@
-"""What every table of the app has in common: dense rows that are still easy to read, and ids that fit."""
+"""The tables of the app: dense rows that are still easy to read, no higher than what they hold, and ids that fit."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from pandas.io.formats.style import Styler
+
+    Rows = Sequence[Mapping[str, Any]] | DataFrame | Styler
 
 ROW = 30
 """Height of a table row in pixels."""
 
 
-def table_height(rows: int, most: int) -> int:
-    """Height in pixels of a table with its header, that scrolls past `most` rows."""
-    return ROW * (min(max(rows, 1), most) + 1) + 4
+def draw_table(
+    rows: Rows, *, key: str | None = None, most: int | None = None, columns: Mapping[str, Any] | None = None,
+    placeholder: str = "", **options: Any,
+) -> Any:  # fmt: skip
+    """A table with a row for each of `rows`, and what `st.dataframe` returns.
+
+    It scrolls past `most` rows; where that is None, where Streamlit lets it. `columns` are column configs, `placeholder` stands in cells
+    without a value, and `options` are further arguments of `st.dataframe`.
+    """
+    if most is not None:
+        options["height"] = ROW * (min(max(_count(rows), 1), most) + 1) + 4  # with the header
+    return st.dataframe(
+        rows, hide_index=True, row_height=ROW, key=key, column_config=columns, placeholder=placeholder, **options
+    )
+
+
+def pick_row(rows: Rows, *, key: str, **options: Any) -> int | None:
+    """A table of which one row can be chosen: the place of that row, None while there is none. Arguments are those of `draw_table`."""
+    event = draw_table(rows, key=key, on_select="rerun", selection_mode="single-row", **options)
+    picked = event["selection"]["rows"]
+    return picked[0] if picked and picked[0] < _count(rows) else None
+
+
+def _count(rows: Rows) -> int:
+    return len(rows if isinstance(rows, Sequence) else rows.index)
 
 
 def short_id(memory_id: str, length: int = 18) -> str:

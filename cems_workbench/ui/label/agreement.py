@@ -23,7 +23,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Judgment, Query
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.reviewer import reviewer
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table, pick_row
 
 RULES: dict[str, Rule] = {"Majority": "majority", "Strictest": "strictest"}
 ALPHA = (
@@ -54,20 +54,18 @@ def draw(resources: Resources) -> None:
         ),
     }
     left, right = st.columns(2)
-    left.dataframe(
-        [_kappa_row(agreement) for agreement in pairwise_kappa(table) if agreement.kappa.pairs],
-        hide_index=True, key="label:kappa", row_height=ROW, column_config=columns,
-    )  # fmt: skip
+    with left:
+        agreements = [_kappa_row(agreement) for agreement in pairwise_kappa(table) if agreement.kappa.pairs]
+        draw_table(agreements, key="label:kappa", columns=columns)
     queries = {query.qid: query for query in resources.store.queries.read()}
     types = {qid: query.type or "" for qid, query in queries.items()}
-    right.dataframe(
-        [
+    with right:
+        alphas = [
             {"type": kind or "(no type)", "alpha": _in_words(estimate), "pairs": estimate.pairs}
             for kind, estimate in alpha_by_type(labels, types).items()
             if estimate.pairs
-        ],
-        hide_index=True, key="label:alpha", row_height=ROW, column_config=columns,
-    )  # fmt: skip
+        ]
+        draw_table(alphas, key="label:alpha", columns=columns)
     _conflicts(resources, labels, queries)
 
 
@@ -87,12 +85,10 @@ def _conflicts(resources: Resources, labels: list[Judgment], queries: dict[str, 
         help=SETTLING,
     )
     rows = _rows(conflicts, labels, RULES[rule or "Majority"], queries, resources)
-    event = st.dataframe(rows, hide_index=True, key="label:conflicts", row_height=ROW, height=table_height(len(rows), 10),
-                         on_select="rerun", selection_mode="single-row")  # fmt: skip
-    chosen = [row for row in event["selection"]["rows"] if row < len(conflicts)]
+    picked = pick_row(rows, key="label:conflicts", most=10)
     name = reviewer()
-    if chosen and name is not None:
-        _decide(resources, conflicts[chosen[0]], rows[chosen[0]]["query"], name)
+    if picked is not None and name is not None:
+        _decide(resources, conflicts[picked], rows[picked]["query"], name)
     else:
         st.caption(
             "Select a conflict to decide it." if name else "Give your name on the Label view to decide conflicts."

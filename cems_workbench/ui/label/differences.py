@@ -16,7 +16,7 @@ from cems_workbench.records import JudgeScale, Judgment, Query
 from cems_workbench.store import LabelEvent
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.reviewer import reviewer
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import pick_row
 from cems_workbench.ui.label import state
 from cems_workbench.ui.label.card import name_of
 
@@ -43,10 +43,9 @@ def draw(
         st.caption("Nothing is left here." if every else "They agree on every pair.")
         return
     queries = {query.qid: query for query in resources.store.queries.read()}
-    event = st.dataframe(
-        _rows(shown, marks, queries, resources), hide_index=True, key="label:differences", row_height=ROW,
-        height=table_height(len(shown), 8), on_select="rerun", selection_mode="single-row", placeholder="",
-        column_config={
+    picked = pick_row(
+        _rows(shown, marks, queries, resources), key="label:differences", most=8,
+        columns={
             "people": st.column_config.NumberColumn("people", width=64, help="Their grade: of several the median"),
             "judge": st.column_config.TextColumn("judge", width=112, help="The band of the judge’s score"),
             "score": st.column_config.NumberColumn("score", width=72, format="%.3g"),
@@ -55,12 +54,11 @@ def draw(
     )  # fmt: skip
     if problem := state.present().difference_problem:
         st.error(plain(problem), icon=":material/block:")
-    chosen = [row for row in event["selection"]["rows"] if row < len(shown)]
-    if not chosen:
+    if picked is None:
         first = f"The first {SHOWN} are shown. " if len(every) > SHOWN else ""
         st.caption(f"{first}Select a pair to read it in full, to label it again, or to mark that the judge is wrong.")
         return
-    difference = shown[chosen[0]]
+    difference = shown[picked]
     _in_full(difference, scores, marks.get(difference.scored.pair, ()), queries, resources)
 
 

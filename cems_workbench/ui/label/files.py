@@ -15,7 +15,7 @@ from cems_workbench.runs.importing import FileImport, import_files
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.imports import counts_table, error_rows, errors_csv, notes
 from cems_workbench.ui.kit.progress import cancellable
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.label import state
 
 SHOWN = 500
@@ -88,14 +88,7 @@ def _report(imports: Sequence[FileImport]) -> None:
             st.error(plain(imported.problem), icon=":material/block:")
     counts = counts_table(imports)
     if counts:
-        st.dataframe(
-            counts,
-            hide_index=True,
-            row_height=ROW,
-            key="label:files:counts",
-            placeholder="",
-            height=table_height(len(counts), len(counts)),
-        )
+        draw_table(counts, key="label:files:counts", most=len(counts))
     if remarks := notes(imports):
         st.caption(f"{len(remarks)} notes on rows that were replaced, repeated, or differ from other judges")
         st.code("\n".join(remarks), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
@@ -109,7 +102,7 @@ def _report(imports: Sequence[FileImport]) -> None:
         icon=":material/download:", width="stretch",
     )  # fmt: skip
     rows = [{"file": name, "row": row, "field": field, "reason": why} for name, row, field, why in errors[:SHOWN]]
-    st.dataframe(rows, hide_index=True, row_height=ROW, key="label:files:left", height=table_height(len(rows), 8))
+    draw_table(rows, key="label:files:left", most=8)
 
 
 def _choose(resources: Resources) -> _Choice | None:

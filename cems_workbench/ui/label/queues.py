@@ -25,7 +25,7 @@ from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.label import state
 
 ORDERS: dict[str, tuple[Strategy, str]] = {
@@ -185,9 +185,9 @@ def _about(queue: LabelQueue) -> None:
                 "unclear queries": progress.unclear, "left": progress.left, "seconds a card": progress.seconds_per_label,
             }
         )  # fmt: skip
-    st.dataframe(
-        rows, hide_index=True, key="label:reviewers", row_height=ROW, placeholder="–", height=table_height(len(rows), 8),
-        column_config={
+    draw_table(
+        rows, key="label:reviewers", placeholder="–", most=8,
+        columns={
             "left": st.column_config.NumberColumn("left", help="Pairs this reviewer could still be dealt"),
             "seconds a card": st.column_config.NumberColumn(
                 "seconds a card", format="%.1f", help="The median over the latest labels, pauses left out"
@@ -234,10 +234,7 @@ def _coverage(queue: LabelQueue, resources: Resources) -> None:
     columns["unjudged"] = st.column_config.NumberColumn(
         "unjudged", width=86, help="Distinct results within k that are not judged"
     )
-    st.dataframe(
-        rows, hide_index=True, key="label:coverage", row_height=ROW, height=table_height(len(rows), 10),
-        column_config=columns, placeholder="–",
-    )  # fmt: skip
+    draw_table(rows, key="label:coverage", most=10, columns=columns, placeholder="–")
 
 
 def _prelabel(queue: LabelQueue, resources: Resources) -> None:

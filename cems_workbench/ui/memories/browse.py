@@ -16,7 +16,7 @@ from cems_workbench.records import Memory
 from cems_workbench.store import Facets, Selection
 from cems_workbench.store.selection import Sort
 from cems_workbench.ui.kit import panels, templates
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import detail, importing, state
 from cems_workbench.ui.memories.fields import FIELDS, title_and_text
 
@@ -206,18 +206,15 @@ def _table(memories: Sequence[Memory], sort: Sort) -> None:
     # Rows are picked by place: a table of other rows must not inherit the place.
     key = f"memories:table:{shown.generation}:{hashlib.sha256(repr(ids).encode()).hexdigest()[:10]}"
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
-    st.dataframe(
+    draw_table(
         table(memories),
         key=key,
         on_select=lambda: _picked(key, ids),
         selection_mode="single-row",
         selection_default={"selection": {"rows": [ids.index(shown.selected)] if shown.selected in ids else []}},
-        hide_index=True,
-        row_height=ROW,
-        height=table_height(len(ids), TABLE_ROWS),
-        placeholder="",
+        most=TABLE_ROWS,
         column_order=columns(sort),
-        column_config={
+        columns={
             "id": text("id", width=84, pinned=True, help=FIELDS["id"]),
             "memory": text("memory", width=350, help=FIELDS["memory"]),
             "created": st.column_config.DateColumn("created", width=92, format="YYYY-MM-DD", help="Day, UTC."),

@@ -9,7 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import panels
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import state
 from cems_workbench.ui.memories.fields import FIELDS, title_and_text
 
@@ -46,10 +46,9 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
         }
         for entry in deleted
     ]
-    st.dataframe(
-        rows, key=key, on_select="rerun", selection_mode="multi-row", hide_index=True, row_height=ROW, placeholder="",
-        height=table_height(len(rows), 14),
-        column_config={
+    draw_table(
+        rows, key=key, on_select="rerun", selection_mode="multi-row", most=14,
+        columns={
             "id": st.column_config.TextColumn("id", width=84, pinned=True, help=FIELDS["id"]),
             "deleted": st.column_config.TextColumn("deleted", width=124, help="When it was deleted, UTC"),
             "memory": st.column_config.TextColumn("memory", width=400, help=FIELDS["memory"]),

@@ -13,7 +13,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory, Relation
 from cems_workbench.ui.kit import templates
 from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import edit, state
 from cems_workbench.ui.memories.fields import FIELDS
 
@@ -101,16 +101,13 @@ def _relations(resources: Resources, memory: Memory) -> None:
     others = resources.store.memories.read({end for edge in relations for end in (edge.source_id, edge.target_id)})
     rows = relation_rows(memory.id, relations, others)
     key = f"memories:relations:{state.present().generation}:{memory.id}"
-    st.dataframe(
+    draw_table(
         rows,
         key=key,
         on_select=lambda: _follow(key, [row["memory"] for row in rows]),
         selection_mode="single-row",
-        hide_index=True,
-        row_height=ROW,
-        height=table_height(len(rows), TABLE_ROWS),
-        placeholder="",
-        column_config={
+        most=TABLE_ROWS,
+        columns={
             "": st.column_config.TextColumn("", width=30, help="→ from this memory, ← to it"),
             "kind": st.column_config.TextColumn("kind", width=86, help="What the one is to the other"),
             "memory": st.column_config.TextColumn("memory", width=66, help="Its id; pick a row to open it"),
@@ -133,7 +130,7 @@ def _judgments(resources: Resources, memory: Memory) -> None:
     if not judged:
         st.caption("No query has been judged with this memory.")
         return
-    st.dataframe(
+    draw_table(
         [
             {
                 "grade": judgment.grade,
@@ -145,11 +142,8 @@ def _judgments(resources: Resources, memory: Memory) -> None:
             for judgment, query in judged
         ],
         key="memories:judgments",
-        hide_index=True,
-        row_height=ROW,
-        height=table_height(len(judged), TABLE_ROWS),
-        placeholder="",
-        column_config={
+        most=TABLE_ROWS,
+        columns={
             "grade": st.column_config.NumberColumn(
                 "grade", width=56, format="%d", help="0 not relevant … 3 answers it"
             ),

@@ -15,7 +15,7 @@ from cems_workbench.runs.importing import SAMPLE_DATA, FileImport, import_files
 from cems_workbench.ui.kit import templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.imports import ERROR_COLUMNS, counts_table, error_rows, errors_csv, notes
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import state
 
 SHOWN_ERRORS = 1_000
@@ -87,9 +87,9 @@ def _report(imports: tuple[FileImport, ...]) -> None:
     rows = counts_table(imports)
     if rows:
         number = st.column_config.NumberColumn
-        st.dataframe(
-            rows, hide_index=True, row_height=ROW, placeholder="", key="memories:counts", height=table_height(len(rows), len(rows)),
-            column_config={
+        draw_table(
+            rows, key="memories:counts", most=len(rows),
+            columns={
                 "file": st.column_config.TextColumn("file", width="medium"),
                 "rows": st.column_config.TextColumn("rows", width="small", help="What the rows of the file are"),
                 "added": number("added", help="New in this store"),
@@ -115,10 +115,9 @@ def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, s
         on_click="ignore", icon=":material/download:", width="stretch", help="Every row that was left out, and why.",
     )  # fmt: skip
     shown = [dict(zip(ERROR_COLUMNS, row, strict=True)) for row in errors[:SHOWN_ERRORS]]
-    st.dataframe(
-        shown, hide_index=True, row_height=ROW, placeholder="", key="memories:errors",
-        height=table_height(len(shown), 12),
-        column_config={
+    draw_table(
+        shown, key="memories:errors", most=12,
+        columns={
             "file": st.column_config.TextColumn("file", width="medium"),
             "row": st.column_config.NumberColumn("row", width=64, format="%d", help="Line or record number, from 1"),
             "field": st.column_config.TextColumn("field", width="small", help="The field that is wrong"),

@@ -17,7 +17,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.transfer import diff_table, draw_import
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import pick_row
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.tune.state import page
 
@@ -34,10 +34,9 @@ def draw(resources: Resources) -> None:
 
 
 def _table(records: list[ConfigRecord], resources: Resources) -> None:
-    event = st.dataframe(
-        [_row(record, resources) for record in records], hide_index=True, key="tune:history", row_height=ROW, placeholder="–",
-        on_select="rerun", selection_mode="single-row", height=table_height(len(records), 8),
-        column_config={
+    picked = pick_row(
+        [_row(record, resources) for record in records], key="tune:history", placeholder="–", most=8,
+        columns={
             "name": st.column_config.TextColumn("name", width=150), "when": st.column_config.TextColumn("when", width=116),
             "who": st.column_config.TextColumn("who", width=80), "from": st.column_config.TextColumn("from", width=80),
             "measured": st.column_config.TextColumn("measured", width=160, help="On the evidence card, the last of its measurements"),
@@ -45,13 +44,8 @@ def _table(records: list[ConfigRecord], resources: Resources) -> None:
             "why": st.column_config.TextColumn("why", width=200),
         },
     )  # fmt: skip
-    picked = event["selection"]["rows"]
     saved = page.get().saved_id
-    chosen = (
-        records[picked[0]]
-        if picked and picked[0] < len(records)
-        else next((record for record in records if record.id == saved), None)
-    )
+    chosen = records[picked] if picked is not None else next((record for record in records if record.id == saved), None)
     if chosen is None:
         st.caption("Select a row to restore a config.")
         return

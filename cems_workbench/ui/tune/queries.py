@@ -14,7 +14,7 @@ from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type,
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table, pick_row
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ def _types(changes: Sequence[QueryChange]) -> None:
          "won": counts.won, "lost": counts.lost, "falls": "▼" if counts.difference < 0 else ""}
         for kind, counts in kinds.items()
     ]  # fmt: skip
-    st.dataframe(
-        rows, hide_index=True, key="tune:types", row_height=ROW, width="content",
-        column_config={
+    draw_table(
+        rows, key="tune:types", width="content",
+        columns={
             "type": st.column_config.TextColumn("type", width=170), "queries": st.column_config.NumberColumn("queries", width=70),
             "difference": st.column_config.NumberColumn("difference", format="%+.3f", width=90),
             "won": st.column_config.NumberColumn("won", width=60), "lost": st.column_config.NumberColumn("lost", width=60),
@@ -93,13 +93,12 @@ def _table(result: SearchResult, changes: Sequence[QueryChange], measure: str) -
     if not listed:
         st.caption("No query is left under this filter.")
         return
-    event = st.dataframe(
-        [_row(change, measure) for change in listed], hide_index=True, key="tune:queries", row_height=ROW, on_select="rerun",
-        height=table_height(len(listed), 12), selection_mode="single-row", placeholder="–", column_config=_columns(measure),
+    picked = pick_row(
+        [_row(change, measure) for change in listed], key="tune:queries", most=12, placeholder="–",
+        columns=_columns(measure),
     )  # fmt: skip
-    picked = event["selection"]["rows"]
-    if picked and picked[0] < len(listed):
-        _offer(result, listed[picked[0]])
+    if picked is not None:
+        _offer(result, listed[picked])
     else:
         st.caption(
             "Select a row to open the query in Inspect: the proposal on the sliders, the baseline pinned beside it."

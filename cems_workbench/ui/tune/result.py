@@ -21,7 +21,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, NO_TOOLBAR, hover
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import pick_row
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.run import start
@@ -314,17 +314,13 @@ def _front_table(result: SearchResult, names: list[str]) -> None:
         | {path: shown(value) for path, value in zip(paths, trials[i].values, strict=True)}
         for i in front
     ]
-    event = st.dataframe(
-        rows, hide_index=True, key="tune:front", row_height=ROW, height=table_height(len(rows), 8), on_select="rerun",
-        selection_mode="single-row", column_config={name: _objective_column(name) for name in names},
-    )  # fmt: skip
-    picked = event["selection"]["rows"]
-    if not picked:
+    picked = pick_row(rows, key="tune:front", most=8, columns={name: _objective_column(name) for name in names})
+    if picked is None:
         st.caption(
             "On the queries searched on. Select a row to set that config on the sliders instead of the proposal."
         )
         return
-    trial = trials[front[picked[0]]]
+    trial = trials[front[picked]]
     space = result.planned.plan.space
     config = proposed(space, trial, f"{space.baseline.name}-front")
     left, right = st.columns([4, 1], vertical_alignment="center")

@@ -15,6 +15,7 @@ from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.tuning.space import BANDS, Axis, SearchSpace, axis_for, parse_axis, searchable
 from cems_workbench.ui.inspect.controls import GROUPS, shown
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.tables import draw_table
 
 PATHS = "tune:paths"
 WIDTHS = (3.4, 1.4, 4.4, 0.9)
@@ -192,4 +193,5 @@ def _fixed(space: SearchSpace) -> None:
     box = st.expander(f"Fixed: {len(fixed)} other parameters, as in the baseline", key="tune:fixed", on_change="rerun")
     if box.open:
         rows = [{"parameter": path, "value": shown(value)} for path, value in fixed]
-        box.dataframe(rows, hide_index=True, key="tune:fixed_table", height=280, row_height=28)
+        with box:
+            draw_table(rows, key="tune:fixed_table", height=280)

@@ -30,6 +30,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.reviewer import reviewer, sign_in_configured
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.tune.goal import GROUP_WORDS
 from cems_workbench.ui.tune.result import headline
 from cems_workbench.ui.tune.state import page
@@ -163,10 +164,10 @@ def _lost(target: str, lost: Sequence[tuple[str, object, object]]) -> None:
         f"{name} may rank differently: {len(lost)} parameters of this config cannot be said in "
         "its file, or not exactly. They stand in it as comments. Values it can hold are in the range it accepts."
     )
-    st.dataframe(
+    draw_table(
         [{"parameter": path, "here": shown(here), "there": shown(there)} for path, here, there in lost],
-        hide_index=True, key="tune:lost", row_height=28, height=28 * min(len(lost), 7) + 38, width="content",
-        column_config={
+        key="tune:lost", most=7, width="content",
+        columns={
             "parameter": st.column_config.TextColumn("parameter", width=260), "here": st.column_config.TextColumn("here", width=180),
             "there": st.column_config.TextColumn("there", width=180, help="What the file, laid over what the target does, comes to"),
         },

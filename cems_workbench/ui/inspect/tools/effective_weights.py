@@ -12,7 +12,7 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import tick
 from cems_workbench.ui.kit.figures import NO_TOOLBAR, hover
-from cems_workbench.ui.kit.tables import ROW, short_id, table_height
+from cems_workbench.ui.kit.tables import draw_table, short_id
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -87,10 +87,9 @@ def _table(effects: Sequence[Effect]) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     progress = st.column_config.ProgressColumn
     judged = any(effect.rank_now is not None or effect.rank_without is not None for effect in effects)
-    st.dataframe(
-        [_row(effect, judged) for effect in effects], hide_index=True, row_height=ROW, placeholder="",
-        height=table_height(len(effects), len(effects)),
-        column_config={
+    draw_table(
+        [_row(effect, judged) for effect in effects], most=len(effects),
+        columns={
             "part": text("part", width=116),
             "stage": text("stage", width=72, help="The stage it belongs to"),
             "nominal": progress("nominal", format="percent", min_value=0, max_value=1, width=96, color="#7B848D",

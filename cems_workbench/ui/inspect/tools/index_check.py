@@ -27,7 +27,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.tables import ROW, short_id, table_height
+from cems_workbench.ui.kit.tables import draw_table, short_id
 from cems_workbench.ui.kit.templates import render
 
 AT_ONCE = 20_000
@@ -195,10 +195,10 @@ def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str,
         ]
     )
     number = st.column_config.NumberColumn
-    st.dataframe(
-        frame, hide_index=True, height=table_height(len(frame), 12), row_height=ROW, placeholder="",
+    draw_table(
+        frame, most=12,
         key=f"inspect:index_check:missed:{row.name}",
-        column_config={
+        columns={
             "exact rank": number("exact rank", width=80, help="Its place when every embedding is compared"),
             "memory": st.column_config.TextColumn("memory", width=110),
             "exact cosine": number("exact cosine", format="%.4f", width=94, help="Cosine of query and memory"),

@@ -40,7 +40,7 @@ from cems_workbench.ui.inspect.tables import marked
 from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 
 DEPTHS = (1, 3, 5, 10, 20)
 SHOWN = 8
@@ -103,13 +103,10 @@ def draw_placements(context: InspectContext, production: Production) -> None:
     frame = frame.sort_values("production", kind="stable", na_position="last", ignore_index=True)
     frame = frame.astype({"production": "Int64", "ours": "Int64"})
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
-    st.dataframe(
+    draw_table(
         marked(frame, context.followed),
-        hide_index=True,
-        height=table_height(len(frame), 14),
-        row_height=ROW,
-        placeholder="",
-        column_config={
+        most=14,
+        columns={
             "production": number("production", width=84, help="Rank that production gave it; empty: not returned"),
             "ours": number("ours", width=52, help="Rank in the results above; empty: not there"),
             "memory": text("memory", width=110),
@@ -156,14 +153,11 @@ def draw_stages(context: InspectContext, production: Production) -> None:
         return
     what = f"the output of the {best.name} stage" if best.stage else f"the list {best.name}"
     st.caption(f"Production’s order is most like {what}: RBO {best.rbo:.3f}.")
-    st.dataframe(
+    draw_table(
         [_likeness(likeness, likeness == best, len(production.order)) for likeness in compared],
-        hide_index=True,
-        height=table_height(len(compared), len(compared)),
-        row_height=ROW,
-        placeholder="",
+        most=len(compared),
         width=560,
-        column_config={
+        columns={
             "name": st.column_config.TextColumn(
                 "list or stage", width=150, help="◆ the one that is most like production"
             ),

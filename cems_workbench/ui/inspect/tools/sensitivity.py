@@ -34,7 +34,7 @@ from cems_workbench.ui.inspect.labelled import offer_labelled
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
 from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, NO_TOOLBAR, bold, hover, lines
 from cems_workbench.ui.kit.progress import progress_in
-from cems_workbench.ui.kit.tables import ROW, short_id, table_height
+from cems_workbench.ui.kit.tables import pick_row, short_id
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
 if TYPE_CHECKING:
@@ -353,10 +353,9 @@ def _table(context: InspectContext, swept: Sweep) -> None:
     """A row per segment; choosing one offers to set the parameter into it."""
     rows = [_row(context, swept, i, segment) for i, segment in enumerate(swept.segments)]
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    chosen = st.dataframe(
-        rows, hide_index=True, height=table_height(len(rows), 12), row_height=ROW, placeholder="",
-        key="inspect:sensitivity:table", on_select="rerun", selection_mode="single-row",
-        column_config={
+    picked = pick_row(
+        rows, most=12, key="inspect:sensitivity:table",
+        columns={
             "": text("", width=30, help="▶ the present segment"),
             "from": number("from", format="%.6g", width=84, help="First value of the segment that was replayed"),
             "to": number("to", format="%.6g", width=84, help="Last value of the segment that was replayed"),
@@ -365,9 +364,8 @@ def _table(context: InspectContext, swept: Sweep) -> None:
             "first results": text("first results", width=300, help="The results in this segment, in order"),
         },
     )  # fmt: skip
-    selected = chosen.selection.rows
-    if selected and selected[0] < len(swept.segments):
-        value = inside(swept, swept.segments[selected[0]])
+    if picked is not None:
+        value = inside(swept, swept.segments[picked])
         st.button(
             f"Apply {swept.spec.label} {_number(value)}", key="inspect:sensitivity:apply", type="primary",
             icon=":material/check:", on_click=apply, args=(swept.spec.path, value),

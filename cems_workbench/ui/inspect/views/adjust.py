@@ -15,7 +15,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import FACTORS
 from cems_workbench.ui.inspect.tables import compared, marked
 from cems_workbench.ui.kit.escape import excerpt
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,13 +29,10 @@ def draw(context: InspectContext) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     frame = adjust_table(context.trace, TOP, context.against)
     factors = {name: number(name.replace("_", " "), format="%.4f", width=82, help=FACTORS[name]) for name in FACTORS}
-    st.dataframe(
+    draw_table(
         marked(frame, context.followed),
-        hide_index=True,
-        height=table_height(len(frame), 18),
-        row_height=ROW,
-        placeholder="",
-        column_config={
+        most=18,
+        columns={
             "rank": number("rank", width=50, help="Rank after this stage"),
             COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92),

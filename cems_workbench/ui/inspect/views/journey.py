@@ -15,7 +15,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.tables import compared, marked
 from cems_workbench.ui.kit.escape import excerpt
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,13 +29,10 @@ def draw(context: InspectContext) -> None:
     frame = journey_table(context.trace, TOP, context.followed, context.against)
     text = st.column_config.TextColumn
     ranks = {name: st.column_config.NumberColumn(name, width=72, help=about(name)) for name in frame.columns[2:-2]}
-    st.dataframe(
+    draw_table(
         marked(frame, context.followed),
-        hide_index=True,
-        height=table_height(len(frame), 24),
-        row_height=ROW,
-        placeholder="",
-        column_config={
+        most=24,
+        columns={
             **ranks,
             COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92, pinned=True),

@@ -19,7 +19,7 @@ from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.inspect.tables import compared, marked
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
 from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, NO_TOOLBAR, lines
-from cems_workbench.ui.kit.tables import ROW, short_id, table_height
+from cems_workbench.ui.kit.tables import draw_table, short_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,14 +103,11 @@ def judge_table(trace: Trace, grades: Mapping[str, int], against: Against | None
 
 def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    st.dataframe(
+    draw_table(
         marked(frame, followed),
-        hide_index=True,
-        height=table_height(len(frame), 20),
-        row_height=ROW,
-        placeholder="",
+        most=20,
         key="inspect:judge_table",
-        column_config={
+        columns={
             "rank": number("rank", width=50, help="Rank in the results; the judge does not change it"),
             COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92),

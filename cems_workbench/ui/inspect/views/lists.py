@@ -15,7 +15,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import RAW, about
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.kit.escape import excerpt
-from cems_workbench.ui.kit.tables import ROW
+from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,14 +50,11 @@ def draw(context: InspectContext) -> None:
 
 def _draw_list(trace: Trace, name: str) -> None:
     number, source = st.column_config.NumberColumn, name.partition(":")[0]
-    st.dataframe(
+    draw_table(
         list_table(trace, name),
-        hide_index=True,
         height=330,
-        row_height=ROW,
-        placeholder="",
         key=f"inspect:list:{name}",
-        column_config={
+        columns={
             "#": number("#", width=40),
             "memory": st.column_config.TextColumn("memory", width=84),
             "raw": number("raw", format="%.0f" if source in WHOLE else "%.4f", width=92, help=RAW.get(source)),

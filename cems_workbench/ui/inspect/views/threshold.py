@@ -13,7 +13,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.kit.figures import HOVERTEXT, NO_TOOLBAR
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,14 +132,11 @@ def _draw_cuts(frame: pd.DataFrame) -> None:
         return
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     sources = " ".join(dict.fromkeys(about(name) for name in frame["list"]))
-    st.dataframe(
+    draw_table(
         frame,
-        hide_index=True,
-        height=table_height(len(frame), 10),
-        row_height=ROW,
-        placeholder="",
+        most=10,
         key="inspect:threshold_cuts",
-        column_config={
+        columns={
             "list": text("list", width=110, help=sources),
             "cut applies": text("cut applies", width=120, help="Threshold → Applies to; the other lists pass whole"),
             "hits": number("hits", width=64, help="Hits of the list within its depth"),

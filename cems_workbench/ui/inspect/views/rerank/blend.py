@@ -12,7 +12,7 @@ from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.tables import compared, marked
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,13 +22,10 @@ def draw_blend(context: InspectContext) -> None:
     """A candidate a row: what each side gave it."""
     frame = rerank_table(context.trace, context.against)
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    st.dataframe(
+    draw_table(
         marked(frame, context.followed),
-        hide_index=True,
-        height=table_height(len(frame), 18),
-        row_height=ROW,
-        placeholder="",
-        column_config={
+        most=18,
+        columns={
             "before": number("before", width=58, help="Rank before reranking"),
             "after": number("after", width=50, help="Rank after reranking; empty: dropped"),
             COLUMN: text(COLUMN, width=96, help=HELP),

@@ -29,7 +29,7 @@ from cems_workbench.ui.inspect import gathering
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.kit import panels
-from cems_workbench.ui.kit.tables import ROW, table_height
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.templates import render
 
 MEANING = {
@@ -189,13 +189,11 @@ def _draw_flagged(flagged: Sequence[RerankRow], request: Request, resources: Res
         on_click=gathering.ask_failed_again, args=(request, resources),
         help="Drops the failures of this model for this query, and asks it again.",
     )  # fmt: skip
-    st.dataframe(
+    draw_table(
         [{"before": row.rank_in, "memory": row.memory_id, "error": row.error} for row in flagged],
-        hide_index=True,
-        height=table_height(len(flagged), 5),
-        row_height=ROW,
+        most=5,
         key="inspect:flagged",
-        column_config={
+        columns={
             "before": st.column_config.NumberColumn("before", width=58, help="Rank before reranking"),
             "memory": st.column_config.TextColumn("memory", width=120),
             "error": st.column_config.TextColumn("error", width="large", help="What the model or its server said"),
