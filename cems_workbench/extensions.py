@@ -48,13 +48,10 @@ _lock = threading.RLock()
 
 
 class Extension(Protocol):
-    """What a registry holds: something with a name, and a place in lists of such things, lowest first."""
+    """What a registry holds: something with a name. It may have a `place` in lists of such things, lowest first."""
 
     @property
     def name(self) -> str: ...
-
-    @property
-    def place(self) -> int: ...
 
 
 Item = TypeVar("Item", bound=Extension)
@@ -110,7 +107,7 @@ def _declared(group: str, taken: frozenset[str]) -> Mapping[str, EntryPoint]:
 
 
 class Registry(Mapping[str, Item]):
-    """The things of one kind by name, in the order of their places, then names; loaded when first asked for.
+    """The things of one kind by name, in the order of their places, where they have one, then names; loaded when first asked for.
 
     `attribute` is what a module in `package` calls its thing of this `kind`. KeyError for a name that is not known.
     """
@@ -164,7 +161,7 @@ class Registry(Mapping[str, Item]):
                     if item is not None:
                         items[name] = item
                         self._origins[name] = _package(entry)
-                self._items = dict(sorted(items.items(), key=lambda pair: (pair[1].place, pair[0])))
+                self._items = dict(sorted(items.items(), key=lambda pair: (getattr(pair[1], "place", LAST), pair[0])))
             return self._items
 
     def _ours(self) -> dict[str, Item]:

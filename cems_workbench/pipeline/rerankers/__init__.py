@@ -55,7 +55,6 @@ class Reranker:
     description: str
     make: Callable[[ScorerRequest], PairScorer]
     instead: Callable[[ScorerRequest], Sequence[MakeScorer]] = _nothing_else
-    place: int = extensions.LAST
 
 
 RERANKERS = extensions.Registry(extensions.RERANKERS, Reranker, "cems_workbench.pipeline.rerankers", "RERANKER")

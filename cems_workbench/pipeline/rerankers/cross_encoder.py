@@ -32,4 +32,4 @@ def _name(request: ScorerRequest) -> str:
     return request.model or request.resources.servers.cross_encoder
 
 
-RERANKER = Reranker("cross_encoder", "a cross-encoder, loaded here", make, instead, place=2)
+RERANKER = Reranker("cross_encoder", "a cross-encoder, loaded here", make, instead)

@@ -21,4 +21,4 @@ def make(request: ScorerRequest) -> PairScorer:
     return request.resources.late_interaction(request.progress)
 
 
-RERANKER = Reranker("late_interaction", "late interaction on the embedder; needs no other model", make, place=1)
+RERANKER = Reranker("late_interaction", "late interaction on the embedder; needs no other model", make)

@@ -16,4 +16,4 @@ def make(request: ScorerRequest) -> PairScorer:
     )  # fmt: skip
 
 
-RERANKER = Reranker("llama_server", "a yes/no reranker such as Qwen3-Reranker on a llama.cpp server", make, place=4)
+RERANKER = Reranker("llama_server", "a yes/no reranker such as Qwen3-Reranker on a llama.cpp server", make)

@@ -18,4 +18,4 @@ def make(request: ScorerRequest) -> PairScorer:
     return LlmReranker(chat(resources, model, config.timeout_s), config.instruction, config.max_concurrent)
 
 
-RERANKER = Reranker("llm", "a chat model that grades", make, place=5)
+RERANKER = Reranker("llm", "a chat model that grades", make)

@@ -20,4 +20,4 @@ def make(request: ScorerRequest) -> PairScorer:
     )  # fmt: skip
 
 
-RERANKER = Reranker("ollama", "a model on an Ollama server that answers with a number", make, place=3)
+RERANKER = Reranker("ollama", "a model on an Ollama server that answers with a number", make)

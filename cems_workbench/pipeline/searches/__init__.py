@@ -45,7 +45,6 @@ class ListSearch:
 
     name: str
     search: Callable[[SearchRequest], Iterable[tuple[str, float]]]
-    place: int = extensions.LAST
 
 
 LIST_SEARCHES = extensions.Registry(
