@@ -26,7 +26,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import Evaluation, number
-from cems_workbench.evaluation.metrics import GradedRankings, parse_measures
+from cems_workbench.evaluation.metrics import GradedRankings, parse_measure
 from cems_workbench.evaluation.statistics import means
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.stages import JUDGE, RERANK
@@ -34,8 +34,11 @@ from cems_workbench.pipeline.stages.judge import scale_of
 from cems_workbench.pipeline.stages.rerank import model_key
 
 COSINE = 0.45
-MEASURES = parse_measures("hit@1 hit@5 P@3")
-DEPTH = 5
+CLAIMED = parse_measure("hit@5")
+"""What ACE reported; a judge by whom it is far above what people say misleads."""
+SCORED = (parse_measure("hit@1"), CLAIMED, parse_measure("P@3"))
+"""The measures that are computed from the labels of each judge."""
+DEPTH = max(measure.k or 0 for measure in SCORED)
 """Results of each query that are labelled: as many as the measures look at."""
 
 Label = Callable[[Evidence, Mapping[str, int], str], bool | None]
@@ -101,11 +104,11 @@ class HonestView:
 
     def tables(self) -> list[Table]:
         """The view as two tables."""
-        names = [str(measure) for measure in MEASURES]
-        judges = [[one.name, *(one.values[name] for name in names), one.labelled] for one in self.judges]
+        names = [str(measure) for measure in SCORED]
+        judges = [[judge.name, *(judge.values[name] for name in names), judge.labelled] for judge in self.judges]
         pairs = [
-            [" and ".join(one.judges), one.results, one.share, one.kappa, f"{one.first} / {one.second}"]
-            for one in self.agreements
+            [" and ".join(pair.judges), pair.results, pair.share, pair.kappa, f"{pair.first} / {pair.second}"]
+            for pair in self.agreements
         ]
         return [
             Table(f"{self.config}: the same run by each judge", ["judge", *names, "share labelled"], judges),
@@ -118,15 +121,15 @@ class HonestView:
             "config": self.config,
             "queries": self.queries,
             "judges": {
-                one.name: {**{key: number(value) for key, value in one.values.items()}, "labelled": one.labelled}
-                for one in self.judges
+                judge.name: {**{key: number(value) for key, value in judge.values.items()}, "labelled": judge.labelled}
+                for judge in self.judges
             },
             "agreement": [
                 {
-                    "judges": list(one.judges), "results": one.results, "agree": one.share, "kappa": one.kappa,
-                    "both": one.both, "first_alone": one.first, "second_alone": one.second, "neither": one.neither,
+                    "judges": list(pair.judges), "results": pair.results, "agree": pair.share, "kappa": pair.kappa,
+                    "both": pair.both, "first_alone": pair.first, "second_alone": pair.second, "neither": pair.neither,
                 }
-                for one in self.agreements
+                for pair in self.agreements
             ],
             "warnings": list(self.warnings),
         }  # fmt: skip
@@ -160,7 +163,7 @@ def honest_view(batch: LabelledBatch, evaluation: Evaluation, grade: int = 2) ->
 
 def _by_cosine(evidence: Evidence, grades: Mapping[str, int], key: str) -> bool | None:
     """None when the vector list does not say: it is not there, or ends above the threshold."""
-    ranked = next((one for one in evidence.lists if one.source == "vector" and one.variant == 0), None)
+    ranked = next((found for found in evidence.lists if found.source == "vector" and found.variant == 0), None)
     if ranked is None or not ranked.hits:
         return None
     score = next((hit.score for hit in ranked.hits if hit.memory_id == key), None)
@@ -195,7 +198,7 @@ def _judged(name: str, rows: Sequence[Sequence[bool | None]]) -> Judged:
         for r, label in enumerate(row):
             filled[q, r], judged[q, r], grade[q, r] = True, label is not None, bool(label)
     rankings = GradedRankings(grade, judged, filled, np.ones((len(rows), 1), dtype=np.int64))
-    values = {str(measure): float(means(measure.values(rankings)[:, None])[0]) for measure in MEASURES}
+    values = {str(measure): float(means(measure.values(rankings)[:, None])[0]) for measure in SCORED}
     shown = int(filled.sum())
     return Judged(name, values, float(judged.sum()) / shown if shown else 0.0)
 
@@ -225,9 +228,9 @@ def _warnings(batch: LabelledBatch, config: PipelineConfig, judges: Sequence[Jud
                 f"circular: the judge {labels.get('judge') or name} also ranked, so that it agrees with the ranking by "
                 "construction; trust people here"
             )
-    rates = {one.name: one.values[str(MEASURES[1])] for one in judges}
+    rates = {judge.name: judge.values[str(CLAIMED)] for judge in judges}
     people = rates.get("people")
     for name, value in rates.items():
         if people is not None and name != "people" and value - people > 0.1:
-            found.append(f"{name} calls {MEASURES[1]} {value:.2f} where people call it {people:.2f}: it misleads")
+            found.append(f"{name} calls {CLAIMED} {value:.2f} where people call it {people:.2f}: it misleads")
     return found
