@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.evaluate import (
-    CHECK_FAILED,
     ConfigsOption,
     GradeOption,
     JudgesOption,
     MetricsOption,
     PresetsOption,
+    asserted_json,
     check_judges,
     chosen_configs,
     chosen_measures,
+    exit_unless_all_hold,
+    print_asserted,
+    refuse_nothing,
     remarks,
 )
 from cems_workbench.cli.gather import SeedOption
@@ -61,22 +64,18 @@ def compare_command(
     check_judges(judges)
     read = read_evidence_file(evidence)
     of_file = labelled_file(read, judges)
-    if not of_file.batch.queries:
-        raise InputError(f"{evidence}: no query has both evidence and a judgment")
+    refuse_nothing(of_file.batch.queries, evidence)
     measured, _ = evaluate_configs(
         [(chosen.name, chosen) for chosen in configs], lambda _: of_file, measures, seed=seed
     )
     comparison = compare([row.evaluation for row in measured], seed=seed)
     outcomes = [outcome for measure, kind in guarded for outcome in check_no_loss(comparison, measure, kind, tolerance)]
     if as_json:
-        checks = [{"holds": outcome.holds, "line": outcome.line} for outcome in outcomes]
-        print_json(comparison.to_json() | {"assertions": checks})
+        print_json(comparison.to_json() | asserted_json(outcomes))
     else:
         _print(comparison, shown, read.header.config.name)
-        for outcome in outcomes:
-            typer.echo(outcome.line)
-    if not all(outcome.holds for outcome in outcomes):
-        raise typer.Exit(CHECK_FAILED)
+        print_asserted(outcomes)
+    exit_unless_all_hold(outcomes)
 
 
 def _print_means(comparison: Comparison, gathered_with: str) -> None:

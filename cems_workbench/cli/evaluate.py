@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,7 @@ from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
+    from cems_workbench.evaluation.assertions import Outcome
     from cems_workbench.evaluation.batch import LabelledBatch
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.evidence_file import EvidenceSet
@@ -98,16 +99,13 @@ def evaluate_command(
         with _gathered(evidence, judges, project_only, (limit, seed), store, as_json) as source:
             measured, _ = evaluate_configs(named, source, measures, seed=seed)
     evaluations, batches = [row.evaluation for row in measured], [row.batch for row in measured]
-    _refuse_nothing(evaluations[0], evidence)
+    refuse_nothing(evaluations[0].qids, evidence)
     if run_out is not None:
         _write_run(run_out, batches[0], evaluations[0])
     outcomes = [check(assertion, evaluation) for evaluation in evaluations for assertion in assertions]
     views = _honest(batches, evaluations) if honest else []
     if as_json:
-        values = {
-            "evaluations": [evaluation.to_json() for evaluation in evaluations],
-            "assertions": [{"holds": outcome.holds, "line": outcome.line} for outcome in outcomes],
-        }
+        values = {"evaluations": [evaluation.to_json() for evaluation in evaluations]} | asserted_json(outcomes)
         print_json(values | ({"honest": [view.to_json() for view in views]} if honest else {}))
     else:
         for evaluation in evaluations:
@@ -117,8 +115,23 @@ def evaluate_command(
                 print_table(table.columns, table.rows, table.title)
             for line in view.warnings:
                 typer.echo(f"warning: {line}")
-        for outcome in outcomes:
-            typer.echo(outcome.line)
+        print_asserted(outcomes)
+    exit_unless_all_hold(outcomes)
+
+
+def asserted_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """What became of the assertions, as plain values."""
+    return {"assertions": [{"holds": outcome.holds, "line": outcome.line} for outcome in outcomes]}
+
+
+def print_asserted(outcomes: Sequence[Outcome]) -> None:
+    """Print what became of the assertions, a line each."""
+    for outcome in outcomes:
+        typer.echo(outcome.line)
+
+
+def exit_unless_all_hold(outcomes: Sequence[Outcome]) -> None:
+    """End the command with 1 where an assertion does not hold."""
     if not all(outcome.holds for outcome in outcomes):
         raise typer.Exit(CHECK_FAILED)
 
@@ -149,8 +162,7 @@ def _gathered(
     from cems_workbench.runs.opening import open_resources
 
     cache = RecentCache(size=2)  # configs that come one after the other often ask for the same
-    resources = open_resources(settings_for(store), create=False)
-    try:
+    with closing(open_resources(settings_for(store), create=False)) as resources:
         queries, judgments = queries_named(name, resources, True)
         selection = QuerySelection(name, tuple(drawn(queries, *drawing)), project_only)
         grades = agreed(judgments, judges)
@@ -161,8 +173,6 @@ def _gathered(
             return labelled(evidence, grades, cache, timed=False)
 
         yield source
-    finally:
-        resources.close()
 
 
 def chosen_configs(
@@ -231,8 +241,9 @@ def remarks(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _refuse_nothing(evaluation: Evaluation, name: str) -> None:
-    if not evaluation.qids:
+def refuse_nothing(queries: Sequence[object], name: str | Path) -> None:
+    """Raise InputError where there is nothing to measure on."""
+    if not queries:
         raise InputError(f"{name}: no query has both evidence and a judgment")
 
 

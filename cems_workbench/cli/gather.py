@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,14 +14,10 @@ from cems_workbench.cli.options import (
     SetOption,
     StoreOption,
     chosen_config,
+    filled_resources,
     print_json,
     progress_bar,
-    settings_for,
 )
-from cems_workbench.errors import StoreError
-
-if TYPE_CHECKING:
-    pass
 
 ProjectOnlyOption = Annotated[
     bool, typer.Option("--project-only", help="Search each query's own project only, where it has one.")
@@ -51,22 +47,15 @@ def gather_command(
     """Gather the evidence of every query of a set. What is finished stays; the same command goes on after it."""
     chosen = chosen_config(preset, config, changes)
     from cems_workbench.runs.gathering import drawn, gather_query_set, queries_named
-    from cems_workbench.runs.opening import open_resources
 
-    with progress_bar(as_json) as progress:
-        resources = open_resources(settings_for(store), create=False)
-        try:
-            if not resources.store.memories.count():
-                raise StoreError(f"the store {resources.store.path} is empty; import something first")
-            queries, judgments = queries_named(query_set, resources, judged)
-            queries = drawn(queries, limit, seed)
-            asked = {query.qid for query in queries}
-            report = gather_query_set(
-                out, queries, [row for row in judgments if row.qid in asked], chosen, resources, query_set=query_set,
-                project_only=project_only, progress=progress,
-            )  # fmt: skip
-        finally:
-            resources.close()
+    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        queries, judgments = queries_named(query_set, resources, judged)
+        queries = drawn(queries, limit, seed)
+        asked = {query.qid for query in queries}
+        report = gather_query_set(
+            out, queries, [row for row in judgments if row.qid in asked], chosen, resources, query_set=query_set,
+            project_only=project_only, progress=progress,
+        )  # fmt: skip
     values: dict[str, Any] = {
         "evidence": str(report.path),
         "queries": len(queries),

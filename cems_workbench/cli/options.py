@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, StoreError
 from cems_workbench.progress import Progress
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.pipeline import Evidence
     from cems_workbench.pipeline.gather import Request
+    from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Query
     from cems_workbench.settings import Settings
     from cems_workbench.store import Store
@@ -54,6 +55,17 @@ def opened_store(store: Path | None) -> Store:
     from cems_workbench.store import Store
 
     return Store.open(settings_for(store).store, create=False)
+
+
+@contextmanager
+def filled_resources(store: Path | None) -> Iterator[Resources]:
+    """The store of the command line, which has to hold memories, with its models; closed at the end. Raises StoreError."""
+    from cems_workbench.runs.opening import open_resources
+
+    with closing(open_resources(settings_for(store), create=False)) as resources:
+        if not resources.store.memories.count():
+            raise StoreError(f"the store {resources.store.path} is empty; import something first")
+        yield resources
 
 
 def asked_queries(store: Store, query_set: str | None) -> list[Query]:

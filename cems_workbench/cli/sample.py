@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -32,13 +33,10 @@ def sample_command(
         entries, errors = query_log.read(log, progress)
         if not entries:
             raise InputError(f"{log} has no query that can be read" + (f"; {errors[0]}" if errors else ""))
-        resources = open_resources(settings_for(store))
-        try:
+        with closing(open_resources(settings_for(store))) as resources:
             chosen, scores = log_sampling.sampled(entries, by, size, seed, resources, progress)
-            made = resources.store.query_sets.put(query_set, [one.query for one in chosen], log.name)
-        finally:
-            resources.close()
-    rows = [[one.query.qid, one.query.query, one.times, scores.get(one.query.qid)] for one in chosen]
+            made = resources.store.query_sets.put(query_set, [logged.query for logged in chosen], log.name)
+    rows = [[logged.query.qid, logged.query.query, logged.times, scores.get(logged.query.qid)] for logged in chosen]
     print_table(["qid", "query", "times", "judge"], rows)
     typer.echo(f"query set {made.name}, version {made.version}: {made.size} queries")
     for error in errors[:SHOWN_ERRORS]:

@@ -21,11 +21,11 @@ from cems_workbench.cli.options import (
     StoreOption,
     asked,
     chosen_config,
+    filled_resources,
     progress_bar,
     require_variants,
-    settings_for,
 )
-from cems_workbench.errors import InputError, StoreError
+from cems_workbench.errors import InputError
 
 
 def search_command(
@@ -53,18 +53,11 @@ def search_command(
     from cems_workbench.cli.tracing import print_trace
     from cems_workbench.pipeline import replay, write_bundle
     from cems_workbench.pipeline.gather import gather
-    from cems_workbench.runs.opening import open_resources
 
     if redact and bundle is None:
         raise InputError("--redact needs a --bundle to write")
-    with progress_bar(as_json) as progress:
-        resources = open_resources(settings_for(store), create=False)
-        try:
-            if not resources.store.memories.count():
-                raise StoreError(f"the store {resources.store.path} is empty; import something first")
-            evidence = gather(request, chosen, resources, progress)
-        finally:
-            resources.close()
+    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        evidence = gather(request, chosen, resources, progress)
     left_out = require_variants(off, evidence)
     if bundle is not None:
         from cems_workbench.pipeline.redact import redacted

@@ -24,13 +24,13 @@ from cems_workbench.cli.options import (
     StoreOption,
     asked,
     chosen_config,
+    filled_resources,
     print_json,
     print_table,
     progress_bar,
     require_variants,
-    settings_for,
 )
-from cems_workbench.errors import InputError, StoreError
+from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.why import LabelledSet, Rescue, Why
@@ -73,7 +73,6 @@ def why_command(
     request, chosen = asked(query, project, only_project, as_of, expand, chosen)
     from cems_workbench.analysis.why import explain, require_known
     from cems_workbench.pipeline import read_bundle
-    from cems_workbench.runs.opening import open_resources
 
     if evidence is not None:
         if labelled:
@@ -84,19 +83,13 @@ def why_command(
             left_out = require_variants(off, bundle)
             found = explain(memory_id, bundle, chosen, k=k, switched_off=left_out, progress=progress)
     else:
-        with progress_bar(as_json) as progress:
-            resources = open_resources(settings_for(store), create=False)
-            try:
-                if not resources.store.memories.count():
-                    raise StoreError(f"the store {resources.store.path} is empty; import something first")
-                require_known(memory_id, resources.store.memories.ids())
-                gathered, judged, left_out = _gathered(request, chosen, resources, off, labelled, progress)
-                found = explain(
-                    memory_id, gathered, chosen, k=k, request=request, resources=resources, labelled=judged,
-                    switched_off=left_out, progress=progress,
-                )  # fmt: skip
-            finally:
-                resources.close()
+        with progress_bar(as_json) as progress, filled_resources(store) as resources:
+            require_known(memory_id, resources.store.memories.ids())
+            gathered, judged, left_out = _gathered(request, chosen, resources, off, labelled, progress)
+            found = explain(
+                memory_id, gathered, chosen, k=k, request=request, resources=resources, labelled=judged,
+                switched_off=left_out, progress=progress,
+            )  # fmt: skip
     if as_json:
         print_json(found.to_json())
     else:
