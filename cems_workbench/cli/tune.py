@@ -120,7 +120,7 @@ def tune_command(
         typer.echo(f"warning: {planned.kept_scores.path}: cannot be written: {result.not_kept}", err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
         result = _opened(result, store)
-    write_proposal(result, out, card_of(result, by, datetime.now(UTC).date().isoformat()))
+    write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
     _report(result, as_json)
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)

@@ -39,15 +39,20 @@ def keep_config(
 def restored_config(record: ConfigRecord, store: Store) -> RestoredConfig:
     """Read a kept config. What another version of the workbench wrote is read as far as it goes; the rest is named."""
     config, warnings = _config(record)
-    card = None
-    if record.card is not None:
-        try:
-            card = EvidenceCard.model_validate(record.card)
-        except ValidationError as error:
-            field = ".".join(str(part) for part in error.errors()[0]["loc"])
-            warnings.append(f"its evidence card cannot be read by this version ({field or 'not a card'})")
-    warning = evidence_warning(card, store)
-    return RestoredConfig(config, card, tuple([*warnings, warning] if warning else warnings))
+    card, unreadable = kept_card(record)
+    warnings += [warning for warning in (unreadable, evidence_warning(card, store)) if warning]
+    return RestoredConfig(config, card, tuple(warnings))
+
+
+def kept_card(record: ConfigRecord) -> tuple[EvidenceCard | None, str | None]:
+    """The evidence card that a config was kept with, None without one, and one line where this version cannot read it."""
+    if record.card is None:
+        return None, None
+    try:
+        return EvidenceCard.model_validate(record.card), None
+    except ValidationError as error:
+        field = ".".join(str(part) for part in error.errors()[0]["loc"])
+        return None, f"its evidence card cannot be read by this version ({field or 'not a card'})"
 
 
 def evidence_warning(card: EvidenceCard | None, store: Store) -> str | None:

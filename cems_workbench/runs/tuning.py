@@ -31,7 +31,7 @@ from cems_workbench.runs.evaluation import AgreedGrades, LabelledEvidence, label
 from cems_workbench.runs.gathering import FOLDER, QuerySelection
 from cems_workbench.tuning import tune as protocol
 from cems_workbench.tuning.card import evidence_card
-from cems_workbench.tuning.folds import GroupBy, Split, groups_of, split
+from cems_workbench.tuning.folds import GROUP_WORDS, GroupBy, Split, groups_of, split
 from cems_workbench.tuning.holdout import HoldoutLooks, Looks, LooksFile, looks_path
 from cems_workbench.tuning.kept_scores import KeptScores, search_marks
 from cems_workbench.tuning.objective import Goal, Scored
@@ -278,9 +278,10 @@ def open_holdout(result: SearchResult, looks: Looks) -> SearchResult:
     return replace(result, tuned=tuned)
 
 
-def card_of(result: SearchResult, grouping: str, date: str) -> EvidenceCard:
-    """The evidence card of the proposal. `grouping` says what was never split, `date` is an ISO date."""
-    return evidence_card(result.tuned, result.planned.data.evidence, grouping, date)
+def card_of(result: SearchResult, date: str) -> EvidenceCard:
+    """The evidence card of the proposal. `date` is an ISO date."""
+    planned = result.planned
+    return evidence_card(result.tuned, planned.data.evidence, GROUP_WORDS[planned.group_by], date)
 
 
 def write_proposal(result: SearchResult, out: Path, card: EvidenceCard) -> None:

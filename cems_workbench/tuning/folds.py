@@ -7,7 +7,7 @@ query without one is a group of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -75,6 +75,10 @@ def _drawn(by_group: dict[str, Ints], share: float, seed: int) -> set[str]:
 
 GroupBy = Literal["project", "session", "type", "query"]
 GROUPINGS: tuple[GroupBy, ...] = get_args(GroupBy)
+GROUP_WORDS: Mapping[GroupBy, str] = {
+    "project": "project or conversation", "session": "session", "type": "type of question", "query": "each query alone",
+}  # fmt: skip
+"""What a grouping is called where people read it: on the page, and on evidence cards."""
 FEWEST = 4
 """Groups from which on a grouping can be split into hold-out and folds."""
 

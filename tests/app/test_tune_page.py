@@ -242,6 +242,17 @@ def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
     assert config_of(page) == preset("qmd").config
 
 
+def test_a_kept_config_of_another_version_is_read_as_far_as_it_goes(open_page: OpenPage, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "old") as store:
+        store.configs.add("old", "version: 1\nname: old\nfusion:\n  k: 21\n  warp: 3\n", author="ada")
+    page = show(checked(open_page(tmp_path / "old").switch_page("pages/tune.py").run()), "History")
+    page.session_state["tune:history"] = {"selection": {"rows": [0], "columns": [], "cells": []}}
+    checked(page.run())
+    assert r"fusion\.warp" in page.warning[0].value
+    checked(page.button(key="tune:restore").click().run())
+    assert (config_of(page).name, config_of(page).fusion.k) == ("old", 21)
+
+
 def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_path: Path) -> None:
     with Store.open(tmp_path / "empty") as store:
         store.add(ParsedInput("none", "jsonl"))

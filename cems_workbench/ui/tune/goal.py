@@ -8,7 +8,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import measures_help, offered_measures
 from cems_workbench.runs.tuning import PlannedSearch, SearchSettings, TuningData, plan_search
-from cems_workbench.tuning.folds import GROUPINGS, GroupBy, groups_of, natural_grouping
+from cems_workbench.tuning.folds import GROUP_WORDS, GROUPINGS, groups_of, natural_grouping
 from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
 from cems_workbench.tuning.space import SearchSpace
 from cems_workbench.ui.kit.escape import plain
@@ -16,9 +16,6 @@ from cems_workbench.ui.tune.state import scorer_for
 
 GUARDED = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-GROUP_WORDS: dict[GroupBy, str] = {
-    "project": "project or conversation", "session": "session", "type": "type of question", "query": "each query alone",
-}  # fmt: skip
 
 
 def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:

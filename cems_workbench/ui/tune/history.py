@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import streamlit as st
-from pydantic import ValidationError
 
-from cems_workbench.config import EvidenceCard, difference, export_config, file_name, parse_config
-from cems_workbench.config.evidence_card import reference
+from cems_workbench.config import difference, export_config, file_name
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.config_history import evidence_warning, kept_card, restored_config
 from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.transfer import diff_table, draw_import
@@ -52,23 +50,12 @@ def _table(records: list[ConfigRecord], resources: Resources) -> None:
     _opened(chosen, resources)
 
 
-def card_of(record: ConfigRecord) -> EvidenceCard | None:
-    """The evidence card it was kept with; None without one, or for one of another version."""
-    if record.card is None:
-        return None
-    try:
-        return EvidenceCard.model_validate_json(json.dumps(dict(record.card)))
-    except ValidationError:
-        return None
-
-
 def _row(record: ConfigRecord, resources: Resources) -> dict[str, Any]:
-    card = card_of(record)
+    card, _ = kept_card(record)
     last = card.measured[-1] if card is not None and card.measured else None
     matches = "–"
     if card is not None:
-        store = resources.store
-        matches = "changed" if reference(card).mismatch(store.identity, store.content_version) else "same"
+        matches = "changed" if evidence_warning(card, resources.store) else "same"
     return {
         "name": record.name, "when": record.saved_at.strftime("%Y-%m-%d %H:%M"), "who": record.author, "from": record.base,
         "measured": None if last is None else f"{last.metric} {last.baseline:.3f} → {last.tuned:.3f}",
@@ -80,15 +67,13 @@ def _opened(record: ConfigRecord, resources: Resources) -> None:
     """The config beside what is set now, its card, and what can be done with it."""
     st.markdown(f"**{plain(record.name)}**" + (f"  \n:small[{plain(record.why)}]" if record.why else ""))
     try:
-        config = parse_config(record.config_yaml, record.name)
+        restored = restored_config(record, resources.store)
     except WorkbenchError as error:
         st.error(plain(f"It cannot be read: {error}"))
         return
-    card = card_of(record)
-    if card is not None:
-        warning = reference(card).mismatch(resources.store.identity, resources.store.content_version)
-        if warning:
-            st.warning(plain(warning), icon=":material/history:")
+    config, card = restored.config, restored.card
+    for warning in restored.warnings:
+        st.warning(plain(warning), icon=":material/history:")
     changed = difference(state.present_config(), config)
     with st.container(horizontal=True):
         st.button("Restore to the sliders", key="tune:restore", type="primary", icon=":material/settings_backup_restore:",

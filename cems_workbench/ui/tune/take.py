@@ -31,7 +31,6 @@ from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.reviewer import reviewer, sign_in_configured
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.tune.goal import GROUP_WORDS
 from cems_workbench.ui.tune.result import headline
 from cems_workbench.ui.tune.state import page
 
@@ -63,7 +62,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
 
 def card_of_today(result: SearchResult) -> EvidenceCard:
     """The evidence card of a result."""
-    return card_of(result, GROUP_WORDS[result.planned.group_by], datetime.now(UTC).date().isoformat())
+    return card_of(result, datetime.now(UTC).date().isoformat())
 
 
 def _words(result: SearchResult) -> tuple[str, str, str]:
