@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 STORE ?= .workbench/store
 export HF_HUB_DISABLE_TELEMETRY := 1
 
-PYTEST := HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Compiled tests are kept, where the environment says otherwise too: else every worker compiles them at every run.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test fast setup check browser bench clean
 
@@ -26,9 +27,9 @@ test: $(VENV)/.tests browser
 	@log=$$(mktemp); $(BIN)/mypy >$$log 2>&1 & types=$$!; \
 	$(PYTEST); tests=$$?; wait $$types; types=$$?; cat $$log; rm -f $$log; exit $$((tests | types))
 
-# The tests that need neither a store of sample data nor a page.
+# The tests that need neither a store of sample data nor a page; properties are tried half as often as by `make test`.
 fast: $(VENV)/.tests
-	$(PYTEST) tests/unit tests/property tests/golden
+	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-25} $(PYTEST) tests/unit tests/property tests/golden
 
 check: $(VENV)/.tests
 	$(BIN)/ruff check .
