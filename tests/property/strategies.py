@@ -2,11 +2,16 @@
 
 Configs are drawn from the field metadata, so a new parameter is covered by having been declared; a parameter of a kind this
 module does not know fails loudly. A config changes a handful of parameters, so that most candidates get through.
+
+Drawing takes longer than replaying, so strategies are made once, and fields with few values are drawn in one number.
 """
 
 from __future__ import annotations
 
+import math
+import random
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -20,7 +25,8 @@ NOW = datetime(2026, 9, 1, tzinfo=UTC)
 IDS = [f"m{i:02d}" for i in range(8)] + ["Z", "é/1"]
 QUERIES = ["redis cache", "how many concerts", "restart elasticsearch", "recommend a tool", ""]
 WORDS = ["red", "redis", "cache", "ache", "slow", "Night.", "night", "v2", "2026-01-01", "naïve", "—"]
-CONTENTS = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
+TEXTS = [" ".join(random.Random(seed).choices(WORDS, k=seed % 15)) for seed in range(300)]
+CONTENTS = st.sampled_from(sorted(TEXTS, key=len))
 
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "threshold.applies_to": st.lists(st.sampled_from(["vector", "lexical", "relations"]), unique=True, max_size=3),
@@ -39,6 +45,7 @@ SPECIAL: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+@cache
 def values_of(spec: FieldSpec) -> st.SearchStrategy[Any]:
     """Allowed values of one parameter: its default, its bounds, and what lies between (mostly within the slider)."""
     if spec.path in SPECIAL:
@@ -68,43 +75,56 @@ REPLAYED = [spec for spec in field_specs() if spec.kind != "gather"]
 OTHERS = [spec for spec in field_specs() if spec.kind == "gather"]
 
 
+PATHS = st.lists(st.sampled_from(REPLAYED), max_size=14, unique_by=lambda spec: spec.path)
+OTHER_PATHS = st.lists(st.sampled_from(OTHERS), max_size=3, unique_by=lambda spec: spec.path)
+TOGETHER = st.sampled_from(
+    [{}, {"rerank.backend": "cross_encoder"}, {"lists.recency.enabled": True, "lists.relations.enabled": True}]
+)
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=4)
+
+
 @st.composite
 def configs(draw: st.DrawFn, **fixed: Any) -> PipelineConfig:
     """A valid config in which some parameters are drawn from their ranges; `fixed` (dots as __) are set."""
-    chosen = draw(st.lists(st.sampled_from(REPLAYED), max_size=14, unique_by=lambda spec: spec.path))
-    chosen += draw(st.lists(st.sampled_from(OTHERS), max_size=3, unique_by=lambda spec: spec.path))
-    changes = {spec.path: draw(values_of(spec)) for spec in chosen}
-    changes |= draw(
-        st.sampled_from(
-            [{}, {"rerank.backend": "cross_encoder"}, {"lists.recency.enabled": True, "lists.relations.enabled": True}]
-        )
-    )
-    changes["name"] = draw(st.text(st.characters(codec="utf-8"), min_size=1, max_size=4))
+    changes = {spec.path: draw(values_of(spec)) for spec in [*draw(PATHS), *draw(OTHER_PATHS)]}
+    changes |= draw(TOGETHER)
+    changes["name"] = draw(NAMES)
     return with_values(PipelineConfig(), changes | {path.replace("__", "."): value for path, value in fixed.items()})
 
 
 MOMENTS = st.none() | st.integers(-40, 900).map(lambda days: NOW - timedelta(days=days, hours=days % 24))
-PROJECTS = st.sampled_from([None, "org/repo", "org/repo2", "org"])
+PROJECTS = [None, "org/repo", "org/repo2", "org"]
+FEW_VALUES: dict[str, list[Any]] = {
+    "category": [None, "session", "preferences", "general"],
+    "project": PROJECTS,
+    "session": [None, None, "s1", "s2", "s3"],
+    "tags": [(), ("red", "blue")],
+    "priority": [1.0, 1.0, 1.3, 2.0],
+    "pinned": [False, True],
+    "importance": ["normal", "high"],
+    "access_count": list(range(6)),
+    "relevant_count": list(range(5)),
+    "noise_count": list(range(5)),
+}
 
 
+def fields(number: int) -> dict[str, Any]:
+    """A value of each field of `FEW_VALUES`; 0 is the first of each."""
+    chosen = {}
+    for name, values in FEW_VALUES.items():
+        number, place = divmod(number, len(values))
+        chosen[name] = values[place]
+    return chosen
+
+
+FIELDS = st.integers(0, math.prod(map(len, FEW_VALUES.values())) - 1).map(fields)
+
+
+@cache
 def memories(memory_id: str) -> st.SearchStrategy[Memory]:
     """A memory: dates missing, past or future, and every field that some stage reads."""
-    return st.builds(
-        Memory,
-        id=st.just(memory_id),
-        content=CONTENTS,
-        category=st.sampled_from([None, "session", "preferences", "general"]),
-        project=PROJECTS,
-        session=st.sampled_from([None, None, "s1", "s2", "s3"]),
-        tags=st.sampled_from([(), ("red", "blue")]),
-        priority=st.sampled_from([1.0, 1.0, 1.3, 2.0]),
-        pinned=st.booleans(),
-        importance=st.sampled_from(["normal", "high"]),
-        created_at=MOMENTS,
-        last_accessed=MOMENTS,
-        access_count=st.integers(0, 5),
-        relevant_count=st.integers(0, 4),
-        noise_count=st.integers(0, 4),
+    return st.tuples(CONTENTS, MOMENTS, MOMENTS, FIELDS).map(
+        lambda drawn: Memory(memory_id, drawn[0], created_at=drawn[1], last_accessed=drawn[2], **drawn[3])
     )
 
 
@@ -126,32 +146,54 @@ FAILED_SCORES = st.sampled_from(
     [ModelScore(None, error="timeout"), ModelScore(float("nan")), ModelScore(float("inf")), ModelScore(None)]
 )
 
+SOME_IDS = st.lists(st.sampled_from(IDS), unique=True, max_size=len(IDS))
+MORE_VARIANTS = st.lists(st.sampled_from(VARIANT_KINDS), max_size=2)
+LISTED = {
+    count: st.permutations(
+        [(f"{source}:{i}", source, i) for i in range(count) for source in ("vector", "lexical")]
+        + [(source, source, None) for source in ("recency", "access", "relations")]
+    )
+    for count in (1, 2, 3)
+}
+ABSENT = st.integers(0, 5).map(lambda number: number == 0)
+VECTORS = st.none() | st.sampled_from(
+    [[1.0, 0.0, 0.0], [0.9, 0.1, 0.0], [0.1, 0.2, 0.3], [-1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+)
+
+
+@cache
+def hits(ids: tuple[str, ...], source: str) -> st.SearchStrategy[tuple[Hit, ...]]:
+    """Some of the memories with scores of this source, the best first."""
+    return st.lists(st.tuples(st.sampled_from(ids), RAW_SCORES[source]), unique_by=lambda pair: pair[0]).map(
+        lambda pairs: tuple(Hit(*pair) for pair in sorted(pairs, key=lambda pair: -pair[1]))
+    )
+
+
+@cache
+def model_scores(ids: tuple[str, ...]) -> st.SearchStrategy[dict[str, ModelScore]]:
+    return st.dictionaries(st.sampled_from(ids), MODEL_SCORES | MODEL_SCORES | FAILED_SCORES)
+
 
 @st.composite
 def evidences(draw: st.DrawFn) -> Evidence:
     """Evidence with up to three variants, all five sources, empty lists, ties, and gaps in everything optional."""
-    ids = draw(st.lists(st.sampled_from(IDS), unique=True, min_size=0, max_size=len(IDS)))
-    kinds = ["original", *draw(st.lists(st.sampled_from(VARIANT_KINDS), max_size=2))]
-    variants = tuple(Variant(f"query {i}", kind) for i, kind in enumerate(kinds))  # type: ignore[arg-type]
-    names = [(f"{source}:{i}", source, i) for i in range(len(variants)) for source in ("vector", "lexical")]
-    names += [(source, source, None) for source in ("recency", "access", "relations")]
-    lists = []
-    for name, source, variant in draw(st.permutations(names)):
-        if draw(st.integers(0, 5)) == 0:
-            continue  # absent, not empty
-        members = draw(st.lists(st.sampled_from(ids), unique=True)) if ids else []
-        hits = [Hit(key, draw(RAW_SCORES[source])) for key in members]
-        lists.append(RankedList(name, source, variant, tuple(sorted(hits, key=lambda hit: -hit.score))))  # type: ignore[arg-type]
-    scored = draw(st.dictionaries(st.sampled_from(ids), MODEL_SCORES | MODEL_SCORES | FAILED_SCORES)) if ids else {}
-    vectors = st.sampled_from([[1.0, 0.0, 0.0], [0.9, 0.1, 0.0], [0.1, 0.2, 0.3], [-1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    ids = draw(SOME_IDS)
+    variants = tuple(Variant(f"query {i}", kind) for i, kind in enumerate(["original", *draw(MORE_VARIANTS)]))  # type: ignore[arg-type]
+    lists = [
+        RankedList(name, source, variant, draw(hits(tuple(ids), source)) if ids else ())  # type: ignore[arg-type]
+        for name, source, variant in draw(LISTED[len(variants)])
+        if not draw(ABSENT)  # absent, not empty
+    ]
+    scored = draw(model_scores(tuple(ids))) if ids else {}
+    vectors = {key: draw(VECTORS) for key in ids}
     return Evidence(
         query=draw(st.sampled_from(QUERIES)),
         memories={key: draw(memories(key)) for key in ids},
         variants=variants,
         lists=tuple(lists),
         as_of=draw(st.sampled_from([NOW, NOW, NOW, None])),
-        project=draw(PROJECTS),
+        project=draw(st.sampled_from(PROJECTS)),
         model_scores={"oracle": scored, "cross_encoder": scored},
         judge_scores={"oracle": scored} if draw(st.booleans()) else {},
-        embeddings={key: draw(vectors) for key in ids if draw(st.integers(0, 3))},
+        embeddings={key: vector for key, vector in vectors.items() if vector is not None},
     )

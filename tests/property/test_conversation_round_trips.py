@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from records import IDS, MEMORIES, QUERIES, TIMES, WORDS, judgments
 
@@ -16,7 +16,6 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats import DataSet, detect, read, write_dataset
 from cems_workbench.records import Memory
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.sampled_from(["26", "conv-1", "a/b", "é 1", "x.2"])
 DAYS = st.integers(1, 28)
 BROKEN = st.sampled_from([{}, "text", None, {"speaker": "Ann"}, {"role": "user", "content": " "}, {"content": "x"}])
@@ -124,7 +123,6 @@ def by_key(parsed):
 
 
 @pytest.mark.parametrize("form", DOCUMENTS)
-@quick
 @given(data=st.data())
 def test_what_is_read_of_a_document_is_written_and_read_again(form, data):
     rows = data.draw(st.lists(DOCUMENTS[form], min_size=1, max_size=2, unique_by=lambda row: row[NAMED[form]]))
@@ -185,7 +183,6 @@ def stored(draw, form):
 
 
 @pytest.mark.parametrize("form", DOCUMENTS)
-@quick
 @given(data=st.data())
 def test_whatever_does_not_come_back_as_it_was_is_named(form, data):
     dataset = data.draw(stored(form))
@@ -220,7 +217,6 @@ def test_whatever_does_not_come_back_as_it_was_is_named(form, data):
     assert done.rows == {"memories": len(memories), "queries": len(queries), "judgments": len(labels)}
 
 
-@quick
 @given(name=IDS, text=WORDS)
 def test_a_memory_that_is_no_turn_is_refused_with_the_reason(name, text):
     for form in DOCUMENTS:

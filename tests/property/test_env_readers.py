@@ -8,14 +8,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from dotenv import dotenv_values
-from hypothesis import given, settings
+from hypothesis import given
 
 from cems_workbench.config import PipelineConfig, export_config, field_spec
 from tests.property.strategies import configs
 from tests.unit.config.test_export_forms import CEMSConfig
 
 
-@settings(max_examples=60, deadline=None)
 @given(config=configs())
 def test_dotenv_and_pydantic_settings_read_the_same_values_which_are_those_of_the_config(
     config: PipelineConfig,

@@ -8,7 +8,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
@@ -55,7 +55,8 @@ GARBAGE = st.one_of(
     CSV_ROWS,
 )
 FILES = st.binary(max_size=200) | st.lists(GARBAGE, max_size=8).map(b"\n".join)
-quick = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+twice = settings(max_examples=2 * settings().max_examples)
+"""Garbage has more forms than records have."""
 
 
 def read_bytes(raw: bytes, format: str, name: str = "file.jsonl"):
@@ -67,7 +68,7 @@ def read_bytes(raw: bytes, format: str, name: str = "file.jsonl"):
         return read(path, format)
 
 
-@quick
+@twice
 @given(raw=FILES, suffix=st.sampled_from([".jsonl", ".json", ".csv", ".tsv"]))
 def test_no_reader_raises_anything_but_input_errors(raw, suffix):
     for format in ("detect", "auto", *FORMATS):  # making a file up takes longer than reading it
@@ -77,7 +78,7 @@ def test_no_reader_raises_anything_but_input_errors(raw, suffix):
             assert "\n" not in str(error)
 
 
-@quick
+@twice
 @given(raw=FILES, suffix=st.sampled_from([".jsonl", ".json", ".csv"]))
 def test_recognising_a_format_never_raises(raw, suffix):
     with tempfile.TemporaryDirectory() as home:
@@ -91,7 +92,7 @@ def test_recognising_a_format_never_raises(raw, suffix):
             assert reader.sniff(sample) in (True, False)
 
 
-@quick
+@twice
 @given(document=VALUES | ROWS | st.fixed_dictionaries({"session_1": st.lists(ROWS, min_size=1), "qa": VALUES}))
 def test_locomo_reads_any_json_document_or_says_why_not(document):
     try:
@@ -100,7 +101,7 @@ def test_locomo_reads_any_json_document_or_says_why_not(document):
         assert "\n" not in str(error)
 
 
-@quick
+@twice
 @given(rows=st.lists(ROWS | st.fixed_dictionaries({"haystack_sessions": VALUES, "question": VALUES}), max_size=4))
 def test_longmemeval_keeps_its_good_questions_whatever_stands_beside_them(rows):
     good = {"question_id": "good", "question": "kept?", "haystack_sessions": [[{"role": "user", "content": "kept"}]]}
@@ -109,7 +110,7 @@ def test_longmemeval_keeps_its_good_questions_whatever_stands_beside_them(rows):
     assert "good/session_1/1" in {memory.id for memory in parsed.memories}
 
 
-@quick
+@twice
 @given(chat=st.lists(ROWS | VALUES, max_size=4), questions=st.dictionaries(st.text(max_size=4), VALUES, max_size=3))
 def test_beam_keeps_its_good_turns_and_questions_whatever_stands_beside_them(chat, questions):
     chat = [*chat, {"turns": [[{"id": 10**9, "role": "user", "content": "kept"}]]}]
@@ -125,7 +126,7 @@ DOCUMENTS = st.fixed_dictionaries(
 )
 
 
-@quick
+@twice
 @given(export=DOCUMENTS, chunk=VALUES)
 def test_a_cems_export_keeps_its_good_documents_whatever_stands_beside_them(export, chunk):
     export["documents"].append({"id": "good-whole", "content": "kept", "chunks": chunk})
@@ -135,7 +136,7 @@ def test_a_cems_export_keeps_its_good_documents_whatever_stands_beside_them(expo
     assert found.items() >= {"good-whole": "kept", "good-parts": "kept"}.items()
 
 
-@quick
+@twice
 @given(corpus=FILES, queries=FILES, qrels=FILES)
 def test_a_folder_of_garbage_is_read_or_said_to_be_none(corpus, queries, qrels):
     with tempfile.TemporaryDirectory() as home:
@@ -189,7 +190,7 @@ def test_every_format_is_fuzzed():
     assert {name.split()[0] for name in GOOD} | {"locomo", "longmemeval", "beam"} == set(FORMATS)
 
 
-@quick
+@twice
 @given(garbage=st.lists(GARBAGE, min_size=1, max_size=8))
 def test_good_rows_among_garbage_are_all_kept_and_no_row_disappears(garbage):
     assume(not garbage[0].startswith((b"\xff\xfe", b"\xfe\xff")))  # The mark of UTF-16, refused as a whole.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.formats import detect, judgment_writers, queries_jsonl, read, trec_run, write_judgments
@@ -18,7 +18,6 @@ from cems_workbench.formats.cems_feedback import write as write_feedback
 from cems_workbench.formats.trec_run import RunRow
 from cems_workbench.records import Judgment, Query
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 HOSTILE = st.sampled_from(
     ["=1+1", "'=x", "@a", "-2", "+", "\t=", "a,b", '"', "a\nb", "a\r\nb", " x ", "\ufeffx", "query", "ＡＢ", "＝1"]
@@ -53,7 +52,6 @@ def words_of(judgments: list[Judgment], words: list[str]) -> dict[str, Query]:
 
 
 @pytest.mark.parametrize("format", ["judgments-jsonl", "judgments-csv"])
-@quick
 @given(judgments=JUDGMENTS)
 def test_jsonl_and_csv_lose_nothing(format, judgments):
     written = write_judgments(format, judgments, {})
@@ -63,7 +61,6 @@ def test_jsonl_and_csv_lose_nothing(format, judgments):
     assert found == format
 
 
-@quick
 @given(judgments=JUDGMENTS)
 def test_qrels_hold_one_grade_per_pair_and_name_what_they_cannot_hold(judgments):
     written = write_judgments("qrels", judgments, {})
@@ -87,7 +84,6 @@ def test_qrels_hold_one_grade_per_pair_and_name_what_they_cannot_hold(judgments)
 
 
 @pytest.mark.parametrize("format", ["quepid-csv", "srw-csv"])
-@quick
 @given(judgments=JUDGMENTS, words=st.lists(WORDS, min_size=8, max_size=8, unique=True))
 def test_ratings_keep_every_query_document_and_grade(format, judgments, words):
     first = {(one.qid, one.memory_id): one for one in judgments}
@@ -102,7 +98,6 @@ def test_ratings_keep_every_query_document_and_grade(format, judgments, words):
     assert parsed.errors == () and found == "quepid-csv"
 
 
-@quick
 @given(judgments=JUDGMENTS, words=st.lists(WORDS, min_size=8, max_size=8, unique=True))
 def test_a_book_keeps_every_judges_grade(judgments, words):
     queries = words_of(judgments, words)
@@ -118,7 +113,6 @@ def test_a_book_keeps_every_judges_grade(judgments, words):
     assert found in ("quepid-book", "quepid-csv")  # a book of one judge who is called rating
 
 
-@quick
 @given(
     queries=st.lists(
         st.builds(Query, NAMES, WORDS, st.none() | WORDS, TIMES, st.none() | WORDS),
@@ -136,7 +130,6 @@ def test_queries_lose_nothing(queries):
 BARE = NAMES.filter(lambda name: name.split() == [name] and not name.startswith("\ufeff"))
 
 
-@quick
 @given(
     rows=st.lists(
         st.builds(RunRow, BARE, BARE, st.integers(0, 10**6), st.floats(allow_nan=False, allow_infinity=False), BARE),
@@ -152,7 +145,6 @@ def test_runs_lose_no_bit_of_a_score(rows):
         assert trec_run.read(path) == (rows, [])
 
 
-@quick
 @given(judgments=JUDGMENTS)
 def test_feedback_read_back_is_the_same_feedback(judgments):
     feedback = [one for one in feedback_of(judgments) if one.relevant_ids or one.noise_ids]
@@ -177,7 +169,6 @@ def test_feedback_counts_queries_and_leaves_out_what_is_neither():
     assert counts(feedback) == {"a": (2, 0), "b": (1, 1)}
 
 
-@quick
 @given(
     judgments=JUDGMENTS,
     words=st.lists(WORDS, min_size=8, max_size=8, unique=True),

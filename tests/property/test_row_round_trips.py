@@ -8,14 +8,13 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from records import MEMORIES, QUERIES, RELATIONS, judgments
 
 from cems_workbench.formats import DataSet, detect, read, write_dataset
 from cems_workbench.formats.base import cells
 
-quick = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SUFFIX = {"memories-csv": "csv", "beir": "folder"}
 SOME_MEMORIES = st.lists(MEMORIES, min_size=1, max_size=5, unique_by=lambda one: one.id)
 SOME_QUERIES = st.lists(QUERIES, max_size=4, unique_by=lambda one: one.qid)
@@ -30,7 +29,6 @@ def through(form, dataset):
 
 
 @pytest.mark.parametrize("form", ["memories-jsonl", "memories-csv"])
-@quick
 @given(memories=SOME_MEMORIES)
 def test_memories_lose_nothing(form, memories):
     done, parsed, found = through(form, DataSet(memories))
@@ -39,7 +37,6 @@ def test_memories_lose_nothing(form, memories):
     assert (done.rows, found) == ({"memories": len(memories)}, form)
 
 
-@quick
 @given(queries=st.lists(QUERIES, min_size=1, max_size=5, unique_by=lambda one: one.qid))
 def test_queries_lose_nothing(queries):
     done, parsed, found = through("queries-jsonl", DataSet((), queries=queries))
@@ -47,7 +44,6 @@ def test_queries_lose_nothing(queries):
     assert (done.left_out, done.not_kept, parsed.errors, found) == ((), (), (), "queries-jsonl")
 
 
-@quick
 @given(
     relations=st.lists(
         RELATIONS, min_size=1, max_size=5, unique_by=lambda one: (one.source_id, one.target_id, one.kind)
@@ -59,7 +55,6 @@ def test_relations_lose_nothing(relations):
     assert (done.left_out, done.not_kept, parsed.errors, found) == ((), (), (), "relations-jsonl")
 
 
-@quick
 @given(data=st.data(), memories=SOME_MEMORIES, queries=SOME_QUERIES)
 def test_beir_loses_nothing_of_memories_and_queries_and_of_judgments_only_what_it_names(data, memories, queries):
     labels = []
@@ -81,7 +76,6 @@ def test_beir_loses_nothing_of_memories_and_queries_and_of_judgments_only_what_i
         assert len(grades[qid, memory_id]) > 1 or blank
 
 
-@quick
 @given(memories=SOME_MEMORIES)
 def test_no_cell_of_the_memories_is_a_formula(memories):
     with tempfile.TemporaryDirectory() as home:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
@@ -79,7 +79,6 @@ def too_close(evidence: Evidence, config: PipelineConfig, path: str, value: floa
     return False
 
 
-@settings(max_examples=60)
 @given(evidences(), configs(), st.sampled_from(NUMBERS), st.integers(1, 6), st.integers(0, 9))
 def test_a_breakpoint_separates_two_results_and_between_them_nothing_changes(
     evidence: Evidence, config: PipelineConfig, path: str, k: int, seed: int
@@ -87,7 +86,6 @@ def test_a_breakpoint_separates_two_results_and_between_them_nothing_changes(
     checked(evidence, config, sweep(evidence, config, path, k), seed)
 
 
-@settings(max_examples=40)
 @given(evidences(), configs(assembly__strategy="greedy"), st.sampled_from(SOLVED), st.integers(1, 6), st.integers(0, 9))
 def test_what_is_said_to_be_solved_is_constant_between_breakpoints(
     evidence: Evidence, config: PipelineConfig, path: str, k: int, seed: int
@@ -101,7 +99,6 @@ def test_what_is_said_to_be_solved_is_constant_between_breakpoints(
     checked(evidence, plain, found, seed)
 
 
-@settings(max_examples=30)
 @given(evidences(), configs(), st.sampled_from(NUMBERS))
 def test_the_segments_cover_the_range_and_hold_the_present_value(
     evidence: Evidence, config: PipelineConfig, path: str

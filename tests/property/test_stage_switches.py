@@ -51,7 +51,6 @@ def test_a_stage_that_is_switched_off_passes_everything_as_it_came(
     assert_passes_everything(stage, evidence, off)
 
 
-@settings(max_examples=60)
 @given(evidences(), configs())
 def test_every_stage_that_says_it_is_off_passes_everything_as_it_came(
     evidence: Evidence, config: PipelineConfig
@@ -61,7 +60,7 @@ def test_every_stage_that_says_it_is_off_passes_everything_as_it_came(
             assert_passes_everything(stage, evidence, config)
 
 
-@settings(max_examples=100)
+@settings(max_examples=2 * settings().max_examples)
 @given(evidences(), configs(query__raw=True) | configs(fusion__method="score_sum") | configs())
 def test_switching_off_what_says_it_is_off_changes_no_row(evidence: Evidence, config: PipelineConfig) -> None:
     """Also where it is off for another reason than its own values: raw mode, or a method without bonuses."""

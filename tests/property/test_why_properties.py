@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
@@ -27,7 +27,6 @@ def candidate(data: st.DataObject, evidence: Evidence) -> str:
     return data.draw(st.sampled_from(evidence.candidate_ids))
 
 
-@settings(max_examples=40)
 @given(evidences(), configs(), st.integers(1, 3), st.data())
 def test_every_breakpoint_and_every_rescue_holds_when_replayed(
     evidence: Evidence, config: PipelineConfig, k: int, data: st.DataObject

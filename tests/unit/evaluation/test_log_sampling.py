@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
@@ -59,7 +59,6 @@ def test_a_log_in_csv_with_ids_in_either_form(tmp_path):
         query_log.read(tmp_path / "x.csv")
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     raw=st.binary(max_size=80),
     suffix=st.sampled_from([".jsonl", ".json", ".csv"]),
