@@ -8,16 +8,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "models"))
-from model_server import HANG, Reply, nobody, sent, serving
+from model_server import HANG, Reply, no_sleep, nobody, sent, serving
 
 from cems_workbench.config import PipelineConfig, preset, with_values
+from cems_workbench.models import ollama
 from cems_workbench.models import resolve as resolving
+from cems_workbench.models import servers as asking
 from cems_workbench.runs import diagnosis as scorers
 from cems_workbench.runs.diagnosis import Check, diagnose
 from cems_workbench.settings import Settings
@@ -28,6 +31,7 @@ QWEN = str(preset("cems_qwen").config.rerank.model)
 @pytest.fixture(autouse=True)
 def nothing_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(scorers, "available", lambda: True)
+    monkeypatch.setattr(asking, "models", partial(ollama.models, sleep=no_sleep))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.chdir(tmp_path)  # no .env and no store
     resolving.resolve.cache_clear()
@@ -230,7 +234,9 @@ class TestServers:
         assert "sesame" not in json.dumps([repr(check) for check in diagnose(settings(llm_model="chatty", **urls))])
 
     @pytest.mark.parametrize(("reply", "status"), [(sent({"nanosecond heartbeat": 1}), "ok"), (HANG, "failed")])
-    def test_a_chroma_server_has_no_stand_in(self, reply: Reply, status: str) -> None:
+    def test_a_chroma_server_has_no_stand_in(self, reply: Reply, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        if reply is HANG:
+            monkeypatch.setattr(asking, "SERVER_SECONDS", 0.2)
         with serving(lambda path, body, before: reply) as server:
             assert checks(settings(chroma_url=server.url))["Chroma server"].status == status
         assert server.asked[0][0] == "/api/v2/heartbeat"
@@ -241,7 +247,18 @@ class TestServers:
 
 
 class TestTime:
-    """doctor has its answers within 5 s, whatever does not answer."""
+    """doctor has its answers within 5 s, whatever does not answer; waited for is a fifth of that."""
+
+    @pytest.fixture(autouse=True)
+    def sooner(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        limits = [(asking, name) for name in ("SERVER_SECONDS", "LOOKUP_SECONDS", "ANSWERS_SECONDS")]
+        for module, name in [*limits, (resolving, "PROBE_SECONDS")]:
+            monkeypatch.setattr(module, name, getattr(module, name) / 5)
+
+    def test_the_limits_together_are_less(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()
+        assert asking.LOOKUP_SECONDS < asking.SERVER_SECONDS < asking.ANSWERS_SECONDS
+        assert asking.ANSWERS_SECONDS + resolving.PROBE_SECONDS < 5
 
     def test_servers_and_a_hub_that_take_the_connection_and_never_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:

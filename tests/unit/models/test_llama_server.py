@@ -75,9 +75,9 @@ FAULTS = [
     ("no-choices", "empty reply: no choices", 1),
     ("shape", "bad reply: choices is not a list in {'results': ", 1),
     ("moved", "bad reply: HTTP 302: ", 1),
-    ("hang", "timeout: no reply within 4 s", 1),
-    ("drip", "timeout: no reply within 4 s", 1),
-    ("drip-head", "timeout: no reply within 4 s", 1),
+    ("hang", "timeout: no reply within 2 s", 1),
+    ("drip", "timeout: no reply within 2 s", 1),
+    ("drip-head", "timeout: no reply within 2 s", 1),
 ]
 RECOVERED = ["500-twice", "429-once"]
 FINE = [f"good {number}" for number in range(6)]
@@ -90,7 +90,7 @@ class Batch:
         faults = [name for name, _, _ in FAULTS]
         texts = [FINE[0], *RECOVERED, *faults[:9], FINE[1], *faults[9:], *FINE[2:]]
         self.waits = Waits()
-        scored = scorer(server, timeout_s=4, max_concurrent=len(texts), sleep=self.waits).score("q", texts)
+        scored = scorer(server, timeout_s=2, max_concurrent=len(texts), sleep=self.waits).score("q", texts)
         self.scored = dict(zip(texts, scored, strict=True))
         self.asked = server.asked
 

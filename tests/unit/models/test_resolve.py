@@ -109,6 +109,7 @@ def test_an_endpoint_that_is_no_url_is_no_hub(endpoint: str, monkeypatch: pytest
 
 
 def test_a_hub_that_takes_the_connection_and_never_answers_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PROBE_SECONDS", 0.4)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.delenv("HF_HUB_OFFLINE")
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
@@ -127,6 +128,7 @@ def test_a_hub_whose_name_is_never_looked_up_is_given_up_in_time(monkeypatch: py
     monkeypatch.delenv("HF_HUB_OFFLINE")
     monkeypatch.setenv("HF_ENDPOINT", "http://hub.invalid")
     monkeypatch.setattr(socket, "getaddrinfo", never)
+    monkeypatch.setattr(module, "PROBE_SECONDS", 0.4)
     started = time.monotonic()
     assert not module.hub_reachable()
     assert time.monotonic() - started < 5
