@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -127,9 +128,14 @@ def unit(file: Path) -> str:
     return Path(parts[1]).stem if parts[0] == PACKAGE else Path(parts[0]).stem
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def imports(file: Path) -> Iterator[Import]:
     """Every import of this project in the file, lazy ones within functions and those for type checking included."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(file)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -174,7 +180,7 @@ def module_name(file: Path) -> str:
 
 def imported_modules(file: Path, modules: Collection[str]) -> set[str]:
     """Which of `modules` the file imports, lazily too, unless for type checking alone. A package it stands in is not counted."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = parsed(file)
     guarded = {
         id(inner)
         for node in ast.walk(tree)
@@ -260,7 +266,7 @@ def test_pages_and_ui_hold_no_sql_and_no_database() -> None:
     for file in sources():
         if unit(file) not in ("pages", "app", "ui"):
             continue
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(file)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and SQL.search(node.value):
                 wrong.append(f"{file.relative_to(ROOT)}:{node.lineno}: SQL")
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -276,7 +282,7 @@ def test_html_stands_in_templates_which_escape_every_value() -> None:
     folder = ROOT / PACKAGE / "ui"
     for file in sorted([*folder.rglob("*.py"), *(ROOT / "pages").glob("*.py"), ROOT / "app.py"]):
         place = str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = parsed(file)
         docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             text = node.value if isinstance(node, ast.Constant) and node not in docstrings else None
@@ -293,7 +299,7 @@ def test_replay_reads_no_clock_no_file_and_throws_no_dice(subtests: pytest.Subte
     for file in PURE:
         with subtests.test(file=file.stem):
             wrong = []
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            for node in ast.walk(parsed(file)):
                 if isinstance(node, ast.Import):
                     wrong += [alias.name for alias in node.names if alias.name.split(".")[0] in IMPURE_MODULES]
                 elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in IMPURE_MODULES:
@@ -313,6 +319,7 @@ def test_the_purity_check_covers_every_module_that_replay_loads() -> None:
     assert ours - checked == {f"{PACKAGE}.pipeline.bundle"}
 
 
+@cache
 def loaded_by(module: str) -> set[str]:
     """The modules in memory after importing one, in a fresh interpreter."""
     code = f"import sys, {module}; print('\\n'.join(sys.modules))"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -44,9 +45,17 @@ def other_embedder() -> HashEmbedder:
     return HashEmbedder("hash-8", 8)
 
 
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty store, closed: a copy of it opens in a fraction of the time that making one takes."""
+    folder = tmp_path_factory.mktemp("empty") / "store"
+    Store.open(folder).close()
+    return folder
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(tmp_path / "store") as opened:
+def store(empty_store: Path, tmp_path: Path) -> Iterator[Store]:
+    with Store.open(shutil.copytree(empty_store, tmp_path / "store")) as opened:
         yield opened
 
 
