@@ -7,7 +7,6 @@ import warnings
 import krippendorff
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
 from cems_workbench.evaluation.labelling import agreement
 from cems_workbench.evaluation.labelling.agreement import Disagreement, Estimate, label_table
@@ -50,6 +49,8 @@ def test_alpha_of_the_published_example():
 
 
 def test_kappa_equals_scikit_learn_on_random_tables(subtests):
+    from sklearn.metrics import cohen_kappa_score  # a second: not while every worker collects
+
     for seed in range(25):
         for weights in ["linear", "quadratic"]:
             with subtests.test(seed=seed, weights=weights):

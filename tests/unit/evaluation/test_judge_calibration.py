@@ -6,8 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.calibration import calibration_curve
-from sklearn.metrics import cohen_kappa_score
 
 from cems_workbench.evaluation.labelling.judge_calibration import (
     GradedScore,
@@ -38,6 +36,8 @@ def drawn(seed: int, size: int = 60) -> list[GradedScore]:
 
 
 def test_kappa_of_every_threshold_equals_scikit_learn(subtests: pytest.Subtests) -> None:
+    from sklearn.metrics import cohen_kappa_score  # a second: not while every worker collects
+
     for seed in range(10):
         with subtests.test(seed=seed):
             pairs = drawn(seed)
@@ -106,6 +106,8 @@ def test_only_pairs_that_both_graded_count() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_reliability_equals_scikit_learns_quantile_curve(seed: int) -> None:
+    from sklearn.calibration import calibration_curve
+
     random = np.random.default_rng(seed)
     probability = random.uniform(size=200)
     relevant = random.uniform(size=200) < probability
