@@ -22,6 +22,7 @@ from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
 from cems_workbench.pipeline.searches import SearchRequest, added_lists, ranked_list, search_list
+from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
 from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_terms
 from cems_workbench.pipeline.understanding import Intent, asker, understand
@@ -108,11 +109,11 @@ def gather_lists(
     return evidence
 
 
-def _no_expansion(config: PipelineConfig, signal: Mapping[str, Any], vague: bool) -> str | None:
+def _no_expansion(config: PipelineConfig, signal: StrongSignal, vague: bool) -> str | None:
     """Why no variant is made, or None."""
     if vague and config.expansion.skip_if_conversational:
         return "the query is conversational: no expansion was made"
-    if signal["fires"] and config.expansion.skip_on_strong_signal.enabled:
+    if signal.fires and config.expansion.skip_on_strong_signal.enabled:
         return "the strong-signal probe fired: no expansion was made"
     return None
 
@@ -179,7 +180,7 @@ def metadata_lists(
 
 
 def _notes(
-    request: Request, config: PipelineConfig, resources: Resources, intent: Intent, signal: dict[str, Any],
+    request: Request, config: PipelineConfig, resources: Resources, intent: Intent, signal: StrongSignal,
     shape: QueryFeatures, correction: CorrectedQuery, warnings: dict[str, list[str]],
 ) -> dict[str, Any]:  # fmt: skip
     """What the trace has to say about gathering, and the parameters it was done with."""
@@ -194,7 +195,7 @@ def _notes(
             "searched": correction.query,
             "corrections": [asdict(found) for found in correction.corrections],
         },
-        "expansion": {"backend": config.expansion.backend, "manual": list(request.manual), "probe": signal},
+        "expansion": {"backend": config.expansion.backend, "manual": list(request.manual), "probe": asdict(signal)},
         "warnings": {stage: lines for stage, lines in warnings.items() if lines},
         "gathered": {path: _plain(value) for path, value in gather_parameters(config).items()},
         "models": {"embedder": resources.embedder.model_id},
@@ -220,25 +221,25 @@ def _conversational(shape: QueryFeatures, config: PipelineConfig) -> dict[str, A
     }
 
 
-def probe(query: str, config: PipelineConfig, resources: Resources, where: Filter) -> dict[str, Any]:
-    """The strong-signal probe: lexical, before any expansion; says raw, scaled and how far it is from firing."""
+def probe(query: str, config: PipelineConfig, resources: Resources, where: Filter) -> StrongSignal:
+    """The strong-signal probe: lexical, before any expansion."""
     settings = config.expansion.skip_on_strong_signal
     hits = resources.indexes.lexical.search(query, 2, where)
     raw = [score for _, score in hits] + [0.0, 0.0]
     top, second = (_scaled(value, raw[0], settings.scale) for value in raw[:2])
-    return {
-        "enabled": settings.enabled,
-        "scale": settings.scale,
-        "raw_top": raw[0],
-        "raw_second": raw[1],
-        "top": top,
-        "second": second,
-        "threshold": settings.threshold,
-        "gap": settings.gap,
-        "fires": bool(hits) and top >= settings.threshold and top - second >= settings.gap,
-        "short_of_threshold": max(0.0, settings.threshold - top),
-        "short_of_gap": max(0.0, settings.gap - (top - second)),
-    }
+    return StrongSignal(
+        enabled=settings.enabled,
+        scale=settings.scale,
+        raw_top=raw[0],
+        raw_second=raw[1],
+        top=top,
+        second=second,
+        threshold=settings.threshold,
+        gap=settings.gap,
+        fires=bool(hits) and top >= settings.threshold and top - second >= settings.gap,
+        short_of_threshold=max(0.0, settings.threshold - top),
+        short_of_gap=max(0.0, settings.gap - (top - second)),
+    )
 
 
 def _scaled(value: float, top: float, scale: str) -> float:

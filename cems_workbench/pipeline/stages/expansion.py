@@ -18,6 +18,36 @@ from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 
 
 @dataclass(frozen=True, slots=True)
+class StrongSignal:
+    """What the strong-signal probe saw: the scores of the first two lexical hits, raw and scaled, and how far they are from firing."""
+
+    enabled: bool
+    scale: str
+    raw_top: float
+    raw_second: float
+    top: float
+    second: float
+    threshold: float
+    gap: float
+    fires: bool
+    short_of_threshold: float
+    short_of_gap: float
+
+    @classmethod
+    def read(cls, noted: object) -> StrongSignal | None:
+        """What gathering noted as plain values; None where it is no record of a probe, as in evidence of elsewhere."""
+        if not isinstance(noted, Mapping):
+            return None
+        values: dict[str, Any] = {name: noted.get(name) for name in cls.__slots__}
+        fits = all(isinstance(value, NO_NUMBERS.get(name, (int, float))) for name, value in values.items())
+        return cls(**values) if fits else None
+
+
+NO_NUMBERS = {"enabled": bool, "scale": str, "fires": bool}
+"""Fields of a strong signal that are something else than a number."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExpansionFields(StageFields):
     """The variants that are switched off, ascending, and what gathering noted of the expansion."""
 
@@ -25,10 +55,9 @@ class ExpansionFields(StageFields):
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def probe(self) -> Mapping[str, Any] | None:
+    def probe(self) -> StrongSignal | None:
         """What the strong-signal probe saw; None where there was none."""
-        found = self.notes.get("probe")
-        return found if isinstance(found, Mapping) else None
+        return StrongSignal.read(self.notes.get("probe"))
 
     def to_json(self) -> dict[str, Any]:
         """The fields with the notes beside them."""

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from cems_workbench.config.sections.understanding import Conversational
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import EXPANSION, QUERY
+from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import Signal, limits_met
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -178,24 +179,24 @@ class Condition:
     distance: str
 
 
-def probe_html(probe: Mapping[str, Any]) -> Markup:
+def probe_html(probe: StrongSignal) -> Markup:
     """The strong-signal probe: raw and scaled scores, both conditions with their distance, and the verdict."""
-    if not probe["enabled"]:
+    if not probe.enabled:
         verdict = "Switched off"
-    elif probe["fires"]:
+    elif probe.fires:
         verdict = "Fires: expansion by a model or by feedback is skipped"
     else:
         verdict = "Does not fire"
-    lead = f"{probe['top'] - probe['second']:.4f}"
+    lead = f"{probe.top - probe.second:.4f}"
     conditions = [
         Condition(
-            "first hit", f"{probe['raw_top']:.4f} raw", f"{probe['top']:.4f}", f"≥ {probe['threshold']:g}",
-            _distance(probe["short_of_threshold"]),
+            "first hit", f"{probe.raw_top:.4f} raw", f"{probe.top:.4f}", f"≥ {probe.threshold:g}",
+            _distance(probe.short_of_threshold),
         ),
-        Condition("second hit", f"{probe['raw_second']:.4f} raw", f"{probe['second']:.4f}", "", ""),
-        Condition("lead of the first", "", lead, f"≥ {probe['gap']:g}", _distance(probe["short_of_gap"])),
+        Condition("second hit", f"{probe.raw_second:.4f} raw", f"{probe.second:.4f}", "", ""),
+        Condition("lead of the first", "", lead, f"≥ {probe.gap:g}", _distance(probe.short_of_gap)),
     ]  # fmt: skip
-    return render("inspect/probe.html", verdict=verdict, scale=SCALES[probe["scale"]], conditions=conditions)
+    return render("inspect/probe.html", verdict=verdict, scale=SCALES[probe.scale], conditions=conditions)
 
 
 def _distance(short: float) -> str:
