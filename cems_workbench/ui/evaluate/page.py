@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import streamlit as st
 
@@ -16,7 +16,14 @@ from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
 
-VIEWS = ("Compare", "By type", "By query", "Honest view", "Ablation", "Experiments")
+VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], None]] = {
+    "Compare": lambda evaluated, choice, resources: compare.draw(evaluated),
+    "By type": lambda evaluated, choice, resources: queries.draw_types(evaluated),
+    "By query": lambda evaluated, choice, resources: queries.draw_queries(evaluated, choice),
+    "Honest view": lambda evaluated, choice, resources: honest.draw(evaluated),
+    "Ablation": lambda evaluated, choice, resources: ablation.draw(evaluated),
+    "Experiments": experiments.draw,
+}
 
 
 def main() -> None:
@@ -46,16 +53,4 @@ def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Reso
     if not evaluated[0].batch.queries:
         st.info("No query has both evidence and a judgment of this kind.")
         return
-    view = switch("View", VIEWS, "evaluate:view")
-    if view == "Compare":
-        compare.draw(evaluated)
-    elif view == "By type":
-        queries.draw_types(evaluated)
-    elif view == "By query":
-        queries.draw_queries(evaluated, choice)
-    elif view == "Honest view":
-        honest.draw(evaluated)
-    elif view == "Ablation":
-        ablation.draw(evaluated)
-    else:
-        experiments.draw(evaluated, choice, resources)
+    VIEWS[switch("View", list(VIEWS), "evaluate:view")](evaluated, choice, resources)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
@@ -14,7 +16,7 @@ from cems_workbench.ui.kit.panels import empty
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.tune import choose, goal, history, learned, queries, result, run, space, take
-from cems_workbench.ui.tune.state import VIEW, VIEWS, outdated, page, set_view
+from cems_workbench.ui.tune.state import VIEW, outdated, page, set_view
 
 
 def set_up(resources: Resources) -> None:
@@ -33,32 +35,30 @@ def set_up(resources: Resources) -> None:
         run.draw_start(planned)
 
 
-def draw(view: str, resources: Resources) -> None:
-    """One view; those of a result say so while there is none."""
-    searched = page.get().result
-    if view == "Set up":
-        set_up(resources)
-    elif view == "History":
-        history.draw(resources)
-    elif searched is None:
-        empty("Nothing has been searched yet", render("tune/nothing_searched.html"))
-    else:
-        draw_result(view, searched, resources)
+def of_result(draw: Callable[[SearchResult, Resources], None]) -> Callable[[Resources], None]:
+    """A view of the last result, which says so while there is none."""
+
+    def drawn(resources: Resources) -> None:
+        searched = page.get().result
+        if searched is None:
+            empty("Nothing has been searched yet", render("tune/nothing_searched.html"))
+            return
+        warning = outdated(searched, resources)
+        if warning:
+            st.warning(plain(warning), icon=":material/history:")
+        draw(searched, resources)
+
+    return drawn
 
 
-def draw_result(view: str, searched: SearchResult, resources: Resources) -> None:
-    """One view of a result."""
-    warning = outdated(searched, resources)
-    if warning:
-        st.warning(plain(warning), icon=":material/history:")
-    if view == "Result":
-        result.draw(searched, resources)
-    elif view == "What it learned":
-        learned.draw(searched)
-    elif view == "By query":
-        queries.draw(searched)
-    else:
-        take.draw(searched, resources)
+VIEWS: Mapping[str, Callable[[Resources], None]] = {
+    "Set up": set_up,
+    "Result": of_result(result.draw),
+    "What it learned": of_result(lambda searched, _: learned.draw(searched)),
+    "By query": of_result(lambda searched, _: queries.draw(searched)),
+    "Take it away": of_result(take.draw),
+    "History": history.draw,
+}
 
 
 def main() -> None:
@@ -70,10 +70,10 @@ def main() -> None:
         st.error(plain(str(error)), icon=":material/lock:")
         return
     set_view()
-    view = switch("View", VIEWS, VIEW)
+    view = switch("View", list(VIEWS), VIEW)
     try:
         if not run.draw_running():
-            draw(view, resources)
+            VIEWS[view](resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
     handles.warm_up(resources)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cems_workbench.runs.background_search import BackgroundSearch
 
 VIEW = "tune:view"
-VIEWS = ("Set up", "Result", "What it learned", "By query", "Take it away", "History")
 SCORERS_KEPT = 3
 CURVES_KEPT = 64
 
