@@ -29,10 +29,8 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
 def main() -> None:
     """Draw the page: the choice, what has to be gathered for it, and the chosen view."""
     write_stylesheet("workbench")
-    try:
-        resources = handles.resources()
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/lock:")
+    resources = handles.opened()
+    if resources is None:
         return
     choice = choose.choose(resources)
     handles.warm_up(resources)

@@ -47,10 +47,8 @@ def main() -> None:
     """Draw the page: what was asked for first, then the controls, then the charts."""
     started = time.perf_counter()
     write_stylesheet("workbench", "inspect")
-    try:
-        resources = handles.resources()
-    except WorkbenchError as error:
-        st.error(str(error), icon=":material/lock:")
+    resources = handles.opened()
+    if resources is None:
         st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
         return
     if not resources.store.memories.count():

@@ -11,11 +11,12 @@ from typing import Literal
 import streamlit as st
 
 from cems_workbench import collector
-from cems_workbench.errors import StoreError
+from cems_workbench.errors import StoreError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.opening import embedder, open_resources, servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
+from cems_workbench.ui.kit.escape import plain
 
 PAINT_SECONDS = 2.0
 """Head start of the first page: importing torch holds the interpreter and would delay what is on its way to the browser."""
@@ -38,6 +39,15 @@ _switching = threading.Lock()
 def resources() -> Resources:
     """The open store: the one the settings name, until `switch`. Raises StoreError with a line for the page."""
     return _handed_over.pop() if _handed_over else open_resources(Settings())
+
+
+def opened() -> Resources | None:
+    """The open store; None where it cannot be opened, and the page has said why."""
+    try:
+        return resources()
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/lock:")
+        return None
 
 
 @st.cache_resource(show_spinner=False)

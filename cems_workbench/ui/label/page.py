@@ -50,10 +50,8 @@ VIEWS = {
 def main() -> None:
     """Draw the page."""
     write_stylesheet("workbench", "label")
-    try:
-        resources = handles.resources()
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/lock:")
+    resources = handles.opened()
+    if resources is None:
         return
     view = switch("View", list(VIEWS), state.VIEW)
     try:

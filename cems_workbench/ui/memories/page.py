@@ -31,10 +31,8 @@ def header(resources: Resources) -> None:
 def main() -> None:
     """Draw the page."""
     write_stylesheet("workbench", "memories")
-    try:
-        resources = handles.resources()
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/lock:")
+    resources = handles.opened()
+    if resources is None:
         store.folder(None)
         return
     state.belong_to(str(resources.store.path))

@@ -64,10 +64,8 @@ VIEWS: Mapping[str, Callable[[Resources], None]] = {
 def main() -> None:
     """Draw the page: the search at work, or the chosen view."""
     write_stylesheet("workbench", "tune")
-    try:
-        resources = handles.resources()
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/lock:")
+    resources = handles.opened()
+    if resources is None:
         return
     set_view()
     view = switch("View", list(VIEWS), VIEW)
