@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.synthetic_queries import NOW, evidences, fusion_only, planted
+from benchmarks.synthetic_queries import fusion_only
 from cems_workbench.cli import tune as tuning
 from cems_workbench.config import dump_config, import_config, load_config, preset, read_card
-from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
-from cems_workbench.records import Judgment, Query
+from tests.planted import planted_file
 
 Command = Callable[..., Any]
 SPACE = ("--space", "lists.vector.weight=0.5:2.5:0.5", "--space", "fusion.score_blend=0:0.5:0.25")
@@ -24,30 +23,16 @@ WIDE = (*SPACE, "--space", "fusion.k=1:121:10", "--space", "fusion.normalize")
 
 
 @pytest.fixture(scope="module")
-def planted_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eighty queries whose relevant memories are what a known config ranks first."""
-    made = evidences(80, lists=2, hits=12)
-    batch = planted(made, fusion_only({"lists.vector.weight": 2.5, "fusion.score_blend": 0.0}))
-    queries = [Query(query.qid, query.query, project=f"p{i % 8}") for i, query in enumerate(batch.queries)]
-    judgments = [
-        Judgment(qid, memory_id, grade)
-        for qid, grades in zip(batch.qids, batch.grades, strict=True)
-        for memory_id, grade in grades.items()
-    ]
-    path = tmp_path_factory.mktemp("planted") / "set.evidence"
-    header = Header("planted", "store1", 1, "none", dump_config(fusion_only()), NOW.isoformat())
-    with EvidenceFile.create(path, header, queries, judgments) as file:
-        for query, one in zip(queries, made, strict=True):
-            file.add(query.qid, one, 0.0)
-        file.finish()
-    return path
+    return planted_file(tmp_path_factory.mktemp("planted"))
 
 
 @pytest.fixture
-def evidence(planted_file: Path, tmp_path: Path) -> Path:
+def evidence(planted: Path, tmp_path: Path) -> Path:
     """A copy of one's own, beside the baseline."""
     (tmp_path / "base.yaml").write_text(dump_config(fusion_only()), encoding="utf-8")
-    return Path(shutil.copy(planted_file, tmp_path))
+    return Path(shutil.copy(planted, tmp_path))
 
 
 def test_tune_writes_a_config_with_its_card_which_export_takes_along(
