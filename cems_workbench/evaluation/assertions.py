@@ -1,4 +1,7 @@
-"""What a team's retrieval must hold in CI: `hit@5>=0.80`, `temporal:hit@5>0.5`, and no loss of `temporal:hit@5` between two configs."""
+"""What a team's retrieval must hold in CI: `hit@5>=0.80`, `temporal:hit@5>0.5`, and no loss of `temporal:hit@5` between two configs.
+
+`Bound` is the part that any command with `--assert` shares: a name, a sign and a number.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,34 @@ _SIGNS = {
     "<": lambda value, bound: value < bound,
 }
 ROUNDING = 1e-9
+LEAST_SHOWN = 5e-4
+"""A value below this is shown with its own digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What was written: `name`, within `scope` where one is named, has to keep to a number."""
+
+    text: str
+    name: str
+    sign: str
+    number: float
+    scope: str | None = None
+
+    def outcome(self, value: float, of: str) -> Outcome:
+        """Does the value keep to the bound? `of` says whose value it is."""
+        slack = ROUNDING if self.sign == ">=" else -ROUNDING if self.sign == "<=" else 0.0
+        holds = _SIGNS[self.sign](value + slack, self.number)
+        shown = f"{value:.2g}" if 0 < abs(value) < LEAST_SHOWN else f"{value:.4f}"
+        return Outcome(holds, f"{'holds' if holds else 'FAILED'}: {of}: {self.text} ({shown})")
 
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
     """A bound on a mean, over the queries of one type where it is named."""
 
-    text: str
+    bound: Bound
     measure: Measure
-    sign: str
-    bound: float
-    query_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +60,22 @@ class Outcome:
     line: str
 
 
-def parse_assertion(text: str, grade: int = 1) -> Assertion:
-    """`[TYPE:]MEASURE>=NUMBER`. Raises InputError."""
+def parse_bound(text: str, example: str) -> Bound:
+    """`[SCOPE:]NAME>=NUMBER`; the error shows the example. Raises InputError."""
     match = _WRITTEN.fullmatch(text.strip())
     try:
-        bound = float(match["bound"]) if match else math.nan
+        number = float(match["bound"]) if match else math.nan
     except ValueError:
-        bound = math.nan
-    if match is None or math.isnan(bound):
-        raise InputError(f'--assert "{text}": expected a measure, one of >= <= > <, and a number, such as hit@5>=0.80')
-    return Assertion(text, parse_measure(match["measure"], grade), match["sign"], bound, match["type"])
+        number = math.nan
+    if match is None or math.isnan(number):
+        raise InputError(f'--assert "{text}": expected a measure, one of >= <= > <, and a number, such as {example}')
+    return Bound(text, match["measure"], match["sign"], number, match["type"])
+
+
+def parse_assertion(text: str, grade: int = 1) -> Assertion:
+    """`[TYPE:]MEASURE>=NUMBER`. Raises InputError."""
+    bound = parse_bound(text, "hit@5>=0.80")
+    return Assertion(bound, parse_measure(bound.name, grade))
 
 
 def parse_scoped_measure(text: str, grade: int = 1) -> tuple[Measure, str | None]:
@@ -60,11 +86,8 @@ def parse_scoped_measure(text: str, grade: int = 1) -> tuple[Measure, str | None
 
 def check(assertion: Assertion, evaluation: Evaluation) -> Outcome:
     """Does the mean keep to its bound? Raises InputError when no query is of that type, or none can be measured."""
-    value = _mean(evaluation, assertion.measure, assertion.query_type)
-    slack = ROUNDING if assertion.sign in (">=", "<=") else 0.0
-    holds = _SIGNS[assertion.sign](value + (slack if assertion.sign == ">=" else -slack), assertion.bound)
-    word = "holds" if holds else "FAILED"
-    return Outcome(holds, f"{word}: {evaluation.config.name}: {assertion.text} ({value:.4f})")
+    value = _mean(evaluation, assertion.measure, assertion.bound.scope)
+    return assertion.bound.outcome(value, evaluation.config.name)
 
 
 def check_no_loss(

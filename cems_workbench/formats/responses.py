@@ -90,6 +90,12 @@ def _from_json(text: str, source: str, errors: list[RowError]) -> tuple[str, lis
     return "search response", [row for row in rows if row is not None]
 
 
+def parse_rows(values: Iterable[Any], source: str, errors: list[RowError]) -> tuple[Returned, ...]:
+    """The rows of one answer that is JSON already, each memory once; what cannot be used goes to `errors`, rows counted from 1."""
+    rows = [_item(row, value, source, errors) for row, value in enumerate(values, 1)]
+    return _unique([row for row in rows if row is not None], source, errors)
+
+
 def _items(value: Any, depth: int = 0) -> list[tuple[int, Any]]:
     """The rows of a document: a list, or the list under one of the names it usually has; raises ValueError."""
     if isinstance(value, list):
