@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.fidelity import (
+from cems_workbench.analysis.fidelity.answer import (
     Answer,
-    Explanation,
-    Replays,
     agreement,
-    explanations,
     likenesses,
     matched,
     most_like,
@@ -21,8 +18,8 @@ from cems_workbench.analysis.fidelity import (
     placements,
     results_of,
     score_maps,
-    together,
 )
+from cems_workbench.analysis.fidelity.explain import Explanation, Replays, explanations, together
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay
 from cems_workbench.records import Memory

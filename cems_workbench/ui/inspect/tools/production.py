@@ -9,16 +9,13 @@ from __future__ import annotations
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.fidelity import (
+from cems_workbench.analysis.fidelity.answer import (
     Agreement,
     Answer,
-    Explanation,
     Likeness,
     Production,
-    Replays,
     ScoreMap,
     agreement,
-    explanations,
     likenesses,
     matched,
     most_like,
@@ -26,8 +23,8 @@ from cems_workbench.analysis.fidelity import (
     placements,
     results_of,
     score_maps,
-    together,
 )
+from cems_workbench.analysis.fidelity.explain import Explanation, Replays, explanations, together
 from cems_workbench.config import field_spec
 from cems_workbench.errors import InputError
 from cems_workbench.formats.responses import Response, parse_response
@@ -218,7 +215,7 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
     )
     place = st.empty()
 
-    def search() -> tuple[list[Explanation], int]:
+    def search() -> tuple[list[Explanation[Agreement]], int]:
         report = progress_in(place)
         replays = Replays(production.order, context.trace.evidence, context.variants_off)
         alone = explanations(replays, context.trace.config, report)
@@ -243,7 +240,7 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
         _draw_explanation(i, explanation, now)
 
 
-def _draw_explanation(i: int, explanation: Explanation, now: Agreement) -> None:
+def _draw_explanation(i: int, explanation: Explanation[Agreement], now: Agreement) -> None:
     words, numbers, button = st.columns([6, 4, 1.6], vertical_alignment="center")
     words.markdown(what(explanation))
     numbers.caption(
@@ -261,7 +258,7 @@ def _draw_explanation(i: int, explanation: Explanation, now: Agreement) -> None:
     )
 
 
-def what(explanation: Explanation) -> str:
+def what(explanation: Explanation[Agreement]) -> str:
     """The changes in words, as Markdown."""
     if explanation.preset is not None:
         return f"Preset **{plain(explanation.preset)}**" + (" (gathers)" if explanation.gathers else "")
@@ -272,7 +269,7 @@ def what(explanation: Explanation) -> str:
     return ", ".join(parts)
 
 
-def _apply(explanation: Explanation) -> None:
+def _apply(explanation: Explanation[Agreement]) -> None:
     if explanation.preset is not None:
         state.choose_preset(explanation.preset)
     else:

@@ -1,0 +1,283 @@
+"""What would explain what production answered: a preset, or one replay parameter, set otherwise.
+
+Each is replayed on the evidence at hand and kept when it brings our results nearer to production's: of one query by the rank-biased
+overlap of the two orders, cut to production's length; of a set by the number of queries with production's very order, and where that is
+equal by the mean overlap. Values of a number are those that a rescue tries (`why.rescue`), on the slider's steps, and once more between
+the neighbours of the best. `together` goes on from the best one, a parameter at a time, while that helps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from cems_workbench.analysis.fidelity.answer import Agreement, agreement
+from cems_workbench.analysis.why.rescue import distance, ends, others, searched_specs, walks
+from cems_workbench.analysis.why.trial import changed
+from cems_workbench.config import FieldSpec, PipelineConfig, preset, preset_names, with_values
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.metrics.rbo import rbo
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.encode import encode, encode_one
+from cems_workbench.pipeline.needs import unmet
+from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages import ASSEMBLY
+from cems_workbench.pipeline.table import Ints
+from cems_workbench.progress import Progress, silent
+
+
+class Near(Protocol):
+    """How near results are to production's: the higher, the nearer."""
+
+    @property
+    def nearness(self) -> float: ...
+
+
+NearT = TypeVar("NearT", bound=Near, covariant=True)
+
+
+class Trials(Protocol[NearT]):
+    """Results under many configs, beside what production answered."""
+
+    def agreement(self, config: PipelineConfig) -> NearT:
+        """How far the results of a config agree with production's."""
+
+    def acts(self, config: PipelineConfig, spec: FieldSpec) -> bool:
+        """Does turning this parameter all the way change any result or its score?"""
+
+
+LEAST_GAIN = 1e-6
+WORTHWHILE = 0.005
+"""Gain in rank-biased overlap below which another parameter explains nothing more."""
+FINER = 6
+MOST_STEPS = 3
+DEPTH = 10
+"""The overlap that decides between equal numbers of same orders is that of the first ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation(Generic[NearT]):
+    """Parameters set anew, or a whole preset, and how far our results would then agree.
+
+    `gathers`: the preset also asks for other evidence, so that only its replay parameters speak here.
+    """
+
+    changes: tuple[tuple[str, Any, Any], ...]
+    agreement: NearT
+    distance: float
+    preset: str | None = None
+    gathers: bool = False
+
+
+class Replays:
+    """Our results under many configs, for one evidence and one answer of production's; each config is replayed once."""
+
+    def __init__(self, production: Sequence[str], evidence: Evidence, switched_off: Collection[int] = ()) -> None:
+        self.production = list(production)
+        self.evidence = evidence
+        self.off = tuple(sorted(switched_off))
+        self.table = encode_one(evidence)
+        self.count = 0
+        self._kept: dict[PipelineConfig, tuple[tuple[str, ...], bytes]] = {}
+        self._measured: dict[tuple[str, ...], Agreement] = {}
+
+    def agreement(self, config: PipelineConfig) -> Agreement:
+        """How far the results of a config agree with production's."""
+        ours = self._outcome(config)[0][: len(self.production)]
+        if ours not in self._measured:
+            self._measured[ours] = agreement(self.production, ours)
+        return self._measured[ours]
+
+    def acts(self, config: PipelineConfig, spec: FieldSpec) -> bool:
+        """Does turning this parameter all the way change any result or its score?"""
+        now = self._outcome(config)
+        return any(self._outcome(changed(config, spec.path, value)) != now for value in ends(spec, config))
+
+    def _outcome(self, config: PipelineConfig) -> tuple[tuple[str, ...], bytes]:
+        """The results and the bytes of their scores."""
+        if config not in self._kept:
+            self.count += 1
+            after = run(self.table, config, self.off).of(ASSEMBLY).after
+            order = after.order(0)
+            ids = tuple(self.table.ids[0][int(c)] for c in order)
+            self._kept[config] = ids, after.score[0, order].tobytes()
+        return self._kept[config]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAgreement:
+    """Of `queries` queries, those with production's very order, and the mean rank-biased overlap."""
+
+    queries: int
+    same_order: int
+    rbo: float
+
+    @property
+    def nearness(self) -> float:
+        """One query more with the same order is nearer, whatever becomes of the overlap of the others."""
+        return self.same_order + self.rbo
+
+
+class SetReplays:
+    """Our results under many configs, for the evidences of a set and what production answered to each; replayed as one batch.
+
+    `limits`: our results are cut there, None where they are not.
+    """
+
+    def __init__(
+        self, production: Sequence[Sequence[str]], evidences: Sequence[Evidence], limits: Sequence[int | None]
+    ) -> None:
+        self.table = encode(evidences)
+        self.count = 0
+        width = self.table.shape[1]
+        self._limits = np.array([width if limit is None else limit for limit in limits], dtype=np.int64)[:, None]
+        longest = max((len(order) for order in production), default=0)
+        self._wanted = np.full((len(production), longest), -1, dtype=np.int64)
+        for q, order in enumerate(production):
+            column = {memory_id: c for c, memory_id in enumerate(self.table.ids[q])}
+            self._wanted[q, : len(order)] = [column.get(key, width + i) for i, key in enumerate(order)]
+        self._kept: dict[PipelineConfig, tuple[SetAgreement, bytes]] = {}
+
+    def agreement(self, config: PipelineConfig) -> SetAgreement:
+        """How far the results of a config agree with production's."""
+        return self._outcome(config)[0]
+
+    def acts(self, config: PipelineConfig, spec: FieldSpec) -> bool:
+        """Does turning this parameter all the way change any result or its score?"""
+        now = self._outcome(config)[1]
+        return any(self._outcome(changed(config, spec.path, value))[1] != now for value in ends(spec, config))
+
+    def _outcome(self, config: PipelineConfig) -> tuple[SetAgreement, bytes]:
+        if config not in self._kept:
+            self.count += 1
+            after = run(self.table, config).of(ASSEMBLY).after
+            most = int((after.rank > 0).sum(axis=1).max(initial=0))
+            order = after.leading(most)
+            order = np.where(np.arange(order.shape[1])[None, :] < self._limits, order, -1)
+            score = np.where(after.alive, after.score, 0.0)
+            digest = hashlib.blake2b(order.tobytes() + score.tobytes()).digest()
+            self._kept[config] = self._agreement(order), digest
+        return self._kept[config]
+
+    def _agreement(self, order: Ints) -> SetAgreement:
+        depth = max(order.shape[1], self._wanted.shape[1])
+        ours, theirs = (
+            np.pad(rows, ((0, 0), (0, depth - rows.shape[1])), constant_values=-1) for rows in (order, self._wanted)
+        )
+        same = int((ours == theirs).all(axis=1).sum())
+        overlap = rbo(theirs[:, :DEPTH], ours[:, :DEPTH])
+        return SetAgreement(len(order), same, float(overlap.mean()) if len(order) else 1.0)
+
+
+def explanations(replays: Replays, config: PipelineConfig, progress: Progress = silent) -> list[Explanation[Agreement]]:
+    """What brings our results nearer to production's, the most first: presets, and single parameters with their best value."""
+    now = replays.agreement(config)
+    presets = [_of_preset(replays, name) for name in preset_names()]
+    nearer = [one for one in presets if one.agreement.nearness > now.nearness + LEAST_GAIN]
+    return sorted([*nearer, *single_changes(replays, config, progress)], key=_worth)
+
+
+def single_changes(
+    replays: Trials[NearT], config: PipelineConfig, progress: Progress = silent
+) -> list[Explanation[NearT]]:
+    """The single parameters that bring our results nearer to production's, each with its best value, the most first."""
+    now = replays.agreement(config)
+    found = []
+    specs = searched_specs()
+    for i, spec in enumerate(specs):
+        progress("trying parameters", i, len(specs))
+        best = _best_value(replays, config, spec)
+        if best is not None and best.agreement.nearness > now.nearness + LEAST_GAIN:
+            found.append(best)
+    progress("trying parameters", len(specs), len(specs))
+    return sorted(found, key=_worth)
+
+
+def together(
+    replays: Trials[NearT], config: PipelineConfig, first: Explanation[NearT], progress: Progress = silent
+) -> Explanation[NearT] | None:
+    """The best single change and up to two more on top of it, each the best then; None when a second one adds nothing."""
+    if first.preset is not None:
+        return None
+    changes, reached = list(first.changes), first
+    tuned = with_values(config, {path: value for path, _, value in changes})
+    while len(changes) < MOST_STEPS:
+        taken = {path for path, _, _ in changes}
+        singles = []
+        specs = [spec for spec in searched_specs() if spec.path not in taken]
+        for i, spec in enumerate(specs):
+            progress(f"trying a {('second', 'third')[len(changes) - 1]} parameter", i, len(specs))
+            best = _best_value(replays, tuned, spec)
+            singles += [best] if best is not None else []
+        best = min(singles, key=_worth, default=None)
+        if best is None or best.agreement.nearness < reached.agreement.nearness + WORTHWHILE:
+            break
+        changes += best.changes
+        reached = Explanation(tuple(changes), best.agreement, reached.distance + best.distance)
+        tuned = with_values(tuned, {path: value for path, _, value in best.changes})
+    return reached if len(changes) > 1 else None
+
+
+def _worth(one: Explanation[Near]) -> tuple[float, int, float, str]:
+    return -round(one.agreement.nearness, 9), len(one.changes), one.distance, one.preset or one.changes[0][0]
+
+
+def _of_preset(replays: Replays, name: str) -> Explanation[Agreement]:
+    config = preset(name).config
+    gathers = bool(unmet(config, replays.evidence.notes))
+    return Explanation((), replays.agreement(config), 1.0, name, gathers)
+
+
+def _best_value(replays: Trials[NearT], config: PipelineConfig, spec: FieldSpec) -> Explanation[NearT] | None:
+    """The value of one parameter that agrees best, the nearest of several; None when no value of it does anything."""
+    if not replays.acts(config, spec):
+        return None
+    now = config.get(spec.path)
+    tried = dict.fromkeys(_values(config, spec))
+    found = [one for value in tried if (one := _of_value(replays, config, spec, value)) is not None]
+    best = min(found, key=_worth, default=None)
+    if best is None or spec.type not in (int, float) or best.changes[0][2] is None:
+        return best
+    at = best.changes[0][2]
+    numbers = sorted({value for value in [*tried, now] if value is not None})
+    place = numbers.index(at)
+    for low, high in zip(numbers[max(0, place - 1) : place + 1], numbers[place : place + 2], strict=False):
+        for step in range(1, FINER):
+            value = _on_a_step(spec, low + (high - low) * step / FINER)
+            if value not in tried and value != now and low < value < high:
+                finer = _of_value(replays, config, spec, value)
+                found += [finer] if finer is not None else []
+    return min(found, key=_worth)
+
+
+def _values(config: PipelineConfig, spec: FieldSpec) -> Iterator[Any]:
+    now = config.get(spec.path)
+    if spec.type in (int, float):
+        for walk in walks(spec, config):
+            yield from (value for raw in walk if (value := _on_a_step(spec, raw)) != now)
+    yield from others(spec, config)
+
+
+def _on_a_step(spec: FieldSpec, value: float) -> Any:
+    if spec.type is int:
+        return round(value)
+    step = spec.step or 0.01
+    return round(round(value / step) * step, 10)
+
+
+def _of_value(replays: Trials[NearT], config: PipelineConfig, spec: FieldSpec, value: Any) -> Explanation[NearT] | None:
+    """None for a value that the config does not allow, alone or beside its others."""
+    found = replays.agreement(changed(config, spec.path, value))
+    now = config.get(spec.path)
+    one = Explanation(((spec.path, now, value),), found, distance(spec, now, value))
+    if found.nearness <= replays.agreement(config).nearness + LEAST_GAIN:
+        return one
+    try:
+        with_values(config, {spec.path: value})
+    except InputError:
+        return None
+    return one

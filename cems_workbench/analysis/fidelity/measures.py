@@ -1,0 +1,152 @@
+"""Measures of fidelity: how far the results of a set of queries are what a real system answered to them.
+
+    same_order   share of queries with the same memories in the same order, to the end
+    same_set     share with the same memories, in whatever order
+    same_first   share with the same first memory; two empty answers are the same
+    overlap      mean Jaccard overlap of the first ten: memories in both / memories in either, 1 for two empty answers
+    rbo          mean rank-biased overlap of the whole orders (`why.disturbance`)
+    tau          mean Kendall's tau of the whole orders (`why.disturbance`)
+    score_difference   the largest difference of two scores, over the queries with the same order and recorded scores
+
+Intervals are those of evaluation: a bootstrap over queries (`evaluation.statistics`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cems_workbench.analysis.why.disturbance import kendall, rbo
+from cems_workbench.evaluation.statistics import bootstrap, means
+from cems_workbench.pipeline.table import Floats
+
+SHARES = ("same_order", "same_set", "same_first")
+MEANS = ("overlap", "rbo", "tau")
+SCORE_DIFFERENCE = "score_difference"
+MEASURES: Mapping[str, str] = {
+    "same_order": "share of queries with the same memories in the same order, to the end",
+    "same_set": "share of queries with the same memories, in whatever order",
+    "same_first": "share of queries with the same first memory",
+    "overlap": "mean Jaccard overlap of the first ten",
+    "rbo": "mean rank-biased overlap, 0 to 1: the top counts most",
+    "tau": "mean Kendall's tau: 1 the same order, −1 reversed",
+    SCORE_DIFFERENCE: "largest difference of two scores where the order is the same",
+}
+DEPTH = 10
+PRECISE = 1e-6
+"""Scores that differ by less are the same: a real system computes some of its numbers in single precision."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFidelity:
+    """One query: the memories that were answered, those that we have (cut where the recorded answers are), and their scores.
+
+    `unknown` are recorded results that are no memory of the store; they stand in `recorded` under the id that they came with.
+    """
+
+    qid: str
+    query: str
+    recorded: tuple[str, ...]
+    ours: tuple[str, ...]
+    recorded_scores: Mapping[str, float]
+    our_scores: Mapping[str, float]
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def same_order(self) -> bool:
+        """The same memories in the same order."""
+        return self.recorded == self.ours
+
+    @property
+    def same_set(self) -> bool:
+        """The same memories."""
+        return set(self.recorded) == set(self.ours)
+
+    @property
+    def same_first(self) -> bool:
+        """The same first memory, or none in both."""
+        return self.recorded[:1] == self.ours[:1]
+
+    @property
+    def overlap(self) -> float:
+        """Jaccard overlap of the first ten."""
+        theirs, own = set(self.recorded[:DEPTH]), set(self.ours[:DEPTH])
+        return len(theirs & own) / len(theirs | own) if theirs | own else 1.0
+
+    @property
+    def rbo(self) -> float:
+        """Rank-biased overlap of the two orders."""
+        return rbo(self.recorded, self.ours)
+
+    @property
+    def tau(self) -> float:
+        """Kendall's tau of the two orders."""
+        return kendall(self.recorded, self.ours)
+
+    @property
+    def score_difference(self) -> float | None:
+        """The largest difference of a score, None where the order differs or nothing was recorded."""
+        both = [key for key in self.recorded if key in self.recorded_scores and key in self.our_scores]
+        if not self.same_order or not both:
+            return None
+        return max(abs(self.recorded_scores[key] - self.our_scores[key]) for key in both)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over queries with its 95 % interval, NaN without queries; `count` is the number of queries of a share, else None."""
+
+    mean: float
+    low: float
+    high: float
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class SetFidelity:
+    """The measures of a set of queries under one setting."""
+
+    queries: tuple[QueryFidelity, ...]
+    seed: int = 0
+
+    @cached_property
+    def estimates(self) -> dict[str, Estimate]:
+        """Every share and mean by name."""
+        names = (*SHARES, *MEANS)
+        values: Floats = np.array([[float(getattr(query, name)) for name in names] for query in self.queries])
+        values = values.reshape(len(self.queries), len(names))
+        mean, (low, high) = means(values), bootstrap(values, self.seed)
+        return {
+            name: Estimate(
+                float(mean[m]), float(low[m]), float(high[m]), int(values[:, m].sum()) if name in SHARES else None
+            )
+            for m, name in enumerate(names)
+        }
+
+    @cached_property
+    def score_difference(self) -> float | None:
+        """The largest difference of two scores where the order is the same; None when there is none to compare."""
+        return max(self._differences, default=None)
+
+    @property
+    def precise(self) -> tuple[int, int]:
+        """Queries of the same order whose scores are the same to `PRECISE`, of those that have scores."""
+        return sum(difference <= PRECISE for difference in self._differences), len(self._differences)
+
+    @cached_property
+    def _differences(self) -> list[float]:
+        return [found for query in self.queries if (found := query.score_difference) is not None]
+
+    def value(self, name: str) -> float:
+        """A measure by its name; NaN where there is none. Raises KeyError for an unknown name."""
+        if name == SCORE_DIFFERENCE:
+            return math.nan if self.score_difference is None else self.score_difference
+        return self.estimates[name].mean
+
+    def differing(self) -> list[QueryFidelity]:
+        """The queries whose order differs, the worst first: by rank-biased overlap, then as they were asked."""
+        return sorted((query for query in self.queries if not query.same_order), key=lambda query: round(query.rbo, 9))

@@ -1,0 +1,73 @@
+"""Measures of fidelity, worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from cems_workbench.analysis.fidelity.measures import QueryFidelity, SetFidelity
+
+
+def query(
+    recorded: str, ours: str, recorded_scores: Sequence[float] = (), our_scores: Sequence[float] = ()
+) -> QueryFidelity:
+    """A letter a memory."""
+    theirs, own = dict(zip(recorded, recorded_scores, strict=False)), dict(zip(ours, our_scores, strict=False))
+    return QueryFidelity("q", "what?", tuple(recorded), tuple(ours), theirs, own)
+
+
+def test_order_set_and_first_are_told_apart() -> None:
+    rows = [query("abc", "abc"), query("abc", "acb"), query("abc", "bca"), query("abc", "abd"), query("abc", "xyz")]
+    assert [row.same_order for row in rows] == [True, False, False, False, False]
+    assert [row.same_set for row in rows] == [True, True, True, False, False]
+    assert [row.same_first for row in rows] == [True, True, False, True, False]
+
+
+def test_a_longer_answer_is_another_order() -> None:
+    assert not query("ab", "abc").same_order
+    assert not query("abc", "ab").same_order
+
+
+def test_two_empty_answers_are_the_same_and_an_empty_one_shares_nothing() -> None:
+    both = query("", "")
+    assert both.same_order
+    assert both.same_first
+    assert (both.overlap, both.rbo) == (1.0, 1.0)
+    one = query("", "a")
+    assert not one.same_first
+    assert (one.overlap, one.rbo) == (0.0, 0.0)
+
+
+def test_overlap_is_that_of_the_first_ten() -> None:
+    assert query("abc", "bcd").overlap == 2 / 4
+    assert query("abcdefghijK", "abcdefghijL").overlap == 1.0
+    assert query("abcdefghij", "abcdefghixj").overlap == 9 / 11
+
+
+def test_scores_are_compared_where_the_order_is_the_same() -> None:
+    assert query("ab", "ab", [0.5, 0.25], [0.5, 0.2500004]).score_difference == pytest.approx(4e-7)
+    assert query("ab", "ba", [0.5, 0.25], [0.5, 0.25]).score_difference is None
+    assert query("ab", "ab", [], [0.5, 0.25]).score_difference is None
+
+
+def test_a_set_has_counts_means_and_intervals() -> None:
+    rows = [query("ab", "ab", [0.5, 0.2], [0.5, 0.3]), query("ab", "ba"), query("ab", "ac"), query("c", "c", [1], [1])]
+    fidelity = SetFidelity(tuple(rows))
+    order = fidelity.estimates["same_order"]
+    assert (order.count, order.mean) == (2, 0.5)
+    assert 0 <= order.low < 0.5 < order.high <= 1
+    assert fidelity.estimates["same_set"].count == 3
+    assert fidelity.estimates["same_first"].count == 3
+    assert fidelity.estimates["overlap"].mean == pytest.approx((1 + 1 + 1 / 3 + 1) / 4)
+    assert fidelity.estimates["overlap"].count is None
+    assert fidelity.score_difference == pytest.approx(0.1)
+    assert fidelity.precise == (1, 2)
+    assert fidelity.value("same_order") == 0.5
+
+
+def test_nothing_measured_is_not_a_number() -> None:
+    empty = SetFidelity(())
+    assert math.isnan(empty.value("same_order"))
+    assert math.isnan(empty.value("score_difference"))
