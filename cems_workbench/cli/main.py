@@ -21,6 +21,7 @@ from cems_workbench.cli import (
     doctor,
     evaluate,
     export,
+    fidelity,
     gather,
     import_,
     judgments,
@@ -50,6 +51,7 @@ commands.command("why")(why.why_command)
 commands.command("gather")(gather.gather_command)
 commands.command("evaluate")(evaluate.evaluate_command)
 commands.command("compare")(compare.compare_command)
+commands.command("fidelity")(fidelity.fidelity_command)
 commands.command("tune")(tune.tune_command)
 commands.command("config-history")(config_history.config_history_command)
 commands.command("export")(export.export_command)

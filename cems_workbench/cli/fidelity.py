@@ -1,0 +1,238 @@
+"""`fidelity`: how far what the workbench computes is from what a real system answered, query by query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cems_workbench.cli.evaluate import (
+    ConfigsOption,
+    PresetsOption,
+    asserted_json,
+    chosen_configs,
+    exit_unless_all_hold,
+    print_asserted,
+)
+from cems_workbench.cli.options import (
+    AsOfOption,
+    JsonOption,
+    SetOption,
+    StoreOption,
+    chosen_config,
+    filled_resources,
+    parse_moment,
+    print_json,
+    print_table,
+    progress_bar,
+    settings_for,
+)
+from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
+    from cems_workbench.analysis.fidelity.measures import SetFidelity
+    from cems_workbench.evaluation.assertions import Bound
+    from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.progress import Progress
+    from cems_workbench.records import Query
+    from cems_workbench.runs.fidelity import MeasuredFidelity
+
+EXPLANATIONS = 5
+"""Parameters that are listed."""
+
+
+def fidelity_command(
+    answers: Annotated[
+        list[Path],
+        typer.Argument(help="Files of recorded answers: a recording, CEMS responses (JSON), a TREC run, or plain ids."),
+    ],
+    preset: PresetsOption = None,
+    config: ConfigsOption = None,
+    changes: SetOption = None,
+    store: StoreOption = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="Instead of a store: a folder with the memories and relations; nothing is kept."),
+    ] = None,
+    as_chosen: Annotated[
+        bool, typer.Option("--as-chosen", help="Do not lay the recording's own settings over the config.")
+    ] = False,
+    query: Annotated[
+        str | None, typer.Option("--query", help="What was asked, or its qid, where a single answer does not say.")
+    ] = None,
+    as_of: AsOfOption = None,
+    asserted: Annotated[
+        list[str] | None,
+        typer.Option("--assert", metavar="MEASURE>=N", help="Exit with 1 unless it holds for each; repeatable."),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also try every parameter: whose change gives more the recorded order?")
+    ] = False,
+    shown: Annotated[int, typer.Option("--queries", min=0, help="Differing queries to list.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare what a config computes with what a real system answered: same order, same set, same first, overlap, scores."""
+    from cems_workbench.formats.recorded_answers import read_recording
+    from cems_workbench.runs.fidelity import asked_queries, explained, measure_fidelity, require_usable, setting_for
+
+    bounds = [_bound(text) for text in asserted or ()]
+    moment = parse_moment(as_of)
+    recordings = [read_recording(path) for path in answers]
+    for recording in recordings:
+        require_usable(recording)
+    from cems_workbench.runs.fidelity import BASE
+
+    configs = chosen_configs(config, preset, changes) or [chosen_config(BASE, None, changes)]
+    settings = [setting_for(recording, chosen, as_chosen=as_chosen) for recording in recordings for chosen in configs]
+    measured = []
+    found: list[tuple[SetAgreement, list[Explanation[SetAgreement]]]] = []
+    with progress_bar(as_json) as progress, _source(data, store, progress) as (resources, known):
+        for setting in settings:
+            asked = asked_queries(setting.recording, known, moment, query)
+            measured.append(measure_fidelity(setting, asked, resources, progress))
+        if explain:
+            found = [explained(one, progress) for one in measured]
+    outcomes = [bound.outcome(_value(one, bound), one.setting.name) for one in measured for bound in bounds]
+    if as_json:
+        print_json({"settings": _json(measured, found)} | asserted_json(outcomes))
+    else:
+        _print(measured, found, shown)
+        print_asserted(outcomes)
+    exit_unless_all_hold(outcomes)
+
+
+def _bound(text: str) -> Bound:
+    from cems_workbench.analysis.fidelity.measures import MEASURES
+    from cems_workbench.evaluation.assertions import parse_bound
+
+    bound = parse_bound(text, "same_order>=0.93")
+    if bound.name not in MEASURES or bound.scope is not None:
+        raise InputError(f'--assert "{text}": {bound.name} is no measure of fidelity; allowed: {", ".join(MEASURES)}')
+    return bound
+
+
+def _value(measured: MeasuredFidelity, bound: Bound) -> float:
+    """A measure; a difference of scores that nobody could compare keeps to no bound."""
+    return measured.fidelity.value(bound.name)
+
+
+@contextmanager
+def _source(
+    data: Path | None, store: Path | None, progress: Progress
+) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
+    """The memories that are searched, and the queries by qid: those of a folder, or of the store."""
+    if data is not None:
+        from cems_workbench.runs.fidelity import store_of_folder
+
+        if store is not None:
+            raise InputError("name a --data folder or a --store, not both")
+        with store_of_folder(data, settings_for(None), progress) as source:
+            yield source
+        return
+    with filled_resources(store) as resources:
+        yield resources, {query.qid: query for query in resources.store.queries.read()}
+
+
+def _json(
+    measured: Sequence[MeasuredFidelity], found: Sequence[tuple[SetAgreement, list[Explanation[SetAgreement]]]]
+) -> list[dict[str, Any]]:
+    rows = [one.to_json() for one in measured]
+    for row, (_, explanations) in zip(rows, found, strict=False):
+        row["explanations"] = [
+            {
+                "parameter": one.changes[0][0],
+                "value": one.changes[0][2],
+                "was": one.changes[0][1],
+                "same_order": one.agreement.same_order,
+                "rbo": one.agreement.rbo,
+            }
+            for one in explanations
+        ]
+    return rows
+
+
+def _print(
+    measured: Sequence[MeasuredFidelity],
+    found: Sequence[tuple[SetAgreement, list[Explanation[SetAgreement]]]],
+    shown: int,
+) -> None:
+    if len(measured) > 1:
+        names = ("same_order", "same_set", "same_first", "overlap", "rbo")
+        rows = [
+            [one.setting.name, len(one.fidelity.queries), *(_number(one.fidelity.value(name)) for name in names)]
+            for one in measured
+        ]
+        print_table(["answers", "queries", *(name.replace("_", " ") for name in names)], rows, "By setting")
+    for i, one in enumerate(measured):
+        _print_setting(one, shown)
+        if i < len(found):
+            _print_explanations(*found[i])
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _measures(fidelity: SetFidelity) -> list[list[object]]:
+    """A row a measure: how many queries, the mean, its interval."""
+    from cems_workbench.analysis.fidelity.measures import PRECISE
+
+    rows: list[list[object]] = [
+        [name.replace("_", " "), one.count, _number(one.mean), f"{one.low:.3f} to {one.high:.3f}"]
+        for name, one in fidelity.estimates.items()
+    ]
+    same, scored = fidelity.precise
+    if fidelity.score_difference is not None:
+        rows.append(
+            [f"scores to {PRECISE:g}", same, same / scored, f"differ by {fidelity.score_difference:.1e} at most"]
+        )
+    return rows
+
+
+def _print_setting(measured: MeasuredFidelity, shown: int) -> None:
+    setting = measured.setting
+    rows = _measures(measured.fidelity)
+    print_table(
+        ["measure", "queries", "mean", "95 % interval"],
+        rows,
+        f"{setting.name}: {len(measured.fidelity.queries)} queries",
+    )
+    applied = ", ".join(f"{name} {value}" for name, value in setting.applied)
+    if applied:
+        typer.echo(f"laid over {setting.config.name}: {applied}")
+    for line in setting.warnings:
+        typer.echo(f"warning: {line}")
+    for qid in measured.not_gathered:
+        typer.echo(f"warning: {qid} could not be searched and is left out")
+    if not measured.differences:
+        typer.echo("every query has the recorded order")
+        return
+    differing = [
+        [
+            one.query.qid, one.query.rbo, one.parting.stage if one.parting else None, one.cause.kind,
+            one.cause.text or (f"{one.parting.memory_id}: {one.parting.reason}" if one.parting else ""),
+        ]
+        for one in measured.differences[:shown]
+    ]  # fmt: skip
+    more = f", the worst {shown}" if len(measured.differences) > shown else ""
+    title = f"{len(measured.differences)} queries differ{more}"
+    print_table(["query", "RBO", "parts at", "cause", "because"], differing, title)
+
+
+def _print_explanations(now: SetAgreement, explanations: Sequence[Explanation[SetAgreement]]) -> None:
+    if not explanations:
+        typer.echo("no single parameter gives more queries the recorded order")
+        return
+    rows = [
+        [path, str(was), str(value), f"{now.same_order} to {one.agreement.same_order}", one.agreement.rbo]
+        for one in explanations[:EXPLANATIONS]
+        for path, was, value in one.changes
+    ]
+    print_table(["parameter", "is", "would be", "same order", "RBO"], rows, "What single change would explain it")

@@ -1,0 +1,323 @@
+"""Fidelity run: what a real system answered beside what the workbench computes, for every query of a recording, under a config.
+
+    read a recording -> its settings over the config -> gather what it asks -> replay -> compare -> where and why the two part
+
+The config that is measured is the one that was chosen, with the settings of the recording laid over it as a `.env` of CEMS would be
+(`config.forms.env_form`), its token budget, and its moment as the moment of every query. The evidence is gathered as that of any query
+set (`runs.gathering`): it stands on the shelf beside the store, and a run that was broken off goes on where it was.
+
+The store is one that holds the memories of the system. From files alone it is a temporary one, `store_of_folder`.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cems_workbench import formats
+from cems_workbench.analysis.fidelity.answer import Answer, Find, Production, matched
+from cems_workbench.analysis.fidelity.causes import Cause, cause_of
+from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
+from cems_workbench.analysis.fidelity.measures import QueryFidelity, SetFidelity
+from cems_workbench.analysis.fidelity.parting import Parting, parting
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.config.forms.env_form import read_env
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.formats.recorded_answers import RecordedAnswer, Recording
+from cems_workbench.pipeline import Evidence, Trace, replay
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Memory, ParsedInput, Query
+from cems_workbench.runs.caching import Cache, uncached
+from cems_workbench.runs.gathering import QuerySelection, obtained_evidence, request_for
+from cems_workbench.runs.opening import open_resources
+from cems_workbench.settings import Settings
+
+BASE = "cems_head"
+"""The preset that is CEMS with nothing set, over which the settings of a recording are laid."""
+VECTOR_MODE = "vector"
+_LINE = re.compile(r"line \d+: ")
+
+
+@dataclass(frozen=True, slots=True)
+class FidelitySetting:
+    """One recording and the config it is measured under: with the recording's own settings, or as it was chosen.
+
+    `warnings` are what of the recording's settings the config cannot say.
+    """
+
+    name: str
+    recording: Recording
+    config: PipelineConfig
+    applied: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A query whose order differs: where its trace parts from the recording, and the cause as far as it can be shown."""
+
+    query: QueryFidelity
+    parting: Parting | None
+    cause: Cause
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredFidelity:
+    """What came of one setting."""
+
+    setting: FidelitySetting
+    fidelity: SetFidelity
+    differences: tuple[Difference, ...]
+    queries: Mapping[str, Query]
+    evidence: EvidenceSet
+    not_gathered: tuple[str, ...] = ()
+
+    def request(self, qid: str) -> Request:
+        """What was asked, as Inspect asks it."""
+        return request_for(self.queries[qid], self.evidence.header.moment)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain values."""
+        fidelity = self.fidelity
+        return {
+            "answers": self.setting.recording.name,
+            "form": self.setting.recording.form,
+            "config": self.setting.config.name,
+            "applied": dict(self.setting.applied),
+            "warnings": list(self.setting.warnings),
+            "queries": len(fidelity.queries),
+            "not_gathered": list(self.not_gathered),
+            "measures": {
+                name: {"mean": one.mean, "low": one.low, "high": one.high, "count": one.count}
+                for name, one in fidelity.estimates.items()
+            },
+            "score_difference": fidelity.score_difference,
+            "same_scores": dict(zip(("queries", "of"), fidelity.precise, strict=True)),
+            "differing": [_difference_json(one) for one in self.differences],
+        }
+
+
+def _difference_json(one: Difference) -> dict[str, Any]:
+    query = one.query
+    return {
+        "qid": query.qid,
+        "query": query.query,
+        "recorded": list(query.recorded),
+        "ours": list(query.ours),
+        "overlap": query.overlap,
+        "rbo": query.rbo,
+        "stage": one.parting.stage if one.parting else None,
+        "memory": one.parting.memory_id if one.parting else None,
+        "how": one.parting.how if one.parting else None,
+        "reason": one.parting.reason if one.parting else None,
+        "cause": one.cause.kind,
+        "because": one.cause.text,
+    }
+
+
+def setting_for(
+    recording: Recording, config: PipelineConfig, *, as_chosen: bool = False, name: str | None = None
+) -> FidelitySetting:
+    """The config for a recording: the recording's settings and token budget laid over it, unless it is to stay `as_chosen`."""
+    title = name or f"{Path(recording.name).stem}, {config.name}"
+    if as_chosen:
+        return FidelitySetting(title, recording, config)
+    applied = dict(recording.settings)
+    warnings: list[str] = []
+    if recording.settings:
+        text = "".join(f"CEMS_{key.upper()}='{_unquoted(value)}'\n" for key, value in recording.settings.items())
+        reading = read_env(text, config, f"{Path(recording.name).name}: config")
+        config = reading.config
+        warnings = [_LINE.sub("", line) for line in reading.warnings]
+    if recording.max_tokens is not None:
+        config = with_values(config, {"assembly.max_tokens": recording.max_tokens}, recording.name)
+        applied["max_tokens"] = str(recording.max_tokens)
+    return FidelitySetting(title, recording, config, tuple(applied.items()), tuple(warnings))
+
+
+def _unquoted(text: str) -> str:
+    """A value between single quotes of a `.env`: what would end them, or the line, is none of a setting's."""
+    return "".join(character for character in text if character.isprintable() and character not in "'\\")
+
+
+def asked_queries(
+    recording: Recording, known: Mapping[str, Query], as_of: datetime | None = None, query: str | None = None
+) -> tuple[Query, ...]:
+    """What was asked, an answer each: as the recording says, else the query of the store with the answer's qid.
+
+    `query` is what a single answer without a query was given to. Raises InputError where nobody says what was asked.
+    """
+    return tuple(_asked(answer, recording, known, as_of, query) for answer in recording.answers)
+
+
+def _asked(
+    answer: RecordedAnswer, recording: Recording, known: Mapping[str, Query], as_of: datetime | None, query: str | None
+) -> Query:
+    stored = known.get(answer.qid)
+    text, project = answer.query, answer.project
+    if text is None and query is not None and len(recording.answers) == 1:
+        stored = known.get(query)
+        text = stored.query if stored is not None else query
+    if text is None and stored is not None:
+        text = stored.query
+    if text is None:
+        single = len(recording.answers) == 1
+        hint = "name it with --query TEXT" if single else f"the store has no query {ascii(answer.qid)[:60]}"
+        raise InputError(f"{recording.name}:{answer.row}: query: it does not say what was asked; {hint}")
+    if project is None and answer.query is None and stored is not None:
+        project = stored.project
+    moment = as_of or recording.answered_at or (stored.as_of if stored is not None else None)
+    return Query(answer.qid, text, project, moment)
+
+
+def require_usable(recording: Recording) -> None:
+    """A measurement is of all that was answered: raises InputError with the first row that cannot be used."""
+    if recording.errors:
+        more = f" (and {len(recording.errors) - 1} more rows)" if len(recording.errors) > 1 else ""
+        raise InputError(f"{recording.errors[0]}{more}")
+    if not recording.answers:
+        raise InputError(f"{recording.name}: answers: there is none")
+
+
+def measure_fidelity(
+    setting: FidelitySetting, queries: Sequence[Query], resources: Resources, progress: Progress = silent,
+    cache: Cache = uncached,
+) -> MeasuredFidelity:  # fmt: skip
+    """Gather what a recording asks, or go on with it, and compare it query by query.
+
+    Raises InputError when no recorded memory is in the store, and as gathering does; a `Cancelled` of `progress` passes through, and
+    what was gathered stays.
+    """
+    recording = setting.recording
+    productions = _productions(recording, resources)
+    selection = QuerySelection(f"fidelity {Path(recording.name).stem}", tuple(queries))
+    evidence = obtained_evidence(setting.config, selection, (), resources, progress, cache)
+    return compared(setting, queries, productions, evidence, progress)
+
+
+def _productions(recording: Recording, resources: Resources) -> dict[str, Production]:
+    """Every answer in terms of the store's memories, which are read once."""
+    find = _finder(resources)
+    found = {
+        answer.qid: matched([Answer(row.memory_id, row.content, row.score) for row in answer.returned], find)
+        for answer in recording.answers
+    }
+    if not any(one.order for one in found.values()) and any(one.unknown for one in found.values()):
+        raise InputError(
+            f"{recording.name}: none of its memories is in the store {resources.store.path}, by id or by text; "
+            "--data FOLDER takes the memories of a folder"
+        )
+    return found
+
+
+def _finder(resources: Resources) -> Find:
+    every: Mapping[str, Memory] = resources.store.memories.read()
+    return lambda ids: every if ids is None else {key: every[key] for key in ids if key in every}
+
+
+def compared(
+    setting: FidelitySetting, queries: Sequence[Query], productions: Mapping[str, Production], evidence: EvidenceSet,
+    progress: Progress = silent,
+) -> MeasuredFidelity:  # fmt: skip
+    """The recording beside the replay of its evidence."""
+    limit = limit_of(setting.recording)
+    answers = {answer.qid: answer for answer in setting.recording.answers}
+    rows, differences = [], []
+    gathered = [query for query in queries if query.qid in evidence.evidences]
+    for i, query in enumerate(gathered):
+        progress("comparing answers", i, len(gathered))
+        trace = replay(evidence.evidences[query.qid], setting.config)
+        row = _beside(query, productions[query.qid], trace, limit)
+        rows.append(row)
+        if not row.same_order:
+            found = parting(trace, row.recorded, row.ours)
+            differences.append(Difference(row, found, cause_of(row, trace, answers[query.qid].lists)))
+    progress("comparing answers", len(gathered), len(gathered))
+    differences.sort(key=lambda one: round(one.query.rbo, 9))
+    missing = tuple(query.qid for query in queries if query.qid not in evidence.evidences)
+    by_qid = {query.qid: query for query in queries}
+    return MeasuredFidelity(setting, SetFidelity(tuple(rows)), tuple(differences), by_qid, evidence, missing)
+
+
+def limit_of(recording: Recording) -> int | None:
+    """Where ours are cut: nowhere for a recording; else at the longest answer of the file, since its limit is not stated."""
+    return None if recording.whole else max((len(answer.returned) for answer in recording.answers), default=0)
+
+
+def _beside(query: Query, production: Production, trace: Trace, limit: int | None) -> QueryFidelity:
+    results = trace.results[:limit]
+    strangers = {rank: answer.memory_id or "no id" for rank, answer in production.unknown}
+    ranked = {rank: memory_id for memory_id, rank in production.ranks.items()} | strangers
+    return QueryFidelity(
+        query.qid,
+        query.query,
+        tuple(ranked[rank] for rank in sorted(ranked)),
+        tuple(result.memory_id for result in results),
+        production.scores,
+        {result.memory_id: result.score for result in results},
+        tuple(strangers.values()),
+    )
+
+
+def explained(
+    measured: MeasuredFidelity, progress: Progress = silent
+) -> tuple[SetAgreement, list[Explanation[SetAgreement]]]:
+    """How far the set agrees now, and the single parameters whose change gives more queries the recorded order, the most first."""
+    gathered = [row for row in measured.fidelity.queries if row.qid in measured.evidence.evidences]
+    evidences: list[Evidence] = [measured.evidence.evidences[row.qid] for row in gathered]
+    limit = limit_of(measured.setting.recording)
+    replays = SetReplays([row.recorded for row in gathered], evidences, [limit] * len(gathered))
+    config = measured.setting.config
+    return replays.agreement(config), single_changes(replays, config, progress)
+
+
+@contextmanager
+def store_of_folder(
+    folder: Path, settings: Settings, progress: Progress = silent
+) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
+    """A temporary store with the memories and relations of a folder, loaded as CEMS has them; with it the folder's queries by qid.
+
+    It is gone afterwards. Raises InputError when the folder has no memories, and names the first row that cannot be used.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; --data names one with memories, relations and queries")
+    inputs = [_as_cems_has_it(parsed) for parsed in formats.read_path(folder)]
+    for parsed in inputs:
+        if parsed.errors:
+            raise InputError(str(parsed.errors[0]))
+    if not any(parsed.memories for parsed in inputs):
+        raise InputError(f"{folder}: no file with memories in it")
+    with tempfile.TemporaryDirectory(prefix="cems-fidelity-") as place:
+        resources = open_resources(settings.model_copy(update={"store": Path(place) / "store"}))
+        try:
+            for parsed in inputs:
+                add(resources, parsed, progress)
+            resources.refresh(progress)
+            yield resources, {query.qid: query for parsed in inputs for query in parsed.queries}
+        finally:
+            resources.close()
+
+
+def add(resources: Resources, parsed: ParsedInput, progress: Progress) -> None:
+    """Put parsed rows into a store, with long memories in the chunks that CEMS makes."""
+    resources.store.add(parsed, progress, None, None, datetime.now(UTC))
+
+
+def _as_cems_has_it(parsed: ParsedInput) -> ParsedInput:
+    """A memory of a project has that project as its source_ref where none is given."""
+    memories = tuple(
+        replace(memory, source_ref=f"project:{memory.project}")
+        if memory.project and memory.source_ref is None
+        else memory
+        for memory in parsed.memories
+    )
+    return replace(parsed, memories=memories)

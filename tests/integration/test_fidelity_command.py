@@ -1,0 +1,138 @@
+"""`fidelity`: recorded answers beside what a config computes, from a store or from files alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Command, Finished
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDING = ROOT / "tests" / "recordings" / "sample_cut.json"
+"""Ten of the answers that CEMS 0.9.3 gave on the sample data, with its lexical lists."""
+
+pytestmark = [pytest.mark.models]
+
+
+def refused(finished: Finished) -> str:
+    """The one line of an input that cannot be used."""
+    assert finished.code == 2
+    assert len(finished.err.splitlines()) == 1, finished.err
+    return finished.err.strip()
+
+
+def measured(finished: Finished) -> dict[str, Any]:
+    """The only setting of `--json`."""
+    (setting,) = json.loads(finished.out)["settings"]
+    return setting
+
+
+def own_answers(command: Command, store: Path, folder: Path, **changes: Any) -> Path:
+    """A recording of what the workbench itself computes under cems_head."""
+    answers = []
+    for row in json.loads(RECORDING.read_text())["answers"][:3]:
+        asked = ["--project", row["project"]] if row["project"] else []
+        out = command(
+            "search", row["query"], *asked, "--as-of", "2026-11-22", "--preset", "cems_head", "--store", store, "--json"
+        ).out
+        results = [{"id": found["memory_id"], "score": found["score"]} for found in json.loads(out)["results"]]
+        answers.append({"qid": row["qid"], "query": row["query"], "project": row["project"], "results": results})
+    path = folder / "own.json"
+    path.write_text(json.dumps({"answered_at": "2026-11-22", "answers": answers} | changes))
+    return path
+
+
+def test_what_the_workbench_answers_itself_is_the_same_to_the_last_digit(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    finished = command("fidelity", own_answers(command, store, tmp_path), "--store", store, "--json")
+    assert finished.code == 0
+    found = measured(finished)
+    assert found["measures"]["same_order"] == {"mean": 1.0, "low": 1.0, "high": 1.0, "count": 3}
+    assert (found["score_difference"], found["differing"]) == (0.0, [])
+
+
+def test_a_recording_is_measured_and_its_differences_are_listed(command: Command, store: Path) -> None:
+    finished = command("fidelity", RECORDING, "--preset", "recollection", "--store", store, "--json")
+    assert finished.code == 0
+    found = measured(finished)
+    assert (found["queries"], found["form"], found["config"]) == (10, "recording", "recollection")
+    assert found["applied"] == {"max_tokens": "4000"}
+    differing = found["differing"]
+    assert len(differing) == 10 - found["measures"]["same_order"]["count"] > 0
+    assert [row["rbo"] for row in differing] == sorted(row["rbo"] for row in differing)
+    assert all(row["stage"] and row["cause"] for row in differing)
+
+
+def test_a_setting_stands_in_a_table_with_the_others_and_may_be_asserted(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    own = own_answers(command, store, tmp_path)
+    shown = command("fidelity", own, RECORDING, "--store", store, "--queries", 1, "--assert", "same_first>=0.05")
+    assert shown.code == 0
+    assert "By setting" in shown.out
+    assert "holds: own, cems_head: same_first>=0.05 (1.0000)" in shown.out
+    failed = command(
+        "fidelity", own, "--preset", "recollection", "--store", store, "--assert", "score_difference<=1e-6"
+    )
+    assert failed.code == 1
+    assert "FAILED: own, recollection: score_difference<=1e-6" in failed.out
+
+
+def test_a_change_that_explains_a_recording_is_found(command: Command, store: Path, tmp_path: Path) -> None:
+    own = own_answers(command, store, tmp_path)
+    finished = command("fidelity", own, "--set", "gap.ratio=0.95", "--store", store, "--explain", "--json")
+    found = measured(finished)
+    assert found["measures"]["same_order"]["count"] < 3
+    assert "gap.ratio" in [row["parameter"] for row in found["explanations"] if row["same_order"] == 3]
+
+
+def test_files_alone_do(command: Command, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    lines = (ROOT / "sample_data" / "memories.jsonl").read_text().splitlines()[:30]
+    (folder / "memories.jsonl").write_text("\n".join(lines))
+    (folder / "queries.jsonl").write_text('{"qid": "q01", "query": "how do I run the tests?"}')
+    run = tmp_path / "a.run"
+    run.write_text("q01 Q0 m001 1 0.9 prod\nq01 Q0 m002 2 0.8 prod\n")
+    finished = command("fidelity", run, "--data", folder, "--as-of", "2026-11-22", "--json")
+    assert finished.code == 0, finished.err
+    assert measured(finished)["form"] == "TREC run"
+    assert [row["qid"] for row in measured(finished)["differing"]] == ["q01"]
+
+
+def test_bad_input_is_one_line(command: Command, store: Path, tmp_path: Path) -> None:
+    def answered(text: str) -> Path:
+        path = tmp_path / "bad.json"
+        path.write_text(text)
+        return path
+
+    at = ("--store", store)
+    assert (
+        refused(command("fidelity", tmp_path / "none.json", *at)) == f"error: {tmp_path / 'none.json'} does not exist"
+    )
+    bad = answered('{"answers": [{"qid": "q1", "query": "x", "results": [{"id": "m1", "score": "high"}]}]}')
+    assert refused(command("fidelity", bad, *at)).startswith(
+        f"error: {bad}:1: results[0].score: must be a finite number"
+    )
+    strange = answered('{"answers": [{"qid": "q1", "query": "x", "results": ["elsewhere"]}]}')
+    assert "none of its memories is in the store" in refused(command("fidelity", strange, *at))
+    assert "same_oder is no measure of fidelity" in refused(
+        command("fidelity", RECORDING, "--assert", "same_oder>=1", *at)
+    )
+    assert "not both" in refused(command("fidelity", RECORDING, "--data", ROOT / "sample_data", *at))
+    assert "no such folder" in refused(command("fidelity", RECORDING, "--data", tmp_path / "none"))
+    assert "name a --preset or" not in refused(command("fidelity", RECORDING, "--preset", "none", *at))
+
+
+def test_a_whole_recording_of_the_sample_is_measured(command: Command, store: Path, shared: Path) -> None:
+    recording = shared / "cems" / "sample_d.json"
+    if not recording.is_file():
+        pytest.skip("the recordings are not beside the checkout")
+    found = measured(command("fidelity", recording, "--store", store, "--json"))
+    assert (found["queries"], found["not_gathered"]) == (129, [])
+    assert found["applied"]["relevance_threshold"] == "0.1"

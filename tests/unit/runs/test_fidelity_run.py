@@ -1,0 +1,90 @@
+"""What is measured of a recording: its settings over a config, what was asked, and where ours are cut."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cems_workbench.config import preset
+from cems_workbench.errors import InputError
+from cems_workbench.formats.recorded_answers import Recording, parse_recording
+from cems_workbench.records import Query
+from cems_workbench.runs.fidelity import BASE, asked_queries, limit_of, require_usable, setting_for
+
+HEAD = preset(BASE).config
+THEN = datetime(2026, 11, 22, 15, tzinfo=UTC)
+
+
+def recorded(**changes: Any) -> Recording:
+    answers = [{"qid": "q1", "query": "what?", "project": "p", "results": ["a"]}]
+    return parse_recording(json.dumps({"answers": answers, "answered_at": THEN.isoformat()} | changes), "dir/a.json")
+
+
+def test_settings_of_a_recording_are_laid_over_the_config_as_variables_of_cems() -> None:
+    settings = {"relevance_threshold": "0.1", "rrf_original_weight": "1.0"}
+    setting = setting_for(recorded(config=settings, max_tokens=1200), HEAD)
+    assert setting.config.filter.min_score == 0.1
+    assert setting.config.variants.original_weight == 1.0
+    assert setting.config.assembly.max_tokens == 1200
+    assert dict(setting.applied) == {**settings, "max_tokens": "1200"}
+    assert (setting.name, setting.warnings) == ("a, cems_head", ())
+
+
+def test_as_chosen_leaves_the_config_alone() -> None:
+    setting = setting_for(recorded(config={"relevance_threshold": "0.1"}, max_tokens=1200), HEAD, as_chosen=True)
+    assert setting.config == HEAD
+    assert setting.applied == ()
+
+
+def test_a_setting_that_no_parameter_has_is_a_warning_that_names_it() -> None:
+    setting = setting_for(recorded(config={"relevance_treshold": "0.1", "score_gap_ratio": "much"}), HEAD)
+    unknown, refused = setting.warnings
+    assert unknown.startswith("a.json: config: CEMS_RELEVANCE_TRESHOLD: no parameter")
+    assert "CEMS_RELEVANCE_THRESHOLD" in unknown
+    assert refused.startswith("a.json: config: CEMS_SCORE_GAP_RATIO: 'much' is not allowed")
+
+
+def test_a_setting_cannot_set_another_one() -> None:
+    setting = setting_for(recorded(config={"x": "1'\nCEMS_RELEVANCE_THRESHOLD='0.9"}), HEAD)
+    assert setting.config.filter.min_score == HEAD.filter.min_score
+
+
+def test_a_recording_says_what_was_asked_and_when() -> None:
+    stored = {"q1": Query("q1", "another", "q", datetime(2020, 1, 1, tzinfo=UTC))}
+    assert asked_queries(recorded(), stored) == (Query("q1", "what?", "p", THEN),)
+    later = datetime(2027, 1, 1, tzinfo=UTC)
+    assert asked_queries(recorded(), stored, later) == (Query("q1", "what?", "p", later),)
+
+
+def test_a_run_is_of_the_queries_of_the_store() -> None:
+    run = parse_recording("q1 Q0 a 1 0.9 x\nq2 Q0 b 1 0.9 x", "a.run")
+    stored = {"q1": Query("q1", "one", "p", THEN), "q2": Query("q2", "two")}
+    assert asked_queries(run, stored) == (Query("q1", "one", "p", THEN), Query("q2", "two"))
+    with pytest.raises(InputError) as refused:
+        asked_queries(run, {"q1": stored["q1"]})
+    assert str(refused.value) == "a.run:2: query: it does not say what was asked; the store has no query 'q2'"
+
+
+def test_plain_ids_need_a_query_by_text_or_by_qid() -> None:
+    plain = parse_recording("m1\nm2", "ids.txt")
+    stored = {"q7": Query("q7", "seven", "p", THEN)}
+    assert asked_queries(plain, stored, query="free text") == (Query("1", "free text"),)
+    assert asked_queries(plain, stored, query="q7") == (Query("1", "seven", "p", THEN),)
+    with pytest.raises(InputError, match=r"ids\.txt:1: query: it does not say what was asked; name it with --query"):
+        asked_queries(plain, stored)
+
+
+def test_a_recording_is_whole_and_other_answers_are_cut_at_the_longest() -> None:
+    assert limit_of(recorded()) is None
+    assert limit_of(parse_recording("q1 Q0 a 1 0.9 x\nq2 Q0 b 1 0.9 x\nq2 Q0 c 2 0.8 x")) == 2
+
+
+def test_a_measurement_is_of_every_row() -> None:
+    bad = recorded(answers=[{"qid": "q1", "query": "x", "results": [{}, {}]}])
+    with pytest.raises(InputError) as refused:
+        require_usable(bad)
+    assert str(refused.value).startswith("dir/a.json:1: results[0]: has neither an id")
+    assert str(refused.value).endswith("(and 1 more rows)")
