@@ -267,7 +267,9 @@ class WhatIf:
             for key in before.keys() | after.keys()
             if key != self.edited.id and before.get(key) != after.get(key)
         ]
-        return sorted(moved, key=lambda one: (one.after is None, one.after or 0, one.before or 0, one.memory_id))
+        return sorted(
+            moved, key=lambda result: (result.after is None, result.after or 0, result.before or 0, result.memory_id)
+        )
 
 
 def what_if(

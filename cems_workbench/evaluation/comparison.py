@@ -63,11 +63,11 @@ class Comparison:
             "configs": [evaluation.to_json() for evaluation in self.evaluations],
             "compared": [
                 {
-                    "config": one.name,
-                    "rbo": number(one.overlap),
-                    "measures": {str(found.measure): _plain(found) for found in one.differences},
+                    "config": compared.name,
+                    "rbo": number(compared.overlap),
+                    "measures": {str(difference.measure): _plain(difference) for difference in compared.differences},
                 }
-                for one in self.compared
+                for compared in self.compared
             ],
         }
 

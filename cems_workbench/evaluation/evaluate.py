@@ -89,11 +89,11 @@ class Evaluation:
             "failed_scores": dict(self.failed),
             "cost": self.cost,
             "measures": {
-                str(one.measure): {
-                    "mean": number(one.mean), "interval": [number(one.low), number(one.high)],
-                    "unjudged_bounds": [number(one.worst), number(one.best)], "queries": one.queries,
+                str(summary.measure): {
+                    "mean": number(summary.mean), "interval": [number(summary.low), number(summary.high)],
+                    "unjudged_bounds": [number(summary.worst), number(summary.best)], "queries": summary.queries,
                 }
-                for one in self.summaries
+                for summary in self.summaries
             },
             "by_type": self.by_type(),
         }  # fmt: skip

@@ -49,7 +49,7 @@ def distinct(entries: Iterable[LogEntry]) -> list[LoggedQuery]:
         latest = max(reversed(group), key=lambda entry: entry.time or FIRST)
         query = Query(derived_id("log", words, project or ""), latest.query, project, latest.time, "log")
         found.append(LoggedQuery(query, len(group), latest.results))
-    return sorted(found, key=lambda one: (-one.times, one.query.query, one.query.qid))
+    return sorted(found, key=lambda logged: (-logged.times, logged.query.query, logged.query.qid))
 
 
 def _key(entry: LogEntry) -> tuple[str, str | None]:
@@ -75,14 +75,14 @@ def sample(
     if way == "frequent":
         return queries[:size]
     if way == "random":
-        by_key = {(" ".join(one.query.query.lower().split()), one.query.project): one for one in queries}
+        by_key = {(" ".join(logged.query.query.lower().split()), logged.query.project): logged for logged in queries}
         drawn = list(entries)
         random.Random(seed).shuffle(drawn)
-        return list({one.query.qid: one for one in (by_key[_key(entry)] for entry in drawn)}.values())[:size]
+        return list({logged.query.qid: logged for logged in (by_key[_key(entry)] for entry in drawn)}.values())[:size]
     if scores is None:
         raise InputError("the worst queries need the judge's scores")
-    judged = [one for one in queries if one.query.qid in scores]
-    return sorted(judged, key=lambda one: (scores[one.query.qid], one.query.qid))[:size]
+    judged = [logged for logged in queries if logged.query.qid in scores]
+    return sorted(judged, key=lambda logged: (scores[logged.query.qid], logged.query.qid))[:size]
 
 
 def sampled(
@@ -113,16 +113,16 @@ def judge_scores(
 
     def judged(model: PairScorer) -> dict[str, float]:
         best: dict[str, float] = {}
-        for number, one in enumerate(queries):
+        for number, logged in enumerate(queries):
             progress("judging the log", number, len(queries))
-            if not one.results:
-                best[one.query.qid] = -math.inf
+            if not logged.results:
+                best[logged.query.qid] = -math.inf
                 continue
-            chunks = {key: texts[key][: config.judge.max_chars] for key in one.results if key in texts}
-            found = cached_or_scored(model, one.query.query, chunks, resources, silent)
+            chunks = {key: texts[key][: config.judge.max_chars] for key in logged.results if key in texts}
+            found = cached_or_scored(model, logged.query.query, chunks, resources, silent)
             good = [score.raw for score in found.values() if score.good and score.raw is not None]
             if good:
-                best[one.query.qid] = max(good)
+                best[logged.query.qid] = max(good)
         return best
 
     request = ScorerRequest(config.judge.model, config.rerank, resources, progress)
@@ -130,4 +130,4 @@ def judge_scores(
 
 
 def _results(queries: Sequence[LoggedQuery]) -> list[str]:
-    return list(dict.fromkeys(memory_id for one in queries for memory_id in one.results))
+    return list(dict.fromkeys(memory_id for logged in queries for memory_id in logged.results))

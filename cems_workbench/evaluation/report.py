@@ -26,7 +26,10 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
     if note:
         lines += [_cell(note), ""]
     header = ["config", *names, "ms a query", "LLM calls", "pairs reranked"]
-    lines += _table(header, [[one.config.name, *_means(one), *_cost(one)] for one in comparison.evaluations])
+    lines += _table(
+        header,
+        [[evaluation.config.name, *_means(evaluation), *_cost(evaluation)] for evaluation in comparison.evaluations],
+    )
     lines += ["", "Mean (95 % confidence interval; unjudged results irrelevant to relevant)."]
     for other in comparison.compared:
         lines += ["", f"## {_cell(other.name)} against {_cell(base.config.name)}", ""]
@@ -34,15 +37,15 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
             ["measure", "difference", "95 % interval", "p (Holm)", "effect", "wins / losses / ties"],
             [
                 [
-                    str(one.measure), f"{one.difference:+.3f}", f"{one.low:+.3f} to {one.high:+.3f}",
-                    f"{one.p_holm:.4f}{' *' if one.p_holm < LEVEL else ''}", f"{one.effect:.2f}",
-                    f"{len(one.wins)} / {len(one.losses)} / {one.ties}",
+                    str(difference.measure), f"{difference.difference:+.3f}", f"{difference.low:+.3f} to {difference.high:+.3f}",
+                    f"{difference.p_holm:.4f}{' *' if difference.p_holm < LEVEL else ''}", f"{difference.effect:.2f}",
+                    f"{len(difference.wins)} / {len(difference.losses)} / {difference.ties}",
                 ]
-                for one in other.differences
+                for difference in other.differences
             ],
         )  # fmt: skip
-    for one in comparison.evaluations:
-        lines += [f"\n{_cell(one.config.name)}: {_cell(line)}" for line in _lacking(one)]
+    for evaluation in comparison.evaluations:
+        lines += [f"\n{_cell(evaluation.config.name)}: {_cell(line)}" for line in _lacking(evaluation)]
     left_out = len(base.without_relevant)
     lines += ["", f"{left_out} queries have nothing relevant and are left out. Evidence {content_hash[:16]}.", ""]
     return "\n".join(lines)
@@ -53,9 +56,9 @@ def per_query_rows(comparison: Comparison) -> tuple[list[str], list[list[Any]]]:
     base = comparison.evaluations[0]
     header = ["qid", "type", "config", *(str(measure) for measure in base.measures)]
     rows = [
-        [qid, kind or "", one.config.name, *map(number, values)]
-        for one in comparison.evaluations
-        for qid, kind, values in zip(one.qids, one.types, one.values, strict=True)
+        [qid, kind or "", evaluation.config.name, *map(number, values)]
+        for evaluation in comparison.evaluations
+        for qid, kind, values in zip(evaluation.qids, evaluation.types, evaluation.values, strict=True)
     ]
     return header, rows
 
@@ -68,23 +71,27 @@ def trec_run(batch: LabelledBatch, evaluation: Evaluation) -> str:
     return write(RunRow(qid, key, rank, 1 / rank, tag) for qid, ids in ranked for rank, key in enumerate(ids, 1))
 
 
-def _means(one: Evaluation) -> list[str]:
+def _means(evaluation: Evaluation) -> list[str]:
     return [
         "–"
         if number(summary.mean) is None
         else f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f}; {summary.worst:.3f}–{summary.best:.3f})"
-        for summary in one.summaries
+        for summary in evaluation.summaries
     ]
 
 
-def _cost(one: Evaluation) -> list[str]:
-    pace = one.cost.get("ms_per_query")
-    return ["–" if pace is None else f"{pace:.0f}", f"{one.cost['llm_calls']:.0f}", f"{one.cost['reranked']:.0f}"]
+def _cost(evaluation: Evaluation) -> list[str]:
+    pace = evaluation.cost.get("ms_per_query")
+    return [
+        "–" if pace is None else f"{pace:.0f}",
+        f"{evaluation.cost['llm_calls']:.0f}",
+        f"{evaluation.cost['reranked']:.0f}",
+    ]
 
 
-def _lacking(one: Evaluation) -> list[str]:
-    failed = [f"its reranker failed in {count} queries: {why}" for why, count in one.failed.items()]
-    return failed + [f"{count} queries lack {what}" for what, count in one.rankings.needs.items()]
+def _lacking(evaluation: Evaluation) -> list[str]:
+    failed = [f"its reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()]
+    return failed + [f"{count} queries lack {what}" for what, count in evaluation.rankings.needs.items()]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

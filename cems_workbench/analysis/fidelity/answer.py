@@ -198,10 +198,17 @@ def likenesses(production: Sequence[str], trace: Trace) -> list[Likeness]:
 
 def most_like(found: Collection[Likeness]) -> Likeness | None:
     """The list or stage that production is most like; of equal ones the last stage, since the later is the fuller account."""
-    ordered = sorted(found, key=lambda one: (round(one.rbo, 9), -2.0 if one.tau is None else one.tau, one.stage))
+    ordered = sorted(
+        found,
+        key=lambda likeness: (round(likeness.rbo, 9), -2.0 if likeness.tau is None else likeness.tau, likeness.stage),
+    )
     best = ordered[-1] if ordered else None
-    same = [one for one in found if best and (one.rbo, one.tau, one.stage) == (best.rbo, best.tau, best.stage)]
-    return next((one for one in same if one.name == RESULTS), same[0] if same else None)
+    same = [
+        likeness
+        for likeness in found
+        if best and (likeness.rbo, likeness.tau, likeness.stage) == (best.rbo, best.tau, best.stage)
+    ]
+    return next((likeness for likeness in same if likeness.name == RESULTS), same[0] if same else None)
 
 
 def score_maps(scores: Mapping[str, float], trace: Trace) -> list[ScoreMap]:
@@ -219,7 +226,7 @@ def score_maps(scores: Mapping[str, float], trace: Trace) -> list[ScoreMap]:
         r2 = 1 - float((missed**2).sum() / ((y - y.mean()) ** 2).sum())
         exact = worst <= tolerance + 1e-9 * float(np.abs(y).max())
         found.append(ScoreMap(name, float(slope), float(intercept), r2, worst, len(shared), exact))
-    return sorted(found, key=lambda one: (not one.exact, -round(one.r2, 9)))
+    return sorted(found, key=lambda fitted: (not fitted.exact, -round(fitted.r2, 9)))
 
 
 def _scores(trace: Trace) -> dict[str, dict[str, float]]:

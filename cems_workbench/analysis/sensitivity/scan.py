@@ -98,14 +98,18 @@ class Sweep:
         if not self.numeric:
             return []
         pairs = pairwise(self.segments)
-        return [Breakpoint(one.last, two.first, one.results, two.results) for one, two in pairs]
+        return [Breakpoint(below.last, above.first, below.results, above.results) for below, above in pairs]
 
     @property
     def present(self) -> Segment:
         """The segment with the present value."""
         if self.off is not None and self.now is None:
             return self.off
-        return next(one for one in self.segments if one.first == self.now or (self.numeric and one.last >= self.now))
+        return next(
+            segment
+            for segment in self.segments
+            if segment.first == self.now or (self.numeric and segment.last >= self.now)
+        )
 
 
 def is_number(spec: FieldSpec) -> bool:
@@ -198,39 +202,39 @@ FINER = (1, 2, 10, 20, 100, 1000, 10_000)
 """Parts of a slider's step that a value inside a segment may be rounded to, the coarsest first."""
 
 
-def by_members(found: Sweep) -> Sweep:
+def by_members(sweep: Sweep) -> Sweep:
     """The sweep in which only who is in the first k counts: neighbours with the same members are one segment."""
     merged: list[Segment] = []
-    for one in found.segments:
-        if found.numeric and merged and set(merged[-1].results) == set(one.results):
-            merged[-1] = Segment(merged[-1].first, one.last, merged[-1].results)
+    for segment in sweep.segments:
+        if sweep.numeric and merged and set(merged[-1].results) == set(segment.results):
+            merged[-1] = Segment(merged[-1].first, segment.last, merged[-1].results)
         else:
-            merged.append(one)
-    return replace(found, segments=tuple(merged))
+            merged.append(segment)
+    return replace(sweep, segments=tuple(merged))
 
 
-def inside(found: Sweep, segment: Segment) -> Any:
+def inside(sweep: Sweep, segment: Segment) -> Any:
     """The value to apply: the middle of the segment, as round as it can be while it is inside; a choice is itself."""
-    if not found.numeric or segment.first == segment.last:
+    if not sweep.numeric or segment.first == segment.last:
         return segment.first
-    if found.spec.type is int:
+    if sweep.spec.type is int:
         return (segment.first + segment.last) // 2
     middle = (segment.first + segment.last) / 2
     for finer in FINER:
-        step = (found.spec.step or 0.01) / finer
+        step = (sweep.spec.step or 0.01) / finer
         value = round(round(middle / step) * step, 10)
         if segment.first <= value <= segment.last:
             return value
     return middle
 
 
-def neighbours(found: Sweep) -> tuple[Segment | None, Segment | None]:
+def neighbours(sweep: Sweep) -> tuple[Segment | None, Segment | None]:
     """The segments below and above the present one."""
-    at = found.segments.index(found.present) if found.present in found.segments else None
+    at = sweep.segments.index(sweep.present) if sweep.present in sweep.segments else None
     if at is None:
         return None, None
-    below = found.segments[at - 1] if at > 0 else None
-    return below, found.segments[at + 1] if at + 1 < len(found.segments) else None
+    below = sweep.segments[at - 1] if at > 0 else None
+    return below, sweep.segments[at + 1] if at + 1 < len(sweep.segments) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,28 +248,28 @@ class Curve:
 
 
 def labelled_curve(
-    labelled: LabelledSet, config: PipelineConfig, found: Sweep, points: int = POINTS, progress: Progress = silent
+    labelled: LabelledSet, config: PipelineConfig, sweep: Sweep, points: int = POINTS, progress: Progress = silent
 ) -> Curve:
     """Replay every labelled query at about `points` values of the sweep's range, the present one among them."""
-    values = grid(found.spec, config, points) if found.numeric else [one.first for one in found.segments]
+    values = grid(sweep.spec, config, points) if sweep.numeric else [segment.first for segment in sweep.segments]
     measured: list[tuple[float, float]] = []
     for i, value in enumerate(values):
         progress("replaying the judged queries", i, len(values))
-        measured.append(labelled.means(changed(config, found.spec.path, value), HIT_DEPTH))
+        measured.append(labelled.means(changed(config, sweep.spec.path, value), HIT_DEPTH))
     hit, ndcg = zip(*measured, strict=True)
     return Curve(tuple(values), hit, ndcg, len(labelled.qids))
 
 
-def shown_memories(found: Sweep, first: Sequence[str], most: int) -> list[str]:
+def shown_memories(sweep: Sweep, first: Sequence[str], most: int) -> list[str]:
     """The memories that a chart of ranks draws: those asked for `first`, then those with the best ranks over most of the range."""
-    length = {one: float(one.last - one.first) if found.numeric else 1.0 for one in found.segments}
+    length = {segment: float(segment.last - segment.first) if sweep.numeric else 1.0 for segment in sweep.segments}
     weight: dict[str, float] = {}
-    for one in found.segments:
-        for rank, key in enumerate(one.results):
-            weight[key] = weight.get(key, 0.0) + (found.k - rank) * (length[one] + 1e-12)
+    for segment in sweep.segments:
+        for rank, key in enumerate(segment.results):
+            weight[key] = weight.get(key, 0.0) + (sweep.k - rank) * (length[segment] + 1e-12)
     ranked = sorted(weight, key=lambda key: (-weight[key], key))
     asked = [key for key in first if key in weight]
-    return list(dict.fromkeys([*asked, *found.present.results, *ranked]))[: max(most, len(found.present.results))]
+    return list(dict.fromkeys([*asked, *sweep.present.results, *ranked]))[: max(most, len(sweep.present.results))]
 
 
 __all__ = ["HIT_DEPTH", "NDCG_DEPTH", "Curve", "by_members", "inside", "labelled_curve", "neighbours", "shown_memories"]

@@ -87,8 +87,8 @@ def with_a_parameter(
         inner = trials.on(evidence)
         if inner.column is None:
             continue
-        for one in single_rescues(inner, after, progress)[0]:
-            both = replace(rescue, changes=(*rescue.changes, *one.changes), needs=one.needs)
+        for further in single_rescues(inner, after, progress)[0]:
+            both = replace(rescue, changes=(*rescue.changes, *further.changes), needs=further.needs)
             rescues.append(_measured(both, trials, inner, config))
     return sorted(rescues, key=lambda rescue: (rescue.distance, str(rescue.values)))[:KEPT]
 

@@ -206,8 +206,8 @@ def explain(
 
 def _nearest(missed: Sequence[Rescue], now: int | None) -> Rescue | None:
     """The attempt that puts the memory highest, in the results first; None when none puts it higher than it is."""
-    nearer = [one for one in missed if one.place is not None and (now is None or one.place < now)]
-    return min(nearer, key=lambda one: (one.rank is None, one.place, one.distance), default=None)
+    nearer = [rescue for rescue in missed if rescue.place is not None and (now is None or rescue.place < now)]
+    return min(nearer, key=lambda rescue: (rescue.rank is None, rescue.place, rescue.distance), default=None)
 
 
 def _verdict(path: MemoryPath, rescues: list[Rescue], nearest: Rescue | None, with_store: bool) -> str:

@@ -53,7 +53,7 @@ def adjudicate(judgments: Sequence[Judgment], rule: Rule, decisions: Iterable[De
     labels: dict[tuple[str, str], dict[str, int]] = {}
     for judgment in judgments:
         labels.setdefault((judgment.qid, judgment.memory_id), {})[judgment.judge] = judgment.grade
-    decided = {(one.qid, one.memory_id): one for one in decisions if one.grade is not None}
+    decided = {(decision.qid, decision.memory_id): decision for decision in decisions if decision.grade is not None}
     return [_verdict(pair, labels.get(pair, {}), rule, decided.get(pair)) for pair in sorted({*labels, *decided})]
 
 
@@ -74,9 +74,9 @@ def _verdict(pair: tuple[str, str], labels: dict[str, int], rule: Rule, decision
 def settled(verdicts: Iterable[Verdict]) -> list[Judgment]:
     """The verdicts as judgments, one per pair, for metrics and for formats of one grade; open ones are left out."""
     return [
-        Judgment(one.qid, one.memory_id, one.grade, one.decided_by or one.how)
-        for one in verdicts
-        if one.grade is not None
+        Judgment(verdict.qid, verdict.memory_id, verdict.grade, verdict.decided_by or verdict.how)
+        for verdict in verdicts
+        if verdict.grade is not None
     ]
 
 

@@ -196,7 +196,7 @@ def disagreements(judgments: Sequence[Judgment]) -> list[Disagreement]:
         for (qid, memory_id), grades in said.items()
         if len(set(grades.values())) > 1
     ]
-    return sorted(found, key=lambda one: (-one.spread, one.qid, one.memory_id))
+    return sorted(found, key=lambda pair: (-pair.spread, pair.qid, pair.memory_id))
 
 
 def resampled(per_query: Floats, draws: int, seed: int) -> Floats:

@@ -95,10 +95,10 @@ def graded_scores(grades: Grades, scores: Mapping[Pair, float]) -> list[GradedSc
 def band_confusion(pairs: Sequence[GradedScore], scale: JudgeScale) -> dict[int, list[int]]:
     """How many pairs of each grade, highest first, the judge put in each of BANDS."""
     found: dict[int, list[int]] = {
-        grade: [0] * len(BANDS) for grade in sorted({one.grade for one in pairs}, reverse=True)
+        grade: [0] * len(BANDS) for grade in sorted({pair.grade for pair in pairs}, reverse=True)
     }
-    for one in pairs:
-        found[one.grade][band(one.raw, scale)] += 1
+    for pair in pairs:
+        found[pair.grade][band(pair.raw, scale)] += 1
     return found
 
 
@@ -106,11 +106,11 @@ def calibrate(
     pairs: Sequence[GradedScore], present: float, relevant_from: int, draws: int = DRAWS, seed: int = 0
 ) -> Calibration:
     """The threshold on which the judge agrees best with people, and the agreement at `present`, the threshold it has."""
-    raw = np.array([one.raw for one in pairs], np.float64)
-    relevant = np.array([one.grade >= relevant_from for one in pairs], bool)
+    raw = np.array([pair.raw for pair in pairs], np.float64)
+    relevant = np.array([pair.grade >= relevant_from for pair in pairs], bool)
     thresholds = _between(raw)
-    numbers = {qid: n for n, qid in enumerate(sorted({one.qid for one in pairs}))}
-    query = np.array([numbers[one.qid] for one in pairs], np.intp)
+    numbers = {qid: n for n, qid in enumerate(sorted({pair.qid for pair in pairs}))}
+    query = np.array([numbers[pair.qid] for pair in pairs], np.intp)
     per_query = _confusions(raw, relevant, query, len(numbers), np.append(thresholds, present))
     kappas = weighted_kappa(per_query.sum(0))
     best = _best(kappas[:-1]) if relevant.any() and not relevant.all() else None
@@ -187,7 +187,7 @@ def _estimate(value: float | np.floating, drawn: Floats, pairs: int) -> Estimate
 
 def probabilities(pairs: Sequence[GradedScore]) -> tuple[Floats, bool]:
     """The judge's scores as probabilities, and whether they are its own: scores within 0 to 1 are, others go through a sigmoid."""
-    raw = np.array([one.raw for one in pairs], np.float64)
+    raw = np.array([pair.raw for pair in pairs], np.float64)
     if len(raw) and raw.min() >= 0 and raw.max() <= 1:
         return raw, True
     return np.asarray(1 / (1 + np.exp(-np.clip(raw, -700, 700)))), False
@@ -210,8 +210,8 @@ def reliability(probability: Floats, relevant: Sequence[bool], bins: int = BINS)
 
 def calibration_error(bins: Sequence[Bin]) -> float | None:
     """The mean distance of probability and share over all pairs; None without pairs."""
-    pairs = sum(one.pairs for one in bins)
-    return sum(one.pairs * abs(one.probability - one.share) for one in bins) / pairs if pairs else None
+    pairs = sum(each.pairs for each in bins)
+    return sum(each.pairs * abs(each.probability - each.share) for each in bins) / pairs if pairs else None
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
@@ -226,9 +226,12 @@ def differences(pairs: Sequence[GradedScore], scale: JudgeScale, relevant_from: 
     """The pairs that only one of the two calls relevant, those most steps apart first, then those furthest from the threshold."""
     found = [
         Difference(
-            one, BANDS[band(one.raw, scale)], abs(one.grade - grade_of(one.raw, scale)), abs(one.raw - scale.threshold)
+            pair,
+            BANDS[band(pair.raw, scale)],
+            abs(pair.grade - grade_of(pair.raw, scale)),
+            abs(pair.raw - scale.threshold),
         )
-        for one in pairs
-        if (one.grade >= relevant_from) != (one.raw > scale.threshold)
+        for pair in pairs
+        if (pair.grade >= relevant_from) != (pair.raw > scale.threshold)
     ]
     return sorted(found, key=lambda each: (-each.steps, -each.distance, each.scored.pair))

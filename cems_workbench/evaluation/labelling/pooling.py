@@ -58,17 +58,17 @@ def pool(rankings: Mapping[str, Ranked], depth: int) -> list[PooledPair]:
             for rank, memory_id in enumerate(results[:depth], start=1):
                 ranks.setdefault((qid, memory_id), {}).setdefault(name, rank)
     pairs = [PooledPair(qid, memory_id, found) for (qid, memory_id), found in ranks.items()]
-    return sorted(pairs, key=lambda one: (one.qid, one.best_rank, one.memory_id))
+    return sorted(pairs, key=lambda pair: (pair.qid, pair.best_rank, pair.memory_id))
 
 
 def top_first(pairs: Iterable[PooledPair]) -> list[PooledPair]:
     """Everything ranked first, then everything ranked second …; what more configs have before what fewer have."""
-    return sorted(pairs, key=lambda one: (one.best_rank, -len(one.ranks), one.qid, one.memory_id))
+    return sorted(pairs, key=lambda pair: (pair.best_rank, -len(pair.ranks), pair.qid, pair.memory_id))
 
 
 def shuffled(pairs: Sequence[PooledPair], seed: int | str) -> list[PooledPair]:
     """The pairs in an order drawn by the seed, whatever order they come in."""
-    drawn = sorted(pairs, key=lambda one: one.pair)
+    drawn = sorted(pairs, key=lambda pair: pair.pair)
     random.Random(f"{seed}").shuffle(drawn)
     return drawn
 
@@ -76,8 +76,8 @@ def shuffled(pairs: Sequence[PooledPair], seed: int | str) -> list[PooledPair]:
 def uncertain_first(pairs: Iterable[PooledPair], scores: Mapping[Pair, float], threshold: float) -> list[PooledPair]:
     """Those whose model judge's score is nearest to its threshold first; those without a score last, from the top."""
 
-    def doubt(one: PooledPair) -> float:
-        score = scores.get(one.pair)
+    def doubt(pair: PooledPair) -> float:
+        score = scores.get(pair.pair)
         return math.inf if score is None or not math.isfinite(score) else abs(score - threshold)
 
     return sorted(top_first(pairs), key=doubt)
@@ -90,7 +90,7 @@ def without_judged(
     judged: Collection[Pair] = {
         (judgment.qid, judgment.memory_id) for judgment in judgments if judgment.kind == "human" or not people_only
     }
-    return [one for one in pairs if one.pair not in judged]
+    return [pair for pair in pairs if pair.pair not in judged]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ def coverage(rankings: Mapping[str, Ranked], judged: Collection[Pair], k: int) -
     return sorted(found, key=lambda one: (-len(one.unjudged), one.qid))
 
 
-def mean_judged(found: Collection[QueryCoverage]) -> dict[str, float]:
+def mean_judged(queries: Collection[QueryCoverage]) -> dict[str, float]:
     """The mean Judged@k of each config over the queries it has results for."""
-    names = list(dict.fromkeys(name for one in found for name in one.judged))
-    shares = {name: [one.judged[name] for one in found if name in one.judged] for name in names}
+    names = list(dict.fromkeys(name for query in queries for name in query.judged))
+    shares = {name: [query.judged[name] for query in queries if name in query.judged] for name in names}
     return {name: sum(values) / len(values) for name, values in shares.items()}

@@ -140,8 +140,8 @@ def _keep(
     judge, grades = _scale(model.scale, config.judge), resources.store.query_sets.scale_of(qid)
     now = datetime.now(UTC)
     judgments: Sequence[Judgment] = [
-        Judgment(qid, key, grade_of(one.raw, judge, grades), model.label, "model", now, f"score {one.raw:.4g}")
-        for key, one in scored.items()
-        if one.good and one.raw is not None
+        Judgment(qid, key, grade_of(score.raw, judge, grades), model.label, "model", now, f"score {score.raw:.4g}")
+        for key, score in scored.items()
+        if score.good and score.raw is not None
     ]
     resources.store.judgments.record(judgments, SOURCE)
