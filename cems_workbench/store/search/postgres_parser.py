@@ -1,0 +1,261 @@
+"""How PostgreSQL's default text search parser cuts a text into tokens: words, numbers, hosts, files, tags and the rest.
+
+Written from what `ts_parse` answers (PostgreSQL 18) and from the token types of its documentation, chapter 12.5. The server
+tries several readings of a place and takes the first that works out; a reading here is a regular expression, and their order is
+the order of the `if`s below. For an ASCII word that is: e-mail, URL, host, file, hyphenated compound, plain word.
+
+Regular expressions see five kinds of characters beyond ASCII: letters, marks that only continue a word, white space, and others. So
+a text that is not ASCII is first rewritten character by character to one of each (`CharacterKinds`); tokens are cut from the original.
+The kinds are those of a database with a UTF-8 locale; with the locale "C" every character beyond ASCII is a letter.
+
+Known to differ from the server: an attribute of a tag whose quote is never closed in a text that ends with a backslash and one more
+character (the server then drops the rest of the text); which kind some marks of scripts such as Khmer are of when a word begins with one.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The token types of the default parser, by the names of `ts_token_type`; blanks and their like are no tokens here."""
+
+    ASCIIWORD = "asciiword"
+    WORD = "word"
+    NUMWORD = "numword"
+    EMAIL = "email"
+    URL = "url"
+    HOST = "host"
+    SFLOAT = "sfloat"
+    VERSION = "version"
+    HWORD_NUMPART = "hword_numpart"
+    HWORD_PART = "hword_part"
+    HWORD_ASCIIPART = "hword_asciipart"
+    TAG = "tag"
+    PROTOCOL = "protocol"
+    NUMHWORD = "numhword"
+    ASCIIHWORD = "asciihword"
+    HWORD = "hword"
+    URL_PATH = "url_path"
+    FILE = "file"
+    FLOAT = "float"
+    INT = "int"
+    UINT = "uint"
+    ENTITY = "entity"
+
+
+LETTER, MARK, SPACE, OTHER = "é", "\u0301", "\u2003", "¤"
+"""One character for each kind beyond ASCII."""
+CIRCLED_LETTERS = (range(0x24B6, 0x24EA), range(0x1F130, 0x1F14A), range(0x1F150, 0x1F16A), range(0x1F170, 0x1F18A))
+VARIATION_SELECTORS = (range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
+NO_BREAK_SPACES = (0xA0, 0x2007, 0x202F)
+
+
+def kind_of_character(code: int) -> str:
+    """The character that stands for `code` in the rewritten text; ASCII stands for itself."""
+    if code < 128:
+        return chr(code)
+    category, combining = unicodedata.category(chr(code)), unicodedata.combining(chr(code))
+    if category[0] == "L" or category in ("Nd", "Nl", "Mc"):
+        return LETTER
+    if category == "So":
+        return LETTER if any(code in circled for circled in CIRCLED_LETTERS) else OTHER
+    if category in ("Mn", "Me", "Cf"):
+        vowel_sign = category == "Mn" and combining == 0 and not any(code in s for s in VARIATION_SELECTORS)
+        return LETTER if vowel_sign else MARK
+    return SPACE if category in ("Zs", "Zl", "Zp") and code not in NO_BREAK_SPACES else OTHER
+
+
+class CharacterKinds(dict[int, str]):
+    """A table for str.translate that fills itself as characters are met."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = kind_of_character(code)
+        return self[code]
+
+
+KINDS = CharacterKinds()
+
+# Possessive quantifiers (++, *+) where the server never reconsiders: they keep a long text linear.
+_BLANK = rf"[ \t-\r{SPACE}]"
+_ANY = rf"[A-Za-z0-9{LETTER}{MARK}]"
+_AN = "[A-Za-z0-9]"
+_FILE_REST = r"(?:[A-Za-z0-9_\-]|\.(?=[A-Za-z0-9_])|/(?:(?:\.\.?|~)/)*[~.]?[A-Za-z0-9_])*+"
+_UP_AT_END = rf"\.\.(?={_BLANK}|/|\Z)"
+_FILE_REST += rf"(?:/(?:(?:\.\.?|~)/)*{_UP_AT_END})?"
+_FILE_STEP = rf"(?:(?:\.\.?|~)/)*(?:[~.]?[A-Za-z0-9_]{_FILE_REST}|{_UP_AT_END})"
+_ATTRIBUTES = rf"""(?:[A-Za-z0-9=_#/:.&?%~\-]|{_BLANK}|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')*+"""
+
+PLAIN = re.compile(rf"[A-Za-z]++(?![0-9.\-_@:/{LETTER}{MARK}])")
+"""An ASCII word after which nothing stands that could make more of it: most words of most texts."""
+WORD = re.compile(f"{_ANY}++")
+DIGITS = re.compile("[0-9]++")
+LABELS = re.compile(rf"{_AN}++(?:[._\-]{_AN}++)*+")
+HOST = re.compile(rf"{_AN}++(?:[._\-]{_AN}++)*\.[A-Za-z]{{2,}}+(?![0-9])(?::[0-9]++)?+")
+URL_PATH = re.compile(r"/[!#-;=?-\[\]_a-z~]++")
+FILE_AFTER_DOT = re.compile(rf"\.[A-Za-z0-9_]{_FILE_REST}")
+FILE_AFTER_SLASH = re.compile(f"/{_FILE_STEP}")
+FILE_AT_TILDE = re.compile(f"~(?:[A-Za-z0-9_]{_FILE_REST}|/{_FILE_STEP})")
+FILE_AT_DOT = re.compile(rf"\./{_FILE_STEP}|\.\./{_FILE_STEP}|{_UP_AT_END}")
+COMPOUND_REST = re.compile(rf"(?:-(?:[A-Za-z{LETTER}]{_ANY}*+|[0-9]++[A-Za-z{LETTER}{MARK}]{_ANY}*+))++")
+SCIENTIFIC = re.compile("[0-9]++[eE][+-]?[0-9]++")
+DECIMAL = re.compile(r"[0-9]++\.[0-9]++(?:(?P<version>(?:\.[0-9]++)++)|(?P<exponent>[eE][+-]?[0-9]++))?+")
+SIGNED = re.compile(r"[+-][0-9]++(?P<fraction>\.[0-9]++)?+(?P<exponent>[eE][+-]?[0-9]++)?+")
+VERSION_GOES_ON = re.compile(r"\.[0-9]")
+ENTITY = re.compile(rf"&(?:#(?:[xX][0-9A-Fa-f]++|[0-9]++)|[A-Za-z:_][A-Za-z0-9{LETTER}:_.\-]*+);")
+TAG = re.compile(
+    rf"<(?:(?P<close>/(?=[A-Za-z]))?(?P<name>[A-Za-z:_][A-Za-z0-9{LETTER}:_.\-]*+)(?:(?P<empty>/)?>|{_BLANK}{_ATTRIBUTES}>)"
+    rf"|!--.*?-->|![dD]{_ATTRIBUTES}>|\?x{_ATTRIBUTES}>)",
+    re.DOTALL,
+)
+BETWEEN = re.compile(rf"[^<\-+&/A-Za-z0-9{LETTER}]*+")
+"""What the server swallows with the blank that comes before it: also dots and tildes that would begin a file elsewhere."""
+
+UNREAD_ELEMENTS = ("script", "style")
+"""Nothing but tags is read inside these elements."""
+
+Token = tuple[Kind, str]
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """The tokens of `text` in their order, as `ts_parse('default', text)` gives them, without the blanks.
+
+    Compounds, URLs and their parts overlap: `well-known` is the compound and then both words, `a.org/b` the URL, the
+    host and the path.
+    """
+    kinds = text if text.isascii() else text.translate(KINDS)
+    place, end, unread = 0, len(kinds), False
+    while place < end:
+        first = kinds[place]
+        if first == "<" and (tag := TAG.match(kinds, place)):
+            if (tag["name"] or "").lower() in UNREAD_ELEMENTS and not tag["empty"]:
+                unread = not tag["close"]
+            yield Kind.TAG, text[place : tag.end()]
+            place = tag.end()
+        elif unread:
+            place = kinds.find("<", place + 1)
+            if place < 0:
+                return
+        elif plain := PLAIN.match(kinds, place):
+            yield Kind.ASCIIWORD, text[place : plain.end()]
+            place = plain.end()
+        elif "a" <= first <= "z" or "A" <= first <= "Z" or "0" <= first <= "9" or first == LETTER:
+            spans = _at_word(kinds, place)
+            for kind, start, stop in spans:
+                if kind is not None:
+                    yield kind, text[start:stop]
+            place = spans[-1][2]
+        else:
+            sign = _at_sign(kinds, place)
+            if sign is None:
+                between = BETWEEN.match(kinds, place + 1)
+                assert between is not None
+                place = between.end()
+            else:
+                yield sign[0], text[place : sign[1]]
+                place = sign[1]
+
+
+Span = tuple[Kind | None, int, int]
+"""A token's kind, start and end; None for a stretch that is passed over."""
+
+
+def _at_word(kinds: str, start: int) -> list[Span]:
+    """The readings of a place where a letter or digit stands; the last span's end is where reading goes on."""
+    word = WORD.match(kinds, start)
+    assert word is not None
+    end = word.end()
+    after = kinds[end : end + 1]
+    digits = DIGITS.match(kinds, start)
+    if digits and (scientific := SCIENTIFIC.match(kinds, start)):
+        return [(Kind.SFLOAT, start, scientific.end())]
+    if kinds[start] != LETTER and (address := _address(kinds, start)):
+        return address
+    if digits and digits.end() == end:
+        return [_number(kinds, start, end, after)]
+    has_digit, ascii_only = _has_digit(kinds[start:end]), kinds[start:end].isascii()
+    if has_digit or ascii_only:
+        if after == "@" and (host := HOST.match(kinds, end + 1)):
+            return [(Kind.EMAIL, start, host.end())]
+        if after == ":" and not has_digit and kinds.startswith("://", end):
+            return [(Kind.PROTOCOL, start, end + 3)]
+        file = FILE_AFTER_SLASH.match(kinds, end) or FILE_AFTER_DOT.match(kinds, end)
+        if file:
+            return [(Kind.FILE, start, file.end())]
+    if after == "-" and (rest := COMPOUND_REST.match(kinds, end)):
+        return _compound(kinds, start, rest.end())
+    return [(Kind.NUMWORD if has_digit else Kind.ASCIIWORD if ascii_only else Kind.WORD, start, end)]
+
+
+def _address(kinds: str, start: int) -> list[Span] | None:
+    """An e-mail address, a host, or a URL with its host and path; None when none stands here."""
+    labels = LABELS.match(kinds, start)
+    assert labels is not None
+    at = labels.end()
+    if kinds[at : at + 1] == "@" and (host := HOST.match(kinds, at + 1)):
+        return [(Kind.EMAIL, start, host.end())]
+    host = HOST.match(kinds, start)
+    if host is None:
+        return None
+    if path := URL_PATH.match(kinds, host.end()):
+        parts = [(start, host.end()), (host.end(), path.end())]
+        return [(Kind.URL, start, path.end()), (Kind.HOST, *parts[0]), (Kind.URL_PATH, *parts[1])]
+    return [(Kind.HOST, start, host.end())]
+
+
+def _number(kinds: str, start: int, end: int, after: str) -> Span:
+    """A number without a sign that ends at `end` unless a fraction or a path follows."""
+    if after == "." and (decimal := DECIMAL.match(kinds, start)):
+        kind = Kind.VERSION if decimal["version"] else Kind.SFLOAT if decimal["exponent"] else Kind.FLOAT
+        return kind, start, decimal.end()
+    if file := FILE_AFTER_SLASH.match(kinds, end):
+        return Kind.FILE, start, file.end()
+    return Kind.UINT, start, end
+
+
+def _compound(kinds: str, start: int, end: int) -> list[Span]:
+    """A hyphenated compound and its parts."""
+    whole = kinds[start:end]
+    kind = Kind.NUMHWORD if _has_digit(whole) else Kind.ASCIIHWORD if whole.isascii() else Kind.HWORD
+    spans: list[Span] = [(kind, start, end)]
+    for part in whole.split("-"):
+        kind = Kind.HWORD_NUMPART if _has_digit(part) else Kind.HWORD_ASCIIPART if part.isascii() else Kind.HWORD_PART
+        spans.append((kind, start, start + len(part)))
+        start += len(part) + 1
+    # The hyphen before a number that did not join the compound is no minus.
+    if kinds[end : end + 1] == "-" and kinds[end + 1 : end + 2] in (*"0123456789", MARK):
+        spans.append((None, end, end + 1))
+    return spans
+
+
+def _at_sign(kinds: str, start: int) -> tuple[Kind, int] | None:
+    """What begins with a sign: a signed number, an entity, a file; None when the place is only passed over."""
+    match kinds[start]:
+        case "+" | "-":
+            signed = SIGNED.match(kinds, start)
+            if signed is None:
+                return None
+            if signed["exponent"]:
+                return Kind.SFLOAT, signed.end()
+            if signed["fraction"] and VERSION_GOES_ON.match(kinds, signed.end()):
+                return None  # A version has no sign.
+            return Kind.FLOAT if signed["fraction"] else Kind.INT, signed.end()
+        case "&":
+            entity = ENTITY.match(kinds, start)
+            return (Kind.ENTITY, entity.end()) if entity else None
+        case "/":
+            file = FILE_AFTER_SLASH.match(kinds, start)
+        case "~":
+            file = FILE_AT_TILDE.match(kinds, start)
+        case ".":
+            file = FILE_AT_DOT.match(kinds, start)
+        case _:
+            return None
+    return (Kind.FILE, file.end()) if file else None
+
+
+def _has_digit(piece: str) -> bool:
+    return any("0" <= character <= "9" for character in piece)

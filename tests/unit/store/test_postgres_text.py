@@ -1,0 +1,194 @@
+"""Lexemes, queries and ranks as a PostgreSQL 18 gave them by hand; the integration test asks a real server about far more."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from cems_workbench.store.search.postgres_parser import tokens
+from cems_workbench.store.search.postgres_stemmer import stem
+from cems_workbench.store.search.postgres_text import (
+    Phrase,
+    Term,
+    TsQueryError,
+    lexemes,
+    matches,
+    or_query,
+    ts_query,
+    ts_rank,
+)
+
+
+def kinds(text: str) -> list[str]:
+    return [f"{kind} {token}" for kind, token in tokens(text)]
+
+
+def test_a_compound_stands_before_its_parts() -> None:
+    assert kinds("a-b1-c") == ["numhword a-b1-c", "hword_asciipart a", "hword_numpart b1", "hword_asciipart c"]
+
+
+def test_a_url_stands_before_its_host_and_path() -> None:
+    assert kinds("https://foo.bar:80/baz?x=1") == [
+        "protocol https://",
+        "url foo.bar:80/baz?x=1",
+        "host foo.bar:80",
+        "url_path /baz?x=1",
+    ]
+
+
+def test_numbers_by_what_they_look_like() -> None:
+    assert kinds("7 -7 1.5 -1.5 1.2.3 -1.2.3 1e5 1.5e-3 7a 2024-01-02 10/20") == [
+        *(
+            "uint 7",
+            "int -7",
+            "float 1.5",
+            "float -1.5",
+            "version 1.2.3",
+            "version 1.2.3",
+            "sfloat 1e5",
+            "sfloat 1.5e-3",
+        ),
+        *("numword 7a", "uint 2024", "int -01", "int -02", "file 10/20"),
+    ]
+
+
+def test_a_hyphen_before_a_number_is_a_minus_unless_a_compound_ends_there() -> None:
+    assert kinds("HBR-4417 foo-bar-12") == [
+        *("asciiword HBR", "int -4417"),
+        *("asciihword foo-bar", "hword_asciipart foo", "hword_asciipart bar", "uint 12"),
+    ]
+
+
+def test_one_letter_after_the_dot_makes_a_file_and_two_make_a_host() -> None:
+    assert kinds("a.b a.bc stage.py e.g. v1.2") == ["file a.b", "host a.bc", "host stage.py", "file e.g", "file v1.2"]
+
+
+def test_an_underscore_parts_words_unless_a_host_comes_of_it() -> None:
+    assert kinds("snake_case my_stage.py") == ["asciiword snake", "asciiword case", "host my_stage.py"]
+
+
+def test_files_by_slashes_and_dots() -> None:
+    assert kinds("/usr/bin/x.py CI/CD a/../b ../x x/ é/x") == [
+        *("file /usr/bin/x.py", "file CI/CD", "file a/../b", "file /x", "asciiword x", "word é", "file /x"),
+    ]
+
+
+def test_an_email_needs_a_host() -> None:
+    assert kinds("a.b@c.de a@b 1é@b.cc") == ["email a.b@c.de", "asciiword a", "asciiword b", "email 1é@b.cc"]
+
+
+def test_tags_and_entities_are_tokens_and_scripts_are_not_read() -> None:
+    assert kinds('<a href="x>y">b</a> &amp; <script>c</script> <1> a<b') == [
+        *('tag <a href="x>y">', "asciiword b", "tag </a>", "entity &amp;", "tag <script>", "tag </script>", "uint 1"),
+        *("asciiword a", "asciiword b"),
+    ]
+
+
+def test_letters_beyond_ascii_make_words_and_emoji_part_them() -> None:
+    assert kinds("naïve 日本語 foo😀bar é1 föö-bar") == [
+        *("word naïve", "word 日本語", "asciiword foo", "asciiword bar", "numword é1"),
+        *("hword föö-bar", "hword_part föö", "hword_asciipart bar"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        *(("universities", "univers"), ("organized", "organ"), ("geologist", "geologist"), ("evening", "even")),
+        *(("vying", "vy"), ("added", "add"), ("hoping", "hope"), ("hopping", "hop"), ("skies", "sky")),
+        *(("generously", "generous"), ("ties", "tie"), ("cries", "cri"), ("gas", "gas"), ("proceeds", "proceed")),
+        *(("saying", "say"), ("relational", "relat"), ("controll", "control"), ("é", "é")),
+    ],
+)
+def test_stems_are_those_of_snowball_before_version_3(word: str, expected: str) -> None:
+    assert stem(word) == expected
+
+
+def test_stop_words_leave_no_lexeme_but_take_a_position() -> None:
+    assert lexemes("The cats and the cat") == {"cat": (2, 5)}
+
+
+def test_tags_entities_and_protocols_take_no_position() -> None:
+    assert lexemes("<b>x</b> &amp; http://y") == {"x": (1,), "y": (2,)}
+
+
+def test_numbers_and_hosts_are_kept_unstemmed_in_lower_case() -> None:
+    assert lexemes("Reports.PY -4417 ABC1s") == {"reports.py": (1,), "-4417": (2,), "abc1s": (3,)}
+
+
+def test_a_lexeme_has_255_positions_and_the_last_position_is_16383() -> None:
+    assert lexemes("x " * 300)["x"] == tuple(range(1, 256))
+    assert lexemes("a1 " * 16_390 + "z z")["z"] == (16_383,)
+
+
+def test_a_token_over_2046_bytes_is_left_out_and_takes_no_position() -> None:
+    assert lexemes("x" * 2_047 + " b") == {"b": (1,)}
+    assert lexemes("é" * 1_023 + " b")["b"] == (2,)
+
+
+def test_lower_case_goes_letter_by_letter() -> None:
+    assert set(lexemes("ΑΣ İSTANBUL")) == {"ασ", "istanbul"}
+
+
+def test_the_query_is_the_or_of_the_lexemes_parsed_again() -> None:
+    assert str(or_query("Which HBR-4417?")) == "'-4417' | 'hbr'"
+
+
+def test_a_compound_is_asked_for_as_a_phrase_of_itself_and_its_parts() -> None:
+    assert str(or_query("foo-bar/baz")) == "'/baz' | 'bar' | 'foo' | 'foo-bar' <-> 'foo' <-> 'bar'"
+
+
+def test_stop_words_inside_a_compound_widen_the_phrase() -> None:
+    assert str(ts_query("to-the-x-a-y")) == "'to-the-x-a-i' <3> 'x' <2> 'y'"
+
+
+def test_a_query_of_stop_words_finds_nothing() -> None:
+    query = or_query("what is the")
+    assert query.node is None
+    assert not matches(lexemes("what is the"), query)
+
+
+@pytest.mark.parametrize("query", ["foo.bar:80", "http://a.bc/d?e=f&g=(h)"])
+def test_a_lexeme_that_reads_as_broken_syntax_is_refused_as_the_server_refuses_it(query: str) -> None:
+    with pytest.raises(TsQueryError, match="PostgreSQL reads no query"):
+        or_query(query)
+
+
+def test_flags_after_a_colon_are_weights_and_prefixes() -> None:
+    assert ts_query("x:*b").node == Term("x", True, "B")
+    assert not matches(lexemes("xy"), ts_query("x:*b"))
+    assert matches(lexemes("xy"), ts_query("x:*"))
+
+
+def test_or_and_not_bind_as_ever() -> None:
+    query = ts_query("a1 & !b1 | (c1 | the) & d1")
+    assert [matches(lexemes(text), query) for text in ("a1", "a1 b1", "c1", "c1 d1")] == [True, False, False, True]
+
+
+def test_rank_of_one_term_by_how_often_it_stands() -> None:
+    # 0.1 / (π²/6), and 0.1 · (1 + 1/4) / (π²/6)
+    assert ts_rank(lexemes("cat"), or_query("cat")) == pytest.approx(0.06079271, abs=1e-8)
+    assert ts_rank(lexemes("cat cats"), or_query("cat")) == pytest.approx(0.07599089, abs=1e-8)
+
+
+def test_rank_is_shared_among_the_terms_of_the_query() -> None:
+    assert ts_rank(lexemes("cat"), or_query("cat dog")) == pytest.approx(0.06079271 / 2, abs=1e-8)
+    assert ts_rank(lexemes("cat dog"), or_query("cat dog")) == pytest.approx(0.06079271, abs=1e-8)
+
+
+def test_rank_is_a_single_precision_number() -> None:
+    rank = ts_rank(lexemes("a1 a1 b1"), or_query("a1 b1 c1"))
+    assert rank == float(np.float32(rank))
+
+
+def test_rank_of_a_phrase_is_by_distance() -> None:
+    query = ts_query("a-wa")
+    assert query.node == Phrase((Term("a-wa"), Term("wa")), (0, 2))
+    # sqrt(0.1 · 0.1 / (1.005 + 0.05 · e^(2/1.5 - 2)))
+    assert ts_rank(lexemes("a-wa"), query) == pytest.approx(
+        0.1 / math.sqrt(1.005 + 0.05 * math.exp(2 / 1.5 - 2)), abs=1e-6
+    )
+    assert matches(lexemes("a-wa"), query)
+    assert not matches({"a-wa": (1,), "wa": (4,)}, query)
