@@ -1,0 +1,88 @@
+"""Lengths and order of rows, as PostgreSQL 18 recorded them (line pointers of the table's file, and ctid)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from cems_workbench.store.search import postgres_heap
+from cems_workbench.store.search.postgres_heap import HeapRow, heap_order, row_length, tsvector_bytes
+
+
+def row(text: str, dimension: int = 384) -> HeapRow:
+    """Texts of this file are words that `to_tsvector` takes as they are; a word of 2,048 bytes or more it drops."""
+    lexemes: dict[str, list[int]] = {}
+    for position, word in enumerate(text.split(), start=1):
+        if len(word) < 2048:
+            lexemes.setdefault(word, []).append(position)
+    return HeapRow(text, dimension, lexemes)
+
+
+def words(count: int) -> str:
+    return " ".join(f"w{i}" for i in range(count))
+
+
+LENGTHS: Mapping[str, tuple[str, int, int, int]] = {
+    "no text": ("", 101, 1637, 109),
+    "a word": ("w7", 111, 1647, 119),
+    "the longest with a short header": ("a" * 126, 366, 1894, 374),
+    "the shortest with a long header": ("a" * 127, 368, 1904, 376),
+    "text compressed out of the way of the vector": ("w7 " * 100, 616, 1864, 624),
+    "vector out of line, nothing compressed": (words(60), 1036, 1044, 1044),
+    "tsvector out of line": (words(200), 1010, 1010, 1010),
+    "text compressed, tsvector and vector out of line": (words(450), 1634, 1634, 1634),
+    "text and tsvector out of line, vector inside": (
+        " ".join(f"w{i * i * 7919 % 99991}" for i in range(400)),
+        130,
+        1666,
+        138,
+    ),
+    "text compressed to 61 bytes": ("a" * 5000, 173, 1701, 173),
+}
+
+
+@pytest.mark.parametrize(("text", "at_2", "at_384", "at_768"), LENGTHS.values(), ids=LENGTHS.keys())
+def test_length_of_a_row_is_the_servers(text: str, at_2: int, at_384: int, at_768: int) -> None:
+    assert [row_length(row(text, dimension)) for dimension in (2, 384, 768)] == [at_2, at_384, at_768]
+
+
+def test_length_of_a_row_by_hand() -> None:
+    text = 24 + 16 + 16 + 4 + 4 + (1 + 13)  # the row's header, id, document_id, seq, pos, "deploy friday"
+    vector = 80 + (4 + 4 + 4 * 384)  # from the next multiple of 4
+    created_at = 1632 + 8  # tokens and bytes end at 1632, a multiple of 8
+    lexemes = 1 + 4 + 2 * 4 + (6 + 2 + 2) + (6 + 2 + 2)
+    assert (text, vector + 4 + 4) == (78, 1632)
+    assert row_length(row("deploy friday")) == created_at + lexemes
+
+
+def test_tsvector_holds_lexemes_in_the_order_of_their_bytes_with_positions_at_even_places() -> None:
+    stored = tsvector_bytes({"größe": [1, 2], "der": [3], "blöcke": [4]})
+    assert stored[:4] == (3).to_bytes(4, "little")
+    assert stored[16:] == (
+        "blöcke".encode() + b"\0\x01\0\x04\0" + b"der" + b"\0\x01\0\x03\0" + "größe".encode() + b"\0\x02\0\x01\0\x02\0"
+    )
+    assert len(stored) == 50
+
+
+def test_short_row_fills_the_hole_that_long_ones_left() -> None:
+    """Four long rows leave 8,168 - 4 · (1,904 + 4) = 536 bytes of a page, room for one short row of 376 + 4."""
+    long, short = row("a" * 127), row("a" * 127, 768)
+    assert (row_length(long), row_length(short)) == (1904, 376)
+    assert heap_order([long] * 4 + [short] * 2) == [0, 1, 2, 3, 4, 5]
+    assert heap_order([long] * 8 + [short] * 3) == [0, 1, 2, 3, 9, 4, 5, 6, 7, 8, 10]
+
+
+def test_order_of_rows_is_the_servers() -> None:
+    rows = [row(words(i * i * 7 % 61 + i * 13 % 17)) for i in range(120)]
+    moved = {53: 19, 54: 36, 65: 59, 75: 65, 112: 97}
+    """Row 53 lies behind row 19, and so on; all others lie in the order of insertion."""
+    expected = [i for i in range(120) if i not in moved]
+    for late, before in moved.items():
+        expected.insert(expected.index(before) + 1, late)
+    assert heap_order(rows) == expected
+
+
+def test_too_many_rows_keep_the_order_of_insertion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_heap, "MOST_ROWS", 119)
+    assert heap_order([row(words(i * i * 7 % 61 + i * 13 % 17)) for i in range(120)]) == list(range(120))
