@@ -158,12 +158,22 @@ def layer(name: str) -> int:
     raise AssertionError(f"{name} stands in no layer; place it in LAYERS of {Path(__file__).name}")
 
 
-ALL = [found for file in sources() for found in imports(file)]
+@cache
+def all_imports() -> list[Import]:
+    """Made by the first test that asks: every worker collects this file, and one runs it."""
+    return [found for file in sources() for found in imports(file)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees_are_let_go() -> Iterator[None]:
+    """They are hundreds of thousands of objects, which the tests after these would have collected again and again."""
+    yield
+    parsed.cache_clear()
 
 
 def test_imports_point_one_way() -> None:
     wrong = []
-    for found in ALL:
+    for found in all_imports():
         here = unit(found.file)
         there = found.target.split(".")[0]
         if here in ("__init__", "__main__") or there in ("", "__version__"):
@@ -237,14 +247,18 @@ def test_a_cycle_is_seen() -> None:
 def test_neighbours_that_do_not_know_each_other(subtests: pytest.Subtests) -> None:
     for here, there, why in NEVER:
         with subtests.test(here=here, there=there):
-            wrong = [found.place for found in ALL if unit(found.file) == here and found.target.split(".")[0] == there]
+            wrong = [
+                found.place
+                for found in all_imports()
+                if unit(found.file) == here and found.target.split(".")[0] == there
+            ]
             assert not wrong, f"{here} must not import {there} ({why}): {', '.join(wrong)}"
 
 
 def test_stages_import_only_config_and_the_row_types() -> None:
     wrong = [
         f"{found.place}: {found.target}"
-        for found in ALL
+        for found in all_imports()
         if found.file.parent.name == "stages" and not found.target.startswith(STAGE_IMPORTS)
     ]
     assert not wrong, "a stage reads its config and the candidate table, nothing else:\n" + "\n".join(wrong)
@@ -254,7 +268,7 @@ def test_pages_hold_no_formula() -> None:
     """Nothing that ranks is reached past replay: no stage, no table of candidates."""
     wrong = [
         f"{found.place}: {found.target}"
-        for found in ALL
+        for found in all_imports()
         if unit(found.file) in ("pages", "app")
         and found.target.startswith(("pipeline.stages", "pipeline.table", "pipeline.encode"))
     ]
