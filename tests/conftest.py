@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -58,28 +59,53 @@ def sample_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     It is imported once per run, whatever the number of workers, and every worker has a copy.
     """
+    folder = _imported(tmp_path_factory)
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            partial = folder.with_name("importing-sample")
+            _import_sample(partial, folder.with_suffix(".json"))
+            partial.rename(folder)
+    return shutil.copytree(folder, tmp_path_factory.mktemp("sample") / "store")
+
+
+@pytest.fixture(scope="session")
+def sample_vectors(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[float]]:
+    """The vector of each text that was embedded for `sample_store`."""
+    vectors: dict[str, list[float]] = json.loads(_imported(tmp_path_factory).with_suffix(".json").read_text())
+    return vectors
+
+
+def _imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the sample store of all workers is."""
     base = tmp_path_factory.getbasetemp()
-    shared_folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "imported-sample"
-    with FileLock(f"{shared_folder}.lock"):
-        if not shared_folder.exists():
-            partial = base / "importing-sample"
-            _import_sample(partial)
-            partial.rename(shared_folder)
-    return shutil.copytree(shared_folder, tmp_path_factory.mktemp("sample") / "store")
+    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "imported-sample"
 
 
-def _import_sample(folder: Path) -> None:
+def _import_sample(folder: Path, vectors: Path) -> None:
     from cems_workbench import formats
+    from cems_workbench.models.protocol import Float32
+    from cems_workbench.progress import Progress, silent
     from cems_workbench.runs.opening import open_resources
     from cems_workbench.settings import Settings
 
     resources = open_resources(Settings(store=folder))
+    embedded: dict[str, list[float]] = {}
+    encode = resources.embedder.encode
+
+    def kept(texts: Sequence[str], progress: Progress = silent) -> Float32:
+        found = encode(texts, progress)
+        embedded.update(zip(texts, found.tolist(), strict=True))
+        return found
+
     try:
         for parsed in formats.read_path(ROOT / "sample_data"):
             resources.store.add(parsed)
-        resources.refresh()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(resources.embedder, "encode", kept)
+            resources.refresh()
     finally:
         resources.close()
+    vectors.write_text(json.dumps(embedded))
 
 
 @pytest.fixture(scope="session")

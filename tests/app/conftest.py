@@ -5,17 +5,21 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import cems_workbench.runs.opening
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
-from cems_workbench.models.protocol import QueryEmbedder
+from cems_workbench.models.protocol import Float32, QueryEmbedder
+from cems_workbench.models.resolve import PACKAGED_ID
+from cems_workbench.progress import Progress, silent
 from cems_workbench.runs.opening import embedder as made
 from cems_workbench.settings import Settings
 from cems_workbench.ui.kit import handles
@@ -30,11 +34,14 @@ def app_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture
-def open_page(app_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., AppTest]]:
+def open_page(
+    app_store: Path, sample_vectors: dict[str, list[float]], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., AppTest]]:
     """Open the Inspect page on the sample store, or on another one; the store is released afterwards."""
     opened = False
     monkeypatch.setattr(handles, "PAINT_SECONDS", 0.0)
     monkeypatch.setattr(cems_workbench.runs.opening, "embedder", loaded_once)
+    SampleEmbedder.known = sample_vectors
 
     def start(store: Path = app_store) -> AppTest:
         nonlocal opened
@@ -48,9 +55,23 @@ def open_page(app_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         release()
 
 
+class SampleEmbedder(SentenceTransformerEmbedder):
+    """The embedder, which does not embed the sample's memories once more when a page imports them or rebuilds the index."""
+
+    known: ClassVar[dict[str, list[float]]] = {}
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        if self.model_id != PACKAGED_ID or not self.known.keys() & set(texts):
+            return super().encode(texts, progress)
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        found = {**self.known, **dict(zip(new, super().encode(new, progress).tolist(), strict=True))}
+        progress("embedding", len(texts), len(texts))
+        return np.array([found[text] for text in texts], np.float32)
+
+
 @cache
 def _embedder(name: str) -> QueryEmbedder:
-    return SentenceTransformerEmbedder(name)
+    return SampleEmbedder(name)
 
 
 def loaded_once(settings: Settings) -> QueryEmbedder:
