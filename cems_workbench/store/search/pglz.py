@@ -68,7 +68,7 @@ def _chains(value: bytes) -> tuple[list[int], list[int]]:
     letters = np.frombuffer(value, dtype=np.int8).astype(np.int32)  # C's char has a sign where CEMS is run
     hashes = letters.copy()  # fewer than four bytes are left: the first stands for all
     hashes[:-3] = (letters[:-3] << 6) ^ (letters[1:-2] << 4) ^ (letters[2:-1] << 2) ^ letters[3:]
-    hashes &= slots - 1
+    hashes = (hashes & (slots - 1)).astype(np.int16)  # numpy sorts 16 bits by radix
     by_hash = np.argsort(hashes, kind="stable")
     earlier = np.full(end, -1)
     same = hashes[by_hash[1:]] == hashes[by_hash[:-1]]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from cems_workbench.store.search import postgres_heap
 from cems_workbench.store.search.postgres_heap import HeapRow, heap_order, row_length, tsvector_bytes
+from cems_workbench.store.search.postgres_text import lexemes
+
+SAMPLE = Path(__file__).resolve().parents[3] / "sample_data"
 
 
 def row(text: str, dimension: int = 384) -> HeapRow:
-    """Texts of this file are words that `to_tsvector` takes as they are; a word of 2,048 bytes or more it drops."""
-    lexemes: dict[str, list[int]] = {}
-    for position, word in enumerate(text.split(), start=1):
-        if len(word) < 2048:
-            lexemes.setdefault(word, []).append(position)
-    return HeapRow(text, dimension, lexemes)
+    return HeapRow(text, dimension, lexemes(text))
 
 
 def words(count: int) -> str:
@@ -86,3 +86,20 @@ def test_order_of_rows_is_the_servers() -> None:
 def test_too_many_rows_keep_the_order_of_insertion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_heap, "MOST_ROWS", 119)
     assert heap_order([row(words(i * i * 7 % 61 + i * 13 % 17)) for i in range(120)]) == list(range(120))
+
+
+def test_sample_lies_as_it_did_in_the_recorded_server() -> None:
+    """With MiniLM's vectors of 384; all other memories lie in the order of the file."""
+    behind = {
+        "m012": "m005", "m047": "m021", "m048": "m026", "m049": "m030", "m134": "m041", "m157": "m054", "m174": "m058", "m190": "m064",
+        "m230": "m074", "m231": "m230", "m232": "m078", "m233": "m232", "m255": "m105", "m256": "m255", "m275": "m118", "m276": "m125",
+        "m283": "m152", "m337": "m156", "m434": "m161", "m257": "m243", "m274": "m254", "m338": "m298", "m353": "m325", "m412": "m393",
+        "m413": "m403",
+    }  # fmt: skip
+    lines = (SAMPLE / "memories.jsonl").read_text(encoding="utf-8").splitlines()
+    memories = {memory["id"]: memory["content"] for memory in map(json.loads, lines)}
+    expected = [memory_id for memory_id in memories if memory_id not in behind]
+    for late, before in behind.items():
+        expected.insert(expected.index(before) + 1, late)
+    order = heap_order([HeapRow(content, 384, lexemes(content)) for content in memories.values()])
+    assert [list(memories)[index] for index in order] == expected
