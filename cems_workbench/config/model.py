@@ -76,7 +76,7 @@ def field_spec(path: str) -> FieldSpec:
 
 
 def list_depths(config: PipelineConfig) -> dict[str, int | None]:
-    """Depth of the lists that have one, the vector and lexical lists and those that are added; None is no limit."""
+    """Depth, in memories, of the lists that have one but the hybrid, which replay cuts where it is made; None is no limit."""
     limit = config.assembly.limit or 0
     depths: dict[str, int | None] = {}
     for source, section in (("vector", config.lists.vector), ("lexical", config.lists.lexical)):
@@ -86,7 +86,7 @@ def list_depths(config: PipelineConfig) -> dict[str, int | None]:
         if depth is not None and config.rerank.oversample_factor > 1:
             depth = max(depth, math.ceil(config.rerank.oversample_factor * limit))
         depths[source] = depth
-    return depths | {source: config.get(f"lists.{source}.depth") for source in ADDED_LISTS}
+    return depths | {source: config.get(f"lists.{source}.depth") for source in ("ts_rank", *ADDED_LISTS)}
 
 
 def depth_notes(config: PipelineConfig) -> list[str]:

@@ -16,6 +16,8 @@ from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import InputError, nearest
 
 DEFAULT = "cems"
+ALIASES = {"cems_0_9": "cems_head"}
+"""Presets that go by a second name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ def preset_names() -> tuple[str, ...]:
 def preset(name: str) -> Preset:
     """Load a preset by name. Raises InputError naming the known ones and the nearest."""
     known = preset_names()
+    name = ALIASES.get(name, name)
     if name not in known:
         close = nearest(name, known)
         hint = f"; did you mean {close}?" if close else ""

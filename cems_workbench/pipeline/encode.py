@@ -14,11 +14,13 @@ from itertools import count
 
 import numpy as np
 
-from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence, ModelScore, RankedList
-from cems_workbench.pipeline.list_sources import SOURCES
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListTable, ModelTable
+from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence, Hit, ModelScore, RankedList
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
+from cems_workbench.pipeline.nested import nested_table, with_nested
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListTable, ModelTable, Places
 from cems_workbench.records import Memory
 
+ORDERED = frozenset(source.name for source in LIST_SOURCES if source.ordered)
 _WORD = re.compile(r"[a-z0-9]+")
 _encoded: weakref.WeakKeyDictionary[Evidence, CandidateTable] = weakref.WeakKeyDictionary()
 
@@ -67,6 +69,9 @@ def encode(evidences: Sequence[Evidence]) -> CandidateTable:
         relevant=numbers(lambda memory: memory.relevant_count),
         noise=numbers(lambda memory: memory.noise_count),
         tokens=numbers(lambda memory: chars4(memory.content)).astype(np.int64),
+        memories=memories,
+        chunks=[evidence.chunks for evidence in evidences],
+        cl100k=[evidence.tokens for evidence in evidences],
         category=numbers(lambda memory: code[memory.category]).astype(np.int64),
         categories=categories,
         session=_sessions(memories, width),
@@ -97,34 +102,44 @@ def _seconds(moment: datetime | None) -> float:
     return float("nan") if moment is None else moment.timestamp()
 
 
-def _encode_lists(evidences: Sequence[Evidence], index: Sequence[Mapping[str, int]], width: int) -> ListTable:
-    count = max((len(evidence.lists) for evidence in evidences), default=0)
+def _encode_lists(evidences: Sequence[Evidence], index: Sequence[dict[str, int]], width: int) -> ListTable:
+    rows = [with_nested(evidence) for evidence in evidences]
+    count = max((len(listed) for listed in rows), default=0)
     source, kind = (np.full((len(evidences), count), -1, dtype=np.int8) for _ in range(2))
     variant = np.full((len(evidences), count), -1, dtype=np.int64)
-    position, dense = (np.zeros((len(evidences), count, width), dtype=np.int64) for _ in range(2))
-    raw = np.zeros((len(evidences), count, width))
-    for q, evidence in enumerate(evidences):
-        for i, ranked in enumerate(evidence.lists):
+    shape = (len(evidences), count, width)
+    position, dense = (np.zeros(shape, dtype=np.int64) for _ in range(2))
+    in_chunks = any(hit.chunk is not None for evidence in evidences for ranked in evidence.lists for hit in ranked.hits)
+    chunk, chunk_rank = (np.full(shape, -1), np.zeros(shape, dtype=np.int64)) if in_chunks else (None, None)
+    places = Places(position, dense, np.zeros(shape), chunk, chunk_rank)
+    for q, (evidence, listed) in enumerate(zip(evidences, rows, strict=True)):
+        for i, ranked in enumerate(listed):
             source[q, i] = SOURCES.index(ranked.source)
             if ranked.variant is not None:
                 variant[q, i] = ranked.variant
                 kind[q, i] = VARIANT_KINDS.index(evidence.variants[ranked.variant].kind)
-            _encode_hits(ranked, index[q], position[q, i], dense[q, i], raw[q, i])
-    names = [[ranked.name for ranked in evidence.lists] for evidence in evidences]
-    return ListTable(names, source, variant, kind, position, dense, raw)
+            if isinstance(ranked, RankedList):
+                _encode_hits(ranked, index[q], places, (q, i))
+    names = [[ranked.name for ranked in listed] for listed in rows]
+    return ListTable(names, source, variant, kind, places, nested_table(evidences, rows, index))
 
 
-def _encode_hits(
-    ranked: RankedList, index: Mapping[str, int], position: np.ndarray, dense: np.ndarray, raw: np.ndarray
-) -> None:
-    hits = sorted(ranked.hits, key=lambda hit: (-hit.score, hit.memory_id))
+def _encode_hits(ranked: RankedList, index: Mapping[str, int], places: Places, at: tuple[int, int]) -> None:
+    hits: Sequence[Hit] = ranked.hits
+    if ranked.source not in ORDERED:
+        hits = sorted(hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
     if not hits:
         return
     columns = np.array([index[hit.memory_id] for hit in hits])
     scores = np.array([hit.score for hit in hits])
-    position[columns] = np.arange(1, len(hits) + 1)
-    dense[columns] = np.cumsum(np.concatenate(([True], scores[1:] != scores[:-1])))
-    raw[columns] = scores
+    best = np.sort(np.unique(columns, return_index=True)[1])  # a memory's best chunk is the first of it
+    if places.chunk is not None and places.chunk_rank is not None:
+        places.chunk[at][columns[best]] = [-1 if hits[i].chunk is None else hits[i].chunk for i in best.tolist()]
+        places.chunk_rank[at][columns[best]] = best + 1
+    columns, scores = columns[best], scores[best]
+    places.position[at][columns] = np.arange(1, len(best) + 1)
+    places.dense[at][columns] = np.cumsum(np.concatenate(([True], scores[1:] != scores[:-1])))
+    places.raw[at][columns] = scores
 
 
 def _sessions(memories: Sequence[Sequence[Memory]], width: int) -> np.ndarray:

@@ -21,7 +21,8 @@ class ListSource:
 
     `per_variant`: one list per query variant, whose weight multiplies the list's, and whose scores may be blended into the fused
     one; the others give one list a query. `finds`: its lists bring candidates in; the others only rank what those found.
-    `relevance`: its score says how relevant a memory is, so that score_sum and score_max may use it.
+    `relevance`: its score says how relevant a memory is, so that score_sum and score_max may use it. `ordered`: equal scores stand in
+    the order in which the source gave them, not by id. `nested`: replay makes its lists of other lists; none is gathered.
     """
 
     name: Source
@@ -31,6 +32,8 @@ class ListSource:
     per_variant: bool = False
     finds: bool = True
     relevance: bool = True
+    ordered: bool = False
+    nested: bool = False
 
 
 LIST_SOURCES: tuple[ListSource, ...] = (
@@ -41,6 +44,20 @@ LIST_SOURCES: tuple[ListSource, ...] = (
         per_variant=True,
     ),
     ListSource(name="lexical", description="Nearest by words: BM25.", raw="BM25 score.", per_variant=True),
+    ListSource(
+        name="hybrid",
+        description="CEMS's “vector” list: chunks by meaning and by ts_rank, fused before anything else.",
+        raw="Share / (k + rank by meaning) + rest / (k + rank by ts_rank), of its best chunk.",
+        per_variant=True,
+        nested=True,
+    ),
+    ListSource(
+        name="ts_rank",
+        description="Chunks by PostgreSQL's ts_rank of any of the words.",
+        raw="ts_rank of its best chunk.",
+        per_variant=True,
+        ordered=True,
+    ),
     ListSource(
         name="recency",
         description="The candidates, newest first.",

@@ -64,7 +64,9 @@ def unmet(config: PipelineConfig, notes: Mapping[str, Any]) -> list[ParameterNee
         had = gathered.get(path)
         if path not in gathered or had == wanted or _irrelevant(path, config):
             continue
-        if kinds[path] == "growth" and (had is None or (wanted is not None and isinstance(had, int) and wanted <= had)):
+        if kinds[path] == "growth" and (
+            had is None or (wanted is not None and isinstance(had, int | float) and wanted <= had)
+        ):
             continue
         needs.append(ParameterNeed(path.split(".")[0], path, had, wanted))
     return needs
@@ -80,4 +82,8 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
         return RERANK.is_off(config)
     if path.startswith("judge."):
         return True
+    if path.startswith("lists.hybrid."):
+        return path != "lists.hybrid.enabled" and not config.lists.hybrid.enabled
+    if path.startswith("lists.ts_rank."):
+        return not config.lists.ts_rank.enabled
     return path == "lists.pool.size" and config.lists.pool.mode == "all"

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cems_workbench.records import Chunk, Memory
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -23,8 +25,52 @@ Number = TypeVar("Number", np.float64, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
+class Places:
+    """Where candidates stand in lists. A memory of several chunks stands where its best one does."""
+
+    position: Ints
+    """(Q, L, C) 1-based place among the memories of the list, 0 = not in it."""
+    dense: Ints
+    """(Q, L, C) 1-based rank in which equal scores share a rank, 0 = not in the list."""
+    raw: Floats
+    """(Q, L, C) raw score, 0 where absent."""
+    chunk: Ints | None = None
+    """(Q, L, C) the chunk that was found, by its `seq`, -1 for the whole memory; None: nothing but whole memories."""
+    chunk_rank: Ints | None = None
+    """(Q, L, C) 1-based place of that chunk among the chunks of the list, 0 = not in it; None: it is `position`."""
+
+
+@dataclass(frozen=True, eq=False)
+class NestedTable:
+    """What nested lists are made of: E chunks with their ranks in the two lists inside, and R edges from possible seeds."""
+
+    slot: Ints
+    """(E) query * L + the hybrid list that the chunk may stand in."""
+    candidate: Ints
+    chunk: Ints
+    """(E) -1 for the whole memory."""
+    vector_rank: Floats
+    """(E) 1-based among the chunks of the list by meaning, inf where the chunk is not in it."""
+    text_rank: Floats
+    """(E) the same in the list by ts_rank."""
+    query: Ints
+    """(R) the query of each edge."""
+    source: Ints
+    """(R) the candidate that it leads from, -1 for none."""
+    target: Ints
+    order: Ints
+    """(R) 0-based place among the edges of its source."""
+    weight: Floats
+    """(R)"""
+    occurrence_rows: Ints
+    """(Q, N) the list in which the first, second … Nth edge to a memory stands, -1 for none."""
+    seed_rows: Mapping[str, Ints]
+    """By source, (Q) the list of the original query whose first memories are the seeds, -1 for none."""
+
+
+@dataclass(frozen=True, eq=False)
 class ListTable:
-    """The gathered lists of Q queries, dense over candidates. Nothing here depends on a config."""
+    """The lists of Q queries, dense over candidates: those gathered, and empty rows for the nested. Nothing here depends on a config."""
 
     names: Sequence[Sequence[str]]
     """(Q)(L) list names; padded lists have none."""
@@ -34,12 +80,9 @@ class ListTable:
     """(Q, L) index of the query variant, -1 for none."""
     kind: NDArray[np.int8]
     """(Q, L) index into `VARIANT_KINDS` of that variant, -1 for none."""
-    position: NDArray[np.int64]
-    """(Q, L, C) 1-based place by descending score, ties by id; 0 = not in the list."""
-    dense: NDArray[np.int64]
-    """(Q, L, C) 1-based rank in which equal scores share a rank; 0 = not in the list."""
-    raw: Floats
-    """(Q, L, C) raw score, 0 where absent."""
+    gathered: Places
+    nested: NestedTable | None = None
+    """What the lists that replay makes itself are made of; None where there are none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +116,12 @@ class CandidateTable:
     noise: Floats
     tokens: Ints
     """(Q, C) tokens of the content by `chars4`."""
+    memories: Sequence[Sequence[Memory]]
+    """(Q)(C) the candidates themselves; what only few configs read of them is derived when it is asked for."""
+    chunks: Sequence[Mapping[str, Sequence[Chunk]]]
+    """(Q) the chunks of the candidates that have any, by memory id."""
+    cl100k: Sequence[Mapping[str, Sequence[int]]]
+    """(Q) by memory id the cl100k tokens of the content, then of each chunk."""
     category: Ints
     """(Q, C) index into `categories`."""
     categories: Sequence[str | None]
@@ -93,6 +142,17 @@ class CandidateTable:
         """(Q, C)."""
         return self.valid.shape[0], self.valid.shape[1]
 
+    def of_memories(self, what: str, read: Callable[[Memory], float]) -> Floats:
+        """(Q, C) a number of each candidate, 0 for padding; read once and kept as `what`."""
+
+        def numbers() -> Floats:
+            out = np.zeros(self.shape)
+            for q, row in enumerate(self.memories):
+                out[q, : len(row)] = [read(memory) for memory in row]
+            return out
+
+        return memoized(self.memo, what, None, numbers)
+
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
@@ -108,6 +168,8 @@ class Ranking:
     placing: Callable[[], Floats | Ints]
     lead: Ints | None = None
     """(Q, n), n the most that are alive."""
+    stable: bool = False
+    """Equal scores are to stay in this order, not to fall back to that of ids."""
 
     @cached_property
     def key(self) -> Floats:
@@ -150,6 +212,7 @@ class Unranked(Ranking):
 class ListArrays:
     """The lists as fusion sees them."""
 
+    places: Places
     present: Bools
     """(Q, L, C) stands in the list, which takes part, within its depth (and above the threshold, after that stage)."""
     score: Floats
@@ -174,12 +237,21 @@ def memoized(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callable
 
 def gathered_lists(table: CandidateTable) -> ListArrays:
     """The lists as they were gathered, whatever the config says of them, with their raw scores."""
-    return memoized(table.memo, "gathered", None, lambda: ListArrays(table.lists.position > 0, table.lists.raw))
+    return memoized(table.memo, "gathered", None, lambda: _as_gathered(table.lists.gathered))
 
 
-def ranked(score: Floats, alive: Bools) -> Ranking:
-    """Rank the living by descending score, ties by candidate index, which is the order of memory ids."""
-    return Ranking(alive, score, lambda: -score)
+def _as_gathered(places: Places) -> ListArrays:
+    return ListArrays(places, places.position > 0, places.raw)
+
+
+def ranked(score: Floats, alive: Bools, ties: Callable[[], Floats | Ints] | None = None) -> Ranking:
+    """Rank the living by descending score; equal scores by `ties`, smaller first, else by candidate index, the order of memory ids.
+
+    With `ties` the ranking says that it is stable: whoever ranks it again keeps the order of equal scores.
+    """
+    if ties is None:
+        return Ranking(alive, score, lambda: -score)
+    return Ranking(alive, score, lambda: _places_by(-score, ties()), stable=True)
 
 
 def chosen_in_order(alive: Bools, score: Floats, order: Ints) -> Ranking:
@@ -194,7 +266,7 @@ def unranked(alive: Bools, score: Floats) -> Ranking:
 
 def reranked_by(alive: Bools, before: Ranking, score: Floats | None = None) -> Ranking:
     """Close the gaps that dropped candidates left: the survivors keep their order."""
-    return Ranking(alive, before.score if score is None else score, lambda: before.key)
+    return Ranking(alive, before.score if score is None else score, lambda: before.key, stable=before.stable)
 
 
 def _ranks(order: Ints, alive: Bools) -> Ints:
@@ -230,6 +302,16 @@ def along(values: NDArray[Number], columns: Ints) -> NDArray[Number]:
     """(Q, n) values at n columns of each row."""
     taken: NDArray[Number] = values[np.arange(len(values))[:, None], columns]
     return taken
+
+
+def _places_by(key: Floats, ties: Floats | Ints) -> Ints:
+    """(Q, C) 1-based place of each candidate by ascending key, equal keys by `ties`."""
+    order = np.argsort(ties, axis=1, kind="stable")
+    rows = np.arange(len(key))[:, None]
+    order = order[rows, np.argsort(key[rows, order], axis=1, kind="stable")]
+    places = np.empty(key.shape, dtype=np.int64)
+    places[rows, order] = np.arange(1, key.shape[1] + 1)
+    return places
 
 
 def _places(key: Floats | Ints) -> Ints:

@@ -48,13 +48,21 @@ NEVER: tuple[tuple[str, str, str], ...] = (
     ("evaluation", "tuning", "tuning uses evaluation, not the other way"),
 )
 
-STAGE_IMPORTS = ("config", "records", "pipeline.table", "pipeline.evidence", "pipeline.list_sources", "pipeline.stages")
+STAGE_IMPORTS = (
+    "config",
+    "records",
+    "pipeline.table",
+    "pipeline.evidence",
+    "pipeline.list_sources",
+    "pipeline.nested",
+    "pipeline.stages",
+)
 
 PURE = sorted(
     [
         *(
             ROOT / PACKAGE / "pipeline" / f"{name}.py"
-            for name in ("replay", "encode", "trace", "needs", "table", "evidence", "list_sources")
+            for name in ("replay", "encode", "trace", "needs", "table", "evidence", "list_sources", "nested")
         ),
         *(ROOT / PACKAGE / "pipeline" / "stages").glob("*.py"),
     ]

@@ -17,8 +17,10 @@ class TimeDecay(Section):
     half_life_days: float = param(
         60, "Half-life", "Age at which the factor is one half.", gt=0, le=36500, step=1, soft=(1, 365), unit="days"
     )
-    clock: Literal["last_accessed", "created_at"] = param(
-        "last_accessed", "Decay clock", "Which date the age is counted from."
+    clock: Literal["last_accessed", "created_at", "accessed_or_created"] = param(
+        "last_accessed",
+        "Decay clock",
+        "Which date the age is counted from. accessed_or_created: the last access, or the creation of what was never accessed.",
     )
     whole_days: bool = param(True, "Whole days", "Floor the age to whole days, as CEMS does.")
     tiers: Tiers = param(
@@ -55,8 +57,11 @@ class ProjectFactors(Section):
     untagged: float = param(
         0.9, "No project", "Factor for a memory without project.", ge=0, le=10, step=0.05, soft=(0, 1.5)
     )
-    match: Literal["exact", "prefix"] = param(
-        "exact", "Project match", "prefix: as CEMS, which also boosts org/repo2 for org/repo."
+    match: Literal["exact", "prefix", "source_ref"] = param(
+        "exact",
+        "Project match",
+        "prefix: as CEMS, which also boosts org/repo2 for org/repo. source_ref: the same on the source reference, "
+        "“project:” + project where a memory has none.",
     )
 
 
@@ -92,6 +97,11 @@ class AdjustConfig(Section):
     project: ProjectFactors = ProjectFactors()
     feedback: Feedback = Feedback()
     clamp: bool = param(True, "Clamp to 0–1", "Clamp the adjusted score; scores above 1 become ties.")
+    metadata_of: Literal["memory", "version"] = param(
+        "memory",
+        "Metadata of",
+        "version: what relations found best is dated by its last update and has no feedback (CEMS).",
+    )
 
 
 class GapConfig(Section):
@@ -107,6 +117,7 @@ class GapConfig(Section):
         exports=cems("SCORE_GAP_RATIO"),
     )
     keep: int = param(2, "Always keep", "This many are kept whatever the gap.", ge=0, le=10_000, step=1, soft=(0, 20))
+    aggregation: bool = param(True, "For aggregation too", "Also for aggregation queries; CEMS leaves those whole.")
 
 
 class DedupConfig(Section):
@@ -129,7 +140,30 @@ class AssemblyConfig(Section):
 
     limit: int | None = param(10, "Result limit", "Most results.", ge=1, le=10_000, step=1, soft=(1, 50))
     max_tokens: int | None = param(
-        2000, "Token budget", "Most tokens of context.", ge=0, le=10_000_000, step=50, soft=(100, 8000), unit="tokens"
+        2000,
+        "Token budget",
+        "Most tokens of context.",
+        ge=0,
+        le=10_000_000,
+        step=50,
+        soft=(100, 8000),
+        unit="tokens",
+        exports=cems("DEFAULT_MAX_TOKENS"),
+    )
+    aggregation_tokens: int = param(
+        0,
+        "Budget for aggregation",
+        "At least this many tokens for aggregation queries; 0 leaves the budget as it is (CEMS: 4000).",
+        ge=0,
+        le=10_000_000,
+        step=50,
+        soft=(0, 8000),
+        unit="tokens",
+    )
+    text: Literal["memory", "version"] = param(
+        "memory",
+        "Text counted",
+        "memory: the whole content. version: the text by which the memory scored best, its chunk or the whole (CEMS).",
     )
     strategy: Literal["auto", "greedy", "mmr"] = param(
         "auto",
@@ -138,7 +172,17 @@ class AssemblyConfig(Section):
     )
     mmr_lambda: float = param(0.6, "MMR λ", "Share of the score against diversity.", ge=0, le=1, step=0.01)
     mmr_similarity: Literal["jaccard"] = param("jaccard", "MMR similarity", "Overlap of the sets of words.")
-    token_counter: Literal["chars4"] = param("chars4", "Token counter", "chars4: ceil(characters / 4), at least 1.")
+    mmr_procedure: Literal["guide", "cems"] = param(
+        "guide",
+        "MMR procedure",
+        "guide: one memory of each session, then the rest, as selected. cems: as CEMS runs: by source reference, on min-max scores, "
+        "what does not fit is passed over, results by score.",
+    )
+    token_counter: Literal["chars4", "cl100k"] = param(
+        "chars4",
+        "Token counter",
+        "chars4: ceil(characters / 4), at least 1. cl100k: tokens of OpenAI's tokenizer, counted when evidence is gathered.",
+    )
 
 
 class JudgeConfig(Section):

@@ -15,6 +15,7 @@ from cems_workbench.config.export_names import cems
 from cems_workbench.config.fields import Section, param
 
 Ties = Literal["ordinal", "dense"]
+Normalization = Literal["none", "max", "minmax", "saturating"]
 
 
 class VectorList(Section):
@@ -30,17 +31,9 @@ class VectorList(Section):
         le=10_000,
         step=5,
         soft=(5, 300),
-        exports=cems("MAX_CANDIDATES_PER_QUERY"),
     )
     weight: float = param(
-        1.0,
-        "Vector weight",
-        "Weight of vector lists in the fusion.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 3),
-        exports=cems("HYBRID_VECTOR_WEIGHT", codec="share"),
+        1.0, "Vector weight", "Weight of vector lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
     )
     ties: Ties = param(
         "ordinal", "Vector ties", "ordinal: equal scores get consecutive ranks by id; dense: they share one rank."
@@ -60,21 +53,12 @@ class VectorList(Section):
 class LexicalList(Section):
     """BM25 hits."""
 
-    enabled: bool = param(
-        True, "Lexical list", "Use the lexical (BM25) list.", exports=cems("ENABLE_LEXICAL_IN_INFERENCE")
-    )
+    enabled: bool = param(True, "Lexical list", "Use the lexical (BM25) list.")
     depth: int | None = param(
         50, "Lexical depth", "Hits kept of each lexical list.", kind="growth", ge=1, le=10_000, step=5, soft=(5, 300)
     )
     weight: float = param(
-        1.0,
-        "Lexical weight",
-        "Weight of lexical lists in the fusion.",
-        ge=0,
-        le=100,
-        step=0.05,
-        soft=(0, 3),
-        exports=cems("HYBRID_VECTOR_WEIGHT", codec="share"),
+        1.0, "Lexical weight", "Weight of lexical lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
     )
     ties: Ties = param(
         "ordinal", "Lexical ties", "ordinal: equal scores get consecutive ranks by id; dense: they share one rank."
@@ -89,7 +73,7 @@ class LexicalList(Section):
         step=1,
         soft=(1, 10),
     )
-    normalization: Literal["none", "max", "minmax", "saturating"] = param(
+    normalization: Normalization = param(
         "max",
         "Lexical normalisation",
         "max divides by the list's best (CEMS calls it min-max; its first hit is always 1.0); saturating is s/(1+s).",
@@ -99,6 +83,104 @@ class LexicalList(Section):
         "No lexical if conversational",
         "ACE: BM25 is polluted by stopwords on conversational queries.",
         kind="gather",
+    )
+
+
+class HybridList(Section):
+    """A list that is itself the weighted RRF of two lists of chunks, by meaning and by ts_rank (CEMS's "vector" list)."""
+
+    enabled: bool = param(False, "Hybrid list", "Use the nested list of CEMS.", kind="growth")
+    depth: int = param(
+        150,
+        "Hybrid depth",
+        "Memories kept of each hybrid list; the depths inside are multiples of it.",
+        kind="growth",
+        ge=1,
+        le=10_000,
+        step=5,
+        soft=(5, 300),
+        exports=cems("MAX_CANDIDATES_PER_QUERY"),
+    )
+    weight: float = param(
+        1.0, "Hybrid weight", "Weight of hybrid lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
+    )
+    ties: Ties = param(
+        "ordinal", "Hybrid ties", "ordinal: equal scores get consecutive ranks; dense: they share one rank."
+    )
+    vector_weight: float = param(
+        0.4,
+        "Vector share inside",
+        "Weight of the rank by meaning inside the hybrid list; the rank by ts_rank has the rest.",
+        ge=0,
+        le=1,
+        step=0.05,
+        exports=cems("HYBRID_VECTOR_WEIGHT"),
+    )
+    k: int = param(
+        60, "RRF k inside", "k of the fusion inside the hybrid list.", ge=0, le=10_000, step=1, soft=(1, 200)
+    )
+    inner_factor: float = param(
+        4.0,
+        "Inner depth",
+        "Chunks taken of each inner list, as a multiple of the hybrid depth.",
+        kind="growth",
+        ge=0.01,
+        le=100,
+        step=0.5,
+        soft=(1, 8),
+    )
+    pool_factor: float = param(
+        2.0,
+        "Chunk pool",
+        "Chunks kept of the nested fusion, as a multiple of the hybrid depth, before each memory takes its best.",
+        ge=0.01,
+        le=100,
+        step=0.5,
+        soft=(1, 4),
+    )
+    aggregation_factor: float = param(
+        1.0,
+        "Depth for aggregation",
+        "The hybrid depth is multiplied by this for aggregation queries, and is at least 50 then; 1 leaves it as it is (CEMS: 2).",
+        kind="growth",
+        ge=1,
+        le=10,
+        step=0.5,
+        soft=(1, 4),
+    )
+
+
+class TsRankList(Section):
+    """Chunks by PostgreSQL's ts_rank of any of the query's words."""
+
+    enabled: bool = param(
+        False,
+        "ts_rank list",
+        "Use the list by PostgreSQL's ts_rank.",
+        kind="growth",
+        exports=cems("ENABLE_LEXICAL_IN_INFERENCE"),
+    )
+    depth: int = param(
+        50, "ts_rank depth", "Memories kept of each list.", kind="growth", ge=1, le=10_000, step=5, soft=(5, 300)
+    )
+    chunk_depth: int = param(
+        100,
+        "ts_rank chunks",
+        "Chunks read of each list, before each memory takes its best.",
+        kind="growth",
+        ge=1,
+        le=100_000,
+        step=5,
+        soft=(5, 600),
+    )
+    weight: float = param(
+        1.0, "ts_rank weight", "Weight of ts_rank lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
+    )
+    ties: Ties = param(
+        "ordinal", "ts_rank ties", "ordinal: equal scores get consecutive ranks; dense: they share one rank."
+    )
+    normalization: Normalization = param(
+        "max", "ts_rank normalisation", "max divides by the list's best, as CEMS does."
     )
 
 
@@ -130,6 +212,13 @@ class RelationsList(Section):
     enabled: bool = param(False, "Relations list", "Add the neighbours of the first hits as a list.")
     weight: float = param(
         0.5, "Relations weight", "Weight of the relations list in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
+    )
+    mode: Literal["strongest", "each"] = param(
+        "strongest",
+        "Relations counted",
+        "strongest: a neighbour stands once, by its strongest relation to a seed. each: once for every relation, in the order of the "
+        "seeds, which are the first of the hybrid list, or of the vector list (CEMS).",
+        kind="gather",
     )
     seeds: int = param(
         5, "Relation seeds", "First hits whose neighbours are taken.", kind="gather", ge=1, le=100, step=1, soft=(1, 20)
@@ -172,6 +261,8 @@ class ListsConfig(Section):
 
     vector: VectorList = VectorList()
     lexical: LexicalList = LexicalList()
+    hybrid: HybridList = HybridList()
+    ts_rank: TsRankList = TsRankList()
     recency: RecencyList = RecencyList()
     access: AccessList = AccessList()
     relations: RelationsList = RelationsList()
@@ -188,7 +279,7 @@ class ListsConfig(Section):
     )
 
 
-OUR_LISTS = ("vector", "lexical", "recency", "access", "relations")
+OUR_LISTS = ("vector", "lexical", "hybrid", "ts_rank", "recency", "access", "relations")
 ADDED_LISTS = tuple(
     name
     for name in extensions.names(

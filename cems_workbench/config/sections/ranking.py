@@ -14,7 +14,7 @@ from cems_workbench.config.sections.gathering import ADDED_LISTS
 if TYPE_CHECKING:
     ListName = str
 else:
-    ListName = Literal["vector", "lexical", "relations", *ADDED_LISTS]
+    ListName = Literal["vector", "lexical", "hybrid", "ts_rank", "relations", *ADDED_LISTS]
 Sources = Annotated[tuple[ListName, ...], BeforeValidator(as_tuple), AsList]
 """Lists whose scores say how relevant a memory is."""
 
@@ -110,8 +110,19 @@ class FusionConfig(Section):
     score_blend: float = param(
         0.5, "Score blend", "Share of the best vector/lexical list score in the fused score.", ge=0, le=1, step=0.01
     )
-    single_list: Literal["fuse", "bypass"] = param(
-        "fuse", "Single list", "bypass: with one non-empty list, keep its scores and order (ACE)."
+    blend_with: Literal["searched", "all"] = param(
+        "searched",
+        "Blend with the best of",
+        "searched: lists of the query's variants; all: relations too, whose strength then counts as a score (CEMS).",
+    )
+    single_list: Literal["fuse", "bypass", "bypass_searched"] = param(
+        "fuse",
+        "Single list",
+        "bypass: with one non-empty list, keep its scores and order (ACE). bypass_searched: only when no other was searched, even "
+        "in vain (CEMS).",
+    )
+    tie_break: Literal["id", "first_seen"] = param(
+        "id", "Equal scores", "id: by memory id; first_seen: by list, then place in it, and stable from then on (CEMS)."
     )
 
 

@@ -87,6 +87,12 @@ class Detectors(Section):
         "substring: as CEMS does (finds “last” in “elasticsearch”); word: whole words only.",
         kind="gather",
     )
+    words: Literal["guide", "cems"] = param(
+        "guide",
+        "Word lists",
+        "guide: those of CEMS's retrieval guide; cems: the longer ones it runs with.",
+        kind="gather",
+    )
 
 
 class QueryConfig(Section):

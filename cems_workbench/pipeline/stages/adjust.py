@@ -3,10 +3,15 @@
     priority    the memory's priority (1.0 to 2.0)
     time_decay  hyperbolic 1 / (1 + age / half_life);  exponential 0.5 ** (age / half_life)
                 age in days from the query's `as_of` to the chosen clock, floored with `whole_days`; `tiers` give a
-                half-life per category; a future date is age 0; no date is factor 1; both warn
+                half-life per category; a future date is age 0; no date is factor 1; both warn. `accessed_or_created` takes the creation
+                of what was never accessed
     pinned      `pinned_factor` for a pinned memory
-    project     same | different | untagged; nothing when the query has no project; `prefix` is CEMS's mistake
+    project     same | different | untagged; nothing when the query has no project; `prefix` is CEMS's mistake, `source_ref` the same on
+                what CEMS compares, "project:" + project where a memory has no source reference
     feedback    base + span * relevant / (relevant + noise), from `min_signals` on
+
+With `metadata_of: version`, what has its best score from relations is as old as its last update (its creation, where that is not known)
+and has no feedback, since CEMS then looks at another record of it.
 
 Only factors that apply are recorded. Age is against the query, never against a clock.
 
@@ -17,11 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import AdjustConfig, Feedback, ProjectFactors, TimeDecay
+from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.stages.fusion import best_version
 from cems_workbench.pipeline.stages.result import (
     RowContract,
     StageArrays,
@@ -30,10 +38,19 @@ from cems_workbench.pipeline.stages.result import (
     StageTrace,
     optional_numbers,
 )
-from cems_workbench.pipeline.stages.stage import Stage, Switch, ordinal
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ranking, memoized, ranked
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking, along, memoized, ranked
+from cems_workbench.records import Memory
 
 DAY = 86400.0
+PROJECT = "project:"
+RELATIONS = SOURCES.index("relations")
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+def source_reference(memory: Memory) -> str | None:
+    """What CEMS keeps as source_ref: the memory's own, else "project:" + its project, None without either."""
+    return memory.source_ref or (PROJECT + memory.project if memory.project else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +88,16 @@ class AdjustArrays(StageArrays[AdjustRow, StageFields]):
     product: Callable[[], Floats]
 
 
-def apply_adjust(table: CandidateTable, before: Ranking, config: AdjustConfig) -> AdjustArrays:
-    """Multiply the factors onto the score and rank again."""
+def apply_adjust(
+    table: CandidateTable, before: Ranking, config: AdjustConfig, by_relation: Bools | None = None
+) -> AdjustArrays:
+    """Multiply the factors onto the score and rank again.
+
+    `by_relation` (Q, C) says who has its best score from relations; None where that does not matter.
+    """
     factors = {name: memoized(table.memo, name, key, make) for name, (key, make) in _factors(table, config).items()}
+    if by_relation is not None:
+        factors = _of_versions(table, factors, config, by_relation)
     score = before.score
     for factor in factors.values():
         if factor.changes:
@@ -81,7 +105,7 @@ def apply_adjust(table: CandidateTable, before: Ranking, config: AdjustConfig) -
     unclamped = score
     if config.clamp:
         score = np.clip(score, 0.0, 1.0)
-    age = cache(lambda: _age_days(table, config.time_decay))  # wanted by the trace alone
+    age = cache(lambda: _ages(table, config.time_decay, by_relation))  # wanted by the trace alone
 
     def row(q: int) -> Callable[[int, RowContract], AdjustRow]:
         ages, unclamped_of = optional_numbers(age()[q]), unclamped[q].tolist()
@@ -102,7 +126,7 @@ def apply_adjust(table: CandidateTable, before: Ranking, config: AdjustConfig) -
     return AdjustArrays(
         entered=before.alive,
         before=before,
-        after=ranked(score, before.alive),
+        after=ranked(score, before.alive, (lambda: before.key) if before.stable else None),
         row=row,
         fields=lambda q: StageFields(),
         warnings=_warnings(table, before, age, unclamped, config),
@@ -143,16 +167,52 @@ def _factors(table: CandidateTable, config: AdjustConfig) -> dict[str, tuple[Has
     return made
 
 
+def _of_versions(
+    table: CandidateTable, factors: Mapping[str, _Factor], config: AdjustConfig, by_relation: Bools
+) -> dict[str, _Factor]:
+    """The factors where what relations found is dated by its last update and has no feedback."""
+    changed = dict(factors)
+    if "time_decay" in factors:
+        decay = config.time_decay
+        updated = memoized(
+            table.memo, "updated_decay", decay, lambda: _decay(table, _updated_days(table, decay), decay)
+        )
+        value = np.where(by_relation, updated, factors["time_decay"].multiplier)
+        changed["time_decay"] = _factor(value, factors["time_decay"].applies)
+    if "feedback" in factors:
+        changed["feedback"] = _factor(factors["feedback"].multiplier, factors["feedback"].applies & ~by_relation)
+    return changed
+
+
 def _feedback(table: CandidateTable, config: Feedback) -> _Factor:
     signals = table.relevant + table.noise
     share = np.divide(table.relevant, signals, out=np.zeros_like(signals), where=signals > 0)
     return _factor(config.base + config.span * share, signals >= config.min_signals)
 
 
+def _ages(table: CandidateTable, decay: TimeDecay, by_relation: Bools | None) -> Floats:
+    age = _age_days(table, decay)
+    return age if by_relation is None else np.where(by_relation, _updated_days(table, decay), age)
+
+
 def _age_days(table: CandidateTable, decay: TimeDecay) -> Floats:
     """(Q, C) days from the clock to the query's as_of; negative for the future, NaN when either is unknown."""
     clock = table.created if decay.clock == "created_at" else table.accessed
-    age = (table.as_of[:, None] - clock) / DAY
+    if decay.clock == "accessed_or_created":
+        clock = np.where(np.isnan(table.accessed), table.created, table.accessed)
+    return _days(table, clock, decay)
+
+
+def _updated_days(table: CandidateTable, decay: TimeDecay) -> Floats:
+    """(Q, C) the same from the last update, the creation where that is not known."""
+    updated = table.of_memories(
+        "updated", lambda memory: (memory.updated_at or memory.created_at or _NEVER).timestamp()
+    )
+    return _days(table, np.where(updated == _NEVER.timestamp(), np.nan, updated), decay)
+
+
+def _days(table: CandidateTable, clock: Floats, decay: TimeDecay) -> Floats:
+    age: Floats = (table.as_of[:, None] - clock) / DAY
     return np.floor(age) if decay.whole_days else age
 
 
@@ -165,9 +225,20 @@ def _decay(table: CandidateTable, age: Floats, decay: TimeDecay) -> Floats:
 
 
 def _project(table: CandidateTable, config: ProjectFactors) -> Floats:
-    begins = config.same if config.match == "prefix" else config.different
+    begins = config.different if config.match == "exact" else config.same
     by_kinship = np.array([config.untagged, config.different, begins, config.same], dtype=np.float64)
-    return by_kinship[table.kinship]
+    return by_kinship[_by_reference(table) if config.match == "source_ref" else table.kinship]
+
+
+def _by_reference(table: CandidateTable) -> Ints:
+    """(Q, C) kinship by source reference: 0 of no project, 1 of another, 3 begins with the query's."""
+    kin = np.zeros(table.shape, dtype=np.int64)
+    for q, (project, row) in enumerate(zip(table.projects, table.memories, strict=True)):
+        for c, memory in enumerate(row):
+            reference = source_reference(memory)
+            if reference and reference.startswith(PROJECT):
+                kin[q, c] = 3 if project and reference.startswith(PROJECT + project) else 1
+    return kin
 
 
 def _warnings(
@@ -223,12 +294,22 @@ def _words(row: AdjustRow, stage: StageTrace[AdjustRow, StageFields]) -> str:
     return f"{factor_words(row)}, {ordinal(row.rank_out or 0)}"
 
 
+def _apply(given: StageInput) -> AdjustArrays:
+    config = given.config
+    by_relation = None
+    if config.adjust.metadata_of == "version":
+        version = best_version(given.table, given.lists, config.fusion.blend_with)
+        source = np.append(given.table.lists.source, np.full((len(version), 1), -1), axis=1)
+        by_relation = along(source, version) == RELATIONS
+    return apply_adjust(given.table, given.ranking, config.adjust, by_relation)
+
+
 ADJUST = Stage(
     name="adjust",
     title="Adjust",
     description="Factors for priority, age, pin, project and feedback.",
     works_on="ranking",
-    apply=lambda given: apply_adjust(given.table, given.ranking, given.config.adjust),
+    apply=_apply,
     row=AdjustRow,
     fields=StageFields,
     parts=(

@@ -5,14 +5,22 @@
     MMR = lambda * score - (1 - lambda) * max Jaccard similarity to the selected        ties by score, then id
 
 first over the best memory of each session (phase 1; a memory without a session is its own), then over the rest (phase
-2); results stand in the order of selection. `auto` is mmr for aggregation queries. Tokens are `chars4`.
+2); results stand in the order of selection. `auto` is mmr for aggregation queries.
+
+The procedure `cems` is what CEMS runs: memories are grouped by source reference, scores are min-maxed over all that came here, the groups
+take turns by their best score (then its tokens), each giving the one of highest MMR that fits the budget; then the rest by MMR; results
+stand by score. Words are runs of [a-z0-9] between word boundaries, ties fall to the better ranked.
+
+Tokens are `chars4`, ceil(characters / 4), or `cl100k`, counted when the evidence was gathered; of the whole content, or with
+`text: version` of the text by which a memory scored best in a list.
 
 Source: CEMS retrieval guide, token-budgeted and diverse assembly; docs/specification.md, "assembly".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
@@ -20,10 +28,23 @@ from typing import Literal
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import AssemblyConfig
+from cems_workbench.pipeline.stages.adjust import RELATIONS, source_reference
+from cems_workbench.pipeline.stages.fusion import best_version
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
-from cems_workbench.pipeline.table import Bools, CandidateTable, Ints, Ranking, along, chosen_in_order
+from cems_workbench.pipeline.table import (
+    Bools,
+    CandidateTable,
+    Floats,
+    Ints,
+    Ranking,
+    along,
+    chosen_in_order,
+    memoized,
+)
+
+WORD = re.compile(r"\b[a-z0-9]+\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,38 +91,63 @@ class Selection:
         return True
 
 
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What the results are selected from: `tokens` (Q, C), and `version` (Q, C) the chunk whose text is meant, -1 for the whole memory."""
+
+    table: CandidateTable
+    before: Ranking
+    config: AssemblyConfig
+    tokens: Ints
+    version: Ints | None
+    budget: Floats
+    """(Q) most tokens."""
+
+
 def apply_assembly(
-    table: CandidateTable, before: Ranking, config: AssemblyConfig, aggregation: Bools
+    table: CandidateTable, before: Ranking, config: AssemblyConfig, aggregation: Bools, version: Ints | None = None
 ) -> StageArrays[AssemblyRow, AssemblyFields]:
-    """Select the results. `aggregation` (Q) says whether a query asks for an aggregation, for which `auto` takes mmr."""
+    """Select the results.
+
+    `aggregation` (Q) says whether a query asks for an aggregation, for which `auto` takes mmr; `version` (Q, C) is the chunk by which
+    a candidate scored best, -1 for the whole memory; None where whole memories count.
+    """
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
+    most = np.inf if config.max_tokens is None else float(config.max_tokens)
+    budget = np.where(aggregation, max(most, config.aggregation_tokens), most)
+    tokens, uncounted = _tokens(table, config, version)
+    given = Given(table, before, config, tokens, version, budget)
+    diverse = _mmr_of_cems if config.mmr_procedure == "cems" else _mmr
 
     @cache
     def selection(q: int) -> Selection:
-        return (_mmr if by_mmr[q] else _greedy)(table, before, config, q)
+        return (diverse if by_mmr[q] else _greedy)(given, q)
 
-    chosen = _first_that_fit(table, before, config, ~by_mmr, selection)
+    chosen = _first_that_fit(given, ~by_mmr, selection)
     queries, places = np.nonzero(chosen >= 0)
     alive = np.zeros(table.shape, dtype=bool)
     alive[queries, chosen[queries, places]] = True
 
     def reason(q: int, c: int) -> str:
         if c in selection(q).skipped:
-            return f"{table.tokens[q, c]} tokens do not fit the budget of {config.max_tokens}"
+            return f"{tokens[q, c]} tokens do not fit the budget of {budget[q]:g}"
         return f"past the result limit of {config.limit}"
 
     def row(q: int) -> Callable[[int, RowContract], AssemblyRow]:
-        tokens, mmr, skipped = table.tokens[q].tolist(), selection(q).mmr, frozenset(selection(q).skipped)
-        return lambda c, contract: AssemblyRow(*contract, tokens[c], mmr.get(c), c in skipped)
+        counts, mmr, skipped = tokens[q].tolist(), selection(q).mmr, frozenset(selection(q).skipped)
+        return lambda c, contract: AssemblyRow(*contract, counts[c], mmr.get(c), c in skipped)
 
     def fields(q: int) -> AssemblyFields:
         skipped = tuple(sorted(table.ids[q][c] for c in selection(q).skipped))
         return AssemblyFields("mmr" if by_mmr[q] else "greedy", selection(q).tokens, skipped)
 
     def warnings(q: int) -> list[str]:
+        found = []
+        if uncounted(q):
+            found.append(f"{uncounted(q)} candidates have no cl100k count in this evidence; theirs is chars4")
         if before.alive[q].any() and not selection(q).chosen:
-            return [f"nothing fits the budget of {config.max_tokens} tokens"]
-        return []
+            found.append(f"nothing fits the budget of {budget[q]:g} tokens")
+        return found
 
     return StageArrays(
         entered=before.alive,
@@ -114,22 +160,45 @@ def apply_assembly(
     )
 
 
-def _first_that_fit(
-    table: CandidateTable,
-    before: Ranking,
-    config: AssemblyConfig,
-    greedy: Bools,
-    selection: Callable[[int], Selection],
-) -> Ints:
+def _tokens(table: CandidateTable, config: AssemblyConfig, version: Ints | None) -> tuple[Ints, Callable[[int], int]]:
+    """(Q, C) tokens of what is counted, and how many living candidates of a query have no count by the chosen counter."""
+    if config.token_counter == "chars4" and version is None:
+        return table.tokens, lambda q: 0
+    start, counts, known = memoized(
+        table.memo, "tokens", config.token_counter, lambda: _counts(table, config.token_counter)
+    )
+    whole = np.full(table.shape, -1) if version is None else version
+    tokens: Ints = counts[start + 1 + whole] if len(counts) else np.zeros(table.shape, dtype=np.int64)
+    return tokens, lambda q: int((table.valid[q] & ~known[q]).sum())
+
+
+def _counts(table: CandidateTable, counter: str) -> tuple[Ints, Ints, Bools]:
+    """(Q, C) where each candidate's counts begin, the counts (content, then each chunk), and (Q, C) whose are by this counter."""
+    start, known = np.zeros(table.shape, dtype=np.int64), np.ones(table.shape, dtype=bool)
+    counts = [0]
+    for q, row in enumerate(table.memories):
+        for c, memory in enumerate(row):
+            start[q, c] = len(counts)
+            counted = table.cl100k[q].get(memory.id) if counter == "cl100k" else None
+            if counted is None:
+                known[q, c] = counter != "cl100k"
+                texts = [memory.content, *(chunk.text for chunk in table.chunks[q].get(memory.id, ()))]
+                counted = [max(1, -(-len(text) // 4)) for text in texts]
+            counts += counted
+    return start, np.array(counts, dtype=np.int64), known
+
+
+def _first_that_fit(given: Given, greedy: Bools, selection: Callable[[int], Selection]) -> Ints:
     """(Q, n) the chosen candidates of every query in order, -1 where there are fewer.
 
     Where the first `limit` fit the budget together, greedy chooses them; only the other queries are filled one by one.
     """
-    lead = before.leading(table.shape[1] if config.limit is None else config.limit)
-    if greedy.all() and config.max_tokens is None:
+    config = given.config
+    lead = given.before.leading(given.table.shape[1] if config.limit is None else config.limit)
+    if greedy.all() and np.isinf(given.budget).all():
         return lead
-    tokens = np.where(lead >= 0, along(table.tokens, np.maximum(lead, 0)), 0).sum(axis=1)
-    fits = greedy & (tokens <= (np.inf if config.max_tokens is None else config.max_tokens))
+    tokens = np.where(lead >= 0, along(given.tokens, np.maximum(lead, 0)), 0).sum(axis=1)
+    fits = greedy & (tokens <= given.budget)
     chosen = lead.copy()
     for q in np.flatnonzero(~fits).tolist():
         picked = selection(q).chosen
@@ -138,54 +207,109 @@ def _first_that_fit(
     return chosen
 
 
-def _empty(config: AssemblyConfig) -> Selection:
-    return Selection(
-        np.inf if config.limit is None else config.limit, np.inf if config.max_tokens is None else config.max_tokens
-    )
+def _empty(given: Given, q: int) -> Selection:
+    return Selection(np.inf if given.config.limit is None else given.config.limit, float(given.budget[q]))
 
 
-def _greedy(table: CandidateTable, before: Ranking, config: AssemblyConfig, q: int) -> Selection:
-    selection = _empty(config)
-    tokens = table.tokens[q].tolist()
-    for c in before.order(q).tolist():
+def _greedy(given: Given, q: int) -> Selection:
+    selection = _empty(given, q)
+    tokens = given.tokens[q].tolist()
+    for c in given.before.order(q).tolist():
         if selection.full:
             break
         selection.take(c, tokens[c])
     return selection
 
 
-def _mmr(table: CandidateTable, before: Ranking, config: AssemblyConfig, q: int) -> Selection:
-    selection = _empty(config)
-    order = before.order(q)
-    _, first = np.unique(table.session[q, order], return_index=True)
+def _mmr(given: Given, q: int) -> Selection:
+    selection = _empty(given, q)
+    order = given.before.order(q)
+    _, first = np.unique(given.table.session[q, order], return_index=True)
     best_of_session = np.sort(order[first])
     rest = np.setdiff1d(order, best_of_session)
-    closest = np.zeros(table.shape[1])
+    closest = np.zeros(given.table.shape[1])
     for phase in (best_of_session, rest):
-        _select(table, before, config, q, phase, selection, closest)
+        _select(given, q, phase, selection, closest)
     return selection
 
 
-def _select(
-    table: CandidateTable, before: Ranking, config: AssemblyConfig, q: int, phase: Ints, selection: Selection,
-    closest: np.ndarray,
-) -> None:  # fmt: skip
+def _select(given: Given, q: int, phase: Ints, selection: Selection, closest: np.ndarray) -> None:
     """Move candidates of one phase into the selection. `closest` (C) is the largest similarity to the selected."""
-    remaining = phase  # ascending index = ascending id, which settles the last tie
-    score = before.score[q]
+    config, remaining = given.config, phase  # ascending index = ascending id, which settles the last tie
+    score = given.before.score[q]
     while len(remaining) and not selection.full:
         value = config.mmr_lambda * score[remaining] - (1 - config.mmr_lambda) * closest[remaining]
         at = int(np.lexsort((remaining, -score[remaining], -value))[0])
         c = int(remaining[at])
         selection.mmr[c] = float(value[at])
         remaining = np.delete(remaining, at)
-        if selection.take(c, int(table.tokens[q, c])):
-            np.maximum(closest, table.overlaps(q, c), out=closest)
+        if selection.take(c, int(given.tokens[q, c])):
+            np.maximum(closest, given.table.overlaps(q, c), out=closest)
+
+
+def _mmr_of_cems(given: Given, q: int) -> Selection:
+    selection = _empty(given, q)
+    order = given.before.order(q).tolist()
+    score, tokens, share = given.before.score[q], given.tokens[q].tolist(), given.config.mmr_lambda
+    if not order:
+        return selection
+    low, high = float(score[order].min()), float(score[order].max())
+    relevance = {c: (float(score[c]) - low) / (high - low if high > low else 1.0) for c in order}
+    words = {c: frozenset(WORD.findall(_text(given, q, c).lower())) for c in order}
+    closest = dict.fromkeys(order, 0.0)
+
+    def take_best(members: Sequence[int]) -> bool:
+        fitting = [c for c in members if c not in taken and selection.tokens + tokens[c] <= selection.max_tokens]
+        if not fitting or selection.full:
+            return False
+        for c in fitting:
+            selection.mmr[c] = share * relevance[c] - (1 - share) * closest[c]
+        best = max(fitting, key=lambda c: selection.mmr[c])  # the first of equals
+        selection.take(best, tokens[best])
+        taken.add(best)
+        for c in order:
+            closest[c] = max(closest[c], _jaccard(words[c], words[best]))
+        return True
+
+    taken: set[int] = set()
+    groups: dict[str | None, list[int]] = {}
+    for c in order:
+        groups.setdefault(source_reference(given.table.memories[q][c]), []).append(c)
+    for members in sorted(groups.values(), key=lambda members: (-float(score[members[0]]), tokens[members[0]])):
+        take_best(members)
+    while take_best(order):
+        pass
+    selection.skipped += [c for c in order if c not in taken] if not selection.full else []
+    selection.chosen.sort(key=lambda c: -float(score[c]))
+    return selection
+
+
+def _text(given: Given, q: int, c: int) -> str:
+    memory = given.table.memories[q][c]
+    chunk = -1 if given.version is None else int(given.version[q, c])
+    return memory.content if chunk < 0 else given.table.chunks[q][memory.id][chunk].text
+
+
+def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other) if one and other else 0.0
+
+
+def _version(given: StageInput) -> Ints:
+    """(Q, C) the chunk by which each candidate scored best, -1 for the whole memory."""
+    row = best_version(given.table, given.lists, given.config.fusion.blend_with)
+    chunk = given.lists.places.chunk
+    if chunk is None:
+        return np.full(row.shape, -1)
+    found = np.take_along_axis(chunk, np.maximum(row, 0)[:, None, :], axis=1)[:, 0, :] if chunk.shape[1] else row
+    source = np.append(given.table.lists.source, np.full((len(row), 1), -1), axis=1)
+    version: Ints = np.where((row >= 0) & (along(source, row) != RELATIONS), found, -1)
+    return version
 
 
 def _apply(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
     aggregation = aggregations(given.table, given.config.query.detectors)
-    return apply_assembly(given.table, given.ranking, given.config.assembly, aggregation)
+    version = _version(given) if given.config.assembly.text == "version" else None
+    return apply_assembly(given.table, given.ranking, given.config.assembly, aggregation, version)
 
 
 def _words(row: AssemblyRow, stage: StageTrace[AssemblyRow, AssemblyFields]) -> str:

@@ -124,7 +124,8 @@ def find_hits(table: CandidateTable, lists: ListArrays, rrf: bool, dense: Bools)
     member = lists.present if rrf else lists.present & ~NOT_RELEVANCE[source][:, :, None]
     queries, width = table.shape
     q, c, i = np.nonzero(member.transpose(0, 2, 1))
-    rank = np.where(dense[source[q, i]], table.lists.dense[q, i, c], table.lists.position[q, i, c])
+    places = lists.places
+    rank: Ints = np.where(dense[source[q, i]], places.dense[q, i, c], places.position[q, i, c])
     cell = q * width + c
     cells, first = np.unique(cell, return_index=True)
     alive: Bools = np.any(member, axis=1)
@@ -161,14 +162,14 @@ def apply_fusion(
     present = lists.present
     hits = _hits(table, lists, config, list_config)
     weight = _weights(table, list_config, variants)
-    alive, best = hits.alive, memoized(lists.memo, "best", None, lambda: _best_list_score(table, lists))
+    alive, best = hits.alive, best_list_score(table, lists, config.blend_with)
     base, extra = _base(hits, weight, config), _extra(table, hits, config)
     raw = _raw(table, hits, base, extra, config)
     normalised = _minmax(raw, hits) if config.normalize == "minmax" else raw
     score = (1 - config.score_blend) * normalised
     if config.score_blend:
         score += config.score_blend * best
-    bypassed = _bypassed(lists, config)
+    bypassed = _bypassed(table, lists, config, list_config)
     if bypassed.any():
         alone = np.where(present, lists.score, 0.0).sum(axis=1)
         raw, normalised, score = (np.where(bypassed[:, None], alone, value) for value in (raw, normalised, score))
@@ -199,7 +200,7 @@ def apply_fusion(
     return FusionArrays(
         entered=before.alive,
         before=before,
-        after=ranked(score, alive),
+        after=ranked(score, alive, None if config.tie_break == "id" else lambda: first_seen(lists)),
         row=row,
         fields=lambda q: FusionFields(
             config.method,
@@ -213,16 +214,58 @@ def apply_fusion(
     )
 
 
-def _bypassed(lists: ListArrays, config: FusionConfig) -> Bools:
+def _bypassed(table: CandidateTable, lists: ListArrays, config: FusionConfig, list_config: ListsConfig) -> Bools:
     if config.single_list == "fuse":
         return np.zeros(len(lists.present), dtype=bool)
-    return memoized(lists.memo, "single", None, lambda: lists.present.any(axis=2).sum(axis=1) == 1)
+    alone: Bools = memoized(lists.memo, "single", None, lambda: lists.present.any(axis=2).sum(axis=1) == 1)
+    if config.single_list == "bypass_searched":
+        enabled = np.array([getattr(list_config, name).enabled for name in SOURCES] + [False])
+        searched = enabled & PER_VARIANT  # of the others CEMS has a list only when something is in it
+        alone = alone & (searched[table.lists.source].sum(axis=1) == 1)
+    return alone
 
 
-def _best_list_score(table: CandidateTable, lists: ListArrays) -> Floats:
-    searched = lists.present & PER_VARIANT[table.lists.source][:, :, None]
-    best: Floats = np.where(searched, lists.score, 0.0).max(axis=1, initial=0.0)
-    return best
+def best_list_score(table: CandidateTable, lists: ListArrays, of: str = "searched") -> Floats:
+    """(Q, C) the largest score in any list of the query's variants, with `all` in any whose score is relevance; 0 in none."""
+
+    def best() -> Floats:
+        largest: Floats = np.where(_scoring(table, lists, of), lists.score, 0.0).max(axis=1, initial=0.0)
+        return largest
+
+    return memoized(lists.memo, "best", of, best)
+
+
+def best_version(table: CandidateTable, lists: ListArrays, of: str) -> Ints:
+    """(Q, C) the list in which a candidate has its best score, the first of several; -1 for who is in none."""
+
+    def version() -> Ints:
+        scoring = _scoring(table, lists, of)
+        if not scoring.shape[1]:
+            return np.full(table.shape, -1)
+        best: Ints = np.where(scoring, lists.score, -np.inf).argmax(axis=1)
+        return np.where(scoring.any(axis=1), best, -1)
+
+    return memoized(lists.memo, "version", of, version)
+
+
+def _scoring(table: CandidateTable, lists: ListArrays, of: str) -> Bools:
+    counts = PER_VARIANT if of == "searched" else ~NOT_RELEVANCE
+    scoring: Bools = lists.present & counts[table.lists.source][:, :, None]
+    return scoring
+
+
+def first_seen(lists: ListArrays) -> Ints:
+    """(Q, C) whoever reads the lists one after the other meets candidates in this order."""
+
+    def order() -> Ints:
+        count, width = lists.present.shape[1:]
+        met = np.where(
+            lists.present, np.arange(count)[:, None] * (width + 1) + lists.places.position, count * (width + 1)
+        )
+        first: Ints = met.min(axis=1, initial=count * (width + 1))
+        return first
+
+    return memoized(lists.memo, "first seen", None, order)
 
 
 def contributions(table: CandidateTable, terms: Terms, q: int) -> dict[int, list[Contribution]]:
@@ -351,7 +394,7 @@ def _bypass(terms: Terms, table: CandidateTable, lists: ListArrays, bypassed: Bo
     one, two, present = bypassed[:, None], bypassed[:, None, None], lists.present
     return Terms(
         member=np.where(two, present, terms.member),
-        rank=np.where(two & present, table.lists.position, terms.rank),
+        rank=np.where(two & present, lists.places.position, terms.rank),
         weight=np.where(one, 1.0, terms.weight),
         base=np.where(two, np.where(present, lists.score, 0.0), terms.base),
         bonus=np.where(two, 0.0, terms.bonus),

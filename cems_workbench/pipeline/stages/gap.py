@@ -1,6 +1,6 @@
 """gap: drop what is far below the top.
 
-Candidates below `ratio` * the top score are dropped; the first `keep` always stay. 0 is off.
+Candidates below `ratio` * the top score are dropped; the first `keep` always stay. 0 is off. CEMS leaves aggregation queries whole.
 
 Source: CEMS today (score gap filtering); docs/specification.md, "gap".
 """
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import GapConfig
+from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
-from cems_workbench.pipeline.stages.stage import Stage, Switch
-from cems_workbench.pipeline.table import Ranking, reranked_by
+from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
+from cems_workbench.pipeline.table import Bools, Ranking, reranked_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +30,15 @@ class GapFields(StageFields):
         return {} if self.floor is None else {"floor": self.floor}
 
 
-def apply_gap(before: Ranking, config: GapConfig) -> StageArrays[StageRow, GapFields]:
-    """Drop candidates whose score is below a share of the top score."""
+def apply_gap(before: Ranking, config: GapConfig, aggregation: Bools | None = None) -> StageArrays[StageRow, GapFields]:
+    """Drop candidates whose score is below a share of the top score. `aggregation` (Q): queries to leave whole, None for none."""
     first = before.leading(max(1, config.keep))
     best = first[:, 0] if first.shape[1] else np.full(len(first), -1)
     top = np.where(best >= 0, before.score[np.arange(len(best)), best], 0.0) if first.shape[1] else np.zeros(len(best))
     floor = config.ratio * top
     kept = before.alive & (before.score >= floor[:, None])
+    if aggregation is not None:
+        kept |= before.alive & aggregation[:, None]
     q, place = np.nonzero(first[:, : config.keep] >= 0)
     kept[q, first[q, place]] = True
 
@@ -47,9 +50,15 @@ def apply_gap(before: Ranking, config: GapConfig) -> StageArrays[StageRow, GapFi
         before=before,
         after=reranked_by(kept, before),
         row=lambda q: lambda c, contract: StageRow(*contract),
-        fields=lambda q: GapFields(float(floor[q])),
+        fields=lambda q: GapFields(None if aggregation is not None and aggregation[q] else float(floor[q])),
         reason=reason,
     )
+
+
+def _apply(given: StageInput) -> StageArrays[StageRow, GapFields]:
+    config = given.config
+    whole = None if config.gap.aggregation else aggregations(given.table, config.query.detectors)
+    return apply_gap(given.ranking, config.gap, whole)
 
 
 GAP = Stage(
@@ -57,7 +66,7 @@ GAP = Stage(
     title="Score gap",
     description="Drops what is far below the top.",
     works_on="ranking",
-    apply=lambda given: apply_gap(given.ranking, given.config.gap),
+    apply=_apply,
     row=StageRow,
     fields=GapFields,
     switch=Switch("gap", {"gap.ratio": 0.0}, title="score gap"),

@@ -17,25 +17,35 @@ import numpy as np
 
 from cems_workbench.config import list_depths
 from cems_workbench.config.sections.gathering import ListsConfig
+from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
+from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, memoized, unranked
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, Places, memoized, unranked
 
-LEXICAL = SOURCES.index("lexical")
+TS_RANK = SOURCES.index("ts_rank")
+SCALED = ("lexical", "ts_rank")
+"""Lists whose scores have no fixed range, so that they are normalised."""
 # Looked up by source index; the last entry is for padding, whose source is -1.
 ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
 
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """A candidate in one gathered list: its 1-based rank and raw score, and the normalised one where the list has it (`kept`)."""
+    """A candidate in one list: its 1-based rank and raw score, and the normalised one where the list has it (`kept`).
+
+    `chunk` is the chunk that was found, by its `seq`, and `chunk_rank` its place among the chunks of the list; None where the memory was
+    searched as a whole.
+    """
 
     list: str
     rank: int
     raw: float
     normalized: float | None
     kept: bool
+    chunk: int | None = None
+    chunk_rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +80,32 @@ class ListsFields(StageFields):
 
 
 def apply_lists(
-    table: CandidateTable, config: ListsConfig, depths: Mapping[str, int | None], switched_off: Collection[int] = ()
+    table: CandidateTable,
+    config: ListsConfig,
+    depths: Mapping[str, int | None],
+    switched_off: Collection[int] = (),
+    aggregation: Bools | None = None,
 ) -> StageArrays[ListsRow, ListsFields]:
-    """Select, cut and normalise the gathered lists.
+    """Select, cut and normalise the lists.
 
-    `depths` are those of `config.list_depths`; `switched_off` are indices of query variants to leave out. Weights and ties
-    are fusion's, so that most configs share their lists, which are kept with the table.
+    `depths` are those of `config.list_depths`; `switched_off` are indices of query variants to leave out; `aggregation` (Q) says who asks
+    for several memories, for whom hybrid lists may be deeper. Weights and ties are fusion's, so that most configs share their lists,
+    which are kept with the table.
     """
+    several = np.zeros(len(table.queries), dtype=bool) if aggregation is None else aggregation
+    made_with, places = nested.places(table, config, several)
     enabled = tuple(getattr(config, source).enabled for source in SOURCES)
-    key = (enabled, config.lexical.normalization, tuple(sorted(depths.items())), frozenset(switched_off))
-    return memoized(table.memo, "lists", key, lambda: _prepared(table, config, depths, switched_off))
+    scales = (config.lexical.normalization, config.ts_rank.normalization, config.ts_rank.chunk_depth)
+    key = (made_with, enabled, scales, tuple(sorted(depths.items())), frozenset(switched_off))
+    return memoized(table.memo, "lists", key, lambda: _prepared(table, places, config, depths, switched_off))
 
 
 def _prepared(
-    table: CandidateTable, config: ListsConfig, depths: Mapping[str, int | None], switched_off: Collection[int]
+    table: CandidateTable,
+    places: Places,
+    config: ListsConfig,
+    depths: Mapping[str, int | None],
+    switched_off: Collection[int],
 ) -> StageArrays[ListsRow, ListsFields]:
     lists = table.lists
     enabled = np.array([getattr(config, source).enabled for source in SOURCES] + [False])
@@ -93,12 +115,18 @@ def _prepared(
     depth = np.array(
         [np.inf if depths.get(source) is None else depths[source] for source in SOURCES] + [0], dtype=float
     )
-    gathered = lists.position > 0
-    present = gathered & active[:, :, None] & (lists.position <= depth[lists.source][:, :, None])
-    score = np.where(present, lists.raw, 0.0)
-    lexical = (lists.source == LEXICAL)[:, :, None] & present
-    if lexical.any() and config.lexical.normalization != "none":
-        score = np.where(lexical, _normalised(lists.raw, lexical, config.lexical.normalization), score)
+    gathered = places.position > 0
+    present = gathered & active[:, :, None] & (places.position <= depth[lists.source][:, :, None])
+    by_ts_rank = lists.source == TS_RANK
+    if by_ts_rank.any():
+        chunk_rank = places.position if places.chunk_rank is None else places.chunk_rank
+        present &= ~(by_ts_rank[:, :, None] & (chunk_rank > config.ts_rank.chunk_depth))
+    score = np.where(present, places.raw, 0.0)
+    for source in SCALED:
+        method = getattr(config, source).normalization
+        scaled = (lists.source == SOURCES.index(source))[:, :, None] & present
+        if method != "none" and scaled.any():
+            score = np.where(scaled, _normalised(places.raw, scaled, method), score)
     best = np.where(present, score, -np.inf).max(axis=1, initial=-np.inf)
     alive: Bools = np.any(present, axis=1)
     anywhere: Bools = np.any(gathered, axis=1)
@@ -106,11 +134,11 @@ def _prepared(
         entered=anywhere,
         before=unranked(anywhere, np.full(best.shape, np.nan)),
         after=unranked(alive, np.where(alive, best, np.nan)),
-        row=_row(table, present, score),
-        fields=_fields(table, active, present),
-        reason=_reason(table, active, depth),
-        warnings=_warnings(table, config, active, present),
-        lists=ListArrays(present, score),
+        row=_row(table, places, present, score),
+        fields=_fields(table, places, active, present),
+        reason=_reason(table, places, active, depth, config),
+        warnings=_warnings(table, places, config, active, present),
+        lists=ListArrays(places, present, score),
     )
 
 
@@ -130,13 +158,17 @@ def _normalised(raw: Floats, mask: Bools, method: str) -> Floats:
     return normalised
 
 
-def _reason(table: CandidateTable, active: Bools, depth: Floats) -> Callable[[int, int], str | None]:
+def _reason(
+    table: CandidateTable, places: Places, active: Bools, depth: Floats, config: ListsConfig
+) -> Callable[[int, int], str | None]:
     def reason(q: int, c: int) -> str:
         parts = []
         for i, name in enumerate(table.lists.names[q]):
-            place = table.lists.position[q, i, c]
+            place, source = places.position[q, i, c], table.lists.source[q, i]
             if place:
-                cut = f"rank {place} is past the depth {depth[table.lists.source[q, i]]:g}"
+                cut = f"rank {place} is past the depth {depth[source]:g}"
+                if source == TS_RANK and place <= depth[source]:
+                    cut = f"its chunk is past the first {config.ts_rank.chunk_depth}"
                 parts.append(f"{name}: {cut if active[q, i] else 'list is off'}")
         return "; ".join(parts)
 
@@ -144,27 +176,35 @@ def _reason(table: CandidateTable, active: Bools, depth: Floats) -> Callable[[in
 
 
 def _row(
-    table: CandidateTable, present: Bools, score: Floats
+    table: CandidateTable, places: Places, present: Bools, score: Floats
 ) -> Callable[[int], Callable[[int, RowContract], ListsRow]]:
-    lists = table.lists
-
     def row(q: int) -> Callable[[int, RowContract], ListsRow]:
         entries: dict[int, list[ListEntry]] = {}
-        candidates, hit = np.nonzero(lists.position[q].T)
-        columns = (lists.position[q, hit, candidates], lists.raw[q, hit, candidates], score[q, hit, candidates])
+        candidates, hit = np.nonzero(places.position[q].T)
+        columns = (places.position[q, hit, candidates], places.raw[q, hit, candidates], score[q, hit, candidates])
         kept = present[q, hit, candidates].tolist()
-        names = lists.names[q]
+        names = table.lists.names[q]
         for c, i, rank, raw, normalized, used in zip(
             candidates.tolist(), hit.tolist(), *(column.tolist() for column in columns), kept, strict=True
         ):
-            entry = ListEntry(names[i], rank, raw, normalized if used else None, used)
+            entry = ListEntry(names[i], rank, raw, normalized if used else None, used, *_chunk(places, q, i, c))
             entries.setdefault(c, []).append(entry)
         return lambda c, contract: ListsRow(*contract, tuple(entries.get(c, ())))
 
     return row
 
 
-def _warnings(table: CandidateTable, config: ListsConfig, active: Bools, present: Bools) -> Callable[[int], list[str]]:
+def _chunk(places: Places, q: int, i: int, c: int) -> tuple[int | None, int | None]:
+    """The chunk by which a candidate stands in a list and the chunk's own place; None for a memory that was found as a whole."""
+    if places.chunk is None or places.chunk[q, i, c] < 0:
+        return None, None
+    rank = 0 if places.chunk_rank is None else int(places.chunk_rank[q, i, c])
+    return int(places.chunk[q, i, c]), rank or None
+
+
+def _warnings(
+    table: CandidateTable, places: Places, config: ListsConfig, active: Bools, present: Bools
+) -> Callable[[int], list[str]]:
     def warnings(q: int) -> list[str]:
         found = []
         for i, name in enumerate(table.lists.names[q]):
@@ -174,11 +214,10 @@ def _warnings(table: CandidateTable, config: ListsConfig, active: Bools, present
             source = SOURCES[table.lists.source[q, i]]
             if size == 0:
                 found.append(f"{name} is empty")
-            elif size == 1 and source == "lexical" and config.lexical.normalization in ("max", "minmax"):
-                found.append(
-                    f"{name} has one hit, which {config.lexical.normalization} scales to 1.0 however weak it is"
-                )
-            negative = int((present[q, i] & (table.lists.raw[q, i] < 0)).sum()) if source == "vector" else 0
+            elif size == 1 and source in SCALED and getattr(config, source).normalization in ("max", "minmax"):
+                method = getattr(config, source).normalization
+                found.append(f"{name} has one hit, which {method} scales to 1.0 however weak it is")
+            negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if source == "vector" else 0
             if negative:
                 found.append(f"{name} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw")
         ranks_only = ONLY_RANKS[table.lists.source[q]]
@@ -192,7 +231,7 @@ def _warnings(table: CandidateTable, config: ListsConfig, active: Bools, present
     return warnings
 
 
-def _fields(table: CandidateTable, active: Bools, present: Bools) -> Callable[[int], ListsFields]:
+def _fields(table: CandidateTable, places: Places, active: Bools, present: Bools) -> Callable[[int], ListsFields]:
     def fields(q: int) -> ListsFields:
         lists = table.lists
         return ListsFields(
@@ -202,7 +241,7 @@ def _fields(table: CandidateTable, active: Bools, present: Bools) -> Callable[[i
                     source=SOURCES[lists.source[q, i]],
                     variant=int(lists.variant[q, i]) if lists.variant[q, i] >= 0 else None,
                     active=bool(active[q, i]),
-                    gathered=int((lists.position[q, i] > 0).sum()),
+                    gathered=int((places.position[q, i] > 0).sum()),
                     used=int(present[q, i].sum()),
                 )
                 for i, name in enumerate(lists.names[q])
@@ -234,7 +273,9 @@ def places_words(fields: ListsFields, row: ListsRow | None, absent: Mapping[str,
 
 
 def _apply(given: StageInput) -> StageArrays[ListsRow, ListsFields]:
-    return apply_lists(given.table, given.config.lists, list_depths(given.config), given.variants_off)
+    config = given.config
+    aggregation = aggregations(given.table, config.query.detectors)
+    return apply_lists(given.table, config.lists, list_depths(config), given.variants_off, aggregation)
 
 
 def _words(row: ListsRow, stage: StageTrace[ListsRow, ListsFields]) -> str:

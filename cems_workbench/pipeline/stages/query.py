@@ -48,6 +48,32 @@ SIGNALS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+CEMS_SIGNALS: dict[str, tuple[str, ...]] = {
+    "preference": (
+        "recommend", "suggest", "suggestion", "advice", "any recommendations", "any suggestions", "what would you", "what should",
+        "what could", "would you", "could you", "can you recommend", "resources", "tools", "accessories", "equipment", "publications",
+        "books", "articles", "tutorials", "complement", "go with", "pair with", "match with", "compatible", "work with",
+        "works well", "might like", "might enjoy", "might find interesting", "based on my", "given my", "considering my", "setup",
+        "workflow", "routine", "practice", "any tips", "tips for", "any ideas", "i've been feeling", "been feeling",
+        "i've been struggling", "been struggling", "i've been thinking about", "thinking about making", "i'm thinking of",
+        "thinking of inviting", "thinking of trying", "i was thinking of", "was thinking of trying", "what should i serve",
+        "should i serve", "i'm getting excited about", "activities that i can do", "show or movie", "movie for me", "i'm planning",
+        "i am planning", "planning a trip", "planning my", "any suggestions on what to", "do you think", "what do you think",
+        "i noticed", "i've noticed", "i've got some free time", "got some free time", "could there be a reason",
+    ),
+    "temporal": (
+        "first", "last", "before", "after", "when", "how many days", "how many weeks", "how many months", "how long", "earliest",
+        "latest", "most recent", "happened first", "happened last", "which came first", "start", "began", "ended", "finished",
+    ),
+    "aggregation": (
+        "how many", "how much", "number of", "count of", "total", "altogether", "in total", "combined", "sum of", "all the",
+        "all the times", "every time", "each time", "how often", "how frequently", "different", "various", "all the different",
+        "how many different", "throughout", "across all", "over the past", "in the past", "in the last",
+    ),
+}  # fmt: skip
+"""What CEMS 0.9.3 runs with; the guide's lists are an excerpt of an earlier state."""
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """One signal found in the query: characters start..end of it."""
@@ -66,7 +92,7 @@ def detect(query: str, config: Detectors) -> tuple[Match, ...]:
     edge = r"\b" if config.matching == "word" else ""
     return tuple(
         Match(detector, signal, found.start(), found.end())
-        for detector, signals in SIGNALS.items()
+        for detector, signals in (CEMS_SIGNALS if config.words == "cems" else SIGNALS).items()
         for signal in signals
         for found in re.finditer(f"{edge}{re.escape(signal)}{edge}", query, re.IGNORECASE)
     )

@@ -1,0 +1,214 @@
+"""Lists that replay makes itself of what was gathered: CEMS's hybrid list, and its relations.
+
+    hybrid     score of a chunk = share / (k + rank by meaning) + (1 - share) / (k + rank by ts_rank)
+               a rank past inner_factor * d, or a missing one, gives nothing; the best pool_factor * d chunks are kept; a memory takes
+               its best; the first d memories are the list.   d = depth, for aggregation queries max(50, aggregation_factor * depth)
+    relations  (mode `each`) of the first `seeds` of the hybrid list, else of the vector list, up to `per_seed` edges each, in order:
+               a memory stands once for every edge that leads to it
+
+so that its share, its k, its depths and the seeds are sliders: gathering keeps the ranks inside, and the edges of every memory that may
+be a seed under some share.
+
+Source: CEMS 0.9.3 as recorded; docs/specification.md, "lists"; docs/cems.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cems_workbench.config.sections.gathering import HybridList, ListsConfig
+from cems_workbench.pipeline.evidence import Evidence, RankedList
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, NestedTable, Places, memoized
+from cems_workbench.records import Relation
+
+AGGREGATION_FLOOR = 50
+"""Least depth for an aggregation query whose depth is raised."""
+DIGITS = 15
+"""Scores inside the hybrid list are compared to this many decimals: PostgreSQL computes them exactly, floats nearly."""
+
+
+def hybrid_depth(config: HybridList, aggregation: bool) -> int:
+    """Memories of a hybrid list: its depth, raised for an aggregation query when the config says so."""
+    if not aggregation or config.aggregation_factor <= 1:
+        return config.depth
+    return max(AGGREGATION_FLOOR, int(config.depth * config.aggregation_factor))
+
+
+def places(table: CandidateTable, config: ListsConfig, aggregation: Bools) -> tuple[Hashable, Places]:
+    """The places in every list, those of nested lists as this config makes them, and what of the config they depend on.
+
+    `aggregation` (Q): who asks for several memories.
+    """
+    nested, gathered = table.lists.nested, table.lists.gathered
+    if nested is None or not (config.hybrid.enabled or config.relations.enabled):
+        return None, gathered
+    hybrid = config.hybrid.model_copy(update={"weight": 0.0, "ties": "ordinal"})  # what fusion alone reads
+    relations = (config.relations.enabled, config.relations.seeds, config.relations.per_seed)
+    key = (hybrid, relations, aggregation.tobytes())
+    return key, memoized(table.memo, "places", key, lambda: _placed(nested, gathered, config, aggregation))
+
+
+def _placed(nested: NestedTable, gathered: Places, config: ListsConfig, aggregation: Bools) -> Places:
+    position, dense, raw = gathered.position.copy(), gathered.dense.copy(), gathered.raw.copy()
+    chunk = np.full(position.shape, -1) if gathered.chunk is None else gathered.chunk.copy()
+    placed = Places(position, dense, raw, chunk, gathered.chunk_rank)
+    if config.hybrid.enabled:
+        depth = np.where(aggregation, hybrid_depth(config.hybrid, True), config.hybrid.depth)
+        _place_hybrid(nested, placed, config.hybrid, depth)
+    if config.relations.enabled:
+        _place_relations(nested, placed, config)
+    return placed
+
+
+def _place_hybrid(nested: NestedTable, placed: Places, config: HybridList, depth: Ints) -> None:
+    _, count, width = placed.position.shape
+    own = depth[nested.slot // count] if count else depth[:0]
+    inner = np.ceil(config.inner_factor * own)
+    by_vector, by_text = nested.vector_rank <= inner, nested.text_rank <= inner
+    score = np.where(by_vector, config.vector_weight / (config.k + nested.vector_rank), 0.0)
+    score = np.round(score + np.where(by_text, (1 - config.vector_weight) / (config.k + nested.text_rank), 0.0), DIGITS)
+    chunks = np.flatnonzero(by_vector | by_text)
+    chunks = chunks[np.lexsort((-score[chunks], nested.slot[chunks]))]
+    pool = _place_within(nested.slot[chunks]) < np.floor(config.pool_factor * own[chunks])
+    chunks = chunks[pool]
+    cell = nested.slot[chunks] * width + nested.candidate[chunks]
+    chunks = chunks[np.sort(np.unique(cell, return_index=True)[1])]  # its best chunk is what a memory comes with first
+    slot = nested.slot[chunks]
+    place = _place_within(slot)
+    kept = place < own[chunks]
+    chunks, slot, place = chunks[kept], slot[kept], place[kept]
+    at = (slot // count, slot % count, nested.candidate[chunks]) if count else (slot, slot, slot)
+    placed.position[at] = place + 1
+    placed.raw[at] = score[chunks]
+    placed.dense[at] = _dense_within(slot, score[chunks])
+    if placed.chunk is not None:
+        placed.chunk[at] = nested.chunk[chunks]
+
+
+def _place_relations(nested: NestedTable, placed: Places, config: ListsConfig) -> None:
+    first = nested.seed_rows["hybrid" if config.hybrid.enabled else "vector"][nested.query]
+    known = (first >= 0) & (nested.source >= 0) & (nested.order < config.relations.per_seed)
+    place = np.where(known, placed.position[nested.query, first, nested.source], 0)
+    edges = np.flatnonzero((place >= 1) & (place <= config.relations.seeds))
+    edges = edges[np.lexsort((nested.order[edges], place[edges], nested.query[edges]))]
+    query, target = nested.query[edges], nested.target[edges]
+    turn = _occurrence(query * placed.position.shape[2] + target)
+    at = (query, nested.occurrence_rows[query, turn], target)
+    placed.position[at] = placed.dense[at] = _place_within(query) + 1
+    placed.raw[at] = nested.weight[edges]
+
+
+def _place_within(group: Ints) -> Ints:
+    """0-based place of each entry within its group; groups stand together."""
+    count = np.arange(len(group))
+    starts = np.flatnonzero(np.concatenate(([True], group[1:] != group[:-1]))) if len(group) else count
+    places: Ints = count - np.repeat(starts, np.diff(np.append(starts, len(group))))
+    return places
+
+
+def _dense_within(group: Ints, score: Floats) -> Ints:
+    """1-based rank within each group, equal scores sharing one; both in order."""
+    if not len(group):
+        return group
+    fresh = np.concatenate(([True], group[1:] != group[:-1]))
+    steps: Ints = np.cumsum(fresh | np.concatenate(([True], score[1:] != score[:-1])))
+    ranks: Ints = steps - np.repeat(steps[fresh], np.diff(np.append(np.flatnonzero(fresh), len(group)))) + 1
+    return ranks
+
+
+def _occurrence(keys: Ints) -> Ints:
+    """0-based count of the same key before each entry."""
+    order = np.argsort(keys, kind="stable")
+    seen = np.empty(len(keys), dtype=np.int64)
+    seen[order] = _place_within(keys[order])
+    return seen
+
+
+@dataclass(frozen=True, slots=True)
+class NestedRow:
+    """A list that replay makes: its name and source, the variant, and of what: the two lists inside, or nothing for relations."""
+
+    name: str
+    source: str
+    variant: int | None
+    vector: RankedList | None = None
+    text: RankedList | None = None
+
+
+def with_nested(evidence: Evidence) -> list[RankedList | NestedRow]:
+    """The lists of an evidence in order, each hybrid list before the ts_rank list it is made with, the relations' rows last."""
+    vectors = {ranked.variant: ranked for ranked in evidence.lists if ranked.source == "vector"}
+    rows: list[RankedList | NestedRow] = []
+    for ranked in evidence.lists:
+        if ranked.source == "ts_rank" and ranked.variant in vectors:
+            name = f"hybrid:{ranked.variant}"
+            rows.append(NestedRow(name, "hybrid", ranked.variant, vectors[ranked.variant], ranked))
+        rows.append(ranked)
+    for turn in range(_most_edges(evidence.relations)):
+        rows.append(NestedRow("relations" if turn == 0 else f"relations:{turn + 1}", "relations", None))
+    return rows
+
+
+def _most_edges(relations: Sequence[Relation]) -> int:
+    counts: dict[str, int] = {}
+    for relation in relations:
+        counts[relation.target_id] = counts.get(relation.target_id, 0) + 1
+    return max(counts.values(), default=0)
+
+
+def nested_table(
+    evidences: Sequence[Evidence], rows: Sequence[Sequence[RankedList | NestedRow]], index: Sequence[dict[str, int]]
+) -> NestedTable | None:
+    """What the nested rows are made of; None where no evidence has any."""
+    if not any(isinstance(row, NestedRow) for listed in rows for row in listed):
+        return None
+    count = max(len(listed) for listed in rows)
+    slots: list[int] = []
+    entries: list[tuple[int, int, float, float]] = []
+    edges: list[tuple[int, int, int, int, float]] = []
+    turns = max(_most_edges(evidence.relations) for evidence in evidences)
+    occurrence_rows = np.full((len(evidences), max(turns, 1)), -1)
+    seed_rows = {source: np.full(len(evidences), -1) for source in ("hybrid", "vector")}
+    for q, (evidence, listed) in enumerate(zip(evidences, rows, strict=True)):
+        turn = 0
+        for i, row in enumerate(listed):
+            if row.source in seed_rows and row.variant == 0:
+                seed_rows[row.source][q] = i
+            if isinstance(row, NestedRow) and row.source == "relations":
+                occurrence_rows[q, turn] = i
+                turn += 1
+            elif isinstance(row, NestedRow):
+                found = _entries(row, index[q])
+                slots += [q * count + i] * len(found)
+                entries += found
+        order: dict[str, int] = {}
+        for relation in evidence.relations:
+            place = order[relation.source_id] = order.get(relation.source_id, -1) + 1
+            source, target = index[q].get(relation.source_id, -1), index[q][relation.target_id]
+            edges.append((q, source, target, place, relation.weight))
+    chunk = np.array(entries, dtype=np.float64).reshape(-1, 4).T
+    edge = np.array(edges, dtype=np.float64).reshape(-1, 5).T
+    return NestedTable(
+        slot=np.array(slots, dtype=np.int64), candidate=chunk[0].astype(np.int64), chunk=chunk[1].astype(np.int64),
+        vector_rank=chunk[2], text_rank=chunk[3],
+        query=edge[0].astype(np.int64), source=edge[1].astype(np.int64), target=edge[2].astype(np.int64),
+        order=edge[3].astype(np.int64), weight=edge[4],
+        occurrence_rows=occurrence_rows, seed_rows=seed_rows,
+    )  # fmt: skip
+
+
+def _entries(row: NestedRow, index: dict[str, int]) -> list[tuple[int, int, float, float]]:
+    """(candidate, chunk, rank by meaning, rank by ts_rank) of every chunk in either list inside."""
+    assert row.vector is not None and row.text is not None
+    by_meaning = sorted(row.vector.hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
+    ranks: dict[tuple[str, int | None], list[float]] = {}
+    for side, hits in enumerate((by_meaning, row.text.hits)):
+        for rank, hit in enumerate(hits, 1):
+            ranks.setdefault((hit.memory_id, hit.chunk), [np.inf, np.inf])[side] = rank
+    return [
+        (index[memory_id], -1 if chunk is None else chunk, pair[0], pair[1])
+        for (memory_id, chunk), pair in ranks.items()
+    ]
