@@ -17,7 +17,7 @@ TARGET_TITLES: dict[Target, str] = {"env": "CEMS", "reranker-env": "the memory a
 TARGET_PRESETS: dict[Target, str] = {"env": "cems_head", "reranker-env": "memory_agent"}
 """The preset that does what the target does when no variable is set."""
 
-Codec = Literal["value", "share", "llm", "cems_backend", "llama_server", "band"]
+Codec = Literal["value", "llm", "cems_backend", "llama_server", "band"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ import numpy as np
 from cems_workbench.config.sections.understanding import Detectors
 from cems_workbench.pipeline.evidence import Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.stages.adjust import PROJECT
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.records import Chunk, Memory, Relation
@@ -137,7 +138,12 @@ NAMES = frozenset({"route", "complexity", "scale", "backend", "outcome"})
 MESSAGES = frozenset({"route_reason"})
 """Notes that are a sentence of this program's own."""
 
-_MODES = (Detectors(enabled=True, matching="substring"), Detectors(enabled=True, matching="word"))
+_MODES = tuple(
+    Detectors(enabled=True, matching=matching, words=words)
+    for words in ("cems", "guide")
+    for matching in ("substring", "word")
+)
+"""The first finds whatever any of them finds."""
 _NAME = re.compile(r"[a-z]+(_[a-z]+)*")
 _LIST_NAME = re.compile(rf"({'|'.join(SOURCES)})(:[0-9]+)?")
 
@@ -166,7 +172,9 @@ class _Redaction:
         memories = evidence.memories.values()
         self.sessions = numbered(_distinct(memory.session for memory in memories), "s")
         self.authors = numbered(_distinct(memory.author for memory in memories), "a")
-        self.projects = _projects(evidence.project, _distinct(memory.project for memory in memories))
+        references = [memory.source_ref or "" for memory in memories]
+        referred = [text.removeprefix(PROJECT) for text in references if text.startswith(PROJECT)]
+        self.projects = _projects(evidence.project, _distinct([*(memory.project for memory in memories), *referred]))
 
     def evidence(self) -> Evidence:
         source = self.source
@@ -198,8 +206,14 @@ class _Redaction:
             tags=tuple(self.words.text(tag) for tag in memory.tags),
             importance="high" if memory.importance == "high" else "normal",
             scope="shared" if memory.scope == "shared" else "personal",
-            source_ref=None if memory.source_ref is None else self.words.text(memory.source_ref),
+            source_ref=self.reference(memory.source_ref),
         )
+
+    def reference(self, text: str | None) -> str | None:
+        """A source reference; one to a project keeps its form, and begins with the query's project where it did."""
+        if text is not None and text.startswith(PROJECT):
+            return PROJECT + self.projects[text.removeprefix(PROJECT)]
+        return None if text is None else self.words.text(text)
 
     def chunk(self, chunk: Chunk) -> Chunk:
         return replace(chunk, memory_id=self.ids[chunk.memory_id], text=self.words.text(chunk.text))

@@ -1,6 +1,5 @@
 """How a parameter's value becomes the value of a variable, and back, where the two are not simply the same.
 
-    share         vector weight / (vector + lexical weight); back, the sum of the present weights is kept
     llm           does an LLM expand the query: expansion.backend is llm
     cems_backend  qwen (the plan: Ollama) | llamacpp_server | llm | disabled
     llama_server  is there a reranker: rerank.backend is not none; the memory agent's is a llama.cpp server
@@ -15,7 +14,10 @@ Three parts: the variables that the target reads, those that its plan names and 
 parameter that no variable carries, those first in which the config differs from what the target does anyway. Values are quoted
 so that a plain dotenv parser, pydantic-settings and a shell read the same; what cannot be quoted so is listed instead.
 
-Source: docs/formats.md (.env for CEMS, .env for the memory agent).
+An export of this version says so in a line (`MEANING`): earlier ones took CEMS_HYBRID_VECTOR_WEIGHT for the share between the vector and
+the lexical list, and CEMS_MAX_CANDIDATES_PER_QUERY and CEMS_ENABLE_LEXICAL_IN_INFERENCE for those of other lists.
+
+Source: docs/formats.md (.env for CEMS, .env for the memory agent); docs/cems.md.
 
 A config out of a `.env` file of CEMS or of the memory agent, laid over the config at hand.
 
@@ -27,7 +29,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -43,7 +44,9 @@ from cems_workbench.config.presets import preset
 from cems_workbench.config.sections.ranking import Band
 from cems_workbench.errors import InputError, nearest
 
-VECTOR, LEXICAL = "lists.vector.weight", "lists.lexical.weight"
+MEANING = "CEMS_HYBRID_VECTOR_WEIGHT is the share inside CEMS's vector list, which is lists.hybrid here"
+"""Stands in every export for CEMS since it is written so."""
+_EXPORTED = "# Read by CEMS"
 BACKENDS = {"ollama": "qwen", "llama_server": "llamacpp_server", "llm": "llm", "none": "disabled"}
 BAND_ENDS = (3, 10, None)
 TRUE, FALSE = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
@@ -89,23 +92,6 @@ def _decode_value(spec: FieldSpec, export: ExportName, text: str, present: Pipel
         if present.get(spec.path) is None and value == export.null:
             return {}
     return {spec.path: value}
-
-
-def _encode_share(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
-    total = config.lists.vector.weight + config.lists.lexical.weight
-    if total == 0:
-        raise Inexpressible("both weights are 0, which has no ratio")
-    return config.lists.vector.weight / total
-
-
-def _decode_share(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
-    share = _number(text, whole=False)
-    if not 0 <= share <= 1:
-        raise ValueError("0 to 1")
-    total = present.lists.vector.weight + present.lists.lexical.weight or 2.0
-    if math.isclose(present.lists.vector.weight, share * total, rel_tol=1e-12, abs_tol=1e-12):
-        return {}
-    return {VECTOR: min(share * total, 100.0), LEXICAL: min((1 - share) * total, 100.0)}
 
 
 def _encode_llm(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
@@ -162,11 +148,11 @@ def _decode_band(spec: FieldSpec, export: ExportName, text: str, present: Pipeli
 
 
 _ENCODERS: dict[str, Callable[[FieldSpec, ExportName, PipelineConfig], Plain]] = {
-    "share": _encode_share, "llm": _encode_llm, "cems_backend": _encode_cems_backend,
+    "llm": _encode_llm, "cems_backend": _encode_cems_backend,
     "llama_server": _encode_llama_server, "band": _encode_band,
 }  # fmt: skip
 _DECODERS: dict[str, Callable[[FieldSpec, ExportName, str, PipelineConfig], dict[str, Any]]] = {
-    "share": _decode_share, "llm": _decode_llm, "cems_backend": _decode_cems_backend,
+    "llm": _decode_llm, "cems_backend": _decode_cems_backend,
     "llama_server": _decode_llama_server, "band": _decode_band,
 }  # fmt: skip
 
@@ -209,7 +195,8 @@ def export_env(config: PipelineConfig, target: Target, header: str = "") -> str:
     for spec, export in exported(target):
         _fill(sheet, spec, export, config)
     title = TARGET_TITLES[target]
-    parts = [commented(header), commented(f"Read by {title}") + _assignments(sheet.read)]
+    meaning = f"\n{MEANING}" if target == "env" else ""
+    parts = [commented(header), commented(f"Read by {title}{meaning}") + _assignments(sheet.read)]
     if sheet.planned:
         parts.append(commented(f"Not read by current {title}: named in its plan") + _assignments(sheet.planned))
     parts.append(commented(_leftover(config, target, sheet)))
@@ -230,8 +217,6 @@ def _fill(sheet: _Sheet, spec: FieldSpec, export: ExportName, config: PipelineCo
     (sheet.read if export.read else sheet.planned)[export.name] = text
     if config.get(spec.path) is None:
         sheet.reasons[spec.path] = f"{export.name}={text} comes nearest"
-    elif export.codec == "share":
-        sheet.reasons[spec.path] = f"{export.name} has the ratio only, not the weights"
 
 
 def quoted(value: Plain) -> str:
@@ -310,15 +295,16 @@ def read_env(text: str, present: PipelineConfig, source: str = ".env") -> EnvRea
             _apply(reading, known[name], value, where)
         elif warning := _unknown(name, known):
             reading.warnings.append(f"{where}: {warning}")
-    if "CEMS_HYBRID_VECTOR_WEIGHT" in variables:
-        _say_what_a_ratio_tells(reading, present)
+    if _EXPORTED in text and MEANING not in text:
+        reading.warnings.append(
+            f"{source}: an earlier version of the workbench exported this, and took CEMS_HYBRID_VECTOR_WEIGHT for the share between the "
+            "vector and the lexical list: CEMS will not rank as that version showed; tune and export again"
+        )
     return reading
 
 
 def _known() -> dict[str, tuple[FieldSpec, ExportName]]:
-    """By variable; a ratio of two parameters stands with the first of them and is decoded once, for both."""
-    pairs = [pair for target in TARGETS for pair in exported(target)]
-    return {export.name: (spec, export) for spec, export in reversed(pairs)}
+    return {export.name: (spec, export) for target in TARGETS for spec, export in exported(target)}
 
 
 def _variables(text: str, source: str) -> tuple[dict[str, tuple[int, str]], list[str]]:
@@ -364,13 +350,3 @@ def _unknown(name: str, known: Iterable[str]) -> str | None:
     close = nearest(name, known)
     hint = f"; the nearest known one is {close}" if close else ""
     return f"no parameter of the pipeline{hint}; left out"
-
-
-def _say_what_a_ratio_tells(reading: EnvReading, present: PipelineConfig) -> None:
-    was = (present.lists.vector.weight, present.lists.lexical.weight)
-    now = (reading.config.lists.vector.weight, reading.config.lists.lexical.weight)
-    if was != now:
-        reading.warnings.append(
-            f"CEMS_HYBRID_VECTOR_WEIGHT is a ratio and cannot tell the weights themselves: {VECTOR} {now[0]:g} and "
-            f"{LEXICAL} {now[1]:g} keep the present sum {sum(was) or 2:g}"
-        )

@@ -81,9 +81,9 @@ def tuned() -> PipelineConfig:
     return with_values(
         preset("cems_head").config,
         {
-            "lists.vector.weight": 3.0, "lists.lexical.weight": 1.0, "filter.min_score": 0.31, "gap.ratio": 0.4,
-            "lists.vector.depth": 90, "variants.original_weight": 2.25, "fusion.top_rank_bonus.rank1": 0.0,
-            "lists.lexical.enabled": False, "expansion.backend": "llm", "adjust.project.enabled": False,
+            "lists.hybrid.vector_weight": 0.75, "filter.min_score": 0.31, "gap.ratio": 0.4,
+            "lists.hybrid.depth": 90, "variants.original_weight": 2.25, "fusion.top_rank_bonus.rank1": 0.0,
+            "lists.ts_rank.enabled": False, "expansion.backend": "llm", "adjust.project.enabled": False,
             "adjust.project.same": 1.5, "rerank.input_limit": 25,
         },
     )  # fmt: skip
@@ -138,12 +138,18 @@ def test_the_env_of_the_memory_agent() -> None:
     }
 
 
-def test_a_ratio_keeps_the_sum_of_the_present_weights_and_says_so() -> None:
-    present = with_values(PipelineConfig(), {"lists.vector.weight": 3.0, "lists.lexical.weight": 1.0})
-    imported = import_config("CEMS_HYBRID_VECTOR_WEIGHT=0.5", present, source=".env")
-    assert (imported.config.lists.vector.weight, imported.config.lists.lexical.weight) == (2.0, 2.0)
-    assert [path for path, _, _ in imported.changes] == ["lists.vector.weight", "lists.lexical.weight"]
-    assert "cannot tell the weights themselves" in imported.warnings[0]
+def test_an_env_of_cems_is_laid_over_what_cems_does() -> None:
+    imported = import_config("CEMS_HYBRID_VECTOR_WEIGHT=0.7\nCEMS_MAX_CANDIDATES_PER_QUERY=40", source=".env").config
+    assert imported == with_values(
+        preset("cems_head").config, {"name": "imported", "lists.hybrid.vector_weight": 0.7, "lists.hybrid.depth": 40}
+    )
+
+
+def test_an_export_of_an_earlier_version_is_told_by_its_comments() -> None:
+    now = export_config(preset("cems_head").config, "env")
+    before = "\n".join(line for line in now.splitlines() if "the share inside" not in line)
+    assert not import_config(now, source=".env").warnings
+    assert "took CEMS_HYBRID_VECTOR_WEIGHT for the share between" in import_config(before, source=".env").warnings[0]
 
 
 def test_a_bad_variable_is_a_warning_and_the_good_ones_count() -> None:
