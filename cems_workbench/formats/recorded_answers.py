@@ -159,7 +159,7 @@ def _recording(document: Mapping[str, Any], source: str) -> Recording:
         settings={name: _setting(name, value, source) for name, value in (settings or {}).items()},
         max_tokens=_max_tokens(document.get("max_tokens"), source),
         answered_at=_moment(document.get("answered_at"), source),
-        system=_name("cems", document.get("cems")),
+        system=_name("CEMS", document.get("cems")),
         embedder=_name("", document.get("embedder")),
         whole=True,
         errors=tuple(errors),

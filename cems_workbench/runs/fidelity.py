@@ -188,6 +188,11 @@ def require_usable(recording: Recording) -> None:
         raise InputError(f"{recording.name}: answers: there is none")
 
 
+def selection_for(setting: FidelitySetting, queries: Sequence[Query]) -> QuerySelection:
+    """The queries of a recording as they are gathered."""
+    return QuerySelection(f"fidelity {Path(setting.recording.name).stem}", tuple(queries))
+
+
 def measure_fidelity(
     setting: FidelitySetting, queries: Sequence[Query], resources: Resources, progress: Progress = silent,
     cache: Cache = uncached,
@@ -197,15 +202,13 @@ def measure_fidelity(
     Raises InputError when no recorded memory is in the store, and as gathering does; a `Cancelled` of `progress` passes through, and
     what was gathered stays.
     """
-    recording = setting.recording
-    productions = _productions(recording, resources)
-    selection = QuerySelection(f"fidelity {Path(recording.name).stem}", tuple(queries))
-    evidence = obtained_evidence(setting.config, selection, (), resources, progress, cache)
+    productions = productions_in(resources, setting.recording)
+    evidence = obtained_evidence(setting.config, selection_for(setting, queries), (), resources, progress, cache)
     return compared(setting, queries, productions, evidence, progress)
 
 
-def _productions(recording: Recording, resources: Resources) -> dict[str, Production]:
-    """Every answer in terms of the store's memories, which are read once."""
+def productions_in(resources: Resources, recording: Recording) -> dict[str, Production]:
+    """Every answer in terms of the store's memories, which are read once. Raises InputError when none of them is there."""
     find = _finder(resources)
     found = {
         answer.qid: matched([Answer(row.memory_id, row.content, row.score) for row in answer.returned], find)

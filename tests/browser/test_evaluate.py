@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -12,6 +13,7 @@ from .pages import Inspect, Window, cells, column, window_on
 
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 QUERIES = 6
+RECORDING = Path(__file__).resolve().parents[1] / "recordings" / "sample_cut.json"
 CONFIGS = ("cems", "recollection", "cems_head")
 
 
@@ -70,3 +72,27 @@ def test_one_click_on_a_query_opens_it_in_inspect_under_both_configs(gathered: W
     expect(unpicked).to_be_visible()
     gathered.settled()
     expect(unpicked).to_be_visible()  # the row is not picked any more
+
+
+def test_recorded_answers_are_measured_and_a_query_that_differs_opens_with_them(browser: Browser, server: str) -> None:
+    with window_on(browser, server) as window:
+        window.open("evaluate")
+        window.view("Recorded answers")
+        expect(window.page.get_by_text("Hold a config against a real system")).to_be_visible()
+        with window.rerun():
+            window.page.locator("input[type=file]").first.set_input_files(RECORDING)
+        window.page.get_by_role("button", name="Gather", exact=True).click()
+        expect(window.page.get_by_text("Not gathered yet")).to_have_count(0)
+        window.settled()
+        assert column(cells(window.table()), "answers") == ["sample_cut, cems_head"]
+        for width, scheme in ((900, "dark"), (1440, "light")):
+            window.resize(width, scheme)
+            window.expect_fit(f"recorded answers, {width} wide, {scheme}")
+        query = column(cells(window.table(1)), "query")[0]
+        window.pick_row(window.table(1))
+        inspect = Inspect(window)
+        expect(inspect.query).to_have_value(query)
+        expect(
+            inspect.page.get_by_text("Where does this trace depart from what the real system returned")
+        ).to_be_visible()
+        expect(inspect.page.get_by_text("What production returned", exact=True)).to_be_visible()

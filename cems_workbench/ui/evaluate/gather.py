@@ -54,11 +54,11 @@ def _gather(pending: Sequence[PendingGather], choice: Choice, resources: Resourc
     left_out: list[str] = []
     for i, config in enumerate(pending):
         which = f"{config.name} ({i + 1} of {len(pending)})" if len(pending) > 1 else config.name
-        report = gather_evidence(config.config, choice.selection, judgments, resources, _under(which, progress))
+        report = gather_evidence(config.config, choice.selection, judgments, resources, under(which, progress))
         left_out += [str(error) for error in report.left_out]
     page.update(left_out=tuple(left_out))
 
 
-def _under(name: str, progress: Progress) -> Progress:
+def under(name: str, progress: Progress) -> Progress:
     """The progress of one config, under its name."""
     return lambda _, done, total: progress(name, done, total)

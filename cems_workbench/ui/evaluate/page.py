@@ -1,4 +1,4 @@
-"""Evaluate: configs measured and compared on judged queries, honestly; what is worth keeping is kept."""
+"""Evaluate: configs measured and compared on judged queries, honestly, or held against what a real system answered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.evaluation import EvaluatedConfig
-from cems_workbench.ui.evaluate import ablation, choose, compare, experiments, gather, honest, queries
+from cems_workbench.ui.evaluate import ablation, choose, compare, experiments, fidelity, gather, honest, queries
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.assets import write_stylesheet
@@ -25,12 +25,19 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
     "Experiments": experiments.draw,
 }
 
+JUDGED, RECORDED = "Judged queries", "Recorded answers"
+"""What configs are held against."""
+
 
 def main() -> None:
-    """Draw the page: the choice, what has to be gathered for it, and the chosen view."""
+    """Draw the page: against what is measured, the choice, what has to be gathered for it, and the chosen view."""
     write_stylesheet("workbench")
     resources = handles.opened()
     if resources is None:
+        return
+    if switch("Held against", (JUDGED, RECORDED), "evaluate:against") == RECORDED:
+        fidelity.draw(resources)
+        handles.warm_up(resources)
         return
     choice = choose.choose(resources)
     handles.warm_up(resources)

@@ -90,6 +90,8 @@ class EvaluateState:
     close_file_box: bool = False
     evaluations: RecentCache = field(default_factory=lambda: RecentCache(EVALUATIONS_KEPT))
     views: RecentCache = field(default_factory=lambda: RecentCache(VIEWS_KEPT))
+    fidelities: RecentCache = field(default_factory=lambda: RecentCache(VIEWS_KEPT))
+    """Answers that were read, what was measured of them, and what explains it."""
     uploads: tempfile.TemporaryDirectory[str] | None = None
     """Where uploaded evidence files are; it is gone with the session."""
 

@@ -9,7 +9,6 @@ from cems_workbench.ui.inspect.catalogue import views_in
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.switch import switch
 
-HAPPENED, WHY = "What happened", "Why, and what if"
 VIEWS, TOOLS = "cems_workbench.ui.inspect.views", "cems_workbench.ui.inspect.tools"
 
 
@@ -17,7 +16,7 @@ def draw_sections(context: InspectContext) -> None:
     """Let the user choose a memory to follow and a view or a tool, and draw that."""
     st.space("small")
     follow.draw(context)
-    if switch("Section", (HAPPENED, WHY), state.SECTION, remember=False) == HAPPENED:
+    if switch("Section", (state.HAPPENED, state.WHY), state.SECTION, remember=False) == state.HAPPENED:
         views = views_in(VIEWS)
         chosen = views[switch("View", tuple(views), state.VIEW, remember=False)]
     else:

@@ -36,6 +36,10 @@ DRAG_SECONDS = 1.5
 QUERY, PROJECT, ONLY_PROJECT = "inspect:query", "inspect:project", "inspect:only_project"
 AS_OF, MANUAL = "inspect:as_of", "inspect:manual"
 FOLLOW, SECTION, VIEW, TOOL = "inspect:follow", "inspect:section", "inspect:view", "inspect:tool"
+HAPPENED, WHY = "What happened", "Why, and what if"
+"""The sections below the ranking."""
+PRODUCTION = "Against production"
+"""The tool that sets what a real system answered beside the trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,19 +182,32 @@ def present() -> InspectState:
 
 
 def open_in_inspect(
-    request: Request, config: PipelineConfig, baseline: tuple[str, PipelineConfig] | None = None
+    request: Request,
+    config: PipelineConfig,
+    baseline: tuple[str, PipelineConfig] | None = None,
+    *,
+    answered: str | None = None,
 ) -> None:
     """Go to the Inspect page and show this very request under this config; does not return.
 
     With a `baseline` (name and config) that is pinned beside it; what is pinned stays otherwise. Every query variant is switched on.
-    The config is a step that can be undone.
+    The config is a step that can be undone. `answered` is what a real system answered to it, in a form that is read there: the tool that
+    sets it beside the trace is then open.
     """
     write_request(request)
     use_config(config)
     _page.update(variants_off=None)
     if baseline is not None:
         pin(*baseline)
+    if answered is not None:
+        st.session_state[f"{answer_key(request.query)}:text"] = answered
+        st.session_state[SECTION], st.session_state[TOOL] = WHY, PRODUCTION
     st.switch_page("pages/inspect.py")
+
+
+def answer_key(query: str) -> str:
+    """The begin of the keys of the boxes that hold what a real system answered to this query."""
+    return f"inspect:production:{abs(hash(query))}"
 
 
 def present_config() -> PipelineConfig:

@@ -27,7 +27,7 @@ from cems_workbench.analysis.fidelity.answer import (
 from cems_workbench.analysis.fidelity.explain import Explanation, Replays, explanations, together
 from cems_workbench.config import field_spec
 from cems_workbench.errors import InputError
-from cems_workbench.formats.responses import Response, parse_response
+from cems_workbench.formats.recorded_answers import RecordedAnswer, Recording, parse_recording
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -49,19 +49,20 @@ RBO_HELP = "Rank-biased overlap, 0 to 1: how alike two rankings are, where the t
 
 PLACEHOLDER = '{"results": [{"memory_id": "m1", "content": "…", "score": 0.82}, …]}\n\nor an id and its score a line:\nm1, 0.82\nm2, 0.77'
 FORMS_HELP = (
-    "A CEMS search response (JSON), a list of ids, one a line, with or without scores (CSV too), or a TREC run. The order is that of "
-    "the input; a run is ordered by rank. A memory is found by its id, else by its text."
+    "A CEMS search response (JSON), a recording of several, a list of ids, one a line, with or without scores (CSV too), or a TREC "
+    "run. The order is that of the input; a run is ordered by rank. A memory is found by its id, else by its text."
 )
 
 
 def draw(context: InspectContext) -> None:
     """The input, then how far it agrees, who is where, stage by stage, scores, and what would explain the difference."""
-    response = _response(context)
-    if response is None:
+    brought = _brought(context)
+    if brought is None:
         st.caption("Paste what the real system answered to this query, or upload it. Nothing is sent anywhere.")
         return
-    production = _matched(response, context)
-    _left_out(response)
+    recording, answer = brought
+    production = _matched(answer, context)
+    _left_out(recording)
     if not production.order:
         st.warning("None of these memories is in this store, by id or by text: is it the store that production has?")
         draw_placements(context, production)
@@ -276,9 +277,9 @@ def _apply(explanation: Explanation[Agreement]) -> None:
         state.apply({path: value for path, _, value in explanation.changes})
 
 
-def _response(context: InspectContext) -> Response | None:
-    """What was pasted or uploaded for this query; None when there is nothing, or nothing that can be read, which is said."""
-    key = f"inspect:production:{abs(hash(context.request.query))}"
+def _brought(context: InspectContext) -> tuple[Recording, RecordedAnswer] | None:
+    """What was pasted or uploaded, and its answer to this query; None when there is nothing, or nothing that can be read, which is said."""
+    key = state.answer_key(context.request.query)
     text_box, file_box = st.columns([3, 2])
     pasted = text_box.text_area(
         "What production returned", key=f"{key}:text", height=150, placeholder=PLACEHOLDER, help=FORMS_HELP,
@@ -293,47 +294,57 @@ def _response(context: InspectContext) -> Response | None:
             source, text = upload.name, upload.getvalue().decode("utf-8-sig")
         elif not pasted.strip():
             return None
-        response = parse_response(text, source)
+        recording = parse_recording(text, source)
     except UnicodeDecodeError:
         st.error(f"{plain(source)}: not UTF-8 text")
         return None
     except InputError as error:
         st.error(plain(str(error)))
         return None
-    return _of_query(response, context, key)
+    if not recording.answers:
+        st.error(plain(str(recording.errors[0])))
+        return None
+    return recording, _of_query(recording, context, key)
 
 
-def _of_query(response: Response, context: InspectContext, key: str) -> Response:
-    """Of a run with several queries, that of this one, or the one that is chosen."""
-    if response.runs is None or len(response.runs) < 2:
-        return response
-    qids = list(response.runs)
-    own = {query.qid for query in context.resources.store.queries.read() if query.query == context.request.query}
-    at = next((i for i, qid in enumerate(qids) if qid in own), 0)
-    qid = st.selectbox(
-        "Query of the run", qids, at, key=f"{key}:qid", help="The run answers several queries: which is this one?"
+def _of_query(recording: Recording, context: InspectContext, key: str) -> RecordedAnswer:
+    """Of the answers to several queries, that to this one, or the one that is chosen."""
+    answers = {answer.qid: answer for answer in recording.answers}
+    if len(answers) < 2:
+        return recording.answers[0]
+    asked = context.request.query
+    own = {query.qid for query in context.resources.store.queries.read() if query.query == asked}
+    at = next(
+        (i for i, one in enumerate(recording.answers) if (one.query == asked if one.query else one.qid in own)), 0
     )
-    return Response(response.form, response.runs[qid], response.errors, response.runs)
+    qid = st.selectbox(
+        "Query of the run",
+        list(answers),
+        at,
+        key=f"{key}:qid",
+        help="They are of several queries: which is this one?",
+    )
+    return answers[qid]
 
 
-def _matched(response: Response, context: InspectContext) -> Production:
+def _matched(answer: RecordedAnswer, context: InspectContext) -> Production:
     """The response in terms of this store, looked up once."""
     store = context.resources.store
-    key = (response.returned, str(store.path), store.content_version)
+    key = (answer.returned, str(store.path), store.content_version)
     last: tuple[object, Production] | None = st.session_state.get(MATCHED)
     if last is None or last[0] != key:
-        answers = [Answer(row.memory_id, row.content, row.score) for row in response.returned]
+        answers = [Answer(row.memory_id, row.content, row.score) for row in answer.returned]
         last = st.session_state[MATCHED] = (key, matched(answers, store.memories.read))
     return last[1]
 
 
-def _left_out(response: Response) -> None:
+def _left_out(recording: Recording) -> None:
     """Rows that could not be used, a line each."""
-    if not response.errors:
+    if not recording.errors:
         return
-    count = len(response.errors)
+    count = len(recording.errors)
     with st.expander(f"{count} row{'s' if count != 1 else ''} could not be used in full", icon=":material/warning:"):
-        st.code("\n".join(str(error) for error in response.errors[:200]), language=None)
+        st.code("\n".join(str(error) for error in recording.errors[:200]), language=None)
 
 
 def _verdict(production: Production, ours: list[str], same: bool) -> str:
@@ -351,6 +362,6 @@ def _verdict(production: Production, ours: list[str], same: bool) -> str:
 
 
 VIEW = View(
-    "Against production", 100, draw,
+    state.PRODUCTION, 100, draw,
     "Where does this trace depart from what the real system returned, and what would explain it?",
 )  # fmt: skip

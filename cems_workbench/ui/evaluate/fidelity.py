@@ -1,0 +1,385 @@
+"""Fidelity: configs held against what a real system answered, by setting; every query that differs leads into Inspect.
+
+A setting is a file of answers under a config, with the settings that the file states laid over it. What it asks is gathered once, beside
+the store, as for any query set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
+from cems_workbench.analysis.fidelity.measures import MEASURES, PRECISE, SCORE_DIFFERENCE, Estimate
+from cems_workbench.config import PipelineConfig, field_spec
+from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.evaluation.evaluate import number
+from cems_workbench.formats.recorded_answers import Recording, parse_recording, read_recording
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
+from cems_workbench.records import Query
+from cems_workbench.runs.fidelity import (
+    BASE,
+    Difference,
+    FidelitySetting,
+    MeasuredFidelity,
+    asked_queries,
+    compared,
+    explained,
+    productions_in,
+    require_usable,
+    selection_for,
+    setting_for,
+)
+from cems_workbench.runs.gathering import gather_evidence, pending_gathers, read_evidence
+from cems_workbench.ui.evaluate.gather import under
+from cems_workbench.ui.evaluate.state import config_options, page
+from cems_workbench.ui.inspect.controls import shown
+from cems_workbench.ui.inspect.state import open_in_inspect
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.panels import empty, not_gathered
+from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit.run_cache import for_all_sessions
+from cems_workbench.ui.kit.tables import draw_table, pick_row
+from cems_workbench.ui.kit.templates import render
+
+FORMS = ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"]
+FORMS_HELP = (
+    "A recording with its settings, search responses of CEMS (JSON, one or a list), a TREC run on queries of this store, or a list of "
+    "ids, one a line. Nothing is sent anywhere."
+)
+MOST_EXPLANATIONS = 6
+Asked = tuple[FidelitySetting, tuple[Query, ...]]
+
+
+def draw(resources: Resources) -> None:
+    """What is brought, the configs, what has to be gathered, and the comparison."""
+    recordings = _recordings()
+    if not recordings:
+        empty("Hold a config against a real system", render("evaluate/no_answers.html"))
+        return
+    configs, as_chosen = _configs(resources)
+    if not configs:
+        st.info("Choose a config above.")
+        return
+    try:
+        asked = _asked(recordings, configs, as_chosen, resources)
+        if _gathered(asked, resources):
+            st.rerun()
+        measured = [found for setting in asked if (found := _measured(setting, resources)) is not None]
+        if measured:
+            _settings(measured)
+            _queries(_chosen(measured))
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+
+
+def _recordings() -> list[Recording]:
+    """What was uploaded, or stands at the path; of what cannot be used it is said why."""
+    path_box, file_box = st.columns([3, 2])
+    path = path_box.text_input(
+        "File of answers", key="evaluate:fidelity_path", placeholder="/…/answers.json", persist_state="session",
+        help=f"On the machine that runs the app. {FORMS_HELP}",
+    ).strip()  # fmt: skip
+    uploads = file_box.file_uploader(
+        "Or upload files", FORMS, accept_multiple_files=True, key="evaluate:fidelity_files", help=FORMS_HELP
+    )
+    found = []
+    try:
+        if path:
+            place = Path(path).expanduser()
+            found.append(_read(place))
+        found += [_parsed(upload.name, upload.getvalue()) for upload in uploads]
+        for recording in found:
+            require_usable(recording)
+    except WorkbenchError as error:
+        st.error(plain(str(error)), icon=":material/block:")
+        return []
+    return found
+
+
+def _read(path: Path) -> Recording:
+    """The file at a path, read again when it has changed."""
+    try:
+        changed = path.stat().st_mtime_ns
+    except (OSError, ValueError):
+        changed = 0
+    found: Recording = page.get().fidelities(("answers", str(path), changed), lambda: read_recording(path))
+    return found
+
+
+def _parsed(name: str, content: bytes) -> Recording:
+    def parse() -> Recording:
+        try:
+            return parse_recording(content.decode("utf-8-sig"), name)
+        except UnicodeDecodeError:
+            raise InputError(f"{name}: not UTF-8 text") from None
+
+    found: Recording = page.get().fidelities(("answers", name, hashlib.sha256(content).digest()), parse)
+    return found
+
+
+def _configs(resources: Resources) -> tuple[list[tuple[str, PipelineConfig]], bool]:
+    """The configs by the name they are chosen by, and whether they stay as they were chosen."""
+    options = config_options(resources).configs
+    boxes = st.columns([3, 2], vertical_alignment="bottom")
+    names = boxes[0].multiselect(
+        "Configs", list(options), default=[BASE], key="evaluate:fidelity_configs", persist_state="session",
+        help="Each is held against every file. cems_head is CEMS with nothing set.",
+    )  # fmt: skip
+    lay_over = boxes[1].toggle(
+        "With the settings of the answers", value=True, key="evaluate:fidelity_settings", persist_state="session",
+        help="Lay the variables of CEMS that a file states, and its token budget, over the config.",
+    )  # fmt: skip
+    return [(name, options[name]) for name in names], not lay_over
+
+
+def _asked(
+    recordings: Sequence[Recording],
+    configs: Sequence[tuple[str, PipelineConfig]],
+    as_chosen: bool,
+    resources: Resources,
+) -> list[Asked]:
+    """Every file under every config, with its queries."""
+    known = {query.qid: query for query in resources.store.queries.read()}
+    silent = len(recordings) == 1 and len(recordings[0].answers) == 1 and recordings[0].answers[0].query is None
+    typed = _typed_query() if silent else None
+    if silent and typed is None:
+        return []
+    return [
+        (setting_for(recording, config, as_chosen=as_chosen, name=f"{_short(recording)}, {name}"),
+         asked_queries(recording, known, query=typed))
+        for recording in recordings
+        for name, config in configs
+    ]  # fmt: skip
+
+
+def _typed_query() -> str | None:
+    """What was asked, where a single answer does not say; None while nothing is typed."""
+    typed = st.text_input(
+        "What was asked", key="evaluate:fidelity_query", placeholder="the query, or the qid of one of this store",
+        help="These answers do not say it.", persist_state="session",
+    ).strip()  # fmt: skip
+    return typed or None
+
+
+def _short(recording: Recording) -> str:
+    return Path(recording.name).stem
+
+
+def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
+    """Say what has to be gathered first, and gather it on request; True when it is there now."""
+    missing = [(setting, queries) for setting, queries in asked if _evidence(setting, queries, resources) is None]
+    if not missing:
+        return False
+    finished = [
+        pending_gathers([(one.name, one.config)], selection_for(one, queries), resources)[0].finished
+        for one, queries in missing
+    ]
+    total = sum(len(queries) for _, queries in missing)
+    names = ", ".join(
+        plain(setting.name) + (f" ({there} of {len(queries)} are there)" if there else "")
+        for (setting, queries), there in zip(missing, finished, strict=True)
+    )
+
+    def gather(progress: Progress) -> None:
+        for i, (setting, queries) in enumerate(missing):
+            which = f"{setting.name} ({i + 1} of {len(missing)})" if len(missing) > 1 else setting.name
+            gather_evidence(setting.config, selection_for(setting, queries), (), resources, under(which, progress))
+
+    return not_gathered(
+        "evaluate:fidelity",
+        f"Not gathered yet: {names}. Each of {total} queries is searched once; after that every change of a weight or threshold is "
+        "compared at once.",
+        gather,
+        begun=any(finished),
+    )
+
+
+def _evidence(setting: FidelitySetting, queries: Sequence[Query], resources: Resources) -> Any:
+    return read_evidence(setting.config, selection_for(setting, queries), resources, for_all_sessions)
+
+
+def _measured(asked: Asked, resources: Resources) -> MeasuredFidelity | None:
+    """What came of a setting, kept for the session; None while it is not gathered."""
+    setting, queries = asked
+    evidence = _evidence(setting, queries, resources)
+    if evidence is None:
+        return None
+    key = ("measured", setting, evidence.content_hash, resources.store.content_version)
+    found: MeasuredFidelity = page.get().fidelities(
+        _digest(key), lambda: compared(setting, queries, productions_in(resources, setting.recording), evidence)
+    )
+    return found
+
+
+def _digest(key: object) -> str:
+    """Configs and recordings by their values: they hold mappings, which no key may."""
+    return hashlib.sha256(repr(key).encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _settings(measured: Sequence[MeasuredFidelity]) -> None:
+    """A setting a row: how many queries are the same, and how far the others are."""
+    text = st.column_config.TextColumn
+    draw_table(
+        [_row(one) for one in measured], key="evaluate:fidelity_means", placeholder="–",
+        columns={
+            "answers": text("answers", width=190, pinned=True), "queries": st.column_config.NumberColumn("queries", width=64),
+            "same order": text("same order", width=170, help=MEASURES["same_order"].capitalize()),
+            "same set": text("same set", width=170, help=MEASURES["same_set"].capitalize()),
+            "same first": text("same first", width=170, help=MEASURES["same_first"].capitalize()),
+            "overlap": text("overlap@10", width=140, help=MEASURES["overlap"].capitalize()),
+            "RBO": text("RBO", width=140, help=MEASURES["rbo"].capitalize()),
+            "scores": text("scores", width=150, help=MEASURES[SCORE_DIFFERENCE].capitalize()),
+        },
+    )  # fmt: skip
+    st.caption("In brackets the 95 % interval: a bootstrap over queries.")
+    for one in measured:
+        for line in (*one.setting.warnings, *(f"{qid} could not be searched: left out" for qid in one.not_gathered)):
+            st.caption(f":orange[⚠] {plain(one.setting.name)}: {plain(line)}")
+
+
+def _row(measured: MeasuredFidelity) -> dict[str, Any]:
+    fidelity = measured.fidelity
+    estimates = fidelity.estimates
+    row: dict[str, Any] = {"answers": measured.setting.name, "queries": len(fidelity.queries)}
+    for name in ("same_order", "same_set", "same_first"):
+        one = estimates[name]
+        row[name.replace("_", " ")] = f"{one.count} · {_with_interval(one)}"
+    row |= {"overlap": _with_interval(estimates["overlap"]), "RBO": _with_interval(estimates["rbo"])}
+    same, compared_ = fidelity.precise
+    largest = fidelity.score_difference
+    differ = (
+        f"{same} of {compared_} to {PRECISE:g}" if largest is not None and largest > PRECISE else f"same to {PRECISE:g}"
+    )
+    return row | {"scores": None if largest is None else differ}
+
+
+def _with_interval(one: Estimate) -> str | None:
+    return None if number(one.mean) is None else f"{one.mean:.3f} ({one.low:.3f}–{one.high:.3f})"
+
+
+def _chosen(measured: Sequence[MeasuredFidelity]) -> MeasuredFidelity:
+    """The setting whose queries are listed."""
+    if len(measured) == 1:
+        return measured[0]
+    by_name = {one.setting.name: one for one in measured}
+    name = st.selectbox("Queries of", list(by_name), key="evaluate:fidelity_setting")
+    return by_name[name]
+
+
+def _queries(measured: MeasuredFidelity) -> None:
+    """The queries that differ, the worst first; a click opens one in Inspect with its recorded answer beside it."""
+    _applied(measured.setting)
+    differences = measured.differences
+    if not differences:
+        st.success(f"All {len(measured.fidelity.queries)} queries have the recorded order.", icon=":material/check:")
+        return
+    _causes(differences)
+    picked = pick_row(
+        [_query_row(one) for one in differences], key="evaluate:fidelity_queries", most=14, placeholder="–",
+        columns=_query_columns(),
+    )  # fmt: skip
+    st.caption("A click on the box before a row opens its query in Inspect, with the recorded answer beside the trace.")
+    if picked is not None:
+        _open(measured, differences[picked])
+    _explanations(measured)
+
+
+def _applied(setting: FidelitySetting) -> None:
+    applied = ", ".join(f"{name} {value}" for name, value in setting.applied)
+    system = f"Answers of {setting.recording.system}. " if setting.recording.system else ""
+    st.caption(
+        plain(f"{system}Laid over the config: {applied}." if applied else f"{system}The config is as it was chosen.")
+    )
+
+
+def _causes(differences: Sequence[Difference]) -> None:
+    """How many queries differ for which cause."""
+    counts: dict[str, int] = {}
+    for one in differences:
+        counts[one.cause.kind] = counts.get(one.cause.kind, 0) + 1
+    words = " · ".join(f"{count} {CAUSES[kind]}" for kind, count in sorted(counts.items(), key=lambda item: -item[1]))
+    st.markdown(f"###### {len(differences)} differ", help="Only a cause that the recording shows is claimed.")
+    st.caption(words)
+
+
+CAUSES: Mapping[str, str] = {
+    "not here": "with memories that are not in this store",
+    "equal scores": "among equal recorded scores",
+    "equal relations": "by relations of equal similarity",
+    "lexical scores": "with other lexical scores",
+    "other": "of another cause",
+}
+
+
+def _query_row(one: Difference) -> dict[str, Any]:
+    parting = one.parting
+    return {
+        "qid": one.query.qid, "query": one.query.query,
+        "parts at": parting.stage if parting else None, "memory": parting.memory_id if parting else None,
+        "cause": one.cause.kind, "RBO": one.query.rbo, "overlap": one.query.overlap,
+        "how": parting.reason if parting else None, "because": one.cause.text or None,
+    }  # fmt: skip
+
+
+def _query_columns() -> dict[str, Any]:
+    text, value = st.column_config.TextColumn, st.column_config.NumberColumn
+    return {
+        "qid": text("qid", width=64), "query": text("query", width=230),
+        "RBO": value("RBO", format="%.3f", width=64, help=MEASURES["rbo"].capitalize()),
+        "overlap": value("overlap", format="%.2f", width=64, help="Jaccard overlap of the first ten"),
+        "parts at": text("parts at", width=84, help="The first stage after which the recorded order cannot come out any more"),
+        "memory": text("memory", width=100, help="The recorded memory that shows it"),
+        "how": text("how", width=260), "cause": text("cause", width=116), "because": text("because", width=300),
+    }  # fmt: skip
+
+
+def _open(measured: MeasuredFidelity, difference: Difference) -> None:
+    """Into Inspect, as it was measured, with the recorded answer in the tool that compares."""
+    query = difference.query
+    results = [{"id": key, "score": query.recorded_scores.get(key)} for key in query.recorded]
+    answered = json.dumps({"results": results}, ensure_ascii=False, indent=1) if results else None
+    open_in_inspect(measured.request(query.qid), measured.setting.config, answered=answered)
+
+
+def _explanations(measured: MeasuredFidelity) -> None:
+    """A button that tries every parameter over the whole set, and what was found."""
+    st.markdown(
+        "###### What single change would explain it",
+        help="Every parameter that replays, alone, at values of its slider: which gives more queries the recorded order?",
+    )
+    key = _digest(("explained", measured.setting, measured.evidence.content_hash))
+    kept = st.session_state.get("evaluate:fidelity_explained")
+    if kept is None or kept[0] != key:
+        place = st.empty()
+        if not place.button("Try every parameter", key="evaluate:fidelity_explain", icon=":material/search:"):
+            return
+        with cancellable("evaluate:fidelity_explain_cancel", "Nothing is kept.", place=place) as progress:
+            kept = (key, *explained(measured, progress))
+        st.session_state["evaluate:fidelity_explained"] = kept
+    _, now, found = kept
+    if not found:
+        st.caption("No single parameter gives more queries the recorded order.")
+        return
+    draw_table(
+        [_explanation_row(now, one) for one in found[:MOST_EXPLANATIONS]], key="evaluate:fidelity_explanations", width=900,
+        columns={
+            "parameter": st.column_config.TextColumn("parameter", width=260),
+            "same order": st.column_config.TextColumn("same order", width=110, help="Queries with the recorded order, now and then"),
+            "RBO": st.column_config.NumberColumn("RBO", format="%.3f", width=76, help="Mean over the first ten, then"),
+        },
+    )  # fmt: skip
+
+
+def _explanation_row(now: SetAgreement, one: Explanation[SetAgreement]) -> dict[str, Any]:
+    path, was, value = one.changes[0]
+    return {
+        "parameter": f"{field_spec(path).label} ({path})", "is": shown(was), "would be": shown(value),
+        "same order": f"{now.same_order} → {one.agreement.same_order}", "RBO": one.agreement.rbo,
+    }  # fmt: skip
