@@ -22,6 +22,7 @@ from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.meta import content_version, delete_meta, read_meta, write_meta
 from cems_workbench.store.search import chroma, embedded, lexical_refresh
+from cems_workbench.store.search.index_directory import Manifest, discard
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical_refresh import Document
 from cems_workbench.store.search.vector_index import VectorIndex
@@ -108,7 +109,7 @@ class DerivedIndexes:
 
     def _open(self, embedder: Embedder) -> Indexes:
         manifest = lexical_refresh.read_manifest(self._lexical_home)
-        usable = manifest is not None and manifest.usable
+        usable = manifest is not None and lexical_refresh.usable(manifest)
         lexical = LexicalIndex(self._lexical_home / manifest.directory if manifest and usable else None, self._hidden)
         collection = chroma.find_collection(self._chroma(), self._collection_name(embedder.model_id))
         key = "" if collection is None else str(collection.id)
@@ -130,7 +131,7 @@ class DerivedIndexes:
         """
         with self._refreshing:
             self._opened = {}
-            lexical_refresh.discard(self._lexical_home)
+            discard(self._lexical_home)
             self._discard_vectors(embedder)
             return self._bring_up_to_date(embedder, progress)
 
@@ -185,7 +186,7 @@ class DerivedIndexes:
 
     def _refresh_lexical(self, version: int, progress: Progress) -> bool:
         manifest = lexical_refresh.read_manifest(self._lexical_home)
-        if manifest is not None and manifest.usable and manifest.content_version == version:
+        if manifest is not None and lexical_refresh.usable(manifest) and manifest.content_version == version:
             return False
         with self._database.reading() as cursor:
             version = content_version(cursor)
@@ -245,10 +246,10 @@ def _vector_state(name: str, recorded: dict[str, Any] | None, version: int, rows
     return IndexState(f"vectors {name}", built, version, built == version, rows, note)
 
 
-def _lexical_state(manifest: lexical_refresh.Manifest | None, version: int) -> IndexState:
+def _lexical_state(manifest: Manifest | None, version: int) -> IndexState:
     if manifest is None:
         return IndexState("lexical", None, version, False, 0, "never built")
-    if not manifest.usable:
+    if not lexical_refresh.usable(manifest):
         return IndexState("lexical", manifest.content_version, version, False, 0, "built by another tokenizer version")
     fresh = manifest.content_version == version
     note = "" if fresh else _behind(manifest.content_version, version)

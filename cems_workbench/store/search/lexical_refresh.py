@@ -1,28 +1,23 @@
-"""Building the lexical index of a content version and putting it in the place of the one before.
+"""Building the lexical index of a content version; index_directory.py puts it in the place of the one before.
 
-A build goes to a directory of its own; `manifest.json`, replaced in one step, names the current one. A crash at any
-moment leaves the old index or the new one, never half of either. Beside the BM25 scores it keeps what filters ask of each memory,
-and how many memories each word stands in as it is written, for the correction of typos.
+Beside the BM25 scores it keeps what filters ask of each memory, and how many memories each word stands in as it is written, for
+the correction of typos.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cems_workbench.progress import Progress
-from cems_workbench.store.search import lexical_index, tokenizer
+from cems_workbench.store.search import index_directory, lexical_index, tokenizer
+from cems_workbench.store.search.index_directory import Manifest, publish, write_json
 from cems_workbench.store.search.tokenizer import chunks, terms_of
 
-MANIFEST = "manifest.json"
 MAX_WORD = 40
 """Letters of the longest word that is counted as one."""
 
@@ -54,21 +49,6 @@ def write_scores(target: Path, texts: Iterable[str], words: Counter[str]) -> Non
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
-    """The current index: its directory's name, the content it was built from, the tokenizer, the memories in it."""
-
-    directory: str
-    content_version: int
-    tokenizer: str
-    rows: int
-
-    @property
-    def usable(self) -> bool:
-        """Whether queries are cut into terms as its documents were."""
-        return self.tokenizer == tokenizer.VERSION
-
-
-@dataclass(frozen=True, slots=True)
 class Document:
     """What the index keeps of a memory."""
 
@@ -80,11 +60,12 @@ class Document:
 
 def read_manifest(home: Path) -> Manifest | None:
     """The manifest in `home`, None when there is no index that can be opened."""
-    try:
-        manifest = Manifest(**json.loads((home / MANIFEST).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-    return manifest if (home / manifest.directory / lexical_index.IDS).exists() else None
+    return index_directory.read_manifest(home, lexical_index.IDS)
+
+
+def usable(manifest: Manifest) -> bool:
+    """Whether queries are cut into terms as the documents of that index were."""
+    return manifest.tokenizer == tokenizer.VERSION
 
 
 def build(home: Path, documents: Iterable[Document], total: int, content_version: int, progress: Progress) -> Manifest:
@@ -92,28 +73,7 @@ def build(home: Path, documents: Iterable[Document], total: int, content_version
 
     Raises what `progress` raises (Cancelled); the index before stays current then.
     """
-    home.mkdir(parents=True, exist_ok=True)
-    target = home / f"v{content_version}-{os.urandom(3).hex()}"
-    target.mkdir()
-    try:
-        rows = _write(target, documents, total, progress)
-    except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
-        raise
-    manifest = Manifest(target.name, content_version, tokenizer.VERSION, rows)
-    draft = home / f"{MANIFEST}.new"
-    draft.write_text(json.dumps(asdict(manifest)), "utf-8")
-    os.replace(draft, home / MANIFEST)
-    for old in home.iterdir():
-        if old.is_dir() and old != target:
-            shutil.rmtree(old, ignore_errors=True)
-    return manifest
-
-
-def discard(home: Path) -> None:
-    """Remove the index, if there is one: its manifest first, so that no half of it is ever taken for an index."""
-    (home / MANIFEST).unlink(missing_ok=True)
-    shutil.rmtree(home, ignore_errors=True)
+    return publish(home, content_version, tokenizer.VERSION, lambda target: _write(target, documents, total, progress))
 
 
 def _write(target: Path, documents: Iterable[Document], total: int, progress: Progress) -> int:
@@ -131,17 +91,13 @@ def _write(target: Path, documents: Iterable[Document], total: int, progress: Pr
             yield document.text
 
     write_scores(target, texts(), words)
-    _write_json(target / lexical_index.LABELS, {name: list(codes) for name, codes in labels.items()})
-    _write_json(target / lexical_index.WORDS, words)
+    write_json(target / lexical_index.LABELS, {name: list(codes) for name, codes in labels.items()})
+    write_json(target / lexical_index.WORDS, words)
     np.save(target / lexical_index.FILTERS, np.array(filters, np.int32).reshape(-1, 2))
-    _write_json(target / lexical_index.IDS, ids)
+    write_json(target / lexical_index.IDS, ids)
     progress("indexing words", len(ids), total)
     return len(ids)
 
 
 def _code(codes: dict[str | None, int], value: str | None) -> int:
     return codes.setdefault(value, len(codes))
-
-
-def _write_json(path: Path, value: Any) -> None:
-    path.write_text(json.dumps(value, ensure_ascii=False), "utf-8")

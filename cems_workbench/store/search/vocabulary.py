@@ -93,7 +93,7 @@ def count_words(texts: Iterable[str]) -> dict[str, int]:
 def _indexed_words(home: Path, version: int) -> dict[str, int] | None:
     """The words of the lexical index, None when it is not of this content version or just being replaced."""
     manifest = lexical_refresh.read_manifest(home)
-    if manifest is None or not manifest.usable or manifest.content_version != version:
+    if manifest is None or not lexical_refresh.usable(manifest) or manifest.content_version != version:
         return None
     try:
         words: dict[str, int] = json.loads((home / manifest.directory / lexical_index.WORDS).read_text("utf-8"))
