@@ -27,7 +27,7 @@ from cems_workbench.progress import silent
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store, Vocabulary
 from cems_workbench.store.search import lexical_refresh
-from cems_workbench.store.search.lexical_refresh import Document
+from cems_workbench.store.search.entries import Document
 
 QUERIES = {
     "no typo": "how does the system keep the history",

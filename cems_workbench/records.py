@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,13 @@ class Chunk:
     seq: int
     text: str
     start: int | None = None
+
+
+ChunkRule = Literal["whole", "embedder", "cems", "qmd"]
+"""How memories are cut into chunks: not, into what the embedder reads, as CEMS does, as QMD does."""
+CHUNK_RULES: tuple[ChunkRule, ...] = get_args(ChunkRule)
+DEFAULT_CHUNK_RULE: ChunkRule = "embedder"
+"""Of a new store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +172,8 @@ class ParsedInput:
     errors: tuple[RowError, ...] = ()
     notes: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
+    chunks: tuple[Chunk, ...] = ()
+    """Chunks that came with the memories, in their order."""
 
 
 def indexed_text(memory: Memory) -> str:

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     import duckdb
 
 
+LATER = ("SELECT * FROM chunks ORDER BY member, seq", "SELECT * FROM edges ORDER BY qid, position")
+"""What files of the first format have not."""
+
+
 def content_hash(cursor: duckdb.DuckDBPyConnection) -> str:
     """SHA-256, in hex, of everything that replay can see of the file and of its queries; judgments are not part of it."""
     digest = hashlib.sha256()
@@ -47,6 +51,7 @@ def content_hash(cursor: duckdb.DuckDBPyConnection) -> str:
         "SELECT * FROM lists ORDER BY qid, position",
         "SELECT * FROM scores ORDER BY qid, role, model, member",
         "SELECT * FROM texts ORDER BY number",
+        *(LATER if evidence_rows.has_chunks(cursor) else ()),
     ):
         table = arrow(cursor, select)
         for name in table.column_names:
@@ -66,7 +71,9 @@ def _bytes(column: Any) -> bytes:
     return "\x1f".join("\x00" if value is None else str(value) for value in column.to_pylist()).encode()
 
 
-FORMAT = "cems-workbench-evidence-set/1"
+FORMAT = "cems-workbench-evidence-set/2"
+READABLE = (FORMAT, "cems-workbench-evidence-set/1")
+"""The first had no chunks, edges and tokens; it is read, and not gone on with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +160,8 @@ class EvidenceFile:
         connection = _connect(path, read_only=False)
         try:
             reason = mismatch(_header(connection, path), header)
+            if reason is None and not evidence_rows.has_chunks(connection):
+                reason = "an earlier version of the workbench made it"
             known = {query.qid: query for query in evidence_rows.read_query_set(connection)[0]}
             other = [query.qid for query in queries if known.get(query.qid) != query]
             if reason is None and (other or len(known) != len(queries)):
@@ -293,8 +302,8 @@ def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:
 
     try:
         found = _meta(connection, "format")
-        if found != FORMAT:
-            raise InputError(f"{path}: format {found!r} is not known; this version reads {FORMAT}")
+        if found not in READABLE:
+            raise InputError(f"{path}: format {found!r} is not known; this version reads {', '.join(READABLE)}")
         return Header(**json.loads(_meta(connection, "header") or "{}"))
     except (duckdb.Error, TypeError, ValueError) as error:
         raise InputError(f"{path} is a DuckDB database, but not an evidence file") from error

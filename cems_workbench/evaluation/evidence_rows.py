@@ -15,9 +15,10 @@ import numpy as np
 
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
-from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
 from cems_workbench.store import memories as memories_table
 from cems_workbench.store.rows import to_aware, to_naive
+from cems_workbench.store.search.entries import WHOLE
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,7 +35,13 @@ CREATE TABLE memories (
     number INTEGER NOT NULL, id VARCHAR NOT NULL, content VARCHAR NOT NULL, title VARCHAR, category VARCHAR, project VARCHAR,
     session VARCHAR, author VARCHAR, tags VARCHAR NOT NULL, priority DOUBLE NOT NULL, pinned BOOLEAN NOT NULL,
     importance VARCHAR NOT NULL, created_at TIMESTAMP, last_accessed TIMESTAMP, access_count BIGINT NOT NULL,
-    relevant_count BIGINT NOT NULL, noise_count BIGINT NOT NULL, scope VARCHAR NOT NULL, source_ref VARCHAR, embedding FLOAT[]
+    relevant_count BIGINT NOT NULL, noise_count BIGINT NOT NULL, scope VARCHAR NOT NULL, source_ref VARCHAR, embedding FLOAT[],
+    updated_at TIMESTAMP, tokens INTEGER
+);
+CREATE TABLE chunks (member INTEGER NOT NULL, seq INTEGER NOT NULL, start BIGINT, content VARCHAR NOT NULL, tokens INTEGER);
+CREATE TABLE edges (
+    qid VARCHAR NOT NULL, position INTEGER NOT NULL, source_id VARCHAR NOT NULL, target_id VARCHAR NOT NULL, kind VARCHAR NOT NULL,
+    weight DOUBLE NOT NULL
 );
 CREATE TABLE evidence (
     qid VARCHAR NOT NULL, query VARCHAR NOT NULL, project VARCHAR, as_of TIMESTAMP, members INTEGER[] NOT NULL,
@@ -42,7 +49,7 @@ CREATE TABLE evidence (
 );
 CREATE TABLE lists (
     qid VARCHAR NOT NULL, position INTEGER NOT NULL, name VARCHAR NOT NULL, source VARCHAR NOT NULL, variant INTEGER,
-    members INTEGER[] NOT NULL, scores DOUBLE[] NOT NULL
+    members INTEGER[] NOT NULL, scores DOUBLE[] NOT NULL, chunks INTEGER[]
 );
 CREATE TABLE scores (
     qid VARCHAR NOT NULL, role VARCHAR NOT NULL, model VARCHAR NOT NULL, member INTEGER NOT NULL, raw DOUBLE, text INTEGER,
@@ -50,7 +57,9 @@ CREATE TABLE scores (
 );
 CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL);
 """
-"""`scores.role` is rerank or judge; `scores.text` numbers the text that the model read."""
+"""`scores.role` is rerank or judge; `scores.text` numbers the text that the model read. `lists.chunks` is null where memories were found
+whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted. `chunks`, `edges` and these columns are
+not in files of the first format."""
 
 Role = Literal["rerank", "judge"]
 ROLES: tuple[Role, ...] = ("rerank", "judge")
@@ -61,6 +70,7 @@ class Known:
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self.memories: dict[str, tuple[int, Memory]] = read_memories(cursor)[0]
+        self.chunks, self.tokens = read_chunks(cursor)
         self.texts = {text: number for number, text in cursor.execute("SELECT number, text FROM texts").fetchall()}
 
 
@@ -83,9 +93,19 @@ def write_evidence(
     for position, ranked in enumerate(evidence.lists):
         members = [number[hit.memory_id] for hit in ranked.hits]
         values = [hit.score for hit in ranked.hits]
+        chunks = [WHOLE if hit.chunk is None else hit.chunk for hit in ranked.hits]
+        found = chunks if any(chunk != WHOLE for chunk in chunks) else None
         cursor.execute(
-            "INSERT INTO lists VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [qid, position, ranked.name, ranked.source, ranked.variant, members, values],
+            "INSERT INTO lists VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [qid, position, ranked.name, ranked.source, ranked.variant, members, values, found],
+        )
+    if evidence.relations:
+        cursor.executemany(
+            "INSERT INTO edges VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                [qid, i, edge.source_id, edge.target_id, edge.kind, edge.weight]
+                for i, edge in enumerate(evidence.relations)
+            ],
         )
     _write_scores(cursor, qid, evidence, number, known)
 
@@ -97,20 +117,37 @@ def _write_memories(cursor: duckdb.DuckDBPyConnection, evidence: Evidence, known
     for key, memory in evidence.memories.items():
         if key not in known.memories:
             fresh.append(memory)
-        elif known.memories[key][1] != memory:
+        elif (known.memories[key][1], known.chunks.get(key, ()), known.tokens.get(key)) != (
+            memory, evidence.chunks.get(key, ()), evidence.tokens.get(key)
+        ):  # fmt: skip
             raise InputError(f"memory {key} is not the one the evidence file has; gather into another file")
     if not fresh:
         return
     first = len(known.memories)
     vectors = [_single(memory.id, evidence.embeddings.get(memory.id)) for memory in fresh]
+    counts = {memory.id: evidence.tokens.get(memory.id) for memory in fresh}
     table = memories_table.staging(fresh).append_column("embedding", pa.array(vectors, pa.list_(pa.float32())))
+    tokens = [None if count is None else count[0] for count in counts.values()]
+    table = table.append_column("tokens", pa.array(tokens, pa.int32()))
     cursor.register("staged", table.append_column("number", pa.array(range(first, first + len(fresh)), pa.int32())))
     try:
-        columns = ", ".join(("number", *memories_table.FIELDS, "embedding"))
+        columns = ", ".join(("number", *memories_table.FIELDS, "embedding", "tokens"))
         cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged")
     finally:
         cursor.unregister("staged")
     known.memories.update({memory.id: (first + i, memory) for i, memory in enumerate(fresh)})
+    chunks = []
+    for memory_id, count in counts.items():
+        if count is not None:
+            known.tokens[memory_id] = tuple(count)
+        own = evidence.chunks.get(memory_id, ())
+        if own:
+            known.chunks[memory_id] = own
+        for i, chunk in enumerate(own):
+            member = known.memories[memory_id][0]
+            chunks.append([member, chunk.seq, chunk.start, chunk.text, None if count is None else count[1 + i]])
+    if chunks:
+        cursor.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", chunks)
 
 
 def _single(memory_id: str, vector: Any) -> Any:
@@ -198,7 +235,8 @@ def read_memories(
     cursor: duckdb.DuckDBPyConnection,
 ) -> tuple[dict[str, tuple[int, Memory]], dict[str, Any]]:
     """Number and record of every memory by id, and the embeddings, each of shape (dimension,)."""
-    columns = ", ".join(memories_table.FIELDS)
+    there = _columns(cursor, "memories")
+    columns = ", ".join(name if name in there else f"NULL::TIMESTAMP AS {name}" for name in memories_table.FIELDS)
     rows = cursor.execute(f"SELECT {columns} FROM memories ORDER BY number").fetchall()
     records = [memories_table.record(row) for row in rows]
     vectors = arrow(cursor, "SELECT embedding FROM memories ORDER BY number")["embedding"]
@@ -210,6 +248,50 @@ def read_memories(
     return {memory.id: (number, memory) for number, memory in enumerate(records)}, found
 
 
+def has_chunks(cursor: duckdb.DuckDBPyConnection) -> bool:
+    """Is the file of a format that has a place for chunks, edges and tokens?"""
+    return bool(_columns(cursor, "chunks"))
+
+
+def _columns(cursor: duckdb.DuckDBPyConnection, table: str) -> set[str]:
+    rows = cursor.execute("SELECT column_name FROM duckdb_columns() WHERE table_name = ?", [table]).fetchall()
+    return {row[0] for row in rows}
+
+
+def read_chunks(cursor: duckdb.DuckDBPyConnection) -> tuple[dict[str, tuple[Chunk, ...]], dict[str, tuple[int, ...]]]:
+    """By memory id the chunks of those that have any, and the tokens of those that were counted."""
+    if not has_chunks(cursor):
+        return {}, {}
+    tokens = {
+        memory_id: [count]
+        for memory_id, count in cursor.execute("SELECT id, tokens FROM memories WHERE tokens IS NOT NULL").fetchall()
+    }
+    chunks: dict[str, list[Chunk]] = {}
+    rows = cursor.execute(
+        "SELECT m.id, c.seq, c.content, c.start, c.tokens FROM chunks AS c JOIN memories AS m ON m.number = c.member "
+        "ORDER BY c.member, c.seq"
+    ).fetchall()
+    for *values, count in rows:
+        chunk = Chunk(*values)
+        chunks.setdefault(chunk.memory_id, []).append(chunk)
+        if count is not None:
+            tokens[chunk.memory_id].append(count)
+    return (
+        {memory_id: tuple(own) for memory_id, own in chunks.items()},
+        {memory_id: tuple(counts) for memory_id, counts in tokens.items()},
+    )
+
+
+def _read_edges(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[Relation]]:
+    if not has_chunks(cursor):
+        return {}
+    found: dict[str, list[Relation]] = {}
+    rows = cursor.execute("SELECT qid, source_id, target_id, kind, weight FROM edges ORDER BY qid, position").fetchall()
+    for qid, *values in rows:
+        found.setdefault(qid, []).append(Relation(*values))
+    return found
+
+
 def read_evidence(cursor: duckdb.DuckDBPyConnection) -> dict[str, Evidence]:
     """The evidence of every finished query by qid, in the order of the queries."""
     numbered, embeddings = read_memories(cursor)
@@ -217,6 +299,8 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection) -> dict[str, Evidence]:
     ids = np.array([memory.id for memory in records], dtype=object)
     lists = _read_lists(cursor, ids)
     scores = _read_scores(cursor, ids)
+    chunks, tokens = read_chunks(cursor)
+    edges = _read_edges(cursor)
     columns = "e.qid, e.query, e.project, e.as_of, e.variants, e.notes"
     ordered = "FROM evidence AS e JOIN queries AS q USING (qid) ORDER BY q.position"
     rows = cursor.execute(f"SELECT {columns} {ordered}").fetchall()
@@ -239,16 +323,27 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection) -> dict[str, Evidence]:
             model_scores=scores.get((qid, "rerank"), {}),
             judge_scores=scores.get((qid, "judge"), {}),
             embeddings={key: embeddings[key] for key in memories if key in embeddings},
+            chunks={key: chunks[key] for key in memories if key in chunks},
+            relations=tuple(edges.get(qid, ())),
+            tokens={key: tokens[key] for key in memories if key in tokens},
             notes=notes,
         )
     return found
 
 
 def _read_lists(cursor: duckdb.DuckDBPyConnection, ids: Any) -> dict[str, list[RankedList]]:
-    table = arrow(cursor, "SELECT qid, name, source, variant, members, scores FROM lists ORDER BY qid, position")
+    new = has_chunks(cursor)
+    chunks = ", chunks" if new else ""
+    table = arrow(
+        cursor, f"SELECT qid, name, source, variant, members, scores{chunks} FROM lists ORDER BY qid, position"
+    )
     members, starts = flat(table["members"])
     values, _ = flat(table["scores"])
     hits = list(map(Hit, ids[members].tolist(), values.tolist()))
+    if new and table["chunks"].null_count < len(table):
+        for i, numbers in enumerate(table["chunks"].to_pylist()):
+            for place, number in enumerate(numbers or (), start=int(starts[i])):
+                hits[place] = Hit(hits[place].memory_id, hits[place].score, None if number == WHOLE else number)
     found: dict[str, list[RankedList]] = {}
     heads = zip(*(table[name].to_pylist() for name in ("qid", "name", "source", "variant")), strict=True)
     for i, (qid, name, source, variant) in enumerate(heads):

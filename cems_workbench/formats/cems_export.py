@@ -3,14 +3,15 @@
 `{documents: [...], chunks: [...]}`, or rows each of which is a document (with its `chunks` in it, perhaps) or, with a
 `document_id`, a chunk. The project is that of a `source_ref` "project:ORG/REPO…", the author is user_id, access_count is
 shown_count and last_accessed the first there is of last_shown_at, updated_at, created_at. Scopes team and company are
-shared. A document without content has that of its chunks, in their order. team_id and source are not kept.
+shared. A document without content has that of its chunks, in their order. The chunks of a document are kept as they are, with the place
+in its content where each is found; a chunk's `seq` orders it. team_id and source are not kept.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from cems_workbench.formats.base.files import Sample, read_records, type_name
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput, RowError
+from cems_workbench.records import Chunk, Memory, ParsedInput, RowError
 
 NAME = "cems-export"
 USED = (
@@ -37,7 +38,7 @@ _SCOPES = {"personal": "personal", "shared": "shared", "team": "shared", "compan
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A chunk as it stands in the file; it is looked at only when its document has no content."""
+    """A chunk as it stands in the file."""
 
     number: int
     where: str
@@ -78,6 +79,7 @@ def parse_document(row: dict[str, Any]) -> Memory:
         noise_count=fields.count(row, "noise_count"),
         scope=_SCOPES[fields.choice(row, "scope", _SCOPES, "personal")],
         source_ref=source_ref,
+        updated_at=fields.moment(row, "updated_at"),
     )
 
 
@@ -88,12 +90,15 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         _sort_in(export, number, row)
     rows = _joined(export)
     collected = collect(str(path), rows, parse_document, lambda memory: memory.id, "id", KNOWN, export.errors)
+    chunks, cut_anew = _given(export, collected.records)
     notes = []
+    if cut_anew:
+        notes.append(f"{cut_anew} documents have a chunk without text; they are cut here, as the store cuts others")
     if export.deleted:
         notes.append(f"{export.deleted} deleted documents were left out")
     if export.from_chunks:
         notes.append(f"{export.from_chunks} documents are in the file only as chunks and were put together from them")
-    return collected.parsed(path, NAME, "memories", export.errors, notes)
+    return replace(collected.parsed(path, NAME, "memories", export.errors, notes), chunks=chunks)
 
 
 def _sort_in(export: _Export, number: int, row: dict[str, Any]) -> None:
@@ -166,14 +171,43 @@ def _content(export: _Export, chunks: list[_Chunk]) -> str:
     texts: list[tuple[int, str]] = []
     for position, chunk in enumerate(chunks):
         try:
-            row = {"content": chunk.row} if isinstance(chunk.row, str) else chunk.row
-            if not isinstance(row, dict):
-                raise FieldError("", f"must be an object or a string, found {type_name(row)}")
-            place = next((fields.count(row, key) for key in PLACES if row.get(key) is not None), position)
-            texts.append((place, fields.required_text(row, "content")))
+            texts.append(_text(chunk, position))
         except FieldError as error:
             export.report(chunk.number, f"{chunk.where}.{error.field}".strip("."), error.reason)
     return "\n".join(said for _, said in sorted(texts, key=lambda text: text[0]))
+
+
+def _text(chunk: _Chunk, position: int) -> tuple[int, str]:
+    """A chunk's place among those of its document, and its text; raises FieldError."""
+    row = {"content": chunk.row} if isinstance(chunk.row, str) else chunk.row
+    if not isinstance(row, dict):
+        raise FieldError("", f"must be an object or a string, found {type_name(row)}")
+    place = next((fields.count(row, key) for key in PLACES if row.get(key) is not None), position)
+    return place, fields.required_text(row, "content")
+
+
+def _given(export: _Export, documents: Sequence[Memory]) -> tuple[tuple[Chunk, ...], int]:
+    """The chunks of the documents, in order; and how many documents have none because one of theirs cannot be used."""
+    found: list[Chunk] = []
+    cut_anew = 0
+    for memory in documents:
+        try:
+            texts = [_text(chunk, i) for i, chunk in enumerate(export.chunks.get(memory.id, ()))]
+        except FieldError:
+            cut_anew += 1
+            continue
+        start: int | None = 0
+        for seq, (_, text) in enumerate(sorted(texts, key=lambda text: text[0])):
+            start = _start(memory.content, text, start or 0)
+            found.append(Chunk(memory.id, seq, text, start))
+    return tuple(found), cut_anew
+
+
+def _start(content: str, text: str, after: int) -> int | None:
+    """Where a chunk begins in its document, from `after` on; None when it is not there. U+FFFD stands for a character cut in two."""
+    inner = text.strip("\ufffd")
+    place = content.find(inner, after)
+    return None if place < 0 else max(0, place - text.startswith("\ufffd"))
 
 
 def sniff(sample: Sample) -> bool:

@@ -27,7 +27,7 @@ from cems_workbench.records import Memory, ParsedInput, RowError
 NAME = "memories-csv"
 REQUIRED = ("id", "content")
 NUMBERS = ("priority", "access_count", "relevant_count", "noise_count")
-TRIMMED = ("importance", "scope", "created_at", "last_accessed")
+TRIMMED = ("importance", "scope", "created_at", "last_accessed", "updated_at")
 
 
 @dataclass

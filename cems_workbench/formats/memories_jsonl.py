@@ -1,7 +1,8 @@
 """memories.jsonl: one memory a line, or a .json file with a list of them.
 
 `{id, content, title?, category?, project?, session?, author?, tags?, priority?, pinned?, importance?, created_at?,
-last_accessed?, access_count?, relevant_count?, noise_count?, scope?, source_ref?}`
+last_accessed?, access_count?, relevant_count?, noise_count?, scope?, source_ref?,
+updated_at?}`
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def parse_memory(row: dict[str, Any]) -> Memory:
         noise_count=fields.count(row, "noise_count"),
         scope=fields.choice(row, "scope", ("personal", "shared"), "personal"),
         source_ref=fields.text(row, "source_ref"),
+        updated_at=fields.moment(row, "updated_at"),
     )
 
 

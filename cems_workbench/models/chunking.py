@@ -21,17 +21,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from cems_workbench.models import tokens
 from cems_workbench.models.protocol import Embedder
-from cems_workbench.records import Memory, indexed_text
+from cems_workbench.records import ChunkRule, Memory, indexed_text
 
-Rule = Literal["whole", "embedder", "cems", "qmd"]
-RULES: tuple[Rule, ...] = get_args(Rule)
-DEFAULT_RULE: Rule = "embedder"
 VERSION = "1"
 """To be raised when a rule cuts otherwise than before: stores then cut anew at their next refresh."""
 
@@ -41,6 +38,9 @@ QMD_CHARS, QMD_OVERLAP, QMD_WINDOW = QMD_TOKENS * 3, 135 * 3, 200 * 3
 QMD_DECAY = 0.7
 OVERLAP = 0.15
 """Of a window, what the next one has of it too."""
+
+NO_LIMIT = "the embedder does not say how much of a text it reads: they are embedded whole, and what is past its limit is not read"
+_ENDLESS = 2**62
 
 Span = tuple[int, int]
 """Where a piece of a text begins and ends, in characters."""
@@ -72,32 +72,33 @@ class Piece:
 class Cutter:
     """A rule, ready to cut.
 
-    `label` names all that its chunks depend on; chunks of another label are cut anew. `titled` says whether a chunk is searched with the
+    `label` names all that its chunks depend on; chunks of another label are cut anew. A memory of `over` characters or fewer, its title
+    with them, has none. `titled` says whether a chunk is searched with the
     memory's title before it. `cut` gives the chunks of (title, content): none when the memory is searched whole. `note` says what it
     cannot do.
     """
 
-    rule: Rule
+    rule: ChunkRule
     label: str
+    over: int
     titled: bool
     cut: Callable[[Sequence[tuple[str | None, str]]], list[list[Piece]]]
     note: str = ""
 
 
-def cutter(rule: Rule, embedder: Embedder) -> Cutter:
+def cutter(rule: ChunkRule, embedder: Embedder) -> Cutter:
     """The rule for memories that `embedder` will embed."""
     if rule == "cems":
-        return Cutter(rule, f"cems/{VERSION}", False, lambda texts: [cems_pieces(content) for _, content in texts])
+        return Cutter(rule, f"cems/{VERSION}", 0, False, lambda texts: [cems_pieces(content) for _, content in texts])
     if rule == "qmd":
-        return Cutter(rule, f"qmd/{VERSION}", True, lambda texts: [qmd_pieces(content) for _, content in texts])
+        return Cutter(rule, f"qmd/{VERSION}", 0, True, lambda texts: [qmd_pieces(content) for _, content in texts])
     if rule == "whole":
-        return Cutter(rule, "whole", False, _none)
+        return Cutter(rule, "whole", _ENDLESS, False, _none)
     if not isinstance(embedder, LimitedEmbedder):
-        why = f"{embedder.model_id} does not say how much of a text it reads: memories are embedded whole"
-        return Cutter(rule, "embedder: unlimited", True, _none, why)
+        return Cutter(rule, "whole", _ENDLESS, False, _none, NO_LIMIT)
     limited: LimitedEmbedder = embedder
     label = f"embedder/{VERSION}: {embedder.model_id}, {limited.room}"
-    return Cutter(rule, label, True, lambda texts: embedder_pieces(texts, limited))
+    return Cutter(rule, label, limited.room, True, lambda texts: embedder_pieces(texts, limited))
 
 
 def cems_pieces(content: str) -> list[Piece]:

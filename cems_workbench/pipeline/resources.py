@@ -73,6 +73,7 @@ class Resources:
             report = None
             if not all(state.fresh for state in self.store.indexes.states(self.embedder.model_id)):
                 report = self.store.indexes.refresh(self.embedder, progress)
+                version = report.content_version  # cutting chunks for another embedder is a change
             self._indexes = (version, self.store.indexes.open(self.embedder))
             return report
 

@@ -28,6 +28,7 @@ from cems_workbench import formats
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import (
+    FORMAT,
     EvidenceFile,
     EvidenceSet,
     Header,
@@ -221,7 +222,7 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
     store = resources.store
     parts: tuple[object, ...] = (
         store.identity, store.content_version, resources.embedder.model_id, selection.project_only,
-        sorted(gather_parameters(config).items()), selection.queries,
+        sorted(gather_parameters(config).items()), selection.queries, FORMAT,
     )  # fmt: skip
     words = dictionary_words(config, resources)
     if words is not None:

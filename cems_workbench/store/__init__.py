@@ -4,6 +4,7 @@
 or an index is asked for.
 """
 
+from cems_workbench.store.chunks import ChunkStatistics
 from cems_workbench.store.configs import ConfigRecord
 from cems_workbench.store.corrections import LearnedPair
 from cems_workbench.store.decisions import Decision
@@ -22,6 +23,7 @@ from cems_workbench.store.store import Store
 
 __all__ = [
     "ANY",
+    "ChunkStatistics",
     "ConfigRecord",
     "Decision",
     "DeletedMemory",

@@ -1,6 +1,6 @@
 """Putting one parsed input into the store: what can be kept, in what order, inside one transaction.
 
-The order is memories, relations, queries, judgments, so that rows may refer to others of the same input. A row that
+The order is memories, their chunks, relations, queries, judgments, so that rows may refer to others of the same input. A row that
 names something unknown or repeats another row's key is reported and kept out; the rest goes in. Queries are put into a query
 set; judgments have rules of their own (judgments.py).
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cems_workbench.progress import Progress
-from cems_workbench.records import GradeScale, Memory, ParsedInput, Query, Relation, RowError
-from cems_workbench.store import memories, queries, query_sets, relations
+from cems_workbench.records import Chunk, GradeScale, Memory, ParsedInput, Query, Relation, RowError
+from cems_workbench.store import chunks, memories, queries, query_sets, relations
 from cems_workbench.store.judgments import import_judgments
 from cems_workbench.store.meta import bump_content_version, content_version
 from cems_workbench.store.query_sets import QuerySet
@@ -45,6 +45,7 @@ class ImportReport:
     relations: RowCounts = NO_ROWS
     queries: RowCounts = NO_ROWS
     judgments: RowCounts = NO_ROWS
+    chunks: RowCounts = NO_ROWS
     errors: tuple[RowError, ...] = ()
     notes: tuple[str, ...] = ()
     content_version: int = 0
@@ -67,8 +68,9 @@ def import_rows(
     problems: list[RowError] = []
     parsed = queries.resolve_words(cursor, parsed)
     memory_counts, notes = _import_memories(cursor, parsed, progress, problems)
+    chunk_counts = _import_chunks(cursor, parsed, problems)
     version = content_version(cursor)
-    if memory_counts.added or memory_counts.updated:
+    if any(counts.added or counts.updated for counts in (memory_counts, chunk_counts)):
         version = bump_content_version(cursor)
     relation_counts = _import_relations(cursor, parsed, problems)
     asked = _rows(_distinct(parsed, "queries", _qid, problems))
@@ -84,6 +86,7 @@ def import_rows(
         relations=relation_counts,
         queries=query_counts,
         judgments=judgment_counts,
+        chunks=chunk_counts,
         errors=tuple(sorted((*parsed.errors, *problems), key=lambda error: (error.source, error.row))),
         notes=(*parsed.notes, *notes, *judgment_notes),
         content_version=version,
@@ -142,6 +145,20 @@ def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
             start, chars = position, 0
         chars += len(memory.content)
     return [*batches, rows[start:]]
+
+
+def _import_chunks(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]) -> RowCounts:
+    def key(chunk: Chunk) -> tuple[str, int]:
+        return chunk.memory_id, chunk.seq
+
+    rows: Numbered[Chunk] = _distinct(parsed, "chunks", key, problems)
+    if not rows:
+        return RowCounts()
+    known = memories.known_ids(cursor, list({chunk.memory_id for _, chunk in rows}))
+    for number, chunk in rows:
+        if chunk.memory_id not in known:
+            problems.append(_unknown(parsed.source, number, "document_id", "memory", chunk.memory_id))
+    return chunks.give(cursor, [chunk for _, chunk in rows if chunk.memory_id in known])
 
 
 def _import_relations(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]) -> RowCounts:

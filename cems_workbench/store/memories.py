@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 FIELDS = (
     "id", "content", "title", "category", "project", "session", "author", "tags", "priority", "pinned", "importance",
     "created_at", "last_accessed", "access_count", "relevant_count", "noise_count", "scope", "source_ref",
+    "updated_at",
 )  # fmt: skip
 COLUMNS = (*FIELDS, "text_sha")
 PORTION = 2_000
 """Rows read at a time where all memories pass through."""
-_TIMES = ("created_at", "last_accessed")
+_TIMES = ("created_at", "last_accessed", "updated_at")
 _DIFFERS = " OR ".join(f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name != "id")
 
 
@@ -292,11 +293,13 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) ->
 def record(row: tuple[Any, ...]) -> Memory:
     """A row of FIELDS as a record."""
     (id_, content, title, category, project, session, author, tags, priority, pinned, importance,
-     created_at, last_accessed, access_count, relevant_count, noise_count, scope, source_ref) = row  # fmt: skip
+     created_at, last_accessed, access_count, relevant_count, noise_count, scope, source_ref,
+     updated_at) = row  # fmt: skip
     return Memory(
         id_, content, title, category, project, session, author,
         () if tags == "[]" else tuple(json.loads(tags)), priority, pinned, importance,
         to_aware(created_at), to_aware(last_accessed), access_count, relevant_count, noise_count, scope, source_ref,
+        to_aware(updated_at),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import GradeScale, ParsedInput
 from cems_workbench.store.caches import ReplyCache, ScoreCache
+from cems_workbench.store.chunks import Chunks
 from cems_workbench.store.configs import Configs
 from cems_workbench.store.corrections import Corrections
 from cems_workbench.store.database import FILE_NAME, Database
@@ -42,6 +43,7 @@ class Store:
         with database.reading() as cursor:
             self.identity = read_meta(cursor, STORE_ID) or ""
         self.memories = Memories(database)
+        self.chunks = Chunks(database)
         self.relations = Relations(database)
         self.queries = Queries(database)
         self.query_sets = QuerySets(database)

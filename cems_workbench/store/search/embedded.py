@@ -9,62 +9,71 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store.filter import Filter
-from cems_workbench.store.rows import staged, text_sha
+from cems_workbench.store.rows import staged
+from cems_workbench.store.search.entries import LIVE, WHOLE, Entry, Place, from_row
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Ids whose text must be embedded (longest first), whose project or scope changed, and which must leave."""
+    """Entries whose text must be embedded (longest first), whose project or scope changed, and which must leave."""
 
-    embed: list[str]
-    relabel: list[str]
-    remove: list[str]
+    embed: list[Place]
+    relabel: list[Place]
+    remove: list[Place]
 
 
 def pending(cursor: duckdb.DuckDBPyConnection, collection: str) -> Pending:
-    """Compare the live memories with what `collection` (its Chroma id) holds.
+    """Compare the entries there should be with what `collection` (its Chroma id) holds.
 
     The longest texts come first: a step then has texts of like length, which pads least in the encoder.
     """
     held = "SELECT * FROM embedded WHERE collection = ?"
-    live = "SELECT * FROM memories WHERE deleted_at IS NULL"
+    same = "e.memory_id = m.memory_id AND e.seq = m.seq"
     embed = cursor.execute(
-        f"SELECT m.id FROM ({live}) AS m LEFT JOIN ({held}) AS e ON e.memory_id = m.id "
-        "WHERE e.text_sha IS DISTINCT FROM m.text_sha "
-        "ORDER BY length(m.content) + coalesce(length(m.title), 0) DESC, m.id",
+        f"SELECT m.memory_id, m.seq FROM ({LIVE}) AS m LEFT JOIN ({held}) AS e ON {same} "
+        "WHERE e.text_sha IS DISTINCT FROM m.text_sha ORDER BY m.size DESC, m.memory_id, m.seq",
         [collection],
     ).fetchall()
     relabel = cursor.execute(
-        f"SELECT m.id FROM ({live}) AS m JOIN ({held}) AS e ON e.memory_id = m.id AND e.text_sha = m.text_sha "
-        "WHERE e.project IS DISTINCT FROM m.project OR e.scope <> m.scope ORDER BY m.id",
+        f"SELECT m.memory_id, m.seq FROM ({LIVE}) AS m JOIN ({held}) AS e ON {same} AND e.text_sha = m.text_sha "
+        "WHERE e.project IS DISTINCT FROM m.project OR e.scope <> m.scope ORDER BY m.memory_id, m.seq",
         [collection],
     ).fetchall()
     remove = cursor.execute(
-        f"SELECT e.memory_id FROM ({held}) AS e LEFT JOIN ({live}) AS m ON e.memory_id = m.id "
-        "WHERE m.id IS NULL ORDER BY e.memory_id",
+        f"SELECT e.memory_id, e.seq FROM ({held}) AS e LEFT JOIN ({LIVE}) AS m ON {same} "
+        "WHERE m.memory_id IS NULL ORDER BY e.memory_id, e.seq",
         [collection],
     ).fetchall()
-    return Pending([row[0] for row in embed], [row[0] for row in relabel], [row[0] for row in remove])
+    return Pending(*([from_row(*row) for row in rows] for rows in (embed, relabel, remove)))
 
 
-def held_ids(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[str]:
-    """The ids `collection` is said to hold."""
-    rows = cursor.execute("SELECT memory_id FROM embedded WHERE collection = ?", [collection]).fetchall()
-    return {row[0] for row in rows}
+def held_places(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[Place]:
+    """The entries `collection` is said to hold."""
+    rows = cursor.execute("SELECT memory_id, seq FROM embedded WHERE collection = ?", [collection]).fetchall()
+    return {from_row(*row) for row in rows}
 
 
-def passing(cursor: duckdb.DuckDBPyConnection, collection: str, where: Filter) -> frozenset[str]:
-    """The ids in `collection` that pass a filter, by the labels they were embedded with."""
+def passing(cursor: duckdb.DuckDBPyConnection, collection: str, where: Filter) -> frozenset[Place]:
+    """The entries in `collection` that pass a filter, by the labels they were embedded with."""
     condition, parameters = where.sql()
     rows = cursor.execute(
-        f"SELECT memory_id FROM embedded WHERE collection = ? AND {condition}", [collection, *parameters]
+        f"SELECT memory_id, seq FROM embedded WHERE collection = ? AND {condition}", [collection, *parameters]
     ).fetchall()
-    return frozenset(row[0] for row in rows)
+    return frozenset(from_row(*row) for row in rows)
+
+
+def chunks_of(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[str, list[int]]:
+    """By memory id the numbers of the chunks that `collection` holds of it; memories that were embedded whole are absent."""
+    rows = cursor.execute(
+        "SELECT memory_id, list(seq ORDER BY seq) FROM embedded WHERE collection = ? AND seq <> ? GROUP BY memory_id",
+        [collection, WHOLE],
+    ).fetchall()
+    return dict(rows)
 
 
 def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
@@ -72,30 +81,43 @@ def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
     return int(cursor.execute("SELECT count(*) FROM embedded WHERE collection = ?", [collection]).fetchall()[0][0])
 
 
-def record(cursor: duckdb.DuckDBPyConnection, collection: str, memories: Sequence[Memory]) -> None:
-    """Note that the vectors and labels of these memories are in Chroma."""
+def record(cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence[Entry]) -> None:
+    """Note that the vectors and labels of these entries are in Chroma."""
     import pyarrow as pa
 
     table = pa.table(
         {
-            "memory_id": [memory.id for memory in memories],
-            "text_sha": [text_sha(indexed_text(memory)) for memory in memories],
-            "project": pa.array([memory.project for memory in memories], pa.string()),
-            "scope": [memory.scope for memory in memories],
+            **_columns([entry.place for entry in entries]),
+            "text_sha": [entry.text_sha for entry in entries],
+            "project": pa.array([entry.project for entry in entries], pa.string()),
+            "scope": [entry.scope for entry in entries],
         }
     )
     with staged(cursor, "staged_embedded", table):
         cursor.execute(
-            "INSERT OR REPLACE INTO embedded SELECT ?, memory_id, text_sha, project, scope FROM staged_embedded",
+            "INSERT OR REPLACE INTO embedded SELECT ?, memory_id, seq, text_sha, project, scope FROM staged_embedded",
             [collection],
         )
 
 
-def forget(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequence[str]) -> None:
+def forget(cursor: duckdb.DuckDBPyConnection, collection: str, places: Sequence[Place]) -> None:
     """Note that these vectors are gone from Chroma."""
-    cursor.execute(
-        "DELETE FROM embedded WHERE collection = ? AND memory_id IN (SELECT unnest(?))", [collection, list(ids)]
-    )
+    import pyarrow as pa
+
+    with staged(cursor, "staged_places", pa.table(_columns(places))):
+        cursor.execute(
+            "DELETE FROM embedded WHERE collection = ? AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)",
+            [collection],
+        )
+
+
+def _columns(places: Sequence[Place]) -> dict[str, pa.Array]:
+    import pyarrow as pa
+
+    return {
+        "memory_id": pa.array([memory_id for memory_id, _ in places], pa.string()),
+        "seq": pa.array([WHOLE if seq is None else seq for _, seq in places], pa.int64()),
+    }
 
 
 def forget_all(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress, silent
-from cems_workbench.store import memories
+from cems_workbench.store import chunks, memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.meta import content_version, delete_meta, read_meta, write_meta
-from cems_workbench.store.search import chroma, embedded, lexical_refresh
+from cems_workbench.store.search import chroma, embedded, entries, lexical_refresh
+from cems_workbench.store.search.entries import Place
 from cems_workbench.store.search.index_directory import Manifest, discard
 from cems_workbench.store.search.lexical_index import LexicalIndex
-from cems_workbench.store.search.lexical_refresh import Document
 from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.store.search.vector_refresh import refresh_vectors
 from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
@@ -40,7 +40,8 @@ _KEY = "vectors:"
 class RefreshReport:
     """What a refresh of the derived indexes did; `seconds` is wall time.
 
-    `embedded` texts were encoded and written, `relabelled` only changed project or scope, `removed` left the index.
+    `embedded` texts (memories, and chunks of those that have any) were encoded and written, `relabelled` only changed project or scope,
+    `removed` left the index.
     """
 
     content_version: int
@@ -113,7 +114,9 @@ class DerivedIndexes:
         lexical = LexicalIndex(self._lexical_home / manifest.directory if manifest and usable else None, self._hidden)
         collection = chroma.find_collection(self._chroma(), self._collection_name(embedder.model_id))
         key = "" if collection is None else str(collection.id)
-        vectors = VectorIndex(collection, lambda where: self._passing(key, where), self._hidden)
+        with self._database.reading() as cursor:
+            chunked = embedded.chunks_of(cursor, key)
+        vectors = VectorIndex(collection, lambda where: self._passing(key, where), chunked, self._hidden)
         return Indexes(vectors, lexical)
 
     def refresh(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
@@ -137,13 +140,14 @@ class DerivedIndexes:
 
     def _bring_up_to_date(self, embedder: Embedder, progress: Progress) -> RefreshReport:
         started = time.perf_counter()
-        version = self._content_version()
         try:
+            said = chunks.bring_up_to_date(self._database, embedder, progress)
+            version = self._content_version()
             rebuilt = self._refresh_lexical(version, progress)
             counts, notes = self._refresh_vectors(embedder, version, progress)
         finally:
             self._opened = {}
-        return RefreshReport(version, *counts, rebuilt, time.perf_counter() - started, tuple(notes))
+        return RefreshReport(version, *counts, rebuilt, time.perf_counter() - started, (*said, *notes))
 
     def _discard_vectors(self, embedder: Embedder) -> None:
         """Forget the embedder's vectors, then drop them: a crash in between leaves a collection that is cleaned later."""
@@ -191,8 +195,7 @@ class DerivedIndexes:
         with self._database.reading() as cursor:
             version = content_version(cursor)
             total = memories.count(cursor)
-            documents = (Document(*row) for row in memories.documents(cursor))
-            lexical_refresh.build(self._lexical_home, documents, total, version, progress)
+            lexical_refresh.build(self._lexical_home, entries.documents(cursor), total, version, progress)
         return True
 
     def _refresh_vectors(
@@ -223,7 +226,7 @@ class DerivedIndexes:
         with self._database.transaction() as cursor:
             write_meta(cursor, _KEY + embedder.model_id, json.dumps(value))
 
-    def _passing(self, collection: str, where: Filter) -> frozenset[str]:
+    def _passing(self, collection: str, where: Filter) -> frozenset[Place]:
         with self._database.reading() as cursor:
             return embedded.passing(cursor, collection, where)
 

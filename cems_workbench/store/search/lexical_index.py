@@ -6,13 +6,13 @@
 (Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009.) bm25s computes every term's score in every document when
 it builds (Lù, "BM25S", 2024), so a search only adds up the posting lists of the query's terms. The sum and the cut are done here
 instead of by bm25s' `retrieve` because its ties fall in no order; documents are stored by id, so here equal scores stand by id. idf
-counts the whole store, whatever the filter.
+counts the whole store, whatever the filter. A memory with chunks is as many documents: N, df and the lengths are of chunks then.
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.search.hits import Hits, top_k, visible_hits
+from cems_workbench.store.search.entries import WHOLE
+from cems_workbench.store.search.hits import ChunkHits, Hits, by_memory, down_to, starts_of, visible_hits
 from cems_workbench.store.search.tokenizer import tokenize
 
 CACHED_MASKS = 16
-IDS, FILTERS, LABELS, WORDS = "ids.json", "filters.npy", "labels.json", "words.json"
+IDS, CHUNKS, FILTERS, LABELS, WORDS = "ids.json", "chunks.npy", "filters.npy", "labels.json", "words.json"
+"""`CHUNKS` is there only where some memory has any; it has the number of the chunk of each document, -1 for a whole memory."""
 
 
 class LexicalIndex:
@@ -42,6 +44,8 @@ class LexicalIndex:
         self._directory = directory
         self._masks: dict[Filter, NDArray[np.bool_] | None] = {ANY: None}
         self._ids: list[str] = []
+        self._chunks: list[int | None] | None = None
+        self._begins: NDArray[np.intp] | None = None
         self._terms: dict[str, int] = {}
         if directory is not None:
             self._open(directory)
@@ -51,6 +55,9 @@ class LexicalIndex:
             self._ids = json.loads((directory / IDS).read_text("utf-8"))
             self._labels = json.loads((directory / LABELS).read_text("utf-8"))
             self._filters = np.load(directory / FILTERS)
+            if (directory / CHUNKS).exists():
+                self._chunks = [None if seq == WHOLE else seq for seq in np.load(directory / CHUNKS).tolist()]
+                self._begins = starts_of(self._ids)
             if not (directory / "params.index.json").exists():  # Documents without a single term have no scores.
                 return
             import bm25s
@@ -67,12 +74,12 @@ class LexicalIndex:
 
     @property
     def document_count(self) -> int:
-        """Number of indexed memories."""
+        """Number of indexed texts: chunks, and memories that have none."""
         return len(self._ids)
 
     @cached_property
     def vocabulary(self) -> Mapping[str, int]:
-        """Search terms (stems and identifiers) → the number of memories that contain them."""
+        """Search terms (stems and identifiers) → the number of indexed texts that contain them."""
         if not self._terms:
             return {}
         frequencies = np.diff(self._starts).tolist()
@@ -87,12 +94,19 @@ class LexicalIndex:
         return words
 
     def document_frequency(self, term: str) -> int:
-        """Number of memories that contain a search term (as tokenize gives it)."""
+        """Number of indexed texts that contain a search term (as tokenize gives it)."""
         number = self._terms.get(term)
         return 0 if number is None else int(self._starts[number + 1] - self._starts[number])
 
     def search(self, query: str, k: int, where: Filter = ANY) -> Hits:
-        """(memory id, BM25 score > 0) of the k best for the terms of `query`, best first, ties by id."""
+        """(memory id, BM25 score > 0) of the k best memories for the terms of `query`, each by its best chunk; best first, ties by id."""
+        return by_memory(self.search_chunks(query, k, where))
+
+    def search_chunks(self, query: str, k: int, where: Filter = ANY) -> ChunkHits:
+        """(memory id, BM25 score > 0, chunk) of the best chunks, down to the one that brings the k-th memory.
+
+        Best first, ties by id and chunk.
+        """
         # Float addition depends on the order; sorted terms make "a b" and "b a" the same query to the last bit.
         numbers = [self._terms[term] for term in sorted(tokenize(query)) if term in self._terms]
         if not numbers or k <= 0:
@@ -106,25 +120,30 @@ class LexicalIndex:
             scores *= mask
         return visible_hits(lambda depth: self._best(scores, depth), k, self._hidden)
 
-    def parts(self, memory_id: str, terms: Sequence[str]) -> dict[str, float]:
-        """What each of these terms gives the memory: the summands of its BM25. Terms it does not have are absent."""
-        place = bisect_left(self._ids, memory_id)
-        if place == len(self._ids) or self._ids[place] != memory_id:
-            return {}
-        parts = {}
+    def parts(self, memory_id: str, terms: Sequence[str], chunk: int | None = None) -> dict[str, float]:
+        """What each of these terms gives the memory: the summands of its BM25. Terms it does not have are absent.
+
+        Of a memory with chunks they are those of `chunk`, or, when that is None, of the chunk for which these terms sum up to most.
+        """
+        first, end = bisect_left(self._ids, memory_id), bisect_right(self._ids, memory_id)
+        places = range(first, end)
+        if self._chunks is not None and chunk is not None:
+            places = range(*next(((at, at + 1) for at in places if self._chunks[at] == chunk), (0, 0)))
+        found: dict[int, dict[str, float]] = {place: {} for place in places}
         for term in terms:
             number = self._terms.get(term)
             if number is not None:
                 postings = slice(self._starts[number], self._starts[number + 1])
-                here = np.flatnonzero(self._documents[postings] == place)
-                if len(here):
-                    parts[term] = float(self._scores[postings][here[0]])
-        return parts
+                documents = self._documents[postings]
+                for here in np.flatnonzero((documents >= places.start) & (documents < places.stop)).tolist():
+                    found[int(documents[here])][term] = float(self._scores[postings][here])
+        return max(found.values(), key=lambda parts: sum(parts.values()), default={})
 
-    def _best(self, scores: NDArray[np.float32], k: int) -> Hits:
-        best = top_k(scores, k, above=0.0)
-        ids = self._ids
-        return list(zip([ids[position] for position in best.tolist()], scores[best].tolist(), strict=True))
+    def _best(self, scores: NDArray[np.float32], k: int) -> ChunkHits:
+        best = down_to(scores, self._begins, k, above=0.0)
+        ids, chunks, places = self._ids, self._chunks, best.tolist()
+        numbers = [None] * len(places) if chunks is None else [chunks[place] for place in places]
+        return list(zip([ids[place] for place in places], scores[best].tolist(), numbers, strict=True))
 
     def _mask(self, where: Filter) -> NDArray[np.bool_] | None:
         """Which documents pass, shape (documents,); None when all do. Computed once per filter."""

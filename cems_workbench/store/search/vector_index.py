@@ -5,12 +5,16 @@ EXACT_ROWS candidates a matrix product is exact and faster, so it is used there;
 
 A filter that many memories pass is applied after a deeper search, because Chroma's own filtering first lists all
 ids that pass (50 ms a query for half of 20,000). Only when too few of the deeper hits pass is Chroma asked to filter.
+
+A memory with chunks has a vector for each of them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +23,16 @@ from numpy.typing import ArrayLike, NDArray
 from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.search.hits import Hits, top_k, visible_hits
+from cems_workbench.store.search.entries import Place, in_order, key, place_of
+from cems_workbench.store.search.hits import (
+    ChunkHits,
+    Hits,
+    by_memory,
+    down_to,
+    first_memories,
+    starts_of,
+    visible_hits,
+)
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -37,28 +50,38 @@ class VectorIndex:
     def __init__(
         self,
         collection: Collection | None,
-        passing: Callable[[Filter], frozenset[str]],
+        passing: Callable[[Filter], frozenset[Place]],
+        chunked: Mapping[str, Sequence[int]] = MappingProxyType({}),
         hidden: Set[str] = frozenset(),
     ) -> None:
-        """`collection` is None when nothing was embedded yet; `passing` lists its ids that pass a filter.
+        """`collection` is None when nothing was embedded yet; `passing` lists its entries that pass a filter.
 
-        `hidden` ids are never returned.
+        `chunked` has, by memory id, the numbers of the chunks in it; other memories are there whole. `hidden` ids are never returned.
         """
         self._collection = collection
         self._list_passing = passing
+        self._chunked = chunked
         self._hidden = hidden
         self._size = 0 if collection is None else collection.count()
-        self._passing: dict[Filter, frozenset[str]] = {}
-        self._matrices: dict[Filter, tuple[list[str], Float32]] = {}
+        self._memories = self._size - sum(map(len, chunked.values())) + len(chunked)
+        self._passing: dict[Filter, frozenset[Place]] = {}
+        self._matrices: dict[Filter, _Rows] = {}
 
     def __len__(self) -> int:
-        """Number of vectors."""
+        """Number of vectors: one a chunk, and one for each memory that has none."""
         return self._size
 
     def search(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> Hits:
-        """(memory id, cosine similarity) of the k nearest to `embedding` (shape (dimension,)), best first, ties by id.
+        """(memory id, cosine similarity) of the k memories nearest to `embedding` (shape (dimension,)), each by its nearest chunk.
 
-        Raises StoreError when the vector has another length than the indexed ones or is not finite.
+        Best first, ties by id. Raises StoreError when the vector has another length than the indexed ones or is not finite.
+        """
+        return by_memory(self.search_chunks(embedding, k, where))
+
+    def search_chunks(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> ChunkHits:
+        """(memory id, cosine similarity, chunk) of the nearest chunks, down to the one that brings the k-th memory.
+
+        Best first, ties by id and chunk. Raises as `search` does.
         """
         query = np.asarray(embedding, np.float32).reshape(-1)
         if self._collection is None or k <= 0 or not self._size:
@@ -71,21 +94,40 @@ class VectorIndex:
         return visible_hits(lambda depth: search(query, depth, where), k, self._hidden)
 
     def embeddings(self, ids: Sequence[str]) -> dict[str, Float32]:
-        """The vectors of these memories, each of shape (dimension,); ids without one are absent."""
+        """One vector of length 1 a memory, each of shape (dimension,); ids without one are absent.
+
+        Of a memory with several chunks it is the direction of their mean, which no order of chunks changes: what compares whole memories
+        reads this. What compares a query with a memory takes the nearest of `chunk_embeddings`.
+        """
+        return {memory_id: _mean(list(parts.values())) for memory_id, parts in self.chunk_embeddings(ids).items()}
+
+    def chunk_embeddings(self, ids: Sequence[str]) -> dict[str, dict[int | None, Float32]]:
+        """By memory the vectors of its chunks by their number, or its own under None; ids without one are absent."""
         wanted = [memory_id for memory_id in dict.fromkeys(ids) if memory_id not in self._hidden]
         if self._collection is None or not wanted:
             return {}
-        answer = self._collection.get(ids=wanted, include=["embeddings"])
+        places: list[Place] = [
+            (memory_id, seq) for memory_id in wanted for seq in self._chunked.get(memory_id) or (None,)
+        ]
+        answer = self._collection.get(ids=[key(place) for place in places], include=["embeddings"])
         rows: Any = answer["embeddings"]
-        by_id = dict(zip(answer["ids"], np.asarray(rows, np.float32), strict=True))
-        return {memory_id: by_id[memory_id] for memory_id in wanted if memory_id in by_id}
+        vectors = dict(zip(answer["ids"], np.asarray(rows, np.float32), strict=True))
+        found: dict[str, dict[int | None, Float32]] = {}
+        for place in places:
+            vector = vectors.get(key(place))
+            if vector is not None:
+                found.setdefault(place[0], {})[place[1]] = vector
+        return found
 
     def ids(self, where: Filter = ANY) -> list[str]:
         """The memories with a vector that pass a filter, sorted."""
         if self._collection is None:
             return []
-        ids = self._collection.get(include=[])["ids"] if where.trivial else self._ids_passing(where)
-        return sorted(set(ids) - set(self._hidden))
+        if where.trivial:
+            ids = {place_of(name)[0] for name in self._collection.get(include=[])["ids"]}
+        else:
+            ids = {memory_id for memory_id, _ in self._places_passing(where)}
+        return sorted(ids - set(self._hidden))
 
     def approximate(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> Hits:
         """What Chroma's graph alone answers, however few the candidates are; for comparison with the exact answer."""
@@ -93,52 +135,75 @@ class VectorIndex:
         if self._collection is None or k <= 0 or not self._count(where):
             return []
         where = ANY if where.trivial else where
-        return visible_hits(lambda depth: self._search_graph(query, depth, where), k, self._hidden)
+        return by_memory(visible_hits(lambda depth: self._search_graph(query, depth, where), k, self._hidden))
 
     def _count(self, where: Filter) -> int:
-        return self._size if where.trivial else len(self._ids_passing(where))
+        return self._size if where.trivial else len(self._places_passing(where))
 
-    def _ids_passing(self, where: Filter) -> frozenset[str]:
+    def _places_passing(self, where: Filter) -> frozenset[Place]:
         if where not in self._passing:
             _make_room(self._passing)
             self._passing[where] = self._list_passing(where)
         return self._passing[where]
 
-    def _search_exact(self, query: NDArray[np.float32], k: int, where: Filter) -> Hits:
+    def _search_exact(self, query: NDArray[np.float32], k: int, where: Filter) -> ChunkHits:
         """Cosine with every vector that passes."""
         if where not in self._matrices:
             _make_room(self._matrices)
             self._matrices[where] = self._load(where)
-        ids, matrix = self._matrices[where]
-        if not ids:
+        rows = self._matrices[where]
+        if not rows.ids:
             return []
-        if matrix.shape[1] != len(query):
-            raise StoreError(f"the query's embedding has {len(query)} values, the index has {matrix.shape[1]}")
-        cosines = matrix @ (query / max(float(np.linalg.norm(query)), 1e-12))
-        best = top_k(cosines, k)
-        return list(zip([ids[position] for position in best.tolist()], cosines[best].tolist(), strict=True))
+        if rows.matrix.shape[1] != len(query):
+            raise StoreError(f"the query's embedding has {len(query)} values, the index has {rows.matrix.shape[1]}")
+        cosines = rows.matrix @ (query / max(float(np.linalg.norm(query)), 1e-12))
+        best = down_to(cosines, rows.starts, k)
+        places = best.tolist()
+        return list(
+            zip([rows.ids[i] for i in places], cosines[best].tolist(), [rows.chunks[i] for i in places], strict=True)
+        )
 
-    def _load(self, where: Filter) -> tuple[list[str], Float32]:
-        """Ids in their order, and unit vectors of shape (ids, dimension)."""
+    def _load(self, where: Filter) -> _Rows:
+        """The vectors that pass, in the order of their places, each of length 1."""
         assert self._collection is not None
-        wanted = None if where.trivial else sorted(self._ids_passing(where))
+        wanted = None if where.trivial else sorted(map(key, self._places_passing(where)))
         if wanted == []:
-            return [], np.empty((0, 0), np.float32)
-        rows = self._collection.get(ids=wanted, include=["embeddings"])
-        vectors: Any = rows["embeddings"]
-        matrix = np.asarray(vectors, np.float32)[np.argsort(rows["ids"])]
-        return sorted(rows["ids"]), matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
+            return _Rows([], [], None, np.empty((0, 0), np.float32))
+        answer = self._collection.get(ids=wanted, include=["embeddings"])
+        places = [place_of(name) for name in answer["ids"]]
+        order = sorted(range(len(places)), key=lambda i: in_order(places[i]))
+        vectors: Any = answer["embeddings"]
+        matrix = np.asarray(vectors, np.float32)[order]
+        ids = [places[i][0] for i in order]
+        units = matrix / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
+        return _Rows(ids, [places[i][1] for i in order], starts_of(ids), units)
 
-    def _search_graph(self, query: NDArray[np.float32], k: int, where: Filter) -> Hits:
+    def _search_graph(self, query: NDArray[np.float32], k: int, where: Filter) -> ChunkHits:
         """Approximate search of the whole collection, or of what passes the filter."""
-        if where.trivial:
-            return self._query(query, k, None)
-        passing = self._ids_passing(where)
-        depth = math.ceil(DEEPER * k * self._size / len(passing))
-        hits = [hit for hit in self._query(query, depth, None) if hit[0] in passing]
-        return hits[:k] if len(hits) >= min(k, len(passing)) else self._query(query, k, where)
+        # As many rows as k memories have on average, and more while that was not enough.
+        rows = math.ceil(k * self._size / max(1, self._memories)) if self._chunked else k
+        passing = None if where.trivial else self._places_passing(where)
+        depth = rows if passing is None else math.ceil(DEEPER * rows * self._size / len(passing))
+        there = self._memories if passing is None else len({memory_id for memory_id, _ in passing})
+        while True:
+            hits = self._query(query, depth, None)
+            if passing is not None:
+                hits = [hit for hit in hits if (hit[0], hit[2]) in passing]
+            found = first_memories(hits, k)
+            enough = len({memory_id for memory_id, _, _ in found}) >= min(k, there)
+            if enough or depth >= self._size or (passing is None and not self._chunked):
+                return found
+            if passing is not None:
+                break
+            depth *= 2
+        while True:
+            found = first_memories(self._query(query, rows, where), k)
+            enough = len({memory_id for memory_id, _, _ in found}) >= min(k, there)
+            if enough or not self._chunked or rows >= len(passing):
+                return found
+            rows *= 2
 
-    def _query(self, query: NDArray[np.float32], k: int, where: Filter | None) -> Hits:
+    def _query(self, query: NDArray[np.float32], k: int, where: Filter | None) -> ChunkHits:
         from chromadb.errors import ChromaError
 
         assert self._collection is not None
@@ -151,8 +216,28 @@ class VectorIndex:
             )
         except ChromaError as error:
             raise StoreError(f"vector search failed: {error}") from error
-        rows = zip(answer["ids"][0], answer["distances"][0], strict=True)
-        return sorted(((memory_id, 1.0 - distance) for memory_id, distance in rows), key=lambda hit: (-hit[1], hit[0]))
+        rows = zip(map(place_of, answer["ids"][0]), answer["distances"][0], strict=True)
+        hits: ChunkHits = [(memory_id, 1.0 - distance, seq) for (memory_id, seq), distance in rows]
+        return sorted(hits, key=lambda hit: (-hit[1], *in_order((hit[0], hit[2]))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Vectors by id and chunk: the memory and chunk of each row, where each memory's begin, and the rows themselves."""
+
+    ids: list[str]
+    chunks: list[int | None]
+    starts: NDArray[np.intp] | None
+    matrix: Float32
+
+
+def _mean(vectors: Sequence[Float32]) -> Float32:
+    """The direction of the mean of unit vectors; the first of them where they cancel out. A single one is itself."""
+    if len(vectors) == 1:
+        return vectors[0]
+    mean = np.mean(np.stack(vectors), axis=0, dtype=np.float64)
+    length = float(np.linalg.norm(mean))
+    return vectors[0] if length < 1e-6 else np.asarray(mean / length, np.float32)
 
 
 def _make_room(cache: dict[Filter, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Bringing the vectors of one embedder up to the store's content, in steps that last.
+"""Bringing the vectors of one embedder up to the store's entries, in steps that last.
 
 Each step writes to Chroma first and to the `embedded` table after it, so a crash in between repeats the step and
 never skips one. A cancelled refresh keeps what it has written; the next one goes on from there. Writing in a thread
@@ -8,22 +8,23 @@ beside the encoder was tried and is slower: the encoder's own threads wait for e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, indexed_text
-from cems_workbench.store import memories as memories_table
 from cems_workbench.store.database import Database
 from cems_workbench.store.search import embedded
+from cems_workbench.store.search import entries as entries_table
+from cems_workbench.store.search.entries import Entry, Place, key
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 
+Row = TypeVar("Row")
 STEP_TEXTS = 512
 STEP_CHARS = 8_000_000
 """A step is written and recorded as a whole: at most this many texts, and about this many characters."""
@@ -36,35 +37,35 @@ def refresh_vectors(
 
     Raises what `progress` raises (Cancelled) and StoreError when the embedder returns something unusable.
     """
-    key = str(collection.id)
+    name = str(collection.id)
     _reconcile(database, collection)
     with database.reading() as cursor:
-        waiting = embedded.pending(cursor, key)
-    for ids in _slices(waiting.remove, STEP_TEXTS):
-        collection.delete(ids=list(ids))
+        waiting = embedded.pending(cursor, name)
+    for places in _slices(waiting.remove, STEP_TEXTS):
+        collection.delete(ids=[key(place) for place in places])
         with database.transaction() as cursor:
-            embedded.forget(cursor, key, ids)
-    for ids in _slices(waiting.relabel, STEP_TEXTS):
-        memories = _read(database, ids)
-        collection.update(ids=[memory.id for memory in memories], metadatas=[_labels(memory) for memory in memories])
+            embedded.forget(cursor, name, places)
+    for places in _slices(waiting.relabel, STEP_TEXTS):
+        found = _read(database, places)
+        collection.update(ids=[entry.key for entry in found], metadatas=[_labels(entry) for entry in found])
         with database.transaction() as cursor:
-            embedded.record(cursor, key, memories)
+            embedded.record(cursor, name, found)
     _embed(database, collection, embedder, waiting.embed, progress)
     return len(waiting.embed), len(waiting.relabel), len(waiting.remove)
 
 
 def _embed(
-    database: Database, collection: Collection, embedder: Embedder, ids: Sequence[str], progress: Progress
+    database: Database, collection: Collection, embedder: Embedder, places: Sequence[Place], progress: Progress
 ) -> None:
     done = 0
-    for memories in (part for step in _slices(ids, STEP_TEXTS) for part in _by_size(_read(database, step))):
-        progress("embedding memories", done, len(ids))
-        texts = [indexed_text(memory) for memory in memories]
-        vectors = embedder.encode(texts, _shifted(progress, done, len(ids)))
-        _write(database, collection, memories, _checked(vectors, len(texts), embedder))
-        done += len(memories)
-    if ids:
-        progress("embedding memories", done, len(ids))
+    for entries in (part for step in _slices(places, STEP_TEXTS) for part in _by_size(_read(database, step))):
+        progress("embedding memories", done, len(places))
+        texts = [entry.text for entry in entries]
+        vectors = embedder.encode(texts, _shifted(progress, done, len(places)))
+        _write(database, collection, entries, _checked(vectors, len(texts), embedder))
+        done += len(entries)
+    if places:
+        progress("embedding memories", done, len(places))
 
 
 def _shifted(progress: Progress, done: int, total: int) -> Progress:
@@ -76,19 +77,19 @@ def _shifted(progress: Progress, done: int, total: int) -> Progress:
     return within
 
 
-def _write(database: Database, collection: Collection, memories: Sequence[Memory], vectors: Float32) -> None:
+def _write(database: Database, collection: Collection, entries: Sequence[Entry], vectors: Float32) -> None:
     collection.upsert(
-        ids=[memory.id for memory in memories],
+        ids=[entry.key for entry in entries],
         embeddings=vectors,
-        metadatas=[_labels(memory) for memory in memories],
+        metadatas=[_labels(entry) for entry in entries],
     )
     with database.transaction() as cursor:
-        embedded.record(cursor, str(collection.id), memories)
+        embedded.record(cursor, str(collection.id), entries)
 
 
-def _labels(memory: Memory) -> dict[str, str | None]:
+def _labels(entry: Entry) -> dict[str, str | None]:
     """What filters need; an untagged memory's project is null, which removes an earlier one."""
-    return {"project": memory.project, "scope": memory.scope}
+    return {"project": entry.project, "scope": entry.scope}
 
 
 def _checked(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
@@ -100,36 +101,36 @@ def _checked(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
 
 
 def _reconcile(database: Database, collection: Collection) -> None:
-    """When the two counts disagree (a crash, a restored backup), believe Chroma about which ids it holds."""
-    key = str(collection.id)
+    """When the two counts disagree (a crash, a restored backup), believe Chroma about which entries it holds."""
+    name = str(collection.id)
     with database.reading() as cursor:
-        if embedded.count(cursor, key) == collection.count():
+        if embedded.count(cursor, name) == collection.count():
             return
-        said = embedded.held_ids(cursor, key)
+        said = {key(place): place for place in embedded.held_places(cursor, name)}
     held = set(collection.get(include=[])["ids"])
-    for ids in _slices(sorted(held - said), STEP_TEXTS):
-        collection.delete(ids=list(ids))
+    for names in _slices(sorted(held - said.keys()), STEP_TEXTS):
+        collection.delete(ids=list(names))
     with database.transaction() as cursor:
-        embedded.forget(cursor, key, sorted(said - held))
+        embedded.forget(cursor, name, [said[gone] for gone in sorted(said.keys() - held)])
 
 
-def _read(database: Database, ids: Sequence[str]) -> list[Memory]:
+def _read(database: Database, places: Sequence[Place]) -> list[Entry]:
     with database.reading() as cursor:
-        return list(memories_table.read(cursor, ids).values())
+        return entries_table.read(cursor, places)
 
 
-def _by_size(memories: Sequence[Memory]) -> Iterator[Sequence[Memory]]:
+def _by_size(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
     """Split a step whose texts are huge, so that progress and cancelling stay responsive."""
     start = chars = 0
-    for position, memory in enumerate(memories):
-        chars += len(memory.content)
+    for position, entry in enumerate(entries):
+        chars += len(entry.text)
         if chars >= STEP_CHARS:
-            yield memories[start : position + 1]
+            yield entries[start : position + 1]
             start, chars = position + 1, 0
-    if start < len(memories):
-        yield memories[start:]
+    if start < len(entries):
+        yield entries[start:]
 
 
-def _slices(ids: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    for start in range(0, len(ids), size):
-        yield ids[start : start + size]
+def _slices(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]

@@ -13,6 +13,7 @@ from cems_workbench.analysis.text_evidence import idf, lexical_evidence, matches
 from cems_workbench.progress import silent
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store.search import lexical_refresh
+from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.tokenizer import tokenize
 
@@ -22,7 +23,7 @@ FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memor
 @pytest.fixture
 def index(tmp_path: Path) -> LexicalIndex:
     """Three memories of 2, 4 and 3 terms: the mean length is 3."""
-    rows = [lexical_refresh.Document(memory.id, indexed_text(memory), None, "personal") for memory in (FOX, DOG, BIRD)]
+    rows = [Document(memory.id, indexed_text(memory), None, "personal") for memory in (FOX, DOG, BIRD)]
     lexical_refresh.build(tmp_path, iter(rows), len(rows), 1, silent)
     manifest = lexical_refresh.read_manifest(tmp_path)
     assert manifest is not None

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cems_workbench.formats import detect, read
-from cems_workbench.records import Memory
+from cems_workbench.records import Chunk, Memory
 
 USER = "6a1f0c52-8a55-4a0e-9d0c-000000000001"
 DOCUMENT = {
@@ -47,7 +47,7 @@ def test_the_fields_of_a_document(write):
             created_at=datetime(2024, 5, 8, 13, 56, 0, 123450, tzinfo=UTC),
             last_accessed=datetime(2024, 5, 10, tzinfo=UTC),
             access_count=4, relevant_count=2, noise_count=1, scope="shared",
-            source_ref="project:harbor/api:src/app.py",
+            source_ref="project:harbor/api:src/app.py", updated_at=datetime(2024, 5, 9, tzinfo=UTC),
         ),
     )  # fmt: skip
     assert (parsed.format, parsed.errors, parsed.notes) == ("cems-export", (), ())
@@ -123,6 +123,23 @@ def test_chunks_without_a_place_stay_in_the_order_of_the_file(write):
 def test_chunks_do_not_touch_a_document_with_content(write):
     parsed = read(write("x.jsonl", DOCUMENT, {"document_id": "d1", "seq": "broken", "content": 5}))
     assert (contents(parsed), parsed.errors) == ({"d1": "words"}, ())
+
+
+def test_chunks_are_kept_as_they_are_in_the_order_of_their_places(write):
+    chunks = [{"document_id": "d1", "seq": n, "content": text} for n, text in ((2, "two three"), (0, "one two"))]
+    parsed = read(write("x.json", {"documents": [{**DOCUMENT, "content": "one two three"}], "chunks": chunks}))
+    assert parsed.chunks == (Chunk("d1", 0, "one two", 0), Chunk("d1", 1, "two three", 4))
+
+
+def test_a_chunk_that_is_not_in_its_document_has_no_start(write):
+    parsed = read(write("x.jsonl", {**DOCUMENT, "chunks": ["other", "\ufffdds"]}))
+    assert parsed.chunks == (Chunk("d1", 0, "other", None), Chunk("d1", 1, "\ufffdds", 2))
+
+
+def test_a_document_with_a_chunk_without_text_is_left_to_the_store_to_cut(write):
+    parsed = read(write("x.jsonl", {**DOCUMENT, "chunks": ["words", {"seq": 1, "embedding": [0.1]}]}))
+    assert (parsed.chunks, parsed.errors) == ((), ())
+    assert "1 documents have a chunk without text" in parsed.notes[0]
 
 
 def test_rows_that_are_chunks_alone_make_their_document(write):

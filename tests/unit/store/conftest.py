@@ -84,6 +84,11 @@ def make_store_of_schema(directory: Path, version: int, *statements: str, memori
     with duckdb.connect(str(directory / "workbench.duckdb")) as database:
         migrations.apply(database, migrations.migrations(), 0, version)
         if memories:
-            memories_table.upsert(database, memories)
+            columns = [row[1] for row in database.execute("PRAGMA table_info('memories')").fetchall()]
+            table = memories_table.staging(memories)
+            known = ", ".join(name for name in table.column_names if name in columns)
+            database.register("made", table)
+            database.execute(f"INSERT INTO memories ({known}) SELECT {known} FROM made")
+            database.unregister("made")
         for statement in statements:
             database.execute(statement)

@@ -1,0 +1,254 @@
+"""The chunks of memories, each searched by itself, and the rule by which the store cuts them.
+
+The rule is chosen when something is imported. Chunks are cut when the indexes are brought up to date, because one rule depends on the
+embedder; they are then those of the memory as it is, by the rule as it is. Chunks that came with a memory are kept as they were given
+until its content changes. A memory without chunks is searched as one text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cems_workbench.errors import InputError, nearest
+from cems_workbench.models.chunking import Cutter, cutter, titled
+from cems_workbench.models.protocol import Embedder
+from cems_workbench.progress import Progress
+from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, Chunk, ChunkRule, Memory, indexed_text
+from cems_workbench.store import memories
+from cems_workbench.store.database import Database
+from cems_workbench.store.meta import bump_content_version, read_meta, write_meta
+from cems_workbench.store.rows import RowCounts, staged, text_sha
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+GIVEN = "given"
+_RULE, _LABEL = "chunk_rule", "chunk_label"
+LONG = 1_500
+"""Characters past which an embedder that does not say its limit may not read on: some 256 wordpieces."""
+STEP = 1_000
+"""Memories that are cut in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkStatistics:
+    """The rule, how many live memories have chunks, how many chunks those are, and how many of them were given."""
+
+    rule: ChunkRule
+    memories: int
+    chunks: int
+    given: int
+
+    def __str__(self) -> str:
+        """The same in words: "chunks: rule cems, 3 memories have 12, of which 4 were given"."""
+        given = f", of which {self.given} were given" if self.given else ""
+        there = f"{self.memories} memories have {self.chunks}{given}" if self.chunks else "no memory has any"
+        return f"chunks: rule {self.rule}, {there}"
+
+
+class Chunks:
+    """The chunks of an open store; methods may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def rule(self) -> ChunkRule:
+        """The rule by which memories are cut."""
+        with self._database.reading() as cursor:
+            return rule(cursor)
+
+    def choose(self, name: str) -> bool:
+        """Cut by this rule from now on; False when it is the one already. Raises InputError for one that is not known.
+
+        The chunks change when the indexes are next brought up to date.
+        """
+        chosen = known_rule(name)
+        with self._database.transaction() as cursor:
+            if rule(cursor) == chosen:
+                return False
+            write_meta(cursor, _RULE, chosen)
+            if memories.count(cursor):
+                bump_content_version(cursor)
+        return True
+
+    def read(self, ids: Iterable[str]) -> dict[str, tuple[Chunk, ...]]:
+        """By memory id the chunks in their order; memories that have none are absent."""
+        with self._database.reading() as cursor:
+            return read(cursor, list(ids))
+
+    def statistics(self) -> ChunkStatistics:
+        """The rule, and what there is by it."""
+        with self._database.reading() as cursor:
+            row = cursor.execute(
+                "SELECT count(DISTINCT c.memory_id), count(c.memory_id), count(*) FILTER (c.given) "
+                "FROM chunks AS c JOIN memories AS m ON m.id = c.memory_id WHERE m.deleted_at IS NULL"
+            ).fetchall()[0]
+            return ChunkStatistics(rule(cursor), *map(int, row))
+
+
+def known_rule(name: str) -> ChunkRule:
+    """The rule of that name; raises InputError with the nearest one when there is none."""
+    for each in CHUNK_RULES:
+        if each == name:
+            return each
+    near = nearest(name, CHUNK_RULES)
+    raise InputError(
+        f"chunks: {name!r} is not one of {', '.join(CHUNK_RULES)}" + (f"; did you mean {near}?" if near else "")
+    )
+
+
+def rule(cursor: duckdb.DuckDBPyConnection) -> ChunkRule:
+    """The rule by which memories are cut."""
+    return known_rule(read_meta(cursor, _RULE) or DEFAULT_CHUNK_RULE)
+
+
+def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, tuple[Chunk, ...]]:
+    """By memory id the chunks in their order; memories that have none are absent."""
+    rows = cursor.execute(
+        "SELECT memory_id, seq, content, start FROM chunks WHERE memory_id IN (SELECT unnest(?)) ORDER BY memory_id, seq",
+        [list(ids)],
+    ).fetchall()
+    found: dict[str, list[Chunk]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(Chunk(*row))
+    return {memory_id: tuple(chunks) for memory_id, chunks in found.items()}
+
+
+def give(cursor: duckdb.DuckDBPyConnection, given: Sequence[Chunk]) -> RowCounts:
+    """Keep these chunks of memories that have a row as they are, in place of those the memories had.
+
+    Chunks of one memory count from 0 anew in the order of their `seq`. The counts are of chunks.
+    """
+    by_memory: dict[str, list[Chunk]] = {}
+    for chunk in sorted(given, key=lambda chunk: chunk.seq):
+        by_memory.setdefault(chunk.memory_id, []).append(chunk)
+    wanted = {
+        memory_id: tuple(Chunk(memory_id, i, chunk.text, chunk.start) for i, chunk in enumerate(chunks))
+        for memory_id, chunks in by_memory.items()
+    }
+    had = read(cursor, list(wanted))
+    contents = dict(
+        cursor.execute("SELECT id, content FROM memories WHERE id IN (SELECT unnest(?))", [list(wanted)]).fetchall()
+    )
+    known_as = dict(
+        cursor.execute(
+            "SELECT memory_id, text_sha FROM chunked WHERE rule = ? AND memory_id IN (SELECT unnest(?))",
+            [GIVEN, list(wanted)],
+        ).fetchall()
+    )
+    new = [
+        memory_id
+        for memory_id, chunks in wanted.items()
+        if had.get(memory_id) != chunks or known_as.get(memory_id) != text_sha(contents[memory_id])
+    ]
+    rows = [(chunk, True, False, text_sha(chunk.text)) for memory_id in new for chunk in wanted[memory_id]]
+    _replace(cursor, rows, [(memory_id, GIVEN, text_sha(contents[memory_id])) for memory_id in new])
+    added = sum(len(wanted[memory_id]) for memory_id in new if memory_id not in had)
+    unchanged = sum(len(chunks) for memory_id, chunks in wanted.items() if memory_id not in new)
+    return RowCounts(added, len(rows) - added, unchanged)
+
+
+def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:
+    """Cut what is not cut as it should be, in steps that last; returns notes. Raises what `progress` raises.
+
+    Where the same memories are cut otherwise than before, because the embedder is another one, the content version grows.
+    """
+    with database.reading() as cursor:
+        by = cutter(rule(cursor), embedder)
+        before = read_meta(cursor, _LABEL)
+        waiting = _waiting(cursor, by)
+        unread = _longer(cursor, LONG) if by.note else 0
+    if before != by.label:
+        with database.transaction() as cursor:
+            write_meta(cursor, _LABEL, by.label)
+            if before is not None and waiting:
+                bump_content_version(cursor)
+    for start in range(0, len(waiting), STEP):
+        progress("cutting chunks", start, len(waiting))
+        with database.transaction() as cursor:
+            _cut(cursor, waiting[start : start + STEP], by)
+    if waiting:
+        progress("cutting chunks", len(waiting), len(waiting))
+    return (f"{unread} memories are long, and {by.note}",) if unread else ()
+
+
+def _waiting(cursor: duckdb.DuckDBPyConnection, by: Cutter) -> list[str]:
+    """The live memories that are not cut, and should be, or are cut by another rule or of another text."""
+    rows = cursor.execute(
+        "SELECT m.id FROM memories AS m LEFT JOIN chunked AS k ON k.memory_id = m.id "
+        "WHERE m.deleted_at IS NULL AND CASE WHEN k.memory_id IS NULL THEN length(m.content) + coalesce(length(m.title) + 2, 0) > ? "
+        "WHEN k.rule = ? THEN k.text_sha <> sha256(m.content) ELSE k.rule <> ? OR k.text_sha <> m.text_sha END ORDER BY m.id",
+        [by.over, GIVEN, by.label],
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def _longer(cursor: duckdb.DuckDBPyConnection, characters: int) -> int:
+    found = cursor.execute(
+        "SELECT count(*) FROM memories WHERE deleted_at IS NULL AND length(content) > ?", [characters]
+    ).fetchall()
+    return int(found[0][0])
+
+
+def _cut(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], by: Cutter) -> None:
+    found = list(memories.read(cursor, ids).values())
+    cut = by.cut([(memory.title, memory.content) for memory in found])
+    rows = [
+        (
+            Chunk(memory.id, i, piece.text, piece.start),
+            False,
+            by.titled,
+            text_sha(searched(memory, piece.text, by.titled)),
+        )
+        for memory, pieces in zip(found, cut, strict=True)
+        for i, piece in enumerate(pieces)
+    ]
+    _replace(cursor, rows, [(memory.id, by.label, text_sha(indexed_text(memory))) for memory in found])
+
+
+def searched(memory: Memory, text: str, with_title: bool) -> str:
+    """The text by which a chunk is found."""
+    return titled(memory.title, text) if with_title else text
+
+
+def _replace(
+    cursor: duckdb.DuckDBPyConnection,
+    rows: Sequence[tuple[Chunk, bool, bool, str]],
+    cut: Sequence[tuple[str, str, str]],
+) -> None:
+    """Put these (chunk, given, titled, sha) in place of the chunks of the memories of `cut`: (id, rule, sha)."""
+    import pyarrow as pa
+
+    if not cut:
+        return
+    cursor.execute("DELETE FROM chunks WHERE memory_id IN (SELECT unnest(?))", [[each[0] for each in cut]])
+    if rows:
+        with staged(cursor, "staged_chunks", _table(rows)):
+            cursor.execute("INSERT INTO chunks SELECT * FROM staged_chunks")
+    names = ("memory_id", "rule", "text_sha")
+    marks = pa.table(
+        {name: pa.array(column, pa.large_string()) for name, column in zip(names, zip(*cut, strict=True), strict=True)}
+    )
+    with staged(cursor, "staged_chunked", marks):
+        cursor.execute("INSERT OR REPLACE INTO chunked SELECT * FROM staged_chunked")
+
+
+def _table(rows: Sequence[tuple[Chunk, bool, bool, str]]) -> pa.Table:
+    import pyarrow as pa
+
+    text = pa.large_string()
+    return pa.table(
+        {
+            "memory_id": pa.array([chunk.memory_id for chunk, *_ in rows], text),
+            "seq": pa.array([chunk.seq for chunk, *_ in rows], pa.int64()),
+            "start": pa.array([chunk.start for chunk, *_ in rows], pa.int64()),
+            "content": pa.array([chunk.text for chunk, *_ in rows], text),
+            "given": pa.array([given for _, given, _, _ in rows], pa.bool_()),
+            "titled": pa.array([with_title for _, _, with_title, _ in rows], pa.bool_()),
+            "text_sha": pa.array([sha for *_, sha in rows], text),
+        }
+    )
