@@ -11,11 +11,11 @@ import typer
 
 from cems_workbench.cli.options import JsonOption, StoreOption, print_json, print_table, progress_bar, settings_for
 from cems_workbench.errors import InputError
-from cems_workbench.records import DEFAULT_SCALE, GradeScale
+from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCALE, GradeScale
 
 MOST_GRADES = 11
 SHOWN_ERRORS = 50
-KINDS = ("memories", "relations", "queries", "judgments")
+KINDS = ("memories", "chunks", "relations", "queries", "judgments")
 
 
 def import_command(
@@ -27,6 +27,15 @@ def import_command(
     scale: Annotated[
         str | None,
         typer.Option("--scale", metavar="LOW..HIGH", help="Grades of that query set, such as 0..4 or -2..3."),
+    ] = None,
+    chunks: Annotated[
+        str | None,
+        typer.Option(
+            "--chunks",
+            metavar="|".join(CHUNK_RULES),
+            help="How long memories are cut into what is searched: not, as the embedder reads, as CEMS or as QMD does. The store keeps it; "
+            f"a new one begins with {DEFAULT_CHUNK_RULE}.",
+        ),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -46,6 +55,9 @@ def import_command(
         inputs = formats.read_path(path, format)
         resources = open_resources(settings_for(store))
         try:
+            if chunks is not None and resources.store.chunks.choose(chunks) and resources.store.memories.count():
+                said = f"memories are cut by the rule {chunks} from now on; what that changes is embedded again"
+                typer.echo(f"note: {said}", err=as_json)
             reports = [resources.store.add(parsed, progress, query_set, grades, when) for parsed in inputs]
             refreshed, problem = None, ""
             try:
@@ -53,6 +65,7 @@ def import_command(
             except ModelError as failure:  # what was imported is in the store all the same
                 problem = f"not embedded yet, the next search goes on with it: {failure}"
             total = resources.store.memories.count()
+            cut = resources.store.chunks.statistics()
         finally:
             resources.close()
     left_out = [error for report in reports for error in report.errors]
@@ -62,6 +75,7 @@ def import_command(
                 "inputs": [_plain(report) for report in reports],
                 "errors": [dataclasses.asdict(error) for error in left_out],
                 "memories_in_store": total,
+                "chunks": dataclasses.asdict(cut),
                 "embedded": refreshed.embedded if refreshed else 0,
                 "problem": problem or None,
             }
@@ -78,11 +92,22 @@ def import_command(
             typer.echo(f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}")
         for note in dict.fromkeys(f"{Path(report.source).name}: {note}" for report in reports for note in report.notes):
             typer.echo(f"note: {note}")
+        for note in refreshed.notes if refreshed else ():
+            typer.echo(f"note: {note}")
         for error in left_out[:SHOWN_ERRORS]:
             typer.echo(f"left out: {error}", err=True)
         if len(left_out) > SHOWN_ERRORS:
             typer.echo(f"left out: {len(left_out) - SHOWN_ERRORS} more rows; --json lists them all", err=True)
-        typer.echo(f"{total} memories in the store" + (f", {refreshed.embedded} embedded now" if refreshed else ""))
+        if cut.chunks:
+            typer.echo(f"{cut}")
+        texts = (
+            ""
+            if refreshed is None
+            else f", {refreshed.embedded} texts embedded now"
+            if cut.chunks
+            else f", {refreshed.embedded} embedded now"
+        )
+        typer.echo(f"{total} memories in the store{texts}")
     if problem:
         typer.echo(f"error: {problem}", err=True)
     if left_out or problem:

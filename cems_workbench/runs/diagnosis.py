@@ -16,7 +16,8 @@ import importlib.metadata
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench import extensions
 from cems_workbench.config import DEFAULT, PipelineConfig, preset, preset_names
@@ -27,6 +28,9 @@ from cems_workbench.models.resolve import locate, resolve
 from cems_workbench.models.servers import Answers, ask_all
 from cems_workbench.runs.opening import embedder
 from cems_workbench.settings import Settings
+
+if TYPE_CHECKING:
+    from cems_workbench.store import Store
 
 Status = Literal["ok", "warning", "failed"]
 OTHER_EMBEDDER = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
@@ -325,12 +329,25 @@ def _store(settings: Settings, answers: Callable[[], Answers]) -> list[Check]:
             f"{where}: {count} memories, {len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
         )
         checks = [Check("store", "ok" if count else "warning", content, "" if count else "import something")]
+        checks.append(_chunks(store))
         for state in store.indexes.states(_embedder_id(settings, answers)):
             note = state.note or f"content version {state.version}"
             status: Status = "ok" if state.fresh else "warning"
             advice = "" if state.fresh else "it is rebuilt at the next search"
             checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
     return checks
+
+
+def _chunks(store: Store) -> Check:
+    """How memories are cut; that nothing is, where long ones are there, is a warning."""
+    from cems_workbench.store.chunks import LONG
+
+    cut = store.chunks.statistics()
+    long = store.memories.statistics(datetime.now(UTC)).longest
+    if cut.rule == "whole" and long > LONG:
+        said = f"{cut}; the longest is {long} characters, and what is past the embedder's limit is not read"
+        return Check("chunks", "warning", said, "import with --chunks embedder to cut long memories")
+    return Check("chunks", "ok", str(cut).removeprefix("chunks: "))
 
 
 def _embedder_id(settings: Settings, answers: Callable[[], Answers]) -> str | None:
