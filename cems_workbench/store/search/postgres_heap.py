@@ -1,11 +1,11 @@
-"""Where PostgreSQL puts the rows of CEMS's `memory_chunks`: the physical order of a table that one connection filled row by row.
+"""Where PostgreSQL puts the rows of CEMS's tables: the physical order of a table that one connection filled row by row.
 
 `ts_rank` ties often, and PostgreSQL leaves ties in the order in which its sort met the rows, which is the order of the table's
 pages. That differs from the order of insertion: a row that does not fit the page in use goes to another, and later, smaller rows
 fill the holes. Both follow from the lengths of the rows, which are computed here to the byte:
 
-1. A row is a header of 24 bytes and its columns, each at its alignment. A value of variable length has a header of 1 byte up to
-   126 bytes, else one of 4 at a multiple of 4.
+1. A row is a header of 24 bytes (32 where a column is null) and its columns, each at its alignment. A value of variable length
+   has a header of 1 byte up to 126 bytes, else one of 4 at a multiple of 4.
 2. A row over 2,032 bytes is shortened: the largest value is compressed (`pglz`; vectors never are), or leaves the row at once
    where it alone is over the target; then the largest values leave until the row fits. One that left leaves 18 bytes behind.
 3. A row goes to the page in use. Where it does not fit, the page's free space is noted in units of 32 bytes in the free space
@@ -16,7 +16,7 @@ Rows of a table that was updated, deleted from or vacuumed lie elsewhere; a conn
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cems_workbench.store.search.pglz import compressed_size
@@ -53,33 +53,49 @@ class HeapRow:
     """Of content_tsv, with positions from 1 as PostgreSQL keeps them: ascending, at most 255 a lexeme and none above 16,383."""
 
 
-def heap_order(rows: Sequence[HeapRow]) -> list[int]:
-    """Indices of the rows in the order in which a table scan meets them, for rows given in the order of insertion.
+@dataclass(frozen=True)
+class DocumentRow:
+    """A row of `memory_documents` that is neither deleted nor a team's: what decides its length."""
+
+    content: str
+    content_hash: str
+    scope: str
+    category: str
+    tags: Sequence[str] = ()
+    title: str | None = None
+    source: str | None = None
+    source_ref: str | None = None
+    shown: bool = False
+    """Whether `last_shown_at` has a value."""
+
+
+def heap_order(rows: Sequence[HeapRow | DocumentRow]) -> list[int]:
+    """Indices of the rows in the order in which a table scan meets them, for rows of one table given in the order of insertion.
 
     More than MOST_ROWS rows keep the order of insertion.
     """
     if len(rows) > MOST_ROWS:
         return list(range(len(rows)))
+    return order_of_lengths([row_length(row) for row in rows])
+
+
+def order_of_lengths(lengths: Iterable[int]) -> list[int]:
+    """The same for rows whose lengths are known: some microseconds a row, so any number of them."""
     pages = _Pages()
-    for index, row in enumerate(rows):
-        pages.insert(index, row_length(row))
+    for index, length in enumerate(lengths):
+        pages.insert(index, length)
     return [index for page in pages.rows for index in page]
 
 
-def row_length(row: HeapRow) -> int:
+def row_length(row: HeapRow | DocumentRow) -> int:
     """Bytes of a row on its page, after compression and with long values moved out of line."""
-    columns = (
-        *(_Fixed(16, 1), _Fixed(16, 1)),  # id, document_id
-        *(_Fixed(4, 4), _Fixed(4, 4)),  # seq, pos
-        _Value(row.content.encode()),
-        _Value(bytes(4 + 4 * row.dimension), compressible=False),
-        *(_Fixed(4, 4), _Fixed(4, 4)),  # tokens, bytes
-        _Fixed(8, 8),  # created_at
-        _Value(tsvector_bytes(row.lexemes)),
-    )
-    if _length(columns) > LONGEST_ROW:
-        _shorten(columns)
-    return _length(columns)
+    columns = _chunk_columns(row) if isinstance(row, HeapRow) else _document_columns(row)
+    header = ROW_HEADER + (8 if None in columns else 0)
+    present = [column for column in columns if column is not None]
+    most = LONGEST_ROW - header
+    if _length(present) > most:
+        _shorten(present, most)
+    return header + _length(present)
 
 
 def tsvector_bytes(lexemes: Mapping[str, Sequence[int]]) -> bytes:
@@ -96,6 +112,18 @@ def tsvector_bytes(lexemes: Mapping[str, Sequence[int]]) -> bytes:
             for number in (len(positions), *positions):
                 texts += number.to_bytes(2, "little")
     return len(lexemes).to_bytes(4, "little") + bytes(entries) + bytes(texts)
+
+
+def text_array_bytes(texts: Sequence[str]) -> bytes:
+    """A text[] as PostgreSQL stores it, without its header: dimensions, no nulls, the type's number; then size and first index,
+    and the texts, each with a header of 4 bytes and filled up to a multiple of 4."""
+    text_type = 25
+    numbers = (1, 0, text_type, len(texts), 1) if texts else (0, 0, text_type)
+    stored = bytearray().join(number.to_bytes(4, "little") for number in numbers)
+    for text in texts:
+        value = text.encode()
+        stored += ((len(value) + 4) << 2).to_bytes(4, "little") + value + bytes(-len(value) % 4)
+    return bytes(stored)
 
 
 class _Fixed:
@@ -133,24 +161,50 @@ class _Value:
         self.alignment = 1
 
 
-def _length(columns: Sequence[_Fixed | _Value]) -> int:
-    length = ROW_HEADER
+_Column = _Fixed | _Value
+_UUID, _INT, _TIME = _Fixed(16, 1), _Fixed(4, 4), _Fixed(8, 8)
+
+
+def _chunk_columns(row: HeapRow) -> list[_Column | None]:
+    content = _Value(row.content.encode())
+    embedding = _Value(bytes(4 + 4 * row.dimension), compressible=False)
+    content_tsv = _Value(tsvector_bytes(row.lexemes))
+    seq, pos, tokens, size = [_INT] * 4
+    return [_UUID, _UUID, seq, pos, content, embedding, tokens, size, _TIME, content_tsv]
+
+
+def _document_columns(row: DocumentRow) -> list[_Column | None]:
+    named = [row.scope, row.category, row.title, row.source, row.source_ref]
+    texts = [None if text is None else _Value(text.encode()) for text in named]
+    tags, content, content_hash = (
+        _Value(text_array_bytes(row.tags)),
+        _Value(row.content.encode()),
+        _Value(row.content_hash.encode()),
+    )
+    user, team, deleted_at, last_shown_at = _UUID, None, None, _TIME if row.shown else None
+    size, shown_count, relevant_count, noise_count = [_INT] * 4
+    made = [*texts, tags, content, content_hash, size, _TIME, _TIME]
+    return [_UUID, user, team, *made, deleted_at, shown_count, last_shown_at, relevant_count, noise_count]
+
+
+def _length(columns: Sequence[_Column]) -> int:
+    """Bytes of the columns; the header before them is a multiple of 8, so places count from here."""
+    length = 0
     for column in columns:
         length = _up_to(length, column.alignment) + column.size
     return length
 
 
-def _shorten(columns: Sequence[_Fixed | _Value]) -> None:
+def _shorten(columns: Sequence[_Column], most: int) -> None:
     values = [column for column in columns if isinstance(column, _Value)]
-    most = LONGEST_ROW - ROW_HEADER
-    while _length(columns) > LONGEST_ROW:
+    while _length(columns) > most:
         largest = _largest([value for value in values if not value.tried])
         if largest is None:
             break
         largest.compress(most)
         if largest.size > most:
             largest.move_out()
-    while _length(columns) > LONGEST_ROW:
+    while _length(columns) > most:
         largest = _largest([value for value in values if not value.out_of_line])
         if largest is None:
             break

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cems_workbench.store.search import postgres_heap
-from cems_workbench.store.search.postgres_heap import HeapRow, heap_order, row_length, tsvector_bytes
+from cems_workbench.store.search.postgres_heap import (
+    DocumentRow,
+    HeapRow,
+    heap_order,
+    order_of_lengths,
+    row_length,
+    text_array_bytes,
+    tsvector_bytes,
+)
 from cems_workbench.store.search.postgres_text import lexemes
 
 SAMPLE = Path(__file__).resolve().parents[3] / "sample_data"
@@ -17,6 +27,14 @@ SAMPLE = Path(__file__).resolve().parents[3] / "sample_data"
 
 def row(text: str, dimension: int = 384) -> HeapRow:
     return HeapRow(text, dimension, lexemes(text))
+
+
+def with_moved(ids: Iterable[Any], behind: Mapping[Any, Any]) -> list[Any]:
+    """The ids in their order, but each key of `behind` right behind its value."""
+    moved = [row for row in ids if row not in behind]
+    for late, before in behind.items():
+        moved.insert(moved.index(before) + 1, late)
+    return moved
 
 
 def words(count: int) -> str:
@@ -65,21 +83,43 @@ def test_tsvector_holds_lexemes_in_the_order_of_their_bytes_with_positions_at_ev
     assert len(stored) == 50
 
 
+@pytest.mark.parametrize(
+    ("document", "length"),
+    [
+        (DocumentRow("", "", "personal", "general"), 132),
+        (
+            DocumentRow(
+                "text", "h" * 64, "personal", "general", ["a", "größe"], "Title", None, "project:a/b", shown=True
+            ),
+            256,
+        ),
+        (DocumentRow("w7 " * 900, "h" * 64, "shared", "general", ["tag"]), 252),
+    ],
+    ids=["least", "most columns", "content compressed"],
+)
+def test_length_of_a_document_is_the_servers(document: DocumentRow, length: int) -> None:
+    assert row_length(document) == length
+
+
+def test_array_has_its_texts_at_multiples_of_four() -> None:
+    stored = text_array_bytes(["a", "größe"])
+    assert stored[20:] == b"\x14\0\0\0a\0\0\0" + b"\x2c\0\0\0" + "größe".encode() + b"\0"
+    assert len(text_array_bytes([])) == 12
+
+
 def test_short_row_fills_the_hole_that_long_ones_left() -> None:
     """Four long rows leave 8,168 - 4 · (1,904 + 4) = 536 bytes of a page, room for one short row of 376 + 4."""
     long, short = row("a" * 127), row("a" * 127, 768)
     assert (row_length(long), row_length(short)) == (1904, 376)
     assert heap_order([long] * 4 + [short] * 2) == [0, 1, 2, 3, 4, 5]
     assert heap_order([long] * 8 + [short] * 3) == [0, 1, 2, 3, 9, 4, 5, 6, 7, 8, 10]
+    assert order_of_lengths([1904] * 8 + [376] * 3) == [0, 1, 2, 3, 9, 4, 5, 6, 7, 8, 10]
 
 
 def test_order_of_rows_is_the_servers() -> None:
     rows = [row(words(i * i * 7 % 61 + i * 13 % 17)) for i in range(120)]
     moved = {53: 19, 54: 36, 65: 59, 75: 65, 112: 97}
-    """Row 53 lies behind row 19, and so on; all others lie in the order of insertion."""
-    expected = [i for i in range(120) if i not in moved]
-    for late, before in moved.items():
-        expected.insert(expected.index(before) + 1, late)
+    expected = with_moved(range(120), moved)
     assert heap_order(rows) == expected
 
 
@@ -96,10 +136,34 @@ def test_sample_lies_as_it_did_in_the_recorded_server() -> None:
         "m283": "m152", "m337": "m156", "m434": "m161", "m257": "m243", "m274": "m254", "m338": "m298", "m353": "m325", "m412": "m393",
         "m413": "m403",
     }  # fmt: skip
+    memories = sample()
+    order = heap_order([HeapRow(memory["content"], 384, lexemes(memory["content"])) for memory in memories.values()])
+    assert [list(memories)[index] for index in order] == with_moved(memories, behind)
+
+
+def test_documents_of_the_sample_lie_as_in_a_real_server() -> None:
+    behind = {
+        "m061": "m035", "m062": "m061", "m063": "m046", "m108": "m093", "m217": "m200", "m340": "m253", "m361": "m350", "m438": "m360",
+    }  # fmt: skip
+    memories = sample()
+    documents = [
+        DocumentRow(
+            memory["content"],
+            hashlib.sha256(memory["content"].encode()).hexdigest(),
+            "personal",
+            memory["category"],
+            memory.get("tags", ()),
+            memory.get("title"),
+            source_ref=f"project:{memory['project']}" if memory.get("project") else None,
+            shown=bool(memory.get("last_accessed")),
+        )
+        for memory in memories.values()
+    ]
+    order = heap_order(documents)
+    assert [list(memories)[index] for index in order] == with_moved(memories, behind)
+
+
+def sample() -> dict[str, Any]:
+    """Memories by id, in the order of the file."""
     lines = (SAMPLE / "memories.jsonl").read_text(encoding="utf-8").splitlines()
-    memories = {memory["id"]: memory["content"] for memory in map(json.loads, lines)}
-    expected = [memory_id for memory_id in memories if memory_id not in behind]
-    for late, before in behind.items():
-        expected.insert(expected.index(before) + 1, late)
-    order = heap_order([HeapRow(content, 384, lexemes(content)) for content in memories.values()])
-    assert [list(memories)[index] for index in order] == expected
+    return {memory["id"]: memory for memory in map(json.loads, lines)}
