@@ -313,7 +313,9 @@ CAUSES: Mapping[str, str] = {
     "not here": "with memories that are not in this store",
     "equal scores": "among equal recorded scores",
     "equal relations": "by relations of equal similarity",
+    "equal ts_rank": "by equal scores of ts_rank",
     "lexical scores": "with other lexical scores",
+    "vector list": "with another vector list",
     "other": "of another cause",
 }
 

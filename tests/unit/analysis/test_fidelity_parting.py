@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cems_workbench.analysis.fidelity.causes import cause_of
 from cems_workbench.analysis.fidelity.measures import QueryFidelity
 from cems_workbench.analysis.fidelity.parting import Parting, parting
 from cems_workbench.pipeline import Trace
+from cems_workbench.records import Relation
 from tests.unit.pipeline.cases import evidence, trace
 
 VECTOR = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}}
@@ -99,3 +101,28 @@ def test_lexical_scores_of_the_recording_that_are_not_ours_are_the_cause() -> No
     assert cause.kind == "lexical scores"
     assert cause.text == "b has 0.5000 of the best lexical score there and 0.2500 here"
     assert cause_of(query, made, {"lexical": [[("a", 0.04), ("b", 0.01)]]}).kind == "other"
+
+
+RELATED = {
+    "lists.relations.enabled": True, "lists.relations.mode": "each", "lists.relations.weight": 1.0,
+    "lists.vector.depth": 1,
+}  # fmt: skip
+
+
+def test_edges_of_equal_similarity_are_the_cause_when_their_other_order_gives_the_recorded_one() -> None:
+    edges = (Relation("a", "x", weight=0.5), Relation("a", "y", weight=0.5), Relation("a", "z", weight=0.4))
+    subject = evidence({"vector": {"a": 0.9}}, memories={key: {} for key in "xyz"}, relations=edges)
+    made = trace(subject, RELATED)
+    assert [result.memory_id for result in made.results] == ["a", "x", "y", "z"]
+    cause = cause_of(beside("ayxz", made), made, {})
+    assert cause.kind == "equal relations"
+    assert cause.text == "equal edges of a to x, y: in another order they give the recorded one"
+    assert cause_of(beside("axzy", made), made, {}).kind == "other"
+
+
+def test_a_vector_list_that_is_ordered_otherwise_is_the_cause() -> None:
+    made = trace(evidence(VECTOR))
+    named = replace(made.evidence, lists=tuple(replace(one, name="vector:0") for one in made.evidence.lists))
+    made = trace(named)
+    cause = cause_of(beside("bac", made), made, {"vector": [[("b", 0.1), ("a", 0.05), ("c", 0.01)]]})
+    assert (cause.kind, cause.text) == ("vector list", "b is at 1 of the vector list there, at 2 here")
