@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,8 @@ from cems_workbench.settings import Settings
 
 BASE = "cems_head"
 """The preset that is CEMS with nothing set, over which the settings of a recording are laid."""
-VECTOR_MODE = "vector"
+CHUNKS = "cems"
+"""How a temporary store cuts long memories: as CEMS does."""
 _LINE = re.compile(r"line \d+: ")
 
 
@@ -302,17 +303,13 @@ def store_of_folder(
     with tempfile.TemporaryDirectory(prefix="cems-fidelity-") as place:
         resources = open_resources(settings.model_copy(update={"store": Path(place) / "store"}))
         try:
+            resources.store.chunks.choose(CHUNKS)
             for parsed in inputs:
-                add(resources, parsed, progress)
+                resources.store.add(parsed, progress)
             resources.refresh(progress)
             yield resources, {query.qid: query for parsed in inputs for query in parsed.queries}
         finally:
             resources.close()
-
-
-def add(resources: Resources, parsed: ParsedInput, progress: Progress) -> None:
-    """Put parsed rows into a store, with long memories in the chunks that CEMS makes."""
-    resources.store.add(parsed, progress, None, None, datetime.now(UTC))
 
 
 def _as_cems_has_it(parsed: ParsedInput) -> ParsedInput:
