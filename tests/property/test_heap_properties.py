@@ -6,33 +6,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.store.search.pglz import compressed_size
-from cems_workbench.store.search.postgres_heap import LONGEST_ROW, HeapRow, heap_order, row_length
+from cems_workbench.store.search.postgres_heap import LONGEST_ROW, HeapRow, order_of_lengths, row_length
 
-ROWS = [
-    HeapRow(text, dimension, {word: [place] for place, word in enumerate(sorted(set(text.split())), start=1)})
-    for dimension in (3, 384, 768)
-    for text in [
-        " ".join(f"w{i * i % period}" for i in range(count))
-        for count in (0, 1, 9, 40, 90, 200, 700)
-        for period in (7, 997)
-    ]
-]
-TABLES = st.lists(st.sampled_from(ROWS), max_size=60)
+LENGTHS = st.lists(st.integers(93, LONGEST_ROW) | st.sampled_from([200, 1700, 1900]), max_size=120)
 
 
-@given(TABLES)
-def test_order_is_a_permutation(rows: list[HeapRow]) -> None:
-    assert sorted(heap_order(rows)) == list(range(len(rows)))
+@given(LENGTHS)
+def test_order_is_a_permutation(lengths: list[int]) -> None:
+    assert sorted(order_of_lengths(lengths)) == list(range(len(lengths)))
 
 
-@given(st.sampled_from(ROWS), st.integers(0, 60))
-def test_rows_of_one_size_lie_in_the_order_of_insertion(row: HeapRow, count: int) -> None:
-    assert heap_order([row] * count) == list(range(count))
+@given(st.integers(93, LONGEST_ROW), st.integers(0, 200))
+def test_rows_of_one_length_lie_in_the_order_of_insertion(length: int, count: int) -> None:
+    assert order_of_lengths([length] * count) == list(range(count))
 
 
-@given(TABLES, TABLES)
-def test_later_rows_leave_earlier_ones_where_they_lie(rows: list[HeapRow], later: list[HeapRow]) -> None:
-    assert [i for i in heap_order(rows + later) if i < len(rows)] == heap_order(rows)
+@given(LENGTHS, LENGTHS)
+def test_later_rows_leave_earlier_ones_where_they_lie(lengths: list[int], later: list[int]) -> None:
+    assert [row for row in order_of_lengths(lengths + later) if row < len(lengths)] == order_of_lengths(lengths)
+
+
+@given(LENGTHS)
+def test_lengths_that_fill_up_to_the_same_multiple_of_eight_are_the_same(lengths: list[int]) -> None:
+    assert order_of_lengths(lengths) == order_of_lengths([-(-length // 8) * 8 for length in lengths])
 
 
 @given(st.text(max_size=800), st.integers(1, 900), st.integers(0, 3))

@@ -65,7 +65,9 @@ def _chains(value: bytes) -> tuple[list[int], list[int]]:
     """
     end = len(value)
     slots = 512 if end < 128 else 1024 if end < 256 else 2048 if end < 512 else 4096 if end < 1024 else 8192
-    letters = np.frombuffer(value, dtype=np.int8).astype(np.int32)  # C's char has a sign where CEMS is run
+    letters = np.frombuffer(value, dtype=np.int8).astype(
+        np.int32
+    )  # C's char has a sign, but not on ARM: there other than ASCII hashes otherwise
     hashes = letters.copy()  # fewer than four bytes are left: the first stands for all
     hashes[:-3] = (letters[:-3] << 6) ^ (letters[1:-2] << 4) ^ (letters[2:-1] << 2) ^ letters[3:]
     hashes = (hashes & (slots - 1)).astype(np.int16)  # numpy sorts 16 bits by radix
