@@ -89,8 +89,12 @@ _FILE_REST += rf"(?:/(?:(?:\.\.?|~)/)*{_UP_AT_END})?"
 _FILE_STEP = rf"(?:(?:\.\.?|~)/)*(?:[~.]?[A-Za-z0-9_]{_FILE_REST}|{_UP_AT_END})"
 _ATTRIBUTES = rf"""(?:[A-Za-z0-9=_#/:.&?%~\-]|{_BLANK}|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')*+"""
 
-PLAIN = re.compile(rf"[A-Za-z]++(?![0-9.\-_@:/{LETTER}{MARK}])")
-"""An ASCII word after which nothing stands that could make more of it: most words of most texts."""
+_BETWEEN = rf"[^<\-+&/A-Za-z0-9{LETTER}]*+"
+BETWEEN = re.compile(_BETWEEN)
+"""What the server swallows with the blank that comes before it: also dots and tildes that would begin a file elsewhere."""
+PLAIN = re.compile(rf"([A-Za-z]++)(?![0-9.\-_@:/{LETTER}{MARK}])(?:[^<\-+&/.~A-Za-z0-9{LETTER}]{_BETWEEN})?+")
+"""An ASCII word after which nothing stands that could make more of it, as most words of most texts are, and what is between
+it and the next token."""
 WORD = re.compile(f"{_ANY}++")
 DIGITS = re.compile("[0-9]++")
 LABELS = re.compile(rf"{_AN}++(?:[._\-]{_AN}++)*+")
@@ -111,9 +115,6 @@ TAG = re.compile(
     rf"|!--.*?-->|![dD]{_ATTRIBUTES}>|\?x{_ATTRIBUTES}>)",
     re.DOTALL,
 )
-BETWEEN = re.compile(rf"[^<\-+&/A-Za-z0-9{LETTER}]*+")
-"""What the server swallows with the blank that comes before it: also dots and tildes that would begin a file elsewhere."""
-
 UNREAD_ELEMENTS = ("script", "style")
 """Nothing but tags is read inside these elements."""
 
@@ -140,7 +141,7 @@ def tokens(text: str) -> Iterator[Token]:
             if place < 0:
                 return
         elif plain := PLAIN.match(kinds, place):
-            yield Kind.ASCIIWORD, text[place : plain.end()]
+            yield Kind.ASCIIWORD, text[place : plain.end(1)]
             place = plain.end()
         elif "a" <= first <= "z" or "A" <= first <= "Z" or "0" <= first <= "9" or first == LETTER:
             spans = _at_word(kinds, place)
