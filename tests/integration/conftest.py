@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import postgres_server
 import pytest
 
 from cems_workbench.pipeline.resources import Resources
@@ -23,6 +24,15 @@ def _weights_are_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "SentenceTransformerEmbedder", lru_cache(module.SentenceTransformerEmbedder))
         yield
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgres_server.Server]:
+    """A real PostgreSQL with pgvector; skips where it is not installed."""
+    if reason := postgres_server.missing():
+        pytest.skip(reason)
+    with postgres_server.running() as server:
+        yield server
 
 
 @pytest.fixture

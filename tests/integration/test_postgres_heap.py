@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from postgres_server import Server
 
 from cems_workbench.runs.importing import SAMPLE_DATA
 from cems_workbench.store.search.postgres_heap import HeapRow, heap_order
@@ -30,13 +31,8 @@ INSERT = """
 
 
 @pytest.fixture(scope="module")
-def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    pgserver = pytest.importorskip("pgserver")
-    psycopg = pytest.importorskip("psycopg")
-    with (
-        pgserver.get_server(tmp_path_factory.mktemp("postgres")) as server,
-        psycopg.connect(server.get_uri(), autocommit=True) as connection,
-    ):
+def connection(postgres: Server) -> Iterator[Any]:
+    with postgres.connect() as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         yield connection
 
