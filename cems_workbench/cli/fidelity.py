@@ -80,15 +80,22 @@ def fidelity_command(
 ) -> None:
     """Compare what a config computes with what a real system answered: same order, same set, same first, overlap, scores."""
     from cems_workbench.formats.recorded_answers import read_recording
-    from cems_workbench.runs.fidelity import asked_queries, explained, measure_fidelity, require_usable, setting_for
+    from cems_workbench.runs.fidelity import (
+        BASE,
+        asked_queries,
+        explained,
+        lexical_lists,
+        measure_fidelity,
+        require_usable,
+        setting_for,
+    )
 
     bounds = [_bound(text) for text in asserted or ()]
     moment = parse_moment(as_of)
     recordings = [read_recording(path) for path in answers]
     for recording in recordings:
         require_usable(recording)
-    from cems_workbench.runs.fidelity import BASE
-
+    lists = lexical_lists(recordings)
     configs = chosen_configs(config, preset, changes) or [chosen_config(BASE, None, changes)]
     settings = [setting_for(recording, chosen, as_chosen=as_chosen) for recording in recordings for chosen in configs]
     measured = []
@@ -96,7 +103,7 @@ def fidelity_command(
     with progress_bar(as_json) as progress, _source(data, store, progress) as (resources, known):
         for setting in settings:
             asked = asked_queries(setting.recording, known, moment, query)
-            measured.append(measure_fidelity(setting, asked, resources, progress))
+            measured.append(measure_fidelity(setting, asked, resources, progress, lists))
         if explain:
             found = [explained(one, progress) for one in measured]
     outcomes = [bound.outcome(_value(one, bound), one.setting.name) for one in measured for bound in bounds]

@@ -22,7 +22,7 @@ from typing import Any
 
 from cems_workbench import formats
 from cems_workbench.analysis.fidelity.answer import Answer, Find, Production, matched
-from cems_workbench.analysis.fidelity.causes import Cause, cause_of
+from cems_workbench.analysis.fidelity.causes import Cause, Lists, cause_of
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
 from cems_workbench.analysis.fidelity.measures import QueryFidelity, SetFidelity
 from cems_workbench.analysis.fidelity.parting import Parting, parting
@@ -36,7 +36,6 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, Query
-from cems_workbench.runs.caching import Cache, uncached
 from cems_workbench.runs.gathering import QuerySelection, obtained_evidence, request_for
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
@@ -196,16 +195,16 @@ def selection_for(setting: FidelitySetting, queries: Sequence[Query]) -> QuerySe
 
 def measure_fidelity(
     setting: FidelitySetting, queries: Sequence[Query], resources: Resources, progress: Progress = silent,
-    cache: Cache = uncached,
+    lists: Mapping[str, Lists] | None = None,
 ) -> MeasuredFidelity:  # fmt: skip
-    """Gather what a recording asks, or go on with it, and compare it query by query.
+    """Gather what a recording asks, or go on with it, and compare it query by query; `lists` are those of `lexical_lists`.
 
     Raises InputError when no recorded memory is in the store, and as gathering does; a `Cancelled` of `progress` passes through, and
     what was gathered stays.
     """
     productions = productions_in(resources, setting.recording)
-    evidence = obtained_evidence(setting.config, selection_for(setting, queries), (), resources, progress, cache)
-    return compared(setting, queries, productions, evidence, progress)
+    evidence = obtained_evidence(setting.config, selection_for(setting, queries), (), resources, progress)
+    return compared(setting, queries, productions, evidence, progress, lists)
 
 
 def productions_in(resources: Resources, recording: Recording) -> dict[str, Production]:
@@ -230,7 +229,7 @@ def _finder(resources: Resources) -> Find:
 
 def compared(
     setting: FidelitySetting, queries: Sequence[Query], productions: Mapping[str, Production], evidence: EvidenceSet,
-    progress: Progress = silent,
+    progress: Progress = silent, lists: Mapping[str, Lists] | None = None,
 ) -> MeasuredFidelity:  # fmt: skip
     """The recording beside the replay of its evidence."""
     limit = limit_of(setting.recording)
@@ -244,12 +243,29 @@ def compared(
         rows.append(row)
         if not row.same_order:
             found = parting(trace, row.recorded, row.ours)
-            differences.append(Difference(row, found, cause_of(row, trace, answers[query.qid].lists)))
+            differences.append(
+                Difference(
+                    row, found, cause_of(row, trace, answers[query.qid].lists or (lists or {}).get(query.query, {}))
+                )
+            )
     progress("comparing answers", len(gathered), len(gathered))
     differences.sort(key=lambda one: round(one.query.rbo, 9))
     missing = tuple(query.qid for query in queries if query.qid not in evidence.evidences)
     by_qid = {query.qid: query for query in queries}
     return MeasuredFidelity(setting, SetFidelity(tuple(rows)), tuple(differences), by_qid, evidence, missing)
+
+
+def lexical_lists(recordings: Sequence[Recording]) -> dict[str, Lists]:
+    """The lexical list of each query text that one of several recordings holds: it depends on the memories and the words alone.
+
+    Recordings that were made of one system under several settings, of which one has its lists, can so be told the same causes.
+    """
+    found: dict[str, Lists] = {}
+    for recording in recordings:
+        for answer in recording.answers:
+            if answer.query is not None and "lexical" in answer.lists:
+                found.setdefault(answer.query, {"lexical": answer.lists["lexical"]})
+    return found
 
 
 def limit_of(recording: Recording) -> int | None:

@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cems_workbench.config import preset
+from cems_workbench.formats.recorded_answers import read_recording
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Cancelled
+from cems_workbench.runs.fidelity import asked_queries, measure_fidelity, selection_for, setting_for
+from cems_workbench.runs.gathering import pending_gathers
+
 if TYPE_CHECKING:
     from conftest import Command, Finished
 
@@ -136,3 +143,23 @@ def test_a_whole_recording_of_the_sample_is_measured(command: Command, store: Pa
     found = measured(command("fidelity", recording, "--store", store, "--json"))
     assert (found["queries"], found["not_gathered"]) == (129, [])
     assert found["applied"]["relevance_threshold"] == "0.1"
+
+
+def test_a_run_that_was_cancelled_goes_on_where_it_was(resources: Resources) -> None:
+    recording = read_recording(RECORDING)
+    setting = setting_for(recording, preset("recollection").config)
+    queries = asked_queries(recording, {})
+    steps: list[tuple[str, int]] = []
+
+    def report(label: str, done: int, total: int) -> None:
+        steps.append((label, done))
+        if (label, done) == ("gathering queries", 4):
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        measure_fidelity(setting, queries, resources, report)
+    (pending,) = pending_gathers([("x", setting.config)], selection_for(setting, queries), resources)
+    assert pending.finished == 4
+    measured = measure_fidelity(setting, queries, resources)
+    assert len(measured.fidelity.queries) == len(queries) == 10
+    assert measured.to_json() == measure_fidelity(setting, queries, resources).to_json()

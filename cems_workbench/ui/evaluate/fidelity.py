@@ -14,6 +14,7 @@ from typing import Any
 
 import streamlit as st
 
+from cems_workbench.analysis.fidelity.causes import Lists
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
 from cems_workbench.analysis.fidelity.measures import MEASURES, PRECISE, SCORE_DIFFERENCE, Estimate
 from cems_workbench.config import PipelineConfig, field_spec
@@ -31,6 +32,7 @@ from cems_workbench.runs.fidelity import (
     asked_queries,
     compared,
     explained,
+    lexical_lists,
     productions_in,
     require_usable,
     selection_for,
@@ -71,7 +73,8 @@ def draw(resources: Resources) -> None:
         asked = _asked(recordings, configs, as_chosen, resources)
         if _gathered(asked, resources):
             st.rerun()
-        measured = [found for setting in asked if (found := _measured(setting, resources)) is not None]
+        lists = lexical_lists(recordings)
+        measured = [found for one in asked if (found := _measured(one, resources, lists)) is not None]
         if measured:
             _settings(measured)
             _queries(_chosen(measured))
@@ -205,15 +208,16 @@ def _evidence(setting: FidelitySetting, queries: Sequence[Query], resources: Res
     return read_evidence(setting.config, selection_for(setting, queries), resources, for_all_sessions)
 
 
-def _measured(asked: Asked, resources: Resources) -> MeasuredFidelity | None:
+def _measured(asked: Asked, resources: Resources, lists: Mapping[str, Lists]) -> MeasuredFidelity | None:
     """What came of a setting, kept for the session; None while it is not gathered."""
     setting, queries = asked
     evidence = _evidence(setting, queries, resources)
     if evidence is None:
         return None
-    key = ("measured", setting, evidence.content_hash, resources.store.content_version)
+    key = ("measured", setting, evidence.content_hash, resources.store.content_version, sorted(lists))
     found: MeasuredFidelity = page.get().fidelities(
-        _digest(key), lambda: compared(setting, queries, productions_in(resources, setting.recording), evidence)
+        _digest(key),
+        lambda: compared(setting, queries, productions_in(resources, setting.recording), evidence, lists=lists),
     )
     return found
 

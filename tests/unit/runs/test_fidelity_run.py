@@ -12,7 +12,7 @@ from cems_workbench.config import preset
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.records import Query
-from cems_workbench.runs.fidelity import BASE, asked_queries, limit_of, require_usable, setting_for
+from cems_workbench.runs.fidelity import BASE, asked_queries, lexical_lists, limit_of, require_usable, setting_for
 
 HEAD = preset(BASE).config
 THEN = datetime(2026, 11, 22, 15, tzinfo=UTC)
@@ -88,3 +88,10 @@ def test_a_measurement_is_of_every_row() -> None:
         require_usable(bad)
     assert str(refused.value).startswith("dir/a.json:1: results[0]: has neither an id")
     assert str(refused.value).endswith("(and 1 more rows)")
+
+
+def test_the_lexical_list_of_a_query_is_found_in_the_recording_that_has_it() -> None:
+    lists = {"lexical": [[["a", 0.5]]], "vector": [[["b", 0.1]]]}
+    first = recorded(answers=[{"qid": "q1", "query": "x", "results": [], "lists": lists}])
+    second = recorded(answers=[{"qid": "q1", "query": "x", "results": []}, {"qid": "q2", "query": "y", "results": []}])
+    assert lexical_lists([second, first]) == {"x": {"lexical": ((("a", 0.5),),)}}
