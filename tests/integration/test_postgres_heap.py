@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from postgres_server import Server
+from postgres_server import LoadedChunk, Server, load, uuid_of
 
 from cems_workbench.runs.importing import SAMPLE_DATA
-from cems_workbench.store.search.postgres_heap import HeapRow, heap_order
+from cems_workbench.store.search.postgres_heap import DocumentRow, HeapRow, heap_order
 from cems_workbench.store.search.postgres_text import lexemes
 
 TABLE = """
@@ -70,3 +70,20 @@ def test_rows_lie_where_they_are_computed_to_lie(
             connection.execute(INSERT, row)
     found = connection.execute("SELECT seq FROM memory_chunks ORDER BY ctid").fetchall()
     assert heap_order([HeapRow(text, dimension, lexemes(text)) for text in texts]) == [seq for (seq,) in found]
+
+
+def test_documents_lie_where_they_are_computed_to_lie(postgres: Server) -> None:
+    lines = (SAMPLE_DATA / "memories.jsonl").read_text(encoding="utf-8").splitlines()
+    memories = [json.loads(line) for line in lines]
+    with postgres.cems("heap_of_documents", dimension=3) as connection:
+        for memory in memories:
+            load(connection, memory, [LoadedChunk(memory["content"], (1, 2, 3))])
+        found = connection.execute(
+            "SELECT content, content_hash, scope, category, tags, title, source, source_ref, last_shown_at IS NOT NULL, id "
+            "FROM memory_documents ORDER BY ctid"
+        ).fetchall()
+    documents = {row[-1]: DocumentRow(*row[:-1]) for row in found}
+    inserted = [uuid_of(memory["id"]) for memory in memories]
+    order = heap_order([documents[document_id] for document_id in inserted])
+    assert [inserted[index] for index in order] == list(documents)
+    assert order != sorted(order)
