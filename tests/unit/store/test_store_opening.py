@@ -1,9 +1,8 @@
-"""Opening a store, sharing it with other processes, and surviving their death."""
+"""Opening a store, and sharing it with other processes and threads."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -114,70 +113,6 @@ def test_a_store_held_by_another_process_is_named_in_one_line(tmp_path):
     assert f"PID {holder.pid}" in str(error.value)
     assert str(error.value).endswith("close the app or pass another --store")
     Store.open(tmp_path / "store").close()
-
-
-IMPORT_FOR_EVER = """
-import sys, pathlib
-from cems_workbench.records import Memory, ParsedInput
-from cems_workbench.store import Store
-from cems_workbench.store.database import Database
-store = Store.open(pathlib.Path(sys.argv[1]))
-for batch in range(10**6):
-    rows = tuple(Memory(f"{batch}-{i}", "content " * 20) for i in range(200))
-    def stop_in_the_middle(label, done, total):
-        if batch == 3 and done == total:
-            print("inside", flush=True)
-            sys.stdin.read()
-    store.add(ParsedInput("t", "t", memories=rows), stop_in_the_middle)
-    print("committed", batch, flush=True)
-"""
-
-
-def test_killing_an_import_loses_nothing_committed_and_leaves_nothing_half_done(tmp_path):
-    importer = python(IMPORT_FOR_EVER, tmp_path / "store")
-    lines = [importer.stdout.readline() for _ in range(4)]
-    assert lines[-1] == "inside\n"
-    importer.send_signal(signal.SIGKILL)
-    importer.communicate()
-    with Store.open(tmp_path / "store") as store:
-        assert store.memories.count() == 600
-        assert store.content_version == 3
-        assert not [name for name in store.memories.read() if name.startswith("3-")]
-
-
-REFRESH_AND_HANG = """
-import sys, pathlib
-import numpy as np
-from cems_workbench.records import Memory, ParsedInput
-from cems_workbench.store import Store
-from cems_workbench.store.search import vector_refresh
-vector_refresh.STEP_TEXTS = 10
-
-class Hanging:
-    model_id, dimension, calls = "hanging", 4, 0
-    def encode(self, texts, progress=None):
-        self.calls += 1
-        if self.calls == 4:
-            print("inside", flush=True)
-            sys.stdin.read()
-        return np.tile(np.float32([0.5, 0.5, 0.5, 0.5]), (len(texts), 1))
-
-store = Store.open(pathlib.Path(sys.argv[1]))
-store.add(ParsedInput("t", "t", memories=tuple(Memory(f"m{i:02}", f"content {i}") for i in range(50))))
-store.indexes.refresh(Hanging())
-"""
-
-
-def test_killing_a_refresh_keeps_the_vectors_written_and_the_next_goes_on(tmp_path, embedder):
-    refreshing = python(REFRESH_AND_HANG, tmp_path / "store")
-    assert refreshing.stdout.readline() == "inside\n"
-    refreshing.send_signal(signal.SIGKILL)
-    refreshing.communicate()
-    embedder.model_id, embedder.dimension = "hanging", 4
-    with Store.open(tmp_path / "store") as store:
-        assert store.indexes.refresh(embedder).embedded == 20
-        assert len(store.indexes.open(embedder).vectors.embeddings([f"m{i:02}" for i in range(50)])) == 50
-        assert all(state.fresh for state in store.indexes.states("hanging"))
 
 
 def test_importing_the_package_loads_no_database_or_model_library():

@@ -1,0 +1,88 @@
+"""A process that is killed in the middle of an import or a refresh: what was written stays, and the next goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from cems_workbench.store import Store
+
+ROOT = Path(__file__).parents[3]
+
+
+def python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Run code in another process whose standard input and output are pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+IMPORT_FOR_EVER = """
+import sys, pathlib
+from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.store import Store
+from cems_workbench.store.database import Database
+store = Store.open(pathlib.Path(sys.argv[1]))
+for batch in range(10**6):
+    rows = tuple(Memory(f"{batch}-{i}", "content " * 20) for i in range(200))
+    def stop_in_the_middle(label, done, total):
+        if batch == 3 and done == total:
+            print("inside", flush=True)
+            sys.stdin.read()
+    store.add(ParsedInput("t", "t", memories=rows), stop_in_the_middle)
+    print("committed", batch, flush=True)
+"""
+
+
+def test_killing_an_import_loses_nothing_committed_and_leaves_nothing_half_done(tmp_path):
+    importer = python(IMPORT_FOR_EVER, tmp_path / "store")
+    lines = [importer.stdout.readline() for _ in range(4)]
+    assert lines[-1] == "inside\n"
+    importer.send_signal(signal.SIGKILL)
+    importer.communicate()
+    with Store.open(tmp_path / "store") as store:
+        assert store.memories.count() == 600
+        assert store.content_version == 3
+        assert not [name for name in store.memories.read() if name.startswith("3-")]
+
+
+REFRESH_AND_HANG = """
+import sys, pathlib
+import numpy as np
+from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.store import Store
+from cems_workbench.store.search import vector_refresh
+vector_refresh.STEP_TEXTS = 10
+
+class Hanging:
+    model_id, dimension, calls = "hanging", 4, 0
+    def encode(self, texts, progress=None):
+        self.calls += 1
+        if self.calls == 4:
+            print("inside", flush=True)
+            sys.stdin.read()
+        return np.tile(np.float32([0.5, 0.5, 0.5, 0.5]), (len(texts), 1))
+
+store = Store.open(pathlib.Path(sys.argv[1]))
+store.add(ParsedInput("t", "t", memories=tuple(Memory(f"m{i:02}", f"content {i}") for i in range(50))))
+store.indexes.refresh(Hanging())
+"""
+
+
+def test_killing_a_refresh_keeps_the_vectors_written_and_the_next_goes_on(tmp_path, embedder):
+    refreshing = python(REFRESH_AND_HANG, tmp_path / "store")
+    assert refreshing.stdout.readline() == "inside\n"
+    refreshing.send_signal(signal.SIGKILL)
+    refreshing.communicate()
+    embedder.model_id, embedder.dimension = "hanging", 4
+    with Store.open(tmp_path / "store") as store:
+        assert store.indexes.refresh(embedder).embedded == 20
+        assert len(store.indexes.open(embedder).vectors.embeddings([f"m{i:02}" for i in range(50)])) == 50
+        assert all(state.fresh for state in store.indexes.states("hanging"))
