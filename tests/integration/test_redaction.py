@@ -27,8 +27,8 @@ EVERY = 16
 pytestmark = pytest.mark.models
 
 
-def test_sample_queries_replay_with_the_same_numbers_under_the_presets(sample_store: Path) -> None:
-    resources = open_resources(Settings(store=sample_store))
+def test_sample_queries_replay_with_the_same_numbers_under_the_presets(store: Path) -> None:
+    resources = open_resources(Settings(store=store))
     try:
         queries = resources.store.queries.read()[::EVERY]
         scored = preset("qmd").config
@@ -44,8 +44,8 @@ def test_sample_queries_replay_with_the_same_numbers_under_the_presets(sample_st
         assert_same_numbers(evidence, after, with_values(scored, DIVERSE))
 
 
-def test_the_words_left_of_a_sample_bundle_are_its_categories_signals_and_the_programs_own(sample_store: Path) -> None:
-    resources = open_resources(Settings(store=sample_store))
+def test_the_words_left_of_a_sample_bundle_are_its_categories_signals_and_the_programs_own(store: Path) -> None:
+    resources = open_resources(Settings(store=store))
     try:
         request = Request("how many different doctors did I visit, and when did the elasticsearch restart?", "acme/web")
         evidence = gather_lists(request, preset("cems").config, resources)
@@ -64,11 +64,11 @@ def test_the_words_left_of_a_sample_bundle_are_its_categories_signals_and_the_pr
     assert len(words) > 500
 
 
-def test_the_command_line_writes_a_redacted_bundle_that_replays_the_same(sample_store: Path, tmp_path: Path) -> None:
+def test_the_command_line_writes_a_redacted_bundle_that_replays_the_same(store: Path, tmp_path: Path) -> None:
     """The search prints the trace of what it gathered; the redacted bundle gives its numbers."""
     query = "how many different doctors did I visit?"
     command = [sys.executable, "-m", "cems_workbench"]
-    environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(sample_store)}
+    environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store)}
     wanted = ["--bundle", "out.json", "--redact", "--as-of", "2026-09-01", "--json"]
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
