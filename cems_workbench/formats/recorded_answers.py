@@ -61,6 +61,7 @@ class Recording:
     answered_at: datetime | None = None
     system: str | None = None
     embedder: str | None = None
+    mode: str | None = None
     whole: bool = False
     errors: tuple[RowError, ...] = ()
 
@@ -161,6 +162,7 @@ def _recording(document: Mapping[str, Any], source: str) -> Recording:
         answered_at=_moment(document.get("answered_at"), source),
         system=_name("CEMS", document.get("cems")),
         embedder=_name("", document.get("embedder")),
+        mode=_name("", document.get("mode")),
         whole=True,
         errors=tuple(errors),
     )

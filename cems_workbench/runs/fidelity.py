@@ -11,17 +11,19 @@ The store is one that holds the memories of the system. From files alone it is a
 
 from __future__ import annotations
 
+import hashlib
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from cems_workbench import formats
-from cems_workbench.analysis.fidelity.answer import Answer, Find, Production, matched
+from cems_workbench.analysis.fidelity.answer import Answer, Production, matched
 from cems_workbench.analysis.fidelity.causes import Cause, Lists, cause_of
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
 from cems_workbench.analysis.fidelity.measures import QueryFidelity, SetFidelity
@@ -31,6 +33,7 @@ from cems_workbench.config.forms.env_form import read_env
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.recorded_answers import RecordedAnswer, Recording
+from cems_workbench.formats.responses import Returned
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
@@ -42,6 +45,8 @@ from cems_workbench.settings import Settings
 
 BASE = "cems_head"
 """The preset that is CEMS with nothing set, over which the settings of a recording are laid."""
+MODE = "vector"
+"""The mode of CEMS that the pipeline computes; others ask a language model."""
 CHUNKS = "cems"
 """How a temporary store cuts long memories: as CEMS does."""
 _LINE = re.compile(r"line \d+: ")
@@ -129,15 +134,15 @@ def setting_for(
 ) -> FidelitySetting:
     """The config for a recording: the recording's settings and token budget laid over it, unless it is to stay `as_chosen`."""
     title = name or f"{Path(recording.name).stem}, {config.name}"
+    warnings = [] if recording.mode in (None, MODE) else [f"answered in mode {recording.mode}; this computes {MODE}"]
     if as_chosen:
-        return FidelitySetting(title, recording, config)
+        return FidelitySetting(title, recording, config, (), tuple(warnings))
     applied = dict(recording.settings)
-    warnings: list[str] = []
     if recording.settings:
         text = "".join(f"CEMS_{key.upper()}='{_unquoted(value)}'\n" for key, value in recording.settings.items())
         reading = read_env(text, config, f"{Path(recording.name).name}: config")
         config = reading.config
-        warnings = [_LINE.sub("", line) for line in reading.warnings]
+        warnings += [_LINE.sub("", line) for line in reading.warnings]
     if recording.max_tokens is not None:
         config = with_values(config, {"assembly.max_tokens": recording.max_tokens}, recording.name)
         applied["max_tokens"] = str(recording.max_tokens)
@@ -209,11 +214,18 @@ def measure_fidelity(
 
 def productions_in(resources: Resources, recording: Recording) -> dict[str, Production]:
     """Every answer in terms of the store's memories, which are read once. Raises InputError when none of them is there."""
-    find = _finder(resources)
-    found = {
-        answer.qid: matched([Answer(row.memory_id, row.content, row.score) for row in answer.returned], find)
-        for answer in recording.answers
-    }
+    every: Mapping[str, Memory] = resources.store.memories.read()
+    given = {row.memory_id for answer in recording.answers for row in answer.returned if row.memory_id is not None}
+    loaded = {_uuid(memory_id): memory_id for memory_id in every} if given - every.keys() else {}
+
+    def find(ids: Iterable[str] | None) -> Mapping[str, Memory]:
+        return every if ids is None else {key: every[key] for key in ids if key in every}
+
+    def answered(row: Returned) -> Answer:
+        known = row.memory_id is None or row.memory_id in every
+        return Answer(row.memory_id if known else loaded.get(str(row.memory_id), row.memory_id), row.content, row.score)
+
+    found = {answer.qid: matched([answered(row) for row in answer.returned], find) for answer in recording.answers}
     if not any(one.order for one in found.values()) and any(one.unknown for one in found.values()):
         raise InputError(
             f"{recording.name}: none of its memories is in the store {resources.store.path}, by id or by text; "
@@ -222,9 +234,9 @@ def productions_in(resources: Resources, recording: Recording) -> dict[str, Prod
     return found
 
 
-def _finder(resources: Resources) -> Find:
-    every: Mapping[str, Memory] = resources.store.memories.read()
-    return lambda ids: every if ids is None else {key: every[key] for key in ids if key in every}
+def _uuid(memory_id: str) -> str:
+    """What a memory of a file is called in a CEMS that it was loaded into: its ids are UUIDs, made of the md5 of ours."""
+    return str(UUID(hashlib.md5(memory_id.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()))
 
 
 def compared(

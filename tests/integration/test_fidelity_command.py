@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -105,11 +107,13 @@ def test_files_alone_do(command: Command, tmp_path: Path) -> None:
     (folder / "memories.jsonl").write_text("\n".join(lines))
     (folder / "queries.jsonl").write_text('{"qid": "q01", "query": "how do I run the tests?"}')
     run = tmp_path / "a.run"
-    run.write_text("q01 Q0 m001 1 0.9 prod\nq01 Q0 m002 2 0.8 prod\n")
+    loaded = str(UUID(hashlib.md5(b"m002").hexdigest()))  # what CEMS calls it
+    run.write_text(f"q01 Q0 m001 1 0.9 prod\nq01 Q0 {loaded} 2 0.8 prod\n")
     finished = command("fidelity", run, "--data", folder, "--as-of", "2026-11-22", "--json")
     assert finished.code == 0, finished.err
     assert measured(finished)["form"] == "TREC run"
-    assert [row["qid"] for row in measured(finished)["differing"]] == ["q01"]
+    (differing,) = measured(finished)["differing"]
+    assert (differing["qid"], differing["recorded"]) == ("q01", ["m001", "m002"])
 
 
 def test_bad_input_is_one_line(command: Command, store: Path, tmp_path: Path) -> None:

@@ -95,3 +95,8 @@ def test_the_lexical_list_of_a_query_is_found_in_the_recording_that_has_it() -> 
     first = recorded(answers=[{"qid": "q1", "query": "x", "results": [], "lists": lists}])
     second = recorded(answers=[{"qid": "q1", "query": "x", "results": []}, {"qid": "q2", "query": "y", "results": []}])
     assert lexical_lists([second, first]) == {"x": {"lexical": ((("a", 0.5),),)}}
+
+
+def test_another_mode_than_the_one_that_is_computed_is_a_warning() -> None:
+    assert setting_for(recorded(mode="vector"), HEAD).warnings == ()
+    assert setting_for(recorded(mode="hybrid"), HEAD).warnings == ("answered in mode hybrid; this computes vector",)
