@@ -12,11 +12,9 @@ import postgres_server
 import pytest
 from postgres_server import LoadedChunk, Server, load, uuid_of
 
-from cems_workbench.models.chunking import cems_pieces
 from cems_workbench.progress import silent
 from cems_workbench.runs.importing import SAMPLE_DATA
 from cems_workbench.store.search import ts_rank_refresh
-from cems_workbench.store.search.postgres_heap import HeapRow, heap_order
 from cems_workbench.store.search.postgres_parser import tokens
 from cems_workbench.store.search.postgres_text import TsQueryError, lexemes, matches, or_query, ts_rank
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
@@ -161,34 +159,6 @@ def test_lists_of_the_sample_stand_in_the_servers_order(postgres: Server, tmp_pa
             windowed = connection.execute(SEARCH.format(window=WINDOW, limit=600), (query,)).fetchall()
             hits = index.search(query, 600, ties="window")
             assert [name[row[0]] for row in sorted(windowed, key=lambda row: row[3])] == [hit.memory_id for hit in hits]
-
-
-@pytest.mark.parametrize(
-    ("recording", "memories"),
-    [("sample", SAMPLE_DATA / "memories.jsonl"), ("sessions", Path("sessions/memories.jsonl"))],
-    ids=["sample", "sessions"],
-)
-def test_recorded_lexical_lists_of_cems_come_out_to_the_score_and_the_place(
-    shared: Path, tmp_path: Path, recording: str, memories: Path
-) -> None:
-    answers = json.loads((shared / "cems" / f"{recording}.json").read_text("utf-8"))["answers"]
-    rows = [json.loads(line) for line in (shared / "cems" / memories).read_text("utf-8").splitlines()]
-    chunks = [
-        (row["id"], number, piece.text) for row in rows for number, piece in enumerate(cems_pieces(row["content"]))
-    ]
-    order = heap_order([HeapRow(text, 384, lexemes(text)) for _, _, text in chunks])
-    index = indexed(tmp_path, [chunks[place] for place in order])
-    compared = 0
-    for answer in answers:
-        recorded = [(memory_id, score) for memory_id, score in answer["lists"]["lexical"][-1]]
-        best: dict[str, float] = {}
-        for hit in index.search(answer["query"], 100, ties="limit"):
-            best.setdefault(hit.memory_id, hit.score)
-        assert list(best.items())[:50] == [(m, pytest.approx(score, abs=1e-6)) for m, score in recorded], answer[
-            "query"
-        ]
-        compared += 1
-    assert compared > 100
 
 
 def indexed(home: Path, chunks: list[tuple[str, int, str]]) -> TsRankIndex:
