@@ -19,6 +19,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Filter
+from cems_workbench.store.search.vector_index import VectorIndex
 
 BLOCK = 2_000
 """Embeddings that are read and multiplied at once."""
@@ -27,6 +28,7 @@ SAME = 1e-6
 
 Answer = Sequence[tuple[str, float]]
 Embeddings = Callable[[Sequence[str]], Mapping[str, Float32]]
+"""Of each memory its vector, shape (dimension,), or those of its chunks, shape (chunks, dimension)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +70,15 @@ def search_filter(request: Request, config: PipelineConfig) -> Filter:
     return Filter(request.project, request.project_only, config.query.scope)
 
 
+def embeddings_of(vectors: VectorIndex) -> Embeddings:
+    """The vectors of the chunks of each memory, shape (chunks, dimension)."""
+    return lambda ids: {key: np.stack(list(own.values())) for key, own in vectors.chunk_embeddings(ids).items()}
+
+
 def exact_ranking(
     query: Float32, ids: Sequence[str], embeddings: Embeddings, progress: Progress = silent
 ) -> ExactRanking:
-    """Rank all of `ids` by their cosine with `query` (shape (dimension,)); those without an embedding are left out.
+    """Rank all of `ids` by the cosine of their nearest chunk with `query` (shape (dimension,)); those without an embedding are left out.
 
     Raises what `progress` and `embeddings` raise.
     """
@@ -82,8 +89,11 @@ def exact_ranking(
     for start in range(0, len(ids), BLOCK):
         found = embeddings(ids[start : start + BLOCK])
         if found:
-            matrix = np.asarray(list(found.values()), np.float64)
-            blocks.append(matrix @ asked / np.maximum(np.linalg.norm(matrix, axis=1), 1e-12))
+            parts = [np.atleast_2d(own) for own in found.values()]
+            matrix = np.concatenate(parts).astype(np.float64)
+            cosines = matrix @ asked / np.maximum(np.linalg.norm(matrix, axis=1), 1e-12)
+            starts = np.cumsum([0, *(len(own) for own in parts[:-1])])
+            blocks.append(np.maximum.reduceat(cosines, starts))
             names += found
         progress("comparing embeddings", min(start + BLOCK, len(ids)), len(ids))
     cosines = np.concatenate(blocks) if blocks else np.empty(0)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from statistics import median
@@ -76,8 +76,13 @@ class LexicalEvidence:
         return found.part / self.score if self.score > 0 else 0.0
 
 
-def lexical_evidence(index: LexicalIndex, query: str, memory: Memory) -> LexicalEvidence:
-    """What each term of `query` gives `memory` in the index as it is."""
+def lexical_evidence(
+    index: LexicalIndex, query: str, memory: Memory, texts: Mapping[int | None, str] | None = None
+) -> LexicalEvidence:
+    """What each term of `query` gives `memory` in the index as it is; of one with chunks, what they give its best.
+
+    `texts` are what the memory is found by (`store.indexes.texts`), where it has chunks.
+    """
     words: dict[str, list[str]] = {}
     stop_words: list[str] = []
     asked: dict[str, int] = {}
@@ -88,8 +93,12 @@ def lexical_evidence(index: LexicalIndex, query: str, memory: Memory) -> Lexical
         for term in terms:
             words.setdefault(term, []).append(chunk)
             asked[term] = asked.get(term, 0) + 1
-    parts = index.parts(memory.id, list(words))
-    inside = tokenize(indexed_text(memory))
+    by_chunk = index.chunk_parts(memory.id, list(words))
+    best = max(
+        by_chunk, key=lambda chunk: sum(asked[term] * by_chunk[chunk].get(term, 0.0) for term in words), default=None
+    )
+    parts = by_chunk.get(best, {})
+    inside = tokenize((texts or {}).get(best, indexed_text(memory)))
     found = [
         TermEvidence(
             term, tuple(dict.fromkeys(words[term])), asked[term], inside.count(term), df := index.document_frequency(term),
@@ -137,12 +146,16 @@ READ = 64
 """Scores of one memory that the mean length is read off; their median counts."""
 
 
-def mean_length(index: LexicalIndex, memories: Iterable[Memory]) -> float | None:
-    """Mean number of terms of an indexed memory, read off the longest of `memories` that has a term; None when none has."""
-    for memory in sorted(memories, key=lambda memory: -len(memory.content)):
-        terms = tokenize(indexed_text(memory))
+def mean_length(index: LexicalIndex, texts: Mapping[str, Mapping[int | None, str]]) -> float | None:
+    """Mean number of terms of an indexed text, read off the longest of `texts` that has a term; None when none has.
+
+    `texts` are those that memories are found by, by memory and chunk (`store.indexes.texts`).
+    """
+    rows = [(text, memory_id, chunk) for memory_id, own in texts.items() for chunk, text in own.items()]
+    for text, memory_id, chunk in sorted(rows, key=lambda row: -len(row[0])):
+        terms = tokenize(text)
         counts = Counter(terms)
-        parts = index.parts(memory.id, list(counts)[:READ])
+        parts = index.parts(memory_id, list(counts)[:READ], chunk)
         found = [
             mean for term, part in parts.items() if (mean := _mean(index, term, counts[term], part, len(terms))) > 0
         ]

@@ -15,7 +15,7 @@ Then the scores that a reranker or judge had for the memory are asked for again,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -29,7 +29,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedList
-from cems_workbench.pipeline.gather import EVERYTHING, Request, metadata_lists
+from cems_workbench.pipeline.gather import EVERYTHING, Request, counted, metadata_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
 from cems_workbench.pipeline.searches import passes, ranked_list
@@ -37,11 +37,11 @@ from cems_workbench.pipeline.searches.relations import neighbours
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory, indexed_text
+from cems_workbench.records import Chunk, Memory, indexed_text
 from cems_workbench.store import Filter
-from cems_workbench.store.search.vector_index import EXACT_ROWS
+from cems_workbench.store.search.hits import ChunkHits, first_memories
+from cems_workbench.store.search.vector_index import EXACT_ROWS, direction
 
-Found = Sequence[tuple[str, float]]
 UNDATED = datetime.min.replace(tzinfo=UTC)
 
 
@@ -66,11 +66,16 @@ def scratch_evidence(
     memories = {key: memory for key, memory in memories.items() if key in inside}
     known += metadata_lists(memories, known, config)
     embeddings = resources.indexes.vectors.embeddings(sorted(memories))
+    chunks = resources.store.chunks.read(memories)
     if edited.id in embeddings or (edited.id in memories and scratch.rewritten):
-        embeddings[edited.id] = scratch.vector
+        embeddings[edited.id] = direction(list(scratch.vectors.values()))
+    if edited.id in memories and scratch.rewritten:
+        chunks.pop(edited.id, None)
+        chunks |= {edited.id: scratch.would_be[0]} if scratch.would_be[0] else {}
     anew = edited.content != stored.content
     return replace(
         evidence, memories=memories, lists=tuple(known), embeddings=embeddings,
+        chunks=chunks, tokens=counted(memories, chunks) if evidence.tokens else {},
         model_scores=_without(evidence.model_scores, edited.id) if anew else evidence.model_scores,
         judge_scores=_without(evidence.judge_scores, edited.id) if anew else evidence.judge_scores,
     )  # fmt: skip
@@ -98,33 +103,43 @@ class _Scratch:
         return indexed_text(self.edited) != indexed_text(self.stored)
 
     @cached_property
-    def vector(self) -> Float32:
-        """The embedding of the text as edited."""
-        kept = {} if self.rewritten else self.resources.indexes.vectors.embeddings([self.edited.id])
+    def would_be(self) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
+        """The chunks of the memory as edited, and the texts it would be found by."""
+        return self.resources.store.chunks.would_be(self.edited, self.resources.embedder)
+
+    @cached_property
+    def vectors(self) -> dict[int | None, Float32]:
+        """The embeddings of the chunks as edited, or under None that of the whole text."""
+        kept = {} if self.rewritten else self.resources.indexes.vectors.chunk_embeddings([self.edited.id])
         if self.edited.id in kept:
             return kept[self.edited.id]
-        vector: Float32 = self.resources.embedder.encode([indexed_text(self.edited)])[0]
-        return vector
+        texts = self.would_be[1]
+        return dict(zip(texts, self.resources.embedder.encode(list(texts.values())), strict=True))
+
+    def _cosines(self, vector: Float32) -> dict[int | None, float]:
+        return {chunk: float(own @ vector) for chunk, own in self.vectors.items()}
 
     @cached_property
     def mean(self) -> float | None:
-        """Mean length of the indexed memories, for BM25."""
-        memories = [self.stored, *self.evidence.memories.values()]
-        return bm25.mean_length(self.resources.indexes.lexical, memories)
+        """Mean length of the indexed texts, for BM25."""
+        texts = self.resources.store.indexes.texts([self.stored.id, *self.evidence.memories])
+        return bm25.mean_length(self.resources.indexes.lexical, texts)
 
     def searched(self) -> list[RankedList]:
         """The vector and lexical lists of the evidence, with the memory where the edit puts it."""
         found: dict[str, RankedList] = {}
-        lexical: dict[int | None, Found] = {}
+        lexical: dict[int | None, ChunkHits] = {}
         for ranked in sorted(self.evidence.lists, key=lambda ranked: ranked.source != "lexical"):
             text = "" if ranked.variant is None else self.evidence.variants[ranked.variant].text
             if ranked.source == "lexical":
                 hits = lexical[ranked.variant] = self._lexical(text)
             elif ranked.source == "vector":
-                hits = self._vector(text, lexical.get(ranked.variant, ()))
+                hits = self._vector(text, lexical.get(ranked.variant, []))
             else:
                 continue
-            found[ranked.name] = replace(ranked, hits=tuple(Hit(key, float(score)) for key, score in hits))
+            found[ranked.name] = replace(
+                ranked, hits=tuple(Hit(key, float(score), chunk) for key, score, chunk in hits)
+            )
         return [found[ranked.name] for ranked in self.evidence.lists if ranked.name in found]
 
     def known(self, ranked: RankedList, memories: Mapping[str, Memory]) -> RankedList:
@@ -137,34 +152,38 @@ class _Scratch:
         depth: int | None = gathered.get(f"lists.{source}.depth", list_depths(self.config)[source])
         return depth or EVERYTHING
 
-    def _lexical(self, text: str) -> Found:
+    def _lexical(self, text: str) -> ChunkHits:
         depth = self._depth("lexical")
         index = self.resources.indexes.lexical
-        hits = index.search(text, depth + 1, self.where)
-        if not passes(self.edited, self.where) or self.mean is None:
-            own = None
-        elif not self.rewritten and passes(self.stored, self.where):
-            own = dict(hits).get(self.edited.id)
-        else:
-            own = bm25.score(index, text, indexed_text(self.edited), self.mean) or None
+        hits = index.search_chunks(text, depth + 1, self.where)
+        own: dict[int | None, float] = {}
+        if passes(self.edited, self.where) and self.mean is not None:
+            if not self.rewritten and passes(self.stored, self.where):
+                own = self._own(hits)
+            else:
+                scores = {chunk: bm25.score(index, text, piece, self.mean) for chunk, piece in self.would_be[1].items()}
+                own = {chunk: score for chunk, score in scores.items() if score}
         return self._placed(hits, own, depth)
 
-    def _vector(self, text: str, lexical: Found) -> Found:
+    def _own(self, hits: ChunkHits) -> dict[int | None, float]:
+        return {chunk: score for memory_id, score, chunk in hits if memory_id == self.edited.id}
+
+    def _vector(self, text: str, lexical: ChunkHits) -> ChunkHits:
         depth = self._depth("vector")
         vector = self.resources.embedder.encode_query(text)
         if self.config.lists.pool.mode == "recent_access":
             return self._pooled(vector, lexical, depth)
-        hits = self.resources.indexes.vectors.search(vector, depth + 1, self.where)
-        own = None if self.rewritten else dict(hits).get(self.edited.id)
-        if own is None and passes(self.edited, self.where):
-            own = float(self.vector @ vector)
-        return self._placed(hits, own if passes(self.edited, self.where) else None, depth)
+        hits = self.resources.indexes.vectors.search_chunks(vector, depth + 1, self.where)
+        if not passes(self.edited, self.where):
+            return self._placed(hits, {}, depth)
+        own = {} if self.rewritten else self._own(hits)
+        return self._placed(hits, own or self._cosines(vector), depth)
 
-    def _pooled(self, vector: Float32, lexical: Found, depth: int) -> Found:
+    def _pooled(self, vector: Float32, lexical: ChunkHits, depth: int) -> ChunkHits:
         """The most recently accessed memories and the lexical hits, by cosine."""
-        pool = dict.fromkeys([*self._newest(), *(memory_id for memory_id, _ in lexical)])
+        pool = dict.fromkeys([*self._newest(), *(memory_id for memory_id, _, _ in lexical)])
         hits = self.resources.cosines(vector, [memory_id for memory_id in pool if memory_id != self.edited.id])
-        return self._placed(hits, float(self.vector @ vector) if self.edited.id in pool else None, depth)
+        return self._placed(hits, self._cosines(vector) if self.edited.id in pool else {}, depth)
 
     def _newest(self) -> list[str]:
         """The pool of the most recently accessed, with the memory where its edited dates put it."""
@@ -176,11 +195,10 @@ class _Scratch:
         moments[self.edited.id] = _accessed(self.edited)
         return sorted(sorted(moments), key=lambda key: moments[key], reverse=True)[:size]
 
-    def _placed(self, hits: Found, own: float | None, depth: int) -> Found:
+    def _placed(self, hits: ChunkHits, own: Mapping[int | None, float], depth: int) -> ChunkHits:
         rest = [hit for hit in hits if hit[0] != self.edited.id]
-        if own is not None:
-            rest.append((self.edited.id, own))
-        return sorted(rest, key=lambda hit: (-hit[1], hit[0]))[:depth]
+        rest += [(self.edited.id, score, chunk) for chunk, score in own.items()]
+        return first_memories(sorted(rest, key=lambda hit: (-hit[1], hit[0], hit[2] or 0)), depth)
 
 
 def _accessed(memory: Memory) -> datetime:

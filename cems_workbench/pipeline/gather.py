@@ -16,6 +16,7 @@ from typing import Any
 
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
+from cems_workbench.models import tokens
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.needs import gather_parameters
@@ -28,8 +29,9 @@ from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_t
 from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory
+from cems_workbench.records import Chunk, Memory
 from cems_workbench.store import Filter
+from cems_workbench.store.search.hits import ChunkHits, first_memories
 
 EVERYTHING = 10_000
 """Most hits of a list whose depth is null."""
@@ -93,6 +95,7 @@ def gather_lists(
     memories = resources.store.memories.read({hit.memory_id for ranked in lists for hit in ranked.hits})
     lists = [_only_known(ranked, memories) for ranked in lists]
     lists += metadata_lists(memories, lists, config)
+    chunks = resources.store.chunks.read(memories)
     progress("searching", 2, 3)
     evidence = Evidence(
         query=typed,
@@ -102,6 +105,8 @@ def gather_lists(
         as_of=request.as_of or datetime.now(UTC),
         project=request.project,
         embeddings=resources.indexes.vectors.embeddings(sorted(memories)),
+        chunks=chunks,
+        tokens=counted(memories, chunks),
         notes=_notes(request, config, resources, intent, signal, shape, correction, warnings)
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None},
     )
@@ -121,16 +126,20 @@ def _no_expansion(config: PipelineConfig, signal: StrongSignal, vague: bool) -> 
 def _search(
     variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, hybrid: bool
 ) -> list[RankedList]:
-    """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector."""
+    """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector.
+
+    A list holds every chunk down to the one that brings the memory that fills its depth.
+    """
     depths = _depths(config)
     lists = []
     for i, variant in enumerate(variants):
-        lexical = resources.indexes.lexical.search(variant.text, depths["lexical"], where) if hybrid else []
+        lexical = resources.indexes.lexical.search_chunks(variant.text, depths["lexical"], where) if hybrid else []
         vector = resources.embedder.encode_query(variant.text)
         if config.lists.pool.mode == "recent_access":
-            hits = resources.cosines(vector, _pool(lexical, config, resources, where))[: depths["vector"]]
+            pool = resources.cosines(vector, _pool(lexical, config, resources, where))
+            hits = first_memories(pool, depths["vector"])
         else:
-            hits = resources.indexes.vectors.search(vector, depths["vector"], where)
+            hits = resources.indexes.vectors.search_chunks(vector, depths["vector"], where)
         lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))
         if hybrid:
             lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
@@ -148,15 +157,21 @@ def _pool_warning(config: PipelineConfig, resources: Resources) -> list[str]:
     return [f"the vector list ranks the {size} most recently accessed memories and the lexical hits only"]
 
 
-def _pool(
-    lexical: Sequence[tuple[str, float]], config: PipelineConfig, resources: Resources, where: Filter
-) -> list[str]:
+def _pool(lexical: ChunkHits, config: PipelineConfig, resources: Resources, where: Filter) -> list[str]:
     newest = resources.store.memories.newest_by_access(config.lists.pool.size, where)
-    return list(dict.fromkeys([*newest, *(memory_id for memory_id, _ in lexical)]))
+    return list(dict.fromkeys([*newest, *(memory_id for memory_id, _, _ in lexical)]))
 
 
-def _hits(found: Sequence[tuple[str, float]]) -> tuple[Hit, ...]:
-    return tuple(Hit(memory_id, float(score)) for memory_id, score in found)
+def _hits(found: ChunkHits) -> tuple[Hit, ...]:
+    return tuple(Hit(memory_id, float(score), chunk) for memory_id, score, chunk in found)
+
+
+def counted(memories: Mapping[str, Memory], chunks: Mapping[str, Sequence[Chunk]]) -> dict[str, tuple[int, ...]]:
+    """By memory id the cl100k tokens of its content, then of each of its chunks."""
+    return {
+        key: (tokens.count(memory.content), *(tokens.count(chunk.text) for chunk in chunks.get(key, ())))
+        for key, memory in memories.items()
+    }
 
 
 def _only_known(ranked: RankedList, memories: Mapping[str, Memory]) -> RankedList:

@@ -18,6 +18,7 @@ from cems_workbench.models.protocol import Float32, QueryEmbedder
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.store import Indexes, RefreshReport, Store
+from cems_workbench.store.search.hits import ChunkHits
 
 Model = TypeVar("Model")
 
@@ -83,11 +84,14 @@ class Resources:
             self._indexes = None
             return self.store.indexes.rebuild(self.embedder, progress)
 
-    def cosines(self, query: Float32, ids: Sequence[str]) -> list[tuple[str, float]]:
-        """(id, cosine) of each of `ids` to the query vector, best first, ties by id; exact."""
-        vectors = self.indexes.vectors.embeddings(ids)
-        scored = [(memory_id, float(vector @ query)) for memory_id, vector in vectors.items()]
-        return sorted(scored, key=lambda item: (-item[1], item[0]))
+    def cosines(self, query: Float32, ids: Sequence[str]) -> ChunkHits:
+        """(id, cosine, chunk) of each chunk of `ids` to the query vector, best first, ties by id and chunk; exact."""
+        scored = [
+            (memory_id, float(vector @ query), chunk)
+            for memory_id, parts in self.indexes.vectors.chunk_embeddings(ids).items()
+            for chunk, vector in parts.items()
+        ]
+        return sorted(scored, key=lambda hit: (-hit[1], hit[0], hit[2] or 0))
 
     def shared(self, key: object, make: Callable[[], Model]) -> Model:
         """The model made for `key`, once; what `make` raises is raised again at the next call."""

@@ -50,8 +50,14 @@ def score_missing(
     if not missing:
         return evidence
     query = config.rerank.query or evidence.searched
+    found = found_texts(evidence)
     chunks = {
-        key: best_chunk(evidence.memories[key].content, query, config.rerank.chunk_chars, config.rerank.chunk_selection)
+        key: best_chunk(
+            found.get(key, evidence.memories[key].content),
+            query,
+            config.rerank.chunk_chars,
+            config.rerank.chunk_selection,
+        )
         for key in missing
     }
     warnings: list[str] = []
@@ -79,6 +85,30 @@ def score_missing(
     notes |= {"models": {**notes.get("models", {}), "reranker": label}, "rerank_scores": counts}
     notes |= {"rerankers": {**notes.get("rerankers", {}), key: label}}  # of every config tried on this evidence
     return replace(evidence, model_scores=merged, notes=notes)
+
+
+def found_texts(evidence: Evidence) -> dict[str, str]:
+    """By memory id the text of the chunk that stands first in some list, which a reranker reads in place of the whole memory.
+
+    Of several lists in which a chunk of a memory stands as high the earlier one counts. Memories that were found whole, or whose best
+    place is not one of a chunk, are absent.
+    """
+    if not evidence.chunks:
+        return {}
+    best: dict[str, tuple[int, int | None]] = {}
+    for ranked in evidence.lists:
+        if ranked.variant is None:
+            continue
+        seen: set[str] = set()
+        for hit in ranked.hits:
+            if hit.memory_id not in seen:
+                seen.add(hit.memory_id)
+                if hit.memory_id not in best or len(seen) < best[hit.memory_id][0]:
+                    best[hit.memory_id] = len(seen), hit.chunk
+    texts = {key: {chunk.seq: chunk.text for chunk in chunks} for key, chunks in evidence.chunks.items()}
+    return {
+        key: texts[key][chunk] for key, (_, chunk) in best.items() if chunk is not None and chunk in texts.get(key, {})
+    }
 
 
 def with_warnings(notes: Mapping[str, Any], stage: str, added: Sequence[str]) -> dict[str, Any]:

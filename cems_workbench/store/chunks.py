@@ -80,6 +80,26 @@ class Chunks:
         with self._database.reading() as cursor:
             return read(cursor, list(ids))
 
+    def would_be(self, memory: Memory, embedder: Embedder) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
+        """The chunks that a memory would have were it stored like this, and the texts it would be found by, by their number.
+
+        Under None stands the text of a memory that would be found whole.
+        """
+        with self._database.reading() as cursor:
+            by = cutter(rule(cursor), embedder)
+            row = cursor.execute(
+                "SELECT 1 FROM chunked WHERE memory_id = ? AND rule = ? AND text_sha = ?",
+                [memory.id, GIVEN, text_sha(memory.content)],
+            ).fetchall()
+            given = read(cursor, [memory.id]).get(memory.id, ()) if row else ()
+        if given:
+            return given, {chunk.seq: chunk.text for chunk in given}
+        (pieces,) = by.cut([(memory.title, memory.content)])
+        cut = tuple(Chunk(memory.id, i, piece.text, piece.start) for i, piece in enumerate(pieces))
+        if not cut:
+            return (), {None: indexed_text(memory)}
+        return cut, {chunk.seq: searched(memory, chunk.text, by.titled) for chunk in cut}
+
     def statistics(self) -> ChunkStatistics:
         """The rule, and what there is by it."""
         with self._database.reading() as cursor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cems_workbench.analysis.index_check import exact_ranking, largest_difference, recall_at
+from cems_workbench.analysis.index_check import embeddings_of, exact_ranking, largest_difference, recall_at
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.store import ANY, Filter
 
@@ -25,7 +25,7 @@ def test_the_list_of_a_small_store_is_the_exact_one(resources: Resources, where:
     assert ids == sorted(resources.store.memories.read()) or not where.trivial
     for text in QUERIES:
         query = resources.embedder.encode_query(text)
-        exact = exact_ranking(query, ids, vectors.embeddings)
+        exact = exact_ranking(query, ids, embeddings_of(vectors))
         assert len(exact) == len(ids)
         answer = vectors.search(query, 50, where)
         assert recall_at(exact, answer, 50).missed == ()
@@ -36,7 +36,7 @@ def test_the_list_of_a_small_store_is_the_exact_one(resources: Resources, where:
 def test_the_graph_alone_answers_within_the_filter_and_its_scores_are_cosines(resources: Resources) -> None:
     vectors, where = resources.indexes.vectors, Filter("harbor/api", True)
     query = resources.embedder.encode_query(QUERIES[0])
-    exact = exact_ranking(query, vectors.ids(where), vectors.embeddings)
+    exact = exact_ranking(query, vectors.ids(where), embeddings_of(vectors))
     answer = vectors.approximate(query, 20, where)
     assert len(answer) == 20
     assert {memory_id for memory_id, _ in answer} <= set(exact.ids)
@@ -47,7 +47,7 @@ def test_the_graph_alone_answers_within_the_filter_and_its_scores_are_cosines(re
 def test_an_answer_with_a_hole_is_caught(resources: Resources) -> None:
     vectors = resources.indexes.vectors
     query = resources.embedder.encode_query(QUERIES[1])
-    exact = exact_ranking(query, vectors.ids(), vectors.embeddings)
+    exact = exact_ranking(query, vectors.ids(), embeddings_of(vectors))
     answer = vectors.search(query, 50)
     holed = [hit for place, hit in enumerate(answer, 1) if place not in (2, 31)]
     assert [missed.rank for missed in recall_at(exact, holed, 50).missed] == [2, 31]

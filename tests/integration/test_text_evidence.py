@@ -16,7 +16,8 @@ def test_the_parts_of_every_hit_sum_to_its_raw_score(resources: Resources) -> No
     checked = 0
     for query in resources.store.queries.read()[::4]:
         for memory_id, score in lexical.search(query.query, 25):
-            found = lexical_evidence(lexical, query.query, memories[memory_id])
+            texts = resources.store.indexes.texts([memory_id])[memory_id]
+            found = lexical_evidence(lexical, query.query, memories[memory_id], texts)
             assert found.score == pytest.approx(score, rel=1e-6, abs=1e-6), (query.query, memory_id)
             assert sum(map(found.share, found.terms)) == pytest.approx(1, abs=1e-6)
             assert all(term.tf > 0 for term in found.matched)

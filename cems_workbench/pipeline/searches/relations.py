@@ -24,8 +24,8 @@ def neighbours(lists: Sequence[RankedList], config: PipelineConfig, resources: R
     """The greatest weight of an edge by which a seed leads to each neighbour."""
     fused: dict[str, float] = {}
     for ranked in lists:
-        for rank, hit in enumerate(ranked.hits, 1):
-            fused[hit.memory_id] = fused.get(hit.memory_id, 0.0) + 1 / (SEED_RRF_K + rank)
+        for rank, memory_id in enumerate(dict.fromkeys(hit.memory_id for hit in ranked.hits), 1):
+            fused[memory_id] = fused.get(memory_id, 0.0) + 1 / (SEED_RRF_K + rank)
     section = config.lists.relations
     seeds = sorted(fused, key=lambda memory_id: (-fused[memory_id], memory_id))[: section.seeds]
     best: dict[str, float] = {}

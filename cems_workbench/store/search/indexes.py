@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,6 +183,16 @@ class DerivedIndexes:
                 for name in wanted
             ]
         return [_lexical_state(lexical_refresh.read_manifest(self._lexical_home), version), *vectors]
+
+    def texts(self, ids: Sequence[str]) -> dict[str, dict[int | None, str]]:
+        """By memory the texts it is found by: those of its chunks by their number, or its own under None; unknown ids are absent."""
+        with self._database.reading() as cursor:
+            numbers = {key: [chunk.seq for chunk in own] for key, own in chunks.read(cursor, ids).items()}
+            places: list[Place] = [(key, seq) for key in dict.fromkeys(ids) for seq in numbers.get(key) or (None,)]
+            found: dict[str, dict[int | None, str]] = {}
+            for entry in entries.read(cursor, places):
+                found.setdefault(entry.place[0], {})[entry.place[1]] = entry.text
+        return found
 
     def vocabulary(self) -> Vocabulary:
         """The words of the live memories with the number of memories each stands in, computed once per content version."""

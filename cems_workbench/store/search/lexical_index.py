@@ -125,19 +125,24 @@ class LexicalIndex:
 
         Of a memory with chunks they are those of `chunk`, or, when that is None, of the chunk for which these terms sum up to most.
         """
-        first, end = bisect_left(self._ids, memory_id), bisect_right(self._ids, memory_id)
-        places = range(first, end)
-        if self._chunks is not None and chunk is not None:
-            places = range(*next(((at, at + 1) for at in places if self._chunks[at] == chunk), (0, 0)))
-        found: dict[int, dict[str, float]] = {place: {} for place in places}
+        found = self.chunk_parts(memory_id, terms)
+        if chunk is not None and self._chunks is not None:
+            return found.get(chunk, {})
+        return max(found.values(), key=lambda parts: sum(parts.values()), default={})
+
+    def chunk_parts(self, memory_id: str, terms: Sequence[str]) -> dict[int | None, dict[str, float]]:
+        """What each of these terms gives each chunk of the memory, by its number; under None where the memory is indexed whole."""
+        places = range(bisect_left(self._ids, memory_id), bisect_right(self._ids, memory_id))
+        numbers = {place: None if self._chunks is None else self._chunks[place] for place in places}
+        found: dict[int | None, dict[str, float]] = {number: {} for number in numbers.values()}
         for term in terms:
             number = self._terms.get(term)
             if number is not None:
                 postings = slice(self._starts[number], self._starts[number + 1])
                 documents = self._documents[postings]
                 for here in np.flatnonzero((documents >= places.start) & (documents < places.stop)).tolist():
-                    found[int(documents[here])][term] = float(self._scores[postings][here])
-        return max(found.values(), key=lambda parts: sum(parts.values()), default={})
+                    found[numbers[int(documents[here])]][term] = float(self._scores[postings][here])
+        return found
 
     def _best(self, scores: NDArray[np.float32], k: int) -> ChunkHits:
         best = down_to(scores, self._begins, k, above=0.0)

@@ -99,7 +99,7 @@ class VectorIndex:
         Of a memory with several chunks it is the direction of their mean, which no order of chunks changes: what compares whole memories
         reads this. What compares a query with a memory takes the nearest of `chunk_embeddings`.
         """
-        return {memory_id: _mean(list(parts.values())) for memory_id, parts in self.chunk_embeddings(ids).items()}
+        return {memory_id: direction(list(parts.values())) for memory_id, parts in self.chunk_embeddings(ids).items()}
 
     def chunk_embeddings(self, ids: Sequence[str]) -> dict[str, dict[int | None, Float32]]:
         """By memory the vectors of its chunks by their number, or its own under None; ids without one are absent."""
@@ -231,7 +231,7 @@ class _Rows:
     matrix: Float32
 
 
-def _mean(vectors: Sequence[Float32]) -> Float32:
+def direction(vectors: Sequence[Float32]) -> Float32:
     """The direction of the mean of unit vectors; the first of them where they cancel out. A single one is itself."""
     if len(vectors) == 1:
         return vectors[0]

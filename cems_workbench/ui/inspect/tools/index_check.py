@@ -12,6 +12,7 @@ from cems_workbench.analysis.index_check import (
     Answer,
     ExactRanking,
     Recall,
+    embeddings_of,
     exact_ranking,
     largest_difference,
     recall_at,
@@ -121,7 +122,7 @@ def _compared(
     place = st.empty()
     try:
         query = context.resources.embedder.encode_query(context.trace.evidence.variants[ranked.variant or 0].text)
-        exact = exact_ranking(query, ids, vectors.embeddings, progress_in(place))
+        exact = exact_ranking(query, ids, embeddings_of(vectors), progress_in(place))
         graph = vectors.approximate(query, depth, where)
     except WorkbenchError as error:
         st.error(plain(str(error)))
@@ -132,10 +133,18 @@ def _compared(
     walked = not pooled and len(ids) > EXACT_ROWS
     pool = f"exact, of the {config.lists.pool.size:,} last accessed and the lexical hits (Lists → Pool)"
     how = pool if pooled else GRAPH if walked else "exact: every embedding was compared"
-    rows = [_row(ranked.name, how, exact, [(hit.memory_id, hit.score) for hit in ranked.hits[:depth]], depth, pooled)]
+    rows = [_row(ranked.name, how, exact, _by_memory(ranked)[:depth], depth, pooled)]
     if not walked:
         rows.append(_row("Chroma alone", GRAPH, exact, graph, depth))
     return exact, rows
+
+
+def _by_memory(ranked: RankedList) -> list[tuple[str, float]]:
+    """Each memory of the list once, by its nearest chunk."""
+    best: dict[str, float] = {}
+    for hit in ranked.hits:
+        best.setdefault(hit.memory_id, hit.score)
+    return list(best.items())
 
 
 def _row(name: str, how: str, exact: ExactRanking, answer: Answer, depth: int, pooled: bool = False) -> Compared:

@@ -94,7 +94,8 @@ def _draw_words(context: InspectContext, memory: Memory) -> LexicalEvidence:
     st.markdown("###### Words in common", help=WORDS_HELP)
     variants = context.trace.evidence.variants
     lexical = context.resources.indexes.lexical
-    every = [lexical_evidence(lexical, variant.text, memory) for variant in variants]
+    texts = context.resources.store.indexes.texts([memory.id]).get(memory.id)
+    every = [lexical_evidence(lexical, variant.text, memory, texts) for variant in variants]
     best = max(range(len(every)), key=lambda i: (bool(every[i].matched), -i))
     which = best
     if len(variants) > 1:
@@ -114,11 +115,12 @@ def _list_line(context: InspectContext, memory_id: str, which: int, words: Lexic
     ranked = next((ranked for ranked in context.trace.evidence.lists if ranked.name == name), None)
     if ranked is None:
         return f"{name} was not searched: the query is routed to meaning alone (Query → Search mode). It would have scored this."
-    places = {hit.memory_id: rank for rank, hit in enumerate(ranked.hits, 1)}
+    found = dict.fromkeys(hit.memory_id for hit in ranked.hits)  # of a memory's chunks the first counts
+    places = {key: rank for rank, key in enumerate(found, 1)}
     if memory_id in places:
-        return f"Rank {places[memory_id]} of {len(ranked.hits)} in {name}."
+        return f"Rank {places[memory_id]} of {len(places)} in {name}."
     if words.matched and ranked.hits:
-        return f"Not in {name}, whose last of {len(ranked.hits)} hits scores {ranked.hits[-1].score:.4f}."
+        return f"Not in {name}, whose last of {len(places)} hits scores {ranked.hits[-1].score:.4f}."
     return f"Not in {name}."
 
 
@@ -160,7 +162,10 @@ def _draw_whole(context: InspectContext, memory: Memory, words: LexicalEvidence)
     edges: list[Edge] = []
     if place is not None:
         edges += _reader_edges(memory, place, score, config.backend, room)
-    edges += _embedder_edge(memory, room)
+    if (
+        memory.id not in context.trace.evidence.chunks
+    ):  # chunks are cut so that the embedder reads them, or as they were given
+        edges += _embedder_edge(memory, room)
     tips = {term.term: f"{term.term}: {100 * words.share(term):.1f} % of the BM25" for term in words.matched}
     title = "" if not memory.title or memory.content.startswith(memory.title) else memory.title
     body = marked_html(memory.content, matches(memory.content, tips), tips, place, edges)
