@@ -65,6 +65,11 @@ class FidelitySetting:
     applied: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
 
+    @property
+    def searched(self) -> PipelineConfig:
+        """The config as it is gathered and replayed: without the judge, which moves no result and takes long."""
+        return with_values(self.config, {"judge.backend": "none"})
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -208,7 +213,7 @@ def measure_fidelity(
     what was gathered stays.
     """
     productions = productions_in(resources, setting.recording)
-    evidence = obtained_evidence(setting.config, selection_for(setting, queries), (), resources, progress)
+    evidence = obtained_evidence(setting.searched, selection_for(setting, queries), (), resources, progress)
     return compared(setting, queries, productions, evidence, progress, lists)
 
 
@@ -244,13 +249,13 @@ def compared(
     progress: Progress = silent, lists: Mapping[str, Lists] | None = None,
 ) -> MeasuredFidelity:  # fmt: skip
     """The recording beside the replay of its evidence."""
-    limit = limit_of(setting.recording)
+    limit, searched = limit_of(setting.recording), setting.searched
     answers = {answer.qid: answer for answer in setting.recording.answers}
     rows, differences = [], []
     gathered = [query for query in queries if query.qid in evidence.evidences]
     for i, query in enumerate(gathered):
         progress("comparing answers", i, len(gathered))
-        trace = replay(evidence.evidences[query.qid], setting.config)
+        trace = replay(evidence.evidences[query.qid], searched)
         row = _beside(query, productions[query.qid], trace, limit)
         rows.append(row)
         if not row.same_order:
@@ -308,7 +313,7 @@ def explained(
     evidences: list[Evidence] = [measured.evidence.evidences[row.qid] for row in gathered]
     limit = limit_of(measured.setting.recording)
     replays = SetReplays([row.recorded for row in gathered], evidences, [limit] * len(gathered))
-    config = measured.setting.config
+    config = measured.setting.searched
     return replays.agreement(config), single_changes(replays, config, progress)
 
 

@@ -162,7 +162,7 @@ def test_a_run_that_was_cancelled_goes_on_where_it_was(resources: Resources) -> 
 
     with pytest.raises(Cancelled):
         measure_fidelity(setting, queries, resources, report)
-    (pending,) = pending_gathers([("x", setting.config)], selection_for(setting, queries), resources)
+    (pending,) = pending_gathers([("x", setting.searched)], selection_for(setting, queries), resources)
     assert pending.finished == 4
     measured = measure_fidelity(setting, queries, resources)
     assert len(measured.fidelity.queries) == len(queries) == 10

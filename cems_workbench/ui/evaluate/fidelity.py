@@ -181,7 +181,7 @@ def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
     if not missing:
         return False
     finished = [
-        pending_gathers([(one.name, one.config)], selection_for(one, queries), resources)[0].finished
+        pending_gathers([(one.name, one.searched)], selection_for(one, queries), resources)[0].finished
         for one, queries in missing
     ]
     total = sum(len(queries) for _, queries in missing)
@@ -193,7 +193,7 @@ def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
     def gather(progress: Progress) -> None:
         for i, (setting, queries) in enumerate(missing):
             which = f"{setting.name} ({i + 1} of {len(missing)})" if len(missing) > 1 else setting.name
-            gather_evidence(setting.config, selection_for(setting, queries), (), resources, under(which, progress))
+            gather_evidence(setting.searched, selection_for(setting, queries), (), resources, under(which, progress))
 
     return not_gathered(
         "evaluate:fidelity",
@@ -205,7 +205,7 @@ def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
 
 
 def _evidence(setting: FidelitySetting, queries: Sequence[Query], resources: Resources) -> Any:
-    return read_evidence(setting.config, selection_for(setting, queries), resources, for_all_sessions)
+    return read_evidence(setting.searched, selection_for(setting, queries), resources, for_all_sessions)
 
 
 def _measured(asked: Asked, resources: Resources, lists: Mapping[str, Lists]) -> MeasuredFidelity | None:
