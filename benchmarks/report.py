@@ -185,6 +185,10 @@ def _ablation(comparison: Comparison) -> list[list[str]]:
     return rows
 
 
+APART = "## Long documents in chunks"
+"""The heading of what bench_chunks.py measures."""
+
+
 def _value(summary: Summary) -> str:
     return f"{summary.mean:.3f} [{summary.low:.3f}, {summary.high:.3f}]"
 
@@ -224,9 +228,16 @@ def main() -> int:
         limit = options.queries if dataset.sampled else None
         measured.append(measure(dataset, names, options.work / dataset.name, limit, options.seed))
     if measured:
-        options.out.write_text(report(measured, options.seed), encoding="utf-8")
+        options.out.write_text(report(measured, options.seed) + measured_apart(options.out), encoding="utf-8")
         print(options.out)
     return 0
+
+
+def measured_apart(page: Path) -> str:
+    """What stands on the page from the heading `APART` on: it is of another benchmark, and stays."""
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    place = text.find(f"\n{APART}\n")
+    return "" if place < 0 else text[place:]
 
 
 def measure(dataset: Dataset, names: Sequence[str], work: Path, limit: int | None, seed: int) -> Measured:
