@@ -41,6 +41,23 @@ class Relations:
             ).fetchall()
         return [Relation(*row) for row in rows]
 
+    def leading_from(self, sources: Sequence[str], most: int) -> list[Relation]:
+        """The edges that lead from each of `sources`, in their given order, at most `most` of each, the strongest first.
+
+        Equal strengths in the order in which the memories they lead to were imported. None to deleted memories; each edge by itself.
+        """
+        wanted = list(dict.fromkeys(sources))
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT source_id, target_id, kind, weight FROM relations JOIN memories AS t ON t.id = target_id "
+                "WHERE t.deleted_at IS NULL AND source_id IN (SELECT unnest(?)) "
+                "QUALIFY row_number() OVER (PARTITION BY source_id ORDER BY weight DESC, t.rowid, kind) <= ? "
+                "ORDER BY source_id, weight DESC, t.rowid, kind",
+                [wanted, most],
+            ).fetchall()
+        place = {source: position for position, source in enumerate(wanted)}
+        return [Relation(*row) for row in sorted(rows, key=lambda row: place[row[0]])]
+
     def neighbours(self, seeds: Sequence[str], per_seed: int) -> list[tuple[str, str, float]]:
         """(seed, neighbour, weight), seeds in their given order, at most `per_seed` each, best weight first, ties by id.
 

@@ -8,11 +8,13 @@ LIST_COLOURS = ("#0072B2", "#E69F00", "#56B4E9", "#D55E00", "#009E73", "#CC79A7"
 SOURCE_COLOURS = {
     "vector": ("#0072B2", "#56B4E9", "#2A4D8F", "#8EC7E8"),
     "lexical": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
+    "hybrid": ("#0072B2", "#56B4E9", "#2A4D8F", "#8EC7E8"),
+    "ts_rank": ("#E69F00", "#D55E00", "#B8860B", "#F2C14E"),
     "recency": ("#009E73",),
     "access": ("#CC79A7",),
     "relations": ("#7B848D",),
 }
-"""Shades per source; the n-th variant takes the n-th shade."""
+"""Shades per source; the n-th variant takes the n-th shade. What finds by meaning is blue, what finds by words is orange."""
 ADDED_COLOURS = ("#8C6D31",)
 """Of every list source that is added."""
 
