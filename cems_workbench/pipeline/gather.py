@@ -9,6 +9,7 @@ but cannot be done (a backend that is not there) is a warning in the evidence, s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -20,18 +21,22 @@ from cems_workbench.models import tokens
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.nested import hybrid_depth
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
 from cems_workbench.pipeline.searches import SearchRequest, added_lists, ranked_list, search_list
+from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages.expansion import StrongSignal
-from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
+from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_aggregation, is_conversational
 from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_terms
 from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Chunk, Memory
+from cems_workbench.records import Chunk, Memory, Relation
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, first_memories
+from cems_workbench.store.search.postgres_text import TsQueryError
+from cems_workbench.store.search.ts_rank_refresh import WHOLE
 
 EVERYTHING = 10_000
 """Most hits of a list whose depth is null."""
@@ -86,13 +91,25 @@ def gather_lists(
     if intent.route == "hybrid" and not lexical:
         warnings.setdefault("lists", []).append("the query is conversational: no lexical list was searched")
     lists = _search(variants, config, resources, where, lexical)
+    if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
+        found, refused = _by_ts_rank(variants, config, resources, where)
+        lists += found
+        warnings.setdefault("lists", []).extend(refused)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
     progress("searching", 1, 3)
     search = SearchRequest(query, variants, tuple(lists), config, resources, where, request.as_of)
     added, failures = added_lists(search, _depths(config))
     warnings["lists"] += failures
-    lists += [search_list("relations", search, EVERYTHING), *added]
-    memories = resources.store.memories.read({hit.memory_id for ranked in lists for hit in ranked.hits})
+    relations: list[Relation] = []
+    if config.lists.relations.mode == "each":
+        section = config.lists.relations
+        relations = resources.store.relations.leading_from(possible_seeds(lists, section.seeds), section.per_seed)
+    else:
+        lists.append(search_list("relations", search, EVERYTHING))
+    lists += added
+    memories = resources.store.memories.read(
+        {hit.memory_id for ranked in lists for hit in ranked.hits} | {relation.target_id for relation in relations}
+    )
     lists = [_only_known(ranked, memories) for ranked in lists]
     lists += metadata_lists(memories, lists, config)
     chunks = resources.store.chunks.read(memories)
@@ -107,6 +124,7 @@ def gather_lists(
         embeddings=resources.indexes.vectors.embeddings(sorted(memories)),
         chunks=chunks,
         tokens=counted(memories, chunks),
+        relations=tuple(relation for relation in relations if relation.target_id in memories),
         notes=_notes(request, config, resources, intent, signal, shape, correction, warnings)
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None},
     )
@@ -131,6 +149,7 @@ def _search(
     A list holds every chunk down to the one that brings the memory that fills its depth.
     """
     depths = _depths(config)
+    depths["vector"] = max(depths["vector"], inner_depth(config, variants[0].text))
     lists = []
     for i, variant in enumerate(variants):
         lexical = resources.indexes.lexical.search_chunks(variant.text, depths["lexical"], where) if hybrid else []
@@ -144,6 +163,32 @@ def _search(
         if hybrid:
             lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
     return lists
+
+
+def _by_ts_rank(
+    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter
+) -> tuple[list[RankedList], list[str]]:
+    """One list of chunks by ts_rank per variant, in the order in which PostgreSQL leaves equal ranks, and what could not be asked."""
+    index = resources.full_text()
+    depth = max(config.lists.ts_rank.chunk_depth, inner_depth(config, variants[0].text))
+    lists, refused = [], []
+    for i, variant in enumerate(variants):
+        try:
+            hits = index.search(variant.text, depth, where, "window")
+        except TsQueryError as error:
+            hits = []
+            refused.append(f"ts_rank:{i} is empty: {error}")
+        found = tuple(Hit(hit.memory_id, hit.score, None if hit.chunk == WHOLE else hit.chunk) for hit in hits)
+        lists.append(RankedList(f"ts_rank:{i}", "ts_rank", i, found))
+    return lists, refused
+
+
+def inner_depth(config: PipelineConfig, query: str) -> int:
+    """Chunks of each list inside a hybrid list that replay may ask for; 0 while that is off."""
+    if not config.lists.hybrid.enabled:
+        return 0
+    depth = hybrid_depth(config.lists.hybrid, is_aggregation(query, config.query.detectors))
+    return math.ceil(config.lists.hybrid.inner_factor * depth)
 
 
 def _depths(config: PipelineConfig) -> dict[str, int]:

@@ -19,6 +19,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
 from cems_workbench.store import Indexes, RefreshReport, Store
 from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.ts_rank_index import TsRankIndex
 
 Model = TypeVar("Model")
 
@@ -64,6 +65,11 @@ class Resources:
         self.refresh()
         assert self._indexes is not None
         return self._indexes[1]
+
+    def full_text(self, progress: Progress = silent) -> TsRankIndex:
+        """PostgreSQL's ts_rank over the store's chunks, brought up to date when it is asked for."""
+        self.refresh(progress)
+        return self.store.indexes.full_text(self.embedder.dimension, progress)
 
     def refresh(self, progress: Progress = silent) -> RefreshReport | None:
         """Bring the indexes to the store's content; None when they were up to date and open."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store.chunks import searched
@@ -112,12 +112,13 @@ def read(cursor: duckdb.DuckDBPyConnection, places: Sequence[Place]) -> list[Ent
     return [found[place] for place in places if place in found]
 
 
-def documents(cursor: duckdb.DuckDBPyConnection) -> Iterator[Document]:
-    """The live memories by id, read in portions."""
+def documents(cursor: duckdb.DuckDBPyConnection, order: Literal["id", "rowid"] = "id") -> Iterator[Document]:
+    """The live memories by id, or as they were imported, read in portions."""
     cursor.execute(
         "SELECT m.id, m.content, m.title, m.project, m.scope, c.seqs, c.texts, c.titled FROM memories AS m LEFT JOIN ("
         "SELECT memory_id, list(seq ORDER BY seq) AS seqs, list(content ORDER BY seq) AS texts, bool_or(titled) AS titled "
-        "FROM chunks GROUP BY memory_id) AS c ON c.memory_id = m.id WHERE m.deleted_at IS NULL ORDER BY m.id"
+        "FROM chunks GROUP BY memory_id) AS c ON c.memory_id = m.id WHERE m.deleted_at IS NULL "
+        f"ORDER BY m.{order}"
     )
     while rows := cursor.fetchmany(PORTION):
         for memory_id, content, title, project, scope, seqs, texts, titled in rows:

@@ -21,10 +21,11 @@ from cems_workbench.store import chunks, memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.meta import content_version, delete_meta, read_meta, write_meta
-from cems_workbench.store.search import chroma, embedded, entries, lexical_refresh
+from cems_workbench.store.search import chroma, embedded, entries, lexical_refresh, ts_rank_refresh
 from cems_workbench.store.search.entries import Place
 from cems_workbench.store.search.index_directory import Manifest, discard
 from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.ts_rank_index import TsRankIndex
 from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.store.search.vector_refresh import refresh_vectors
 from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
@@ -80,6 +81,7 @@ class DerivedIndexes:
     def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: Set[str]) -> None:
         self._chroma_home = path / "chroma"
         self._lexical_home = path / "lexical"
+        self._full_text_home = path / "ts_rank"
         self._database = database
         self._store_id = store_id
         self._url = chroma_url
@@ -88,6 +90,8 @@ class DerivedIndexes:
         self._refreshing = threading.Lock()
         self._opened: dict[str, Indexes] = {}
         self._vocabulary = CurrentVocabulary(self._lexical_home, database)
+
+        self._full_text: tuple[int, TsRankIndex] | None = None
 
     def close(self) -> None:
         """Release Chroma's files."""
@@ -119,6 +123,23 @@ class DerivedIndexes:
         vectors = VectorIndex(collection, lambda where: self._passing(key, where), chunked, self._hidden)
         return Indexes(vectors, lexical)
 
+    def full_text(self, dimension: int, progress: Progress = silent) -> TsRankIndex:
+        """The index by PostgreSQL's ts_rank over the chunks as the last refresh cut them, built when it is asked for after a change.
+
+        Its rows lie as a server's would that was given the memories in the order of import, with embeddings of `dimension` numbers:
+        that decides how equal ranks are ordered. Raises what `progress` raises.
+        """
+        with self._refreshing:
+            version = self._content_version()
+            if self._full_text is None or self._full_text[0] != version:
+                manifest = ts_rank_refresh.read_manifest(self._full_text_home)
+                if manifest is None or not ts_rank_refresh.usable(manifest) or manifest.content_version != version:
+                    with self._database.reading() as cursor:
+                        rows = ts_rank_refresh.as_on_a_server(entries.documents(cursor, "rowid"), dimension)
+                    manifest = ts_rank_refresh.build(self._full_text_home, rows, len(rows), version, progress)
+                self._full_text = version, TsRankIndex(self._full_text_home / manifest.directory, self._hidden)
+            return self._full_text[1]
+
     def refresh(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
         """Bring both to the content as it is now; durable in steps, so that a cancelled refresh is continued by the next.
 
@@ -134,6 +155,8 @@ class DerivedIndexes:
         """
         with self._refreshing:
             self._opened = {}
+            self._full_text = None
+            discard(self._full_text_home)
             discard(self._lexical_home)
             self._discard_vectors(embedder)
             return self._bring_up_to_date(embedder, progress)

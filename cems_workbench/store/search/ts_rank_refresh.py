@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 
 from cems_workbench.progress import Progress
 from cems_workbench.store.search import index_directory, postgres_text, ts_rank_index
+from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.index_directory import Manifest, publish, write_json
+from cems_workbench.store.search.postgres_heap import MOST_ROWS, HeapRow, heap_order
 
 Column = NDArray[Any]
 
@@ -27,6 +29,23 @@ class Chunk:
     text: str
     project: str | None
     scope: str
+
+
+WHOLE = -1
+"""Number of a memory that is searched as one text."""
+
+
+def as_on_a_server(documents: Iterable[Document], dimension: int) -> list[Chunk]:
+    """The chunks of documents in the order in which a server's rows would lie that was given them in this order."""
+    chunks = [
+        Chunk(document.id, number, text, document.project, document.scope)
+        for document in documents
+        for number, text in document.chunks or ((WHOLE, document.text),)
+    ]
+    if len(chunks) > MOST_ROWS:
+        return chunks
+    rows = [HeapRow(chunk.text, dimension, postgres_text.lexemes(chunk.text)) for chunk in chunks]
+    return [chunks[place] for place in heap_order(rows)]
 
 
 def read_manifest(home: Path) -> Manifest | None:
