@@ -99,8 +99,14 @@ def effective_weights(
 def parts(trace: Trace) -> list[Part]:
     """The parts that are on under the trace's config: its lists with a hit, then the switches that are not off already."""
     weights = {entry.list: entry.weight for row in trace.stage(FUSION).rows for entry in row.contributions}
+    listed = {entry.name: entry for entry in trace.stage(LISTS).fields.lists if entry.active and entry.used}
+    gathered = {ranked.name for ranked in trace.evidence.lists}
     lists = [
-        Part(name, LISTS.name, without=name, weight=weights.get(name, 0.0)) for name in trace.stage(LISTS).fields.in_use
+        Part(name, LISTS.name, without=name, weight=weights.get(name, 0.0))
+        if name in gathered  # else replay makes it, and is told not to
+        else Part(name, LISTS.name, {f"lists.{entry.source}.enabled": False}, name, weights.get(name, 0.0))
+        for name, entry in listed.items()
+        if name in gathered or name in (entry.source, f"{entry.source}:{entry.variant}")
     ]
     switches = [
         Part(switch.words, stage.name, switch.off)

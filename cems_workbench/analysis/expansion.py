@@ -38,7 +38,7 @@ class QueryShares:
 
 def query_shares(trace: Trace) -> list[QueryShares]:
     """The candidates that fusion kept, in its order."""
-    variant = {ranked.name: ranked.variant for ranked in trace.evidence.lists}
+    variant = {listed.name: listed.variant for listed in trace.stage(LISTS).fields.lists}
     largest = trace.stage(FUSION).fields.combine == "max"
     return [_shares(row, variant, largest) for row in trace.stage(FUSION).rows if row.kept]
 
@@ -95,7 +95,7 @@ class Toggled:
 
 def variant_parts(trace: Trace, switched_off: Collection[int] = ()) -> list[VariantPart]:
     """Every variant in order. `switched_off` as the trace was replayed with."""
-    source = {ranked.name: (ranked.source, ranked.variant) for ranked in trace.evidence.lists}
+    source = {listed.name: (listed.source, listed.variant) for listed in trace.stage(LISTS).fields.lists}
     finders: dict[str, set[int | None]] = {}
     for row in trace.stage(LISTS).rows:
         kept = {source[entry.list] for entry in row.lists if entry.kept}

@@ -269,7 +269,9 @@ class WhatIf:
     def lists(self) -> list[Pair]:
         """The memory's place in every list of either evidence."""
         before, after = (_in_lists(trace, self.edited.id) for trace in (self.before, self.after))
-        names = dict.fromkeys(ranked.name for trace in (self.before, self.after) for ranked in trace.evidence.lists)
+        names = dict.fromkeys(
+            listed.name for trace in (self.before, self.after) for listed in trace.stage(LISTS).fields.lists
+        )
         return [Pair(name, before.get(name), after.get(name)) for name in names]
 
     def stages(self) -> list[Pair]:

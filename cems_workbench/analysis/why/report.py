@@ -6,7 +6,7 @@ terms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -36,16 +36,28 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Filter
+from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.postgres_text import TsQueryError
+from cems_workbench.store.search.ts_rank_refresh import WHOLE
 from cems_workbench.store.search.vector_index import EXACT_ROWS
 
-Place = tuple[int | None, float | None]
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A memory in a whole list: its rank among memories and its score, None where that is not known, and which of its chunks it is."""
+
+    rank: int | None = None
+    score: float | None = None
+    chunk: int | None = None
+
+
 Find = Callable[[str, str, Filter, Resources], Place]
 
 
 def list_places(
     memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
 ) -> list[ListPlace]:
-    """The memory's place in the vector and the lexical list of each variant; also of those that were not searched."""
+    """The memory's place in what is searched for each variant, by meaning and by words; also in lists that were not searched."""
     where = Filter(request.project, request.project_only, config.query.scope)
     memory = resources.store.memories.get(memory_id)
     if memory is not None:
@@ -54,15 +66,20 @@ def list_places(
             return [ListPlace("every list", None, None, None, False, barred)]
     returned = {(ranked.source, ranked.variant): {hit.memory_id for hit in ranked.hits} for ranked in evidence.lists}
     depths = list_depths(config)
-    finders: tuple[tuple[Source, Find], ...] = (("vector", _by_cosine), ("lexical", _by_terms))
+    by_ts_rank = config.lists.ts_rank.enabled or config.lists.hybrid.enabled
+    finders: list[tuple[Source, Find]] = [("vector", _by_cosine)]
+    if config.lists.lexical.enabled or not by_ts_rank:
+        finders.append(("lexical", _by_terms))
+    if by_ts_rank:
+        finders.append(("ts_rank", _by_ts_rank))
     places = []
     for i, variant in enumerate(evidence.variants):
         for source, find in finders:
-            rank, score = find(memory_id, variant.text, where, resources)
+            found = find(memory_id, variant.text, where, resources)
             inside = memory_id in returned.get((source, i), set())
             searched = (source, i) in returned
-            words = _words(source, rank, score, depths[source], searched, inside)
-            places.append(ListPlace(f"{source}:{i}", rank, score, depths[source], inside, words))
+            words = _words(source, found, depths[source], searched, inside)
+            places.append(ListPlace(f"{source}:{i}", found.rank, found.score, depths[source], inside, words))
     return places
 
 
@@ -79,34 +96,50 @@ def _by_cosine(memory_id: str, text: str, where: Filter, resources: Resources) -
     vector = resources.embedder.encode_query(text)
     own = resources.cosines(vector, [memory_id])
     if not own:
-        return None, None
+        return Place()
     vectors = resources.indexes.vectors
     if len(vectors) > EXACT_ROWS:
-        return None, own[0][1]
-    return _placed(memory_id, vectors.search(vector, len(vectors), where))
+        return Place(None, own[0][1])
+    return _placed(memory_id, vectors.search_chunks(vector, len(vectors), where))
 
 
 def _by_terms(memory_id: str, text: str, where: Filter, resources: Resources) -> Place:
     lexical = resources.indexes.lexical
-    rank, score = _placed(memory_id, lexical.search(text, lexical.document_count, where))
-    return rank, score or 0.0
+    found = _placed(memory_id, lexical.search_chunks(text, lexical.document_count, where))
+    return replace(found, score=found.score or 0.0)
 
 
-def _placed(memory_id: str, hits: Sequence[tuple[str, float]]) -> Place:
-    for rank, (key, score) in enumerate(hits, 1):
+def _by_ts_rank(memory_id: str, text: str, where: Filter, resources: Resources) -> Place:
+    index = resources.full_text()
+    try:
+        hits = index.search(text, index.chunk_count, where, "window")
+    except TsQueryError:
+        return Place()
+    chunks = [(hit.memory_id, hit.score, None if hit.chunk == WHOLE else hit.chunk) for hit in hits]
+    found = _placed(memory_id, chunks)
+    return replace(found, score=found.score or 0.0)
+
+
+def _placed(memory_id: str, hits: ChunkHits) -> Place:
+    ahead: set[str] = set()
+    for key, score, chunk in hits:
         if key == memory_id:
-            return rank, float(score)
-    return None, None
+            return Place(len(ahead) + 1, float(score), chunk)
+        ahead.add(key)
+    return Place()
 
 
-def _words(
-    source: Source, rank: int | None, score: float | None, depth: int | None, searched: bool, returned: bool
-) -> str:
-    if source == "lexical" and not score:
+MEASURES: Mapping[Source, str] = {"vector": "cosine {:.3f}", "lexical": "BM25 {:.2f}", "ts_rank": "ts_rank {:.4f}"}
+
+
+def _words(source: Source, found: Place, depth: int | None, searched: bool, returned: bool) -> str:
+    if source != "vector" and not found.score:
         return "it shares no term with the query"
-    if score is None:
+    if found.score is None:
         return "it has no embedding"
-    measure = f"cosine {score:.3f}" if source == "vector" else f"BM25 {score:.2f}"
+    rank, measure = found.rank, MEASURES[source].format(found.score)
+    if found.chunk is not None:
+        measure += f", its {ordinal(found.chunk + 1)} chunk"
     place = (
         f"it would be {ordinal(rank)} ({measure})" if rank is not None else f"its {measure} is not among the nearest"
     )

@@ -9,6 +9,7 @@ import streamlit as st
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.fusion import FUSION, Contribution, FusionRow
+from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -54,7 +55,7 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: Against | None
     rows = trace.stage(FUSION).kept[:top]
     names = [_label(trace, row, against) for row in rows]
     figure = go.Figure()
-    for ranked in trace.evidence.lists:
+    for ranked in trace.stage(LISTS).fields.lists:
         entries = [_entry(row, ranked.name) for row in rows]
         colour = list_colour(ranked.source, ranked.variant)
         if any(entries):

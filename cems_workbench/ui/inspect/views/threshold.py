@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -107,10 +108,13 @@ def cuts_table(trace: Trace) -> pd.DataFrame:
         for entry in row.lists:
             hits.setdefault(entry.list, []).append((entry.normalized, entry.kept))
     rows = []
-    for name in [ranked.name for ranked in trace.evidence.lists if ranked.name in hits]:
+    for listed in trace.stage(LISTS).fields.lists:
+        name = listed.name
+        if name not in hits:
+            continue
         kept = [score for score, stays in hits[name] if stays]
         cut = [score for score, stays in hits[name] if not stays]
-        applies = name.partition(":")[0] in trace.config.threshold.applies_to
+        applies = listed.source in trace.config.threshold.applies_to
         rows.append(
             {
                 "list": name,
