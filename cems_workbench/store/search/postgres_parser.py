@@ -8,8 +8,7 @@ Regular expressions see five kinds of characters beyond ASCII: letters, marks th
 a text that is not ASCII is first rewritten character by character to one of each (`CharacterKinds`); tokens are cut from the original.
 The kinds are those of a database with a UTF-8 locale; with the locale "C" every character beyond ASCII is a letter.
 
-Known to differ from the server: an attribute of a tag whose quote is never closed in a text that ends with a backslash and one more
-character (the server then drops the rest of the text); which kind some marks of scripts such as Khmer are of when a word begins with one.
+Known to differ from the server: which kind some marks are of (Khmer signs, Arabic and Hebrew points) when a word begins with one.
 """
 
 from __future__ import annotations
@@ -110,11 +109,14 @@ DECIMAL = re.compile(r"[0-9]++\.[0-9]++(?:(?P<version>(?:\.[0-9]++)++)|(?P<expon
 SIGNED = re.compile(r"[+-][0-9]++(?P<fraction>\.[0-9]++)?+(?P<exponent>[eE][+-]?[0-9]++)?+")
 VERSION_GOES_ON = re.compile(r"\.[0-9]")
 ENTITY = re.compile(rf"&(?:#(?:[xX][0-9A-Fa-f]++|[0-9]++)|[A-Za-z:_][A-Za-z0-9{LETTER}:_.\-]*+);")
+_TAG_BEGINS = rf"(?:/(?=[A-Za-z]))?[A-Za-z:_][A-Za-z0-9{LETTER}:_.\-]*+{_BLANK}|![dD]|\?x"
 TAG = re.compile(
     rf"<(?:(?P<close>/(?=[A-Za-z]))?(?P<name>[A-Za-z:_][A-Za-z0-9{LETTER}:_.\-]*+)(?:(?P<empty>/)?>|{_BLANK}{_ATTRIBUTES}>)"
-    rf"|!--.*?-->|![dD]{_ATTRIBUTES}>|\?x{_ATTRIBUTES}>)",
+    rf"|![dD]{_ATTRIBUTES}>|\?x{_ATTRIBUTES}>)",
     re.DOTALL,
 )
+LAST_QUOTE = re.compile(rf"<(?:{_TAG_BEGINS}){_ATTRIBUTES}(?:\"(?:[^\"\\]|\\.)*\\.|'(?:[^'\\]|\\.)*\\.)\Z", re.DOTALL)
+"""A tag whose quoted attribute is still open where the text ends, with an escaped character: there the server stops reading."""
 UNREAD_ELEMENTS = ("script", "style")
 """Nothing but tags is read inside these elements."""
 
@@ -129,13 +131,19 @@ def tokens(text: str) -> Iterator[Token]:
     """
     kinds = text if text.isascii() else text.translate(KINDS)
     place, end, unread = 0, len(kinds), False
+    without_address = 0  # Up to here no address begins: what was tried from an earlier label would have found it.
     while place < end:
         first = kinds[place]
-        if first == "<" and (tag := TAG.match(kinds, place)):
+        if first == "<" and kinds.startswith("<!--", place) and (close := kinds.find("-->", place + 4)) > 0:
+            yield Kind.TAG, text[place : close + 3]
+            place = close + 3
+        elif first == "<" and (tag := TAG.match(kinds, place)):
             if (tag["name"] or "").lower() in UNREAD_ELEMENTS and not tag["empty"]:
                 unread = not tag["close"]
             yield Kind.TAG, text[place : tag.end()]
             place = tag.end()
+        elif first == "<" and kinds[-2:-1] == "\\" and LAST_QUOTE.match(kinds, place):
+            return
         elif unread:
             place = kinds.find("<", place + 1)
             if place < 0:
@@ -144,7 +152,10 @@ def tokens(text: str) -> Iterator[Token]:
             yield Kind.ASCIIWORD, text[place : plain.end(1)]
             place = plain.end()
         elif "a" <= first <= "z" or "A" <= first <= "Z" or "0" <= first <= "9" or first == LETTER:
-            spans = _at_word(kinds, place)
+            tried = place >= without_address and first != LETTER
+            spans = _at_word(kinds, place, tried)
+            if tried and spans[0][0] is not Kind.SFLOAT and (labels := LABELS.match(kinds, place)):
+                without_address = labels.end()
             for kind, start, stop in spans:
                 if kind is not None:
                     yield kind, text[start:stop]
@@ -164,7 +175,7 @@ Span = tuple[Kind | None, int, int]
 """A token's kind, start and end; None for a stretch that is passed over."""
 
 
-def _at_word(kinds: str, start: int) -> list[Span]:
+def _at_word(kinds: str, start: int, may_be_address: bool) -> list[Span]:
     """The readings of a place where a letter or digit stands; the last span's end is where reading goes on."""
     word = WORD.match(kinds, start)
     assert word is not None
@@ -173,7 +184,7 @@ def _at_word(kinds: str, start: int) -> list[Span]:
     digits = DIGITS.match(kinds, start)
     if digits and (scientific := SCIENTIFIC.match(kinds, start)):
         return [(Kind.SFLOAT, start, scientific.end())]
-    if kinds[start] != LETTER and (address := _address(kinds, start)):
+    if may_be_address and (address := _address(kinds, start)):
         return address
     if digits and digits.end() == end:
         return [_number(kinds, start, end, after)]
