@@ -192,3 +192,13 @@ def test_rank_of_a_phrase_is_by_distance() -> None:
     )
     assert matches(lexemes("a-wa"), query)
     assert not matches({"a-wa": (1,), "wa": (4,)}, query)
+
+
+def test_reading_stops_at_a_quote_still_open_where_the_text_ends_with_an_escape() -> None:
+    assert kinds('x <a b="c\\d') == ["asciiword x"]
+    assert kinds('x <a b="cd') == ["asciiword x", "asciiword a", "asciiword b", "asciiword cd"]
+
+
+def test_a_host_ends_at_the_last_dot_with_letters_in_a_chain_of_labels() -> None:
+    assert kinds("a_b.cc-d_e.f") == ["host a_b.cc", "asciiword d", "file e.f"]
+    assert kinds("a_" * 3 + "b.com") == ["host a_a_a_b.com"]
