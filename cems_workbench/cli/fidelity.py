@@ -219,12 +219,12 @@ def _print_setting(measured: MeasuredFidelity, shown: int) -> None:
     for qid in measured.not_gathered:
         typer.echo(f"warning: {qid} could not be searched and is left out")
     if not measured.differences:
-        typer.echo("every query has the recorded order")
+        typer.echo("every query has the recorded order, and its scores where they were recorded")
         return
     differing = [
         [
             one.query.qid, one.query.rbo, one.parting.stage if one.parting else None, one.cause.kind,
-            one.cause.text or (f"{one.parting.memory_id}: {one.parting.reason}" if one.parting else ""),
+            one.cause.text or one.how,
         ]
         for one in measured.differences[:shown]
     ]  # fmt: skip

@@ -73,11 +73,21 @@ class FidelitySetting:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A query whose order differs: where its trace parts from the recording, and the cause as far as it can be shown."""
+    """A query that differs: where its trace parts from the recorded order, and the cause as far as it can be shown.
+
+    `parting` is None where the order is the same and a score is not.
+    """
 
     query: QueryFidelity
     parting: Parting | None
     cause: Cause
+
+    @property
+    def how(self) -> str:
+        """What differs, in words."""
+        if self.parting is not None:
+            return f"{self.parting.memory_id}: {self.parting.reason}"
+        return f"same order, a score differs by {self.query.score_difference or 0:.1e}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +133,8 @@ def _difference_json(one: Difference) -> dict[str, Any]:
         "query": query.query,
         "recorded": list(query.recorded),
         "ours": list(query.ours),
+        "same_order": query.same_order,
+        "score_difference": query.score_difference,
         "overlap": query.overlap,
         "rbo": query.rbo,
         "stage": one.parting.stage if one.parting else None,
@@ -258,7 +270,7 @@ def compared(
         trace = replay(evidence.evidences[query.qid], searched)
         row = _beside(query, productions[query.qid], trace, limit)
         rows.append(row)
-        if not row.same_order:
+        if not row.same:
             found = parting(trace, row.recorded, row.ours)
             differences.append(
                 Difference(

@@ -89,7 +89,7 @@ def test_what_the_config_itself_answers_has_no_differences(page: AppTest, tmp_pa
     answer = {"query": "how do we roll back a failed deploy?", "results": [row.memory_id for row in results]}
     path.write_text(json.dumps(answer))
     checked(brought(page, path))
-    assert "All 1 queries have the recorded order" in plainly(" ".join(box.value for box in page.success))
+    assert "All 1 queries have the recorded order and scores" in plainly(" ".join(box.value for box in page.success))
 
 
 def test_a_single_change_that_explains_the_answers_is_found(page: AppTest, tmp_path: Path) -> None:

@@ -1,16 +1,19 @@
-"""Why the order of a query differs from the recorded one, as far as the recording shows it. Nothing is claimed that it does not.
+"""Why the order of a query, or a score, is not the recorded one, as far as that can be shown; nothing else is claimed.
 
-not here         a recorded result is no memory of this store
-equal scores     the two orders differ only among results that the recording itself gives equal scores
-equal relations  with edges of equal similarity read in another order, the replay gives the recorded order; which of them comes first
-equal ts_rank    ... with equal scores of an ordered list standing in another order ...    a database settles as it likes
-lexical scores   the recording holds its own lexical list, and scores of it are not ours: words are cut otherwise (`ts_rank`'s parser)
-vector list      the recording holds its own vector list, and its order is not that of ours
-other            none of these
+    not here         a recorded result is no memory of this store
+    equal scores     the two orders differ only among results that the recording itself gives equal scores
+    equal relations  with edges of equal similarity read in another order, the replay gives the recorded order; which of them comes first
+    equal ts_rank    ... with equal scores of an ordered list standing in another order ...    a database settles as it likes
+    lexical scores   the recording holds its own lexical list, and scores of it are not ours: words are cut otherwise (`ts_rank`'s parser)
+    vector list      the recording holds its own vector list, and its order is not that of ours
+    other            none of these
+
+They are looked for in this order.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -45,7 +48,7 @@ class Cause:
 
 
 def cause_of(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause:
-    """The cause of a query whose order differs."""
+    """The cause of a query whose order, or one of whose scores, differs."""
     if query.unknown:
         more = f" and {len(query.unknown) - 1} more" if len(query.unknown) > 1 else ""
         return Cause("not here", f"{query.unknown[0]}{more}: no memory of this store")
@@ -58,7 +61,7 @@ def cause_of(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause:
 def _equal_scores(query: QueryFidelity) -> tuple[str, str] | None:
     """Two results of equal recorded scores that stand in another order with us, when nothing else differs."""
     scores = query.recorded_scores
-    if not query.same_set or any(key not in scores for key in query.recorded):
+    if query.same_order or not query.same_set or any(key not in scores for key in query.recorded):
         return None
     ours = [scores[key] for key in query.ours]
     if ours != [scores[key] for key in query.recorded]:
@@ -133,7 +136,7 @@ def _other_order(query: QueryFidelity, trace: Trace) -> Cause | None:
     """A tie whose other order gives the recorded answer, alone or after others that bring it nearer; None when none was found to."""
     if query.overlap < CLOSE:
         return None
-    evidence, best, tried, moved = trace.evidence, query.rbo, 0, True
+    evidence, best, tried, moved = trace.evidence, _nearness(query, query.ours, query.our_scores), 0, True
     concerned = set(query.recorded) | set(query.ours)
     ties = [*_equal_edges(evidence.relations, concerned), *_equal_hits(evidence.lists, concerned)]
     while moved:
@@ -145,13 +148,28 @@ def _other_order(query: QueryFidelity, trace: Trace) -> Cause | None:
                     if tried > TRIED:
                         return None
                     other = _moved(evidence, tie, target, first)
-                    found = tuple(result.memory_id for result in replay(other, trace.config).results)
-                    if found == query.recorded:
+                    results = replay(other, trace.config).results
+                    found = _nearness(
+                        query,
+                        tuple(result.memory_id for result in results),
+                        {one.memory_id: one.score for one in results},
+                    )
+                    if found >= (SAME, -PRECISE if query.same_order else -math.inf):
                         return Cause(tie.kind, tie.words())
-                    nearness = rbo(query.recorded, found)
-                    if nearness > best + PRECISE:
-                        evidence, best, moved = other, nearness, True
+                    if found > best:
+                        evidence, best, moved = other, found, True
     return None
+
+
+SAME = 2.0
+
+
+def _nearness(query: QueryFidelity, found: tuple[str, ...], scores: Mapping[str, float]) -> tuple[float, float]:
+    """How near results are to the recorded ones: the overlap of the orders, `SAME` for the same; then how far the worst score is off."""
+    if found != query.recorded:
+        return rbo(query.recorded, found), 0.0
+    off = max((abs(score - scores[key]) for key, score in query.recorded_scores.items() if key in scores), default=0.0)
+    return SAME, -off
 
 
 def _equal_edges(relations: Sequence[Relation], concerned: set[str]) -> Iterator[_Tie]:

@@ -95,6 +95,11 @@ class QueryFidelity:
             return None
         return max(abs(self.recorded_scores[key] - self.our_scores[key]) for key in both)
 
+    @property
+    def same(self) -> bool:
+        """The same order, and the same scores where they were recorded."""
+        return self.same_order and (self.score_difference or 0.0) <= PRECISE
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -146,7 +151,3 @@ class SetFidelity:
         if name == SCORE_DIFFERENCE:
             return math.nan if self.score_difference is None else self.score_difference
         return self.estimates[name].mean
-
-    def differing(self) -> list[QueryFidelity]:
-        """The queries whose order differs, the worst first: by rank-biased overlap, then as they were asked."""
-        return sorted((query for query in self.queries if not query.same_order), key=lambda query: round(query.rbo, 9))

@@ -282,7 +282,9 @@ def _queries(measured: MeasuredFidelity) -> None:
     _applied(measured.setting)
     differences = measured.differences
     if not differences:
-        st.success(f"All {len(measured.fidelity.queries)} queries have the recorded order.", icon=":material/check:")
+        st.success(
+            f"All {len(measured.fidelity.queries)} queries have the recorded order and scores.", icon=":material/check:"
+        )
         return
     _causes(differences)
     picked = pick_row(
@@ -330,7 +332,7 @@ def _query_row(one: Difference) -> dict[str, Any]:
         "qid": one.query.qid, "query": one.query.query,
         "parts at": parting.stage if parting else None, "memory": parting.memory_id if parting else None,
         "cause": one.cause.kind, "RBO": one.query.rbo, "overlap": one.query.overlap,
-        "how": parting.reason if parting else None, "because": one.cause.text or None,
+        "how": parting.reason if parting else one.how, "because": one.cause.text or None,
     }  # fmt: skip
 
 

@@ -126,3 +126,18 @@ def test_a_vector_list_that_is_ordered_otherwise_is_the_cause() -> None:
     made = trace(named)
     cause = cause_of(beside("bac", made), made, {"vector": [[("b", 0.1), ("a", 0.05), ("c", 0.01)]]})
     assert (cause.kind, cause.text) == ("vector list", "b is at 1 of the vector list there, at 2 here")
+
+
+def test_a_score_that_another_order_of_equal_edges_gives_is_their_doing() -> None:
+    """b stands in two places of the relations; which of them is nearer to the top is up to the order of a's edges."""
+    edges = (Relation("a", "x", weight=0.5), Relation("a", "b", weight=0.5))
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8}}, memories={"x": {}}, relations=edges)
+    made = trace(subject, {**RELATED, "lists.vector.depth": 2})
+    other = trace(replace(subject, relations=edges[::-1]), {**RELATED, "lists.vector.depth": 2})
+    order = tuple(result.memory_id for result in made.results)
+    assert order == tuple(result.memory_id for result in other.results)
+    theirs, ours = ({one.memory_id: one.score for one in side.results} for side in (other, made))
+    query = QueryFidelity("q", "query", order, order, theirs, ours)
+    assert query.same_order
+    assert not query.same
+    assert cause_of(query, made, {}).kind == "equal relations"
