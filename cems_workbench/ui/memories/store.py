@@ -140,4 +140,4 @@ def _outcome(done: str, report: RefreshReport | None) -> str:
     if report is None:
         return "Everything was up to date."
     notes = "".join(f" {plain(note)}." for note in report.notes)
-    return f"{done} in {report.seconds:.1f} s: {report.embedded:,} memories embedded.{notes}"
+    return f"{done} in {report.seconds:.1f} s: {report.embedded:,} texts embedded.{notes}"
