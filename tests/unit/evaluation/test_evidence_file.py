@@ -17,13 +17,14 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import (
     EvidenceFile,
     Header,
+    content_hash,
     is_evidence_file,
     mismatch,
     read_evidence_file,
     read_header,
 )
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, bundle_from, replay
-from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
 
 NOW = datetime(2026, 9, 1, 12, 30, 15, 123456, tzinfo=UTC)
 HEADER = Header("sample", "store1", 3, "minilm", dump_config(PipelineConfig()), NOW.isoformat())
@@ -188,3 +189,29 @@ def test_a_file_with_a_view_on_other_files_reads_none_of_them(tmp_path: Path) ->
         connection.execute(f"DROP TABLE evidence; CREATE VIEW evidence AS SELECT * FROM read_csv('{secret}')")
     with pytest.raises(InputError, match="cannot be read as an evidence file: Permission Error"):
         read_evidence_file(path)
+
+
+def test_chunks_edges_and_tokens_come_back(tmp_path: Path) -> None:
+    chunks = {"a": (Chunk("a", 0, "text", 0), Chunk("a", 1, "of a", None))}
+    lists = (RankedList("vector:0", "vector", 0, (Hit("a", 0.9, 1), Hit("b", 0.8), Hit("a", 0.7, 0), Hit("c", 0.6))),)
+    full = replace(
+        evidence("first"), lists=lists, chunks=chunks, relations=(Relation("a", "b", "similar", 0.5), Relation("b", "c")),
+        tokens={"a": (3, 1, 2), "b": (3,), "c": (3,)},
+    )  # fmt: skip
+    write(tmp_path / "e", {"q1": full})
+    back = read_evidence_file(tmp_path / "e").evidences["q1"]
+    assert (back.lists, back.chunks, back.relations, back.tokens) == (lists, chunks, full.relations, full.tokens)
+
+
+def test_a_file_of_the_first_format_opens_and_is_not_gone_on_with(tmp_path: Path) -> None:
+    write(tmp_path / "e", {"q1": evidence("first"), "q2": evidence("second")})
+    with duckdb.connect(str(tmp_path / "e")) as old:
+        old.execute("DROP TABLE chunks; DROP TABLE edges; ALTER TABLE lists DROP chunks")
+        old.execute("ALTER TABLE memories DROP updated_at; ALTER TABLE memories DROP tokens")
+        old.execute("UPDATE meta SET value = 'cems-workbench-evidence-set/1' WHERE key = 'format'")
+        old.execute("UPDATE meta SET value = ? WHERE key = 'content_hash'", [content_hash(old)])
+    read = read_evidence_file(tmp_path / "e")
+    assert read.complete
+    assert bundle_from(read.evidences["q1"]) == bundle_from(evidence("first"))
+    with pytest.raises(InputError, match="earlier version"):
+        EvidenceFile.resume(tmp_path / "e", HEADER, QUERIES)
