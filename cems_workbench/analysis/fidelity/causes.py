@@ -4,6 +4,7 @@
     equal scores     the two orders differ only among results that the recording itself gives equal scores
     equal relations  with edges of equal similarity read in another order, the replay gives the recorded order; which of them comes first
     equal ts_rank    ... with equal scores of an ordered list standing in another order ...    a database settles as it likes
+    equal hybrid     the order is the recorded one, and a score that is not is of a memory that shares its score in the hybrid list
     lexical scores   the recording holds its own lexical list, and scores of it are not ours: words are cut otherwise (`ts_rank`'s parser)
     vector list      the recording holds its own vector list, and its order is not that of ours
     other            none of these
@@ -24,19 +25,30 @@ from cems_workbench.analysis.ranks import ranks_in
 from cems_workbench.analysis.why.disturbance import rbo
 from cems_workbench.pipeline import Evidence, RankedList, Trace, replay
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.records import Relation
 
-Kind = Literal["not here", "equal scores", "equal relations", "equal ts_rank", "lexical scores", "vector list", "other"]
+Kind = Literal[
+    "not here",
+    "equal scores",
+    "equal relations",
+    "equal ts_rank",
+    "equal hybrid",
+    "lexical scores",
+    "vector list",
+    "other",
+]
 Lists = Mapping[str, Sequence[Sequence[tuple[str, float]]]]
 """The recorded lists: by source, one a query variant, (memory id, score) best first; that of the query itself is the last."""
 
 CLOSE = 0.6
 """Overlap from which on another order of equal values is tried: what differs by more has another cause."""
-TRIED = 200
+TRIED = 150
 """Replays with another order of equal values, a query."""
 LEXICAL, VECTOR = ("ts_rank", "lexical"), ("hybrid", "vector")
 """Our lists for a recorded one: the first of them that the evidence has."""
 _ORDERED = {source.name for source in LIST_SOURCES if source.ordered}
+_NESTED = {source.name for source in LIST_SOURCES if source.nested}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,13 @@ def cause_of(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause:
     tied = _equal_scores(query)
     if tied is not None:
         return Cause("equal scores", f"{' and '.join(tied)} have equal scores in the recording")
-    return _other_order(query, trace) or _lexical(trace, lists) or _vector(trace, lists) or Cause("other")
+    return (
+        _other_order(query, trace)
+        or _equal_within(query, trace)
+        or _lexical(trace, lists)
+        or _vector(trace, lists)
+        or Cause("other")
+    )
 
 
 def _equal_scores(query: QueryFidelity) -> tuple[str, str] | None:
@@ -119,11 +137,17 @@ def _vector(trace: Trace, lists: Lists) -> Cause | None:
 
 @dataclass(frozen=True, slots=True)
 class _Tie:
-    """Values that nothing tells apart: edges of a source (`list` None), or hits of a list, by the memories they lead to."""
+    """Values that nothing tells apart: edges of a source (`list` None), or hits of a list, by the memories they lead to, in their order."""
 
     kind: Kind
     name: str
+    value: float
     members: tuple[str, ...]
+
+    @property
+    def pairs(self) -> set[tuple[str, str]]:
+        """Source and target of each edge."""
+        return {(self.name, member) for member in self.members}
 
     def words(self) -> str:
         """What is equal, in a sentence that ends with what was shown."""
@@ -141,23 +165,56 @@ def _other_order(query: QueryFidelity, trace: Trace) -> Cause | None:
     ties = [*_equal_edges(evidence.relations, concerned), *_equal_hits(evidence.lists, concerned)]
     while moved:
         moved = False
-        for tie in ties:
-            for target in (key for key in tie.members if key in concerned):
-                for first in (True, False):
-                    tried += 1
-                    if tried > TRIED:
-                        return None
-                    other = _moved(evidence, tie, target, first)
-                    results = replay(other, trace.config).results
-                    found = _nearness(
-                        query,
-                        tuple(result.memory_id for result in results),
-                        {one.memory_id: one.score for one in results},
-                    )
-                    if found >= (SAME, -PRECISE if query.same_order else -math.inf):
-                        return Cause(tie.kind, tie.words())
-                    if found > best:
-                        evidence, best, moved = other, found, True
+        for tie, place in _doubted(ties, query, concerned):
+            for other in _orders(evidence, tie, tie.members[place]):
+                tried += 1
+                if tried > TRIED:
+                    return None
+                results = replay(other, trace.config).results
+                scores = {result.memory_id: result.score for result in results}
+                found = _nearness(query, tuple(scores), scores)
+                if found >= (SAME, -PRECISE if query.same_order else -math.inf):
+                    return Cause(tie.kind, tie.words())
+                if found > best:
+                    evidence, best, moved = other, found, True
+    return None
+
+
+def _doubted(ties: Sequence[_Tie], query: QueryFidelity, concerned: set[str]) -> Iterator[tuple[_Tie, int]]:
+    """Every tie with the places of its members that are results, those whose score is not the recorded one first."""
+    off = set(_off(query))
+    for tie in ties:
+        places = [i for i, key in enumerate(tie.members) if key in concerned]
+        yield from ((tie, place) for place in sorted(places, key=lambda i: tie.members[i] not in off))
+
+
+def _off(query: QueryFidelity) -> list[str]:
+    """The recorded results whose score is not ours."""
+    theirs, own = query.recorded_scores, query.our_scores
+    return [
+        key for key in query.recorded if key in theirs and (key not in own or abs(theirs[key] - own[key]) > PRECISE)
+    ]
+
+
+def _equal_within(query: QueryFidelity, trace: Trace) -> Cause | None:
+    """Of the recorded order: every score that is off is of a memory that stands in a nested list with the score of another."""
+    off = _off(query)
+    if not query.same_order or not off:
+        return None
+    for listed in (one for one in trace.stage(LISTS).fields.lists if one.source in _NESTED and one.variant is not None):
+        scores = {
+            row.memory_id: entry.raw
+            for row in trace.stage(LISTS).rows
+            for entry in row.lists
+            if entry.list == listed.name and entry.kept
+        }
+        equals = [
+            next((other for other in scores if other != key and scores[other] == scores.get(key)), None) for key in off
+        ]
+        if all(equals):
+            return Cause(
+                "equal hybrid", f"{off[0]} stands in {listed.name} with the score of {equals[0]}; nothing orders them"
+            )
     return None
 
 
@@ -175,10 +232,10 @@ def _nearness(query: QueryFidelity, found: tuple[str, ...], scores: Mapping[str,
 def _equal_edges(relations: Sequence[Relation], concerned: set[str]) -> Iterator[_Tie]:
     """Edges of a source that no similarity tells apart, of which one at least leads to a result."""
     ordered = sorted(relations, key=lambda edge: (edge.source_id, -edge.weight))
-    for (source, _), edges in groupby(ordered, key=lambda edge: (edge.source_id, edge.weight)):
+    for (source, weight), edges in groupby(ordered, key=lambda edge: (edge.source_id, edge.weight)):
         members = tuple(edge.target_id for edge in edges)
         if len(members) > 1 and concerned.intersection(members):
-            yield _Tie("equal relations", source, members)
+            yield _Tie("equal relations", source, weight, members)
 
 
 def _equal_hits(lists: Sequence[RankedList], concerned: set[str]) -> Iterator[_Tie]:
@@ -186,37 +243,39 @@ def _equal_hits(lists: Sequence[RankedList], concerned: set[str]) -> Iterator[_T
     for ranked in lists:
         if ranked.source not in _ORDERED:
             continue
-        for _, hits in groupby(ranked.hits, key=lambda hit: hit.score):
+        for score, hits in groupby(ranked.hits, key=lambda hit: hit.score):
             members = tuple(hit.memory_id for hit in hits)
             if len(members) > 1 and concerned.intersection(members):
-                yield _Tie("equal ts_rank", ranked.name, members)
+                yield _Tie("equal ts_rank", ranked.name, score, members)
 
 
-def _moved(evidence: Evidence, tie: _Tie, target: str, first: bool) -> Evidence:
-    """The evidence with what leads to one memory of a tie read before, or after, the others."""
-    members = set(tie.members)
-
-    def late(key: str) -> bool:
-        return (key != target) if first else (key == target)
-
+def _orders(evidence: Evidence, tie: _Tie, target: str) -> Iterator[Evidence]:
+    """The evidence with what leads to one memory of a tie at each other place among its equals, the nearest places first."""
     if tie.kind == "equal relations":
-        places = [
-            i for i, edge in enumerate(evidence.relations) if edge.source_id == tie.name and edge.target_id in members
-        ]
-        edges = sorted((evidence.relations[i] for i in places), key=lambda edge: late(edge.target_id))
-        relations = list(evidence.relations)
-        for i, edge in zip(places, edges, strict=True):
-            relations[i] = edge
-        return replace(evidence, relations=tuple(relations))
-    lists = tuple(
-        replace(
-            ranked,
-            hits=tuple(
-                sorted(ranked.hits, key=lambda hit: (-hit.score, hit.memory_id in members and late(hit.memory_id)))
-            ),
-        )
-        if ranked.name == tie.name
-        else ranked
-        for ranked in evidence.lists
-    )
-    return replace(evidence, lists=lists)
+        relations = evidence.relations
+        places = [i for i, edge in enumerate(relations) if (edge.source_id, edge.target_id) in tie.pairs]
+        for order in _with_moved(places, next(i for i in places if relations[i].target_id == target)):
+            other = list(relations)
+            for i, taken in zip(places, order, strict=True):
+                other[i] = relations[taken]
+            yield replace(evidence, relations=tuple(other))
+        return
+    at = next(i for i, ranked in enumerate(evidence.lists) if ranked.name == tie.name)
+    ranked = evidence.lists[at]
+    first = next(i for i, hit in enumerate(ranked.hits) if hit.memory_id == target and hit.score == tie.value)
+    places = [i for i, hit in enumerate(ranked.hits) if hit.score == tie.value]
+    for order in _with_moved(places, first):
+        hits = list(ranked.hits)
+        for i, taken in zip(places, order, strict=True):
+            hits[i] = ranked.hits[taken]
+        lists = (*evidence.lists[:at], replace(ranked, hits=tuple(hits)), *evidence.lists[at + 1 :])
+        yield replace(evidence, lists=lists)
+
+
+def _with_moved(places: Sequence[int], one: int) -> Iterator[list[int]]:
+    """The places with one of them at each other position, the nearest first."""
+    own = places.index(one)
+    rest = [place for place in places if place != one]
+    for to in sorted(range(len(places)), key=lambda i: abs(i - own)):
+        if to != own:
+            yield [*rest[:to], one, *rest[to:]]

@@ -45,7 +45,7 @@ from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty, not_gathered
-from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit.progress import cancellable, progress_in
 from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.tables import draw_table, pick_row
 from cems_workbench.ui.kit.templates import render
@@ -215,10 +215,14 @@ def _measured(asked: Asked, resources: Resources, lists: Mapping[str, Lists]) ->
     if evidence is None:
         return None
     key = ("measured", setting, evidence.content_hash, resources.store.content_version, sorted(lists))
-    found: MeasuredFidelity = page.get().fidelities(
-        _digest(key),
-        lambda: compared(setting, queries, productions_in(resources, setting.recording), evidence, lists=lists),
-    )
+    place = st.empty()
+
+    def compare() -> MeasuredFidelity:
+        productions = productions_in(resources, setting.recording)
+        return compared(setting, queries, productions, evidence, progress_in(place), lists)
+
+    found: MeasuredFidelity = page.get().fidelities(_digest(key), compare)
+    place.empty()
     return found
 
 
@@ -320,6 +324,7 @@ CAUSES: Mapping[str, str] = {
     "equal scores": "among equal recorded scores",
     "equal relations": "by relations of equal similarity",
     "equal ts_rank": "by equal scores of ts_rank",
+    "equal hybrid": "by equal scores of the hybrid list",
     "lexical scores": "with other lexical scores",
     "vector list": "with another vector list",
     "other": "of another cause",

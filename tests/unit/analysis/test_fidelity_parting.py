@@ -141,3 +141,20 @@ def test_a_score_that_another_order_of_equal_edges_gives_is_their_doing() -> Non
     assert query.same_order
     assert not query.same
     assert cause_of(query, made, {}).kind == "equal relations"
+
+
+def test_a_score_that_is_off_where_two_share_one_in_the_hybrid_list_is_that_ties() -> None:
+    """a is first by meaning and second by words, b the reverse, and both count alike."""
+    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.1}, "ts_rank": {"b": 0.4, "a": 0.3}})
+    subject = replace(subject, lists=tuple(replace(one, name=f"{one.source}:0", variant=0) for one in subject.lists))
+    hybrid = {"lists.hybrid.enabled": True, "lists.hybrid.vector_weight": 0.5, "lists.vector.enabled": False}
+    made = trace(subject, hybrid)
+    order = tuple(result.memory_id for result in made.results)
+    ours = {one.memory_id: one.score for one in made.results}
+
+    def cause(off: str) -> str:
+        theirs = ours | {off: ours[off] + 1e-4}
+        return cause_of(QueryFidelity("q", "query", order, order, theirs, ours), made, {}).kind
+
+    assert cause("a") == "equal hybrid"
+    assert cause("c") == "other"
