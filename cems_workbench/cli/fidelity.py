@@ -229,7 +229,8 @@ def _print_setting(measured: MeasuredFidelity, shown: int) -> None:
         for one in measured.differences[:shown]
     ]  # fmt: skip
     more = f", the worst {shown}" if len(measured.differences) > shown else ""
-    title = f"{len(measured.differences)} queries differ{more}"
+    count = len(measured.differences)
+    title = f"{count} quer{'y differs' if count == 1 else 'ies differ'}{more}"
     print_table(["query", "RBO", "parts at", "cause", "because"], differing, title)
 
 

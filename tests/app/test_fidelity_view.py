@@ -89,7 +89,7 @@ def test_what_the_config_itself_answers_has_no_differences(page: AppTest, tmp_pa
     answer = {"query": "how do we roll back a failed deploy?", "results": [row.memory_id for row in results]}
     path.write_text(json.dumps(answer))
     checked(brought(page, path))
-    assert "All 1 queries have the recorded order and scores" in plainly(" ".join(box.value for box in page.success))
+    assert "Every query has the recorded order and scores" in plainly(" ".join(box.value for box in page.success))
 
 
 def test_a_single_change_that_explains_the_answers_is_found(page: AppTest, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_plain_ids_ask_for_their_query(page: AppTest, tmp_path: Path) -> None:
     page.text_input(key="evaluate:fidelity_query").set_value("how may one roll back a deploy?").run()
     press(page, "evaluate:fidelity:gather")
     assert table_with(page, "same order")["queries"][0] == 1
-    assert "1 differ" in markdown(page)
+    assert "1 query differs" in markdown(page)
 
 
 def test_bad_input_is_one_line(page: AppTest, tmp_path: Path) -> None:

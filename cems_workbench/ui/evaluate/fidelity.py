@@ -286,9 +286,7 @@ def _queries(measured: MeasuredFidelity) -> None:
     _applied(measured.setting)
     differences = measured.differences
     if not differences:
-        st.success(
-            f"All {len(measured.fidelity.queries)} queries have the recorded order and scores.", icon=":material/check:"
-        )
+        st.success("Every query has the recorded order and scores.", icon=":material/check:")
         return
     _causes(differences)
     picked = pick_row(
@@ -315,7 +313,9 @@ def _causes(differences: Sequence[Difference]) -> None:
     for one in differences:
         counts[one.cause.kind] = counts.get(one.cause.kind, 0) + 1
     words = " · ".join(f"{count} {CAUSES[kind]}" for kind, count in sorted(counts.items(), key=lambda item: -item[1]))
-    st.markdown(f"###### {len(differences)} differ", help="Only a cause that the recording shows is claimed.")
+    count = len(differences)
+    said = "1 query differs" if count == 1 else f"{count} queries differ"
+    st.markdown(f"###### {said}", help="Only a cause that the recording shows is claimed.")
     st.caption(words)
 
 
