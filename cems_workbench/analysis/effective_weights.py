@@ -23,6 +23,7 @@ from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import helpful
 from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
@@ -32,9 +33,16 @@ NO_LIMIT_K = 10
 """Results compared where the config has no limit."""
 
 
+INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
+"""What a hybrid list is made of."""
+
+
 @dataclass(frozen=True)
 class Part:
-    """One part of the pipeline and what switches it off: values of the config, or a list left out of the evidence."""
+    """One part of the pipeline and what switches it off: values of the config, or a list left out of the evidence.
+
+    `without` is the (first) list that is then gone; with `off` the whole source is.
+    """
 
     name: str
     stage: str
@@ -100,14 +108,22 @@ def parts(trace: Trace) -> list[Part]:
     """The parts that are on under the trace's config: its lists with a hit, then the switches that are not off already."""
     weights = {entry.list: entry.weight for row in trace.stage(FUSION).rows for entry in row.contributions}
     listed = {entry.name: entry for entry in trace.stage(LISTS).fields.lists if entry.active and entry.used}
-    gathered = {ranked.name for ranked in trace.evidence.lists}
-    lists = [
-        Part(name, LISTS.name, without=name, weight=weights.get(name, 0.0))
-        if name in gathered  # else replay makes it, and is told not to
-        else Part(name, LISTS.name, {f"lists.{entry.source}.enabled": False}, name, weights.get(name, 0.0))
-        for name, entry in listed.items()
-        if name in gathered or name in (entry.source, f"{entry.source}:{entry.variant}")
-    ]
+    nested = trace.config.lists.hybrid.enabled
+    gathered = {ranked.name for ranked in trace.evidence.lists if not (nested and ranked.source in INSIDE)}
+    lists = [Part(name, LISTS.name, without=name, weight=weights.get(name, 0.0)) for name in listed if name in gathered]
+    made: dict[Source, list[str]] = {}
+    for name, entry in listed.items():
+        if name not in gathered:  # replay makes it, or makes another one of it: it is told to leave the source out
+            made.setdefault(entry.source, []).append(name)
+    lists += [
+        Part(
+            names[0] if len(names) == 1 else source, LISTS.name, {f"lists.{source}.enabled": False}, names[0],
+            sum(weights.get(name, 0.0) for name in names),
+        )
+        for source, names in made.items()
+    ]  # fmt: skip
+    order = {entry.name: place for place, entry in enumerate(trace.stage(LISTS).fields.lists)}
+    lists.sort(key=lambda part: order[part.without or ""])
     switches = [
         Part(switch.words, stage.name, switch.off)
         for stage in CANDIDATE_STAGES
@@ -119,7 +135,7 @@ def parts(trace: Trace) -> list[Part]:
 
 
 def _without(evidence: Evidence, config: PipelineConfig, part: Part, switched_off: Collection[int]) -> Trace:
-    if part.without is not None:
+    if part.without is not None and not part.off:
         evidence = replace(evidence, lists=tuple(ranked for ranked in evidence.lists if ranked.name != part.without))
     for path, value in part.off.items():
         config = changed(config, path, value)

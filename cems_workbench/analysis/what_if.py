@@ -4,6 +4,7 @@ The evidence is made anew for that one memory, while everything else, and the st
 
     vector    exact cosine of the embedding of the changed text with each query variant
     lexical   BM25 of the changed text by the index's own statistics (text_evidence.py)
+    ts_rank   ts_rank of the changed chunks, behind whoever has the same
     relations, recency, access   made anew from those lists, as gathering makes them
 
 A list is searched one deeper, the memory taken out of it and put in where its new score places it, and cut to its depth: it may
@@ -29,17 +30,21 @@ from cems_workbench.errors import InputError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedList
-from cems_workbench.pipeline.gather import EVERYTHING, Request, counted, metadata_lists
+from cems_workbench.pipeline.gather import EVERYTHING, Request, counted, inner_depth, metadata_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
 from cems_workbench.pipeline.searches import passes, ranked_list
 from cems_workbench.pipeline.searches.relations import neighbours
+from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Chunk, Memory, indexed_text
+from cems_workbench.records import Chunk, Memory, Relation, indexed_text
 from cems_workbench.store import Filter
+from cems_workbench.store.search import postgres_text
 from cems_workbench.store.search.hits import ChunkHits, first_memories
+from cems_workbench.store.search.postgres_text import TsQueryError
+from cems_workbench.store.search.ts_rank_refresh import WHOLE
 from cems_workbench.store.search.vector_index import EXACT_ROWS, direction
 
 UNDATED = datetime.min.replace(tzinfo=UTC)
@@ -55,14 +60,23 @@ def scratch_evidence(
     stored = resources.store.memories.get(edited.id) or edited
     scratch = _Scratch(stored, edited, evidence, config, request, resources)
     lists = scratch.searched()
-    related = ranked_list("relations", neighbours(lists, config, resources))
+    relations: list[Relation] = []
+    related = []
+    if config.lists.relations.mode == "each":  # replay makes those lists of the edges
+        seeds = possible_seeds(lists, config.lists.relations.seeds)
+        relations = resources.store.relations.leading_from(seeds, config.lists.relations.per_seed)
+    else:
+        related = [ranked_list("relations", neighbours(lists, config, resources))]
     added = [ranked for ranked in evidence.lists if ranked.source in ADDED_LISTS]
-    ids = {hit.memory_id for ranked in (*lists, related, *added) for hit in ranked.hits}
+    ids = {hit.memory_id for ranked in (*lists, *related, *added) for hit in ranked.hits}
+    ids |= {relation.target_id for relation in relations}
     memories = resources.store.memories.read(ids) | ({edited.id: edited} if edited.id in ids else {})
     known = [scratch.known(ranked, memories) for ranked in lists]
     allowed = {key: memory for key, memory in memories.items() if passes(memory, scratch.where)}
-    known += [scratch.known(ranked, allowed) for ranked in (related, *added)]
+    known += [scratch.known(ranked, allowed) for ranked in (*related, *added)]
+    relations = [relation for relation in relations if relation.target_id in memories]
     inside = {hit.memory_id for ranked in known for hit in ranked.hits}
+    inside |= {relation.target_id for relation in relations}
     memories = {key: memory for key, memory in memories.items() if key in inside}
     known += metadata_lists(memories, known, config)
     embeddings = resources.indexes.vectors.embeddings(sorted(memories))
@@ -74,7 +88,7 @@ def scratch_evidence(
         chunks |= {edited.id: scratch.would_be[0]} if scratch.would_be[0] else {}
     anew = edited.content != stored.content
     return replace(
-        evidence, memories=memories, lists=tuple(known), embeddings=embeddings,
+        evidence, memories=memories, lists=tuple(known), embeddings=embeddings, relations=tuple(relations),
         chunks=chunks, tokens=counted(memories, chunks) if evidence.tokens else {},
         model_scores=_without(evidence.model_scores, edited.id) if anew else evidence.model_scores,
         judge_scores=_without(evidence.judge_scores, edited.id) if anew else evidence.judge_scores,
@@ -126,7 +140,7 @@ class _Scratch:
         return bm25.mean_length(self.resources.indexes.lexical, texts)
 
     def searched(self) -> list[RankedList]:
-        """The vector and lexical lists of the evidence, with the memory where the edit puts it."""
+        """The lists that were searched once a variant, with the memory where the edit puts it."""
         found: dict[str, RankedList] = {}
         lexical: dict[int | None, ChunkHits] = {}
         for ranked in sorted(self.evidence.lists, key=lambda ranked: ranked.source != "lexical"):
@@ -135,6 +149,8 @@ class _Scratch:
                 hits = lexical[ranked.variant] = self._lexical(text)
             elif ranked.source == "vector":
                 hits = self._vector(text, lexical.get(ranked.variant, []))
+            elif ranked.source == "ts_rank":
+                hits = self._ts_rank(text)
             else:
                 continue
             found[ranked.name] = replace(
@@ -148,9 +164,11 @@ class _Scratch:
 
     def _depth(self, source: str) -> int:
         """The depth that the evidence was gathered with: a list may be kept deeper than the config now asks for."""
+        return self._gathered(f"lists.{source}.depth", list_depths(self.config)[source]) or EVERYTHING
+
+    def _gathered(self, path: str, otherwise: int | None) -> Any:
         gathered: Any = self.evidence.notes.get("gathered", {})
-        depth: int | None = gathered.get(f"lists.{source}.depth", list_depths(self.config)[source])
-        return depth or EVERYTHING
+        return gathered.get(path, otherwise)
 
     def _lexical(self, text: str) -> ChunkHits:
         depth = self._depth("lexical")
@@ -168,8 +186,34 @@ class _Scratch:
     def _own(self, hits: ChunkHits) -> dict[int | None, float]:
         return {chunk: score for memory_id, score, chunk in hits if memory_id == self.edited.id}
 
+    def _ts_rank(self, text: str) -> ChunkHits:
+        """Chunks by ts_rank, as many as gathering takes."""
+        depth = max(self._gathered("lists.ts_rank.chunk_depth", self.config.lists.ts_rank.chunk_depth), self._inner)
+        index = self.resources.full_text()
+        try:
+            asked = postgres_text.or_query(text)
+            found = index.search(asked, index.chunk_count, self.where, "window", depth)
+        except TsQueryError:
+            return []
+        hits = [(hit.memory_id, hit.score, None if hit.chunk == WHOLE else hit.chunk) for hit in found]
+        if not self.rewritten and passes(self.edited, self.where) == passes(self.stored, self.where):
+            return hits[:depth]
+        hits = [hit for hit in hits if hit[0] != self.edited.id]
+        if passes(self.edited, self.where):
+            documents = {chunk: postgres_text.lexemes(piece) for chunk, piece in self.would_be[1].items()}
+            hits += [
+                (self.edited.id, postgres_text.ts_rank(document, asked), chunk)
+                for chunk, document in documents.items()
+                if postgres_text.matches(document, asked)
+            ]
+        return sorted(hits, key=lambda hit: -hit[1])[:depth]  # of equal ranks the row that was written last stands last
+
+    @cached_property
+    def _inner(self) -> int:
+        return inner_depth(self.config, self.evidence.searched)
+
     def _vector(self, text: str, lexical: ChunkHits) -> ChunkHits:
-        depth = self._depth("vector")
+        depth = max(self._depth("vector"), self._inner)
         vector = self.resources.embedder.encode_query(text)
         if self.config.lists.pool.mode == "recent_access":
             return self._pooled(vector, lexical, depth)

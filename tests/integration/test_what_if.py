@@ -12,10 +12,11 @@ from cems_workbench.analysis import text_evidence as bm25
 from cems_workbench.analysis.what_if import scratch_evidence, what_if
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import score_missing
+from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.records import Memory
 
 pytestmark = [pytest.mark.models]
@@ -68,6 +69,29 @@ def test_an_edit_of_nothing_gives_the_same_evidence(resources: Resources, cems: 
     assert scratch.lists == evidence.lists
     assert dict(scratch.memories) == dict(evidence.memories)
     assert what_if(memory, evidence, cems, RAM, resources).others() == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{}, {"created_at": datetime(2026, 8, 29, tzinfo=UTC)}, {"content": "Nothing of it is left.", "title": None}],
+    ids=["nothing", "dates", "a text without it"],
+)
+def test_lists_that_replay_makes_are_made_of_the_edit_too(resources: Resources, edit: dict[str, object]) -> None:
+    config = preset("cems_head").config
+    evidence = gathered(config, resources)
+    edited = replace(evidence.memories["m089"], **edit)  # type: ignore[arg-type]
+    outcome = what_if(edited, evidence, config, RAM, resources)
+    if not edit:
+        assert outcome.before.evidence.lists == outcome.after.evidence.lists
+        assert outcome.before.evidence.relations == outcome.after.evidence.relations
+    resources.store.memories.update(edited)
+    real = replay(gathered(config, resources), config)
+    ours, theirs = (
+        {entry.list: (entry.rank, entry.chunk) for entry in trace.stage(LISTS).by_id["m089"].lists}
+        for trace in (outcome.after, real)
+    )
+    assert ours == theirs
+    assert [row.memory_id for row in outcome.after.results] == [row.memory_id for row in real.results]
 
 
 @pytest.mark.parametrize(

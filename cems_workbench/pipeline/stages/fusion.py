@@ -32,6 +32,7 @@ from cems_workbench.config.sections.gathering import ListsConfig, VariantWeights
 from cems_workbench.config.sections.ranking import FusionConfig
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
+from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
 from cems_workbench.pipeline.table import (
@@ -429,13 +430,13 @@ def _apply(given: StageInput) -> FusionArrays:
 
 
 def _words(row: FusionRow, stage: StageTrace[FusionRow, FusionFields]) -> str:
-    given = ", ".join(f"{term.list} {term.base + term.bonus:.4f}" for term in row.contributions)
+    given = ", ".join(f"{called(term.list)} {term.base + term.bonus:.4f}" for term in row.contributions)
     return f"{ordinal(row.rank_out or 0)} of {stage.candidates_out}: {given}"
 
 
 def _detail(row: FusionRow, config: object) -> str:
     parts = [
-        f"{term.list} #{term.rank}: {term.base:.4f}" + (f" + {term.bonus:g}" if term.bonus else "")
+        f"{called(term.list)} #{term.rank}: {term.base:.4f}" + (f" + {term.bonus:g}" if term.bonus else "")
         for term in row.contributions
     ]
     return f"raw {row.raw:.4f} = " + "; ".join(parts) if parts else ""

@@ -30,6 +30,21 @@ SCALED = ("lexical", "ts_rank")
 # Looked up by source index; the last entry is for padding, whose source is -1.
 ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
 
+COUNTED = frozenset(source.name for source in LIST_SOURCES if not source.per_variant)
+"""Sources whose number after the colon counts their lists; that of the others is a query variant."""
+
+
+def turn_of(name: str) -> int | None:
+    """Which list of its source this is where a source gives several whatever the variant: 2 for `relations:2`, else None."""
+    source, _, number = name.partition(":")
+    return int(number) if source in COUNTED and number.isdecimal() else None
+
+
+def called(name: str) -> str:
+    """The name as people read it: `vector:0` as it is, `relations:2` as "relations (2nd)"; stages' names as they are."""
+    turn = turn_of(name)
+    return name if turn is None else f"{name.partition(':')[0]} ({ordinal(turn)})"
+
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
@@ -212,7 +227,7 @@ def _warnings(
                 continue
             size = int(present[q, i].sum())
             source = SOURCES[table.lists.source[q, i]]
-            if size == 0:
+            if size == 0 and turn_of(name) is None:  # a further one holds what several edges lead to, mostly nothing
                 found.append(f"{name} is empty")
             elif size == 1 and source in SCALED and getattr(config, source).normalization in ("max", "minmax"):
                 method = getattr(config, source).normalization
@@ -265,9 +280,9 @@ def places_words(fields: ListsFields, row: ListsRow | None, absent: Mapping[str,
         if not listed.active:
             continue
         if name in inside:
-            parts.append(f"{ordinal(inside[name].rank)} in {name} ({inside[name].raw:.4g})")
-        else:
-            parts.append(f"not in {name}" + (f": {reason}" if reason else ""))
+            parts.append(f"{ordinal(inside[name].rank)} in {called(name)} ({inside[name].raw:.4g})")
+        elif reason or turn_of(name) is None:
+            parts.append(f"not in {called(name)}" + (f": {reason}" if reason else ""))
     parts += [f"{name}: {reason}" for name, reason in why.items()]  # lists that were not searched
     return ", ".join(parts) or "no list takes part"
 
@@ -294,6 +309,6 @@ LISTS = Stage(
     parts=tuple(Switch(f"{source} list", {f"lists.{source}.enabled": False}) for source in SOURCES),
     words=_words,
     detail=lambda row, config: ", ".join(
-        f"{entry.list} {entry.normalized:.4f}" for entry in row.lists if entry.normalized is not None
+        f"{called(entry.list)} {entry.normalized:.4f}" for entry in row.lists if entry.normalized is not None
     ),
 )

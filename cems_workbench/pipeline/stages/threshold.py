@@ -19,6 +19,7 @@ import numpy as np
 
 from cems_workbench.config.sections.ranking import ThresholdConfig
 from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.result import (
     RowContract,
     StageArrays,
@@ -203,5 +204,7 @@ THRESHOLD = Stage(
     row=ThresholdRow,
     fields=ThresholdFields,
     switch=Switch("threshold", {"threshold.mode": "none"}),
-    detail=lambda row, config: ", ".join(f"{entry.list} {entry.normalized:.4f}" for entry in row.lists if entry.kept),
+    detail=lambda row, config: ", ".join(
+        f"{called(entry.list)} {entry.normalized:.4f}" for entry in row.lists if entry.kept
+    ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import BY_NAME, adjust
+from cems_workbench.pipeline.stages.lists import turn_of
+from cems_workbench.pipeline.stages.stage import ordinal
 
 SOURCES: dict[str, str] = {source.name: source.description for source in LIST_SOURCES}
 
@@ -17,5 +19,8 @@ def about(name: str) -> str:
     if name in BY_NAME:
         return BY_NAME[name].description
     source, _, variant = name.partition(":")
+    turn = turn_of(name)
+    if turn is not None:
+        return f"{SOURCES[source]} This list: those that a {ordinal(turn)} relation leads to, which count once more."
     searched = "" if not variant else " 0: the query as it is." if variant == "0" else f" {variant}: variant {variant}."
     return SOURCES.get(source, "") + searched

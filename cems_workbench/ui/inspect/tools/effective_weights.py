@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.analysis.effective_weights import NO_LIMIT_K, Effect, effective_weights
+from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import tick
@@ -64,7 +65,7 @@ def effects_figure(effects: Sequence[Effect]) -> Figure:
     """A bar per part: the share of pairs that turn without it."""
     import plotly.graph_objects as go
 
-    names = [tick(effect.part.name) for effect in effects]
+    names = [tick(called(effect.part.name)) for effect in effects]
     figure = go.Figure()
     figure.add_bar(
         x=[effect.turned for effect in effects], y=names, orientation="h", name="pairs turned without it",
@@ -108,7 +109,7 @@ def _table(effects: Sequence[Effect]) -> None:
 def _row(effect: Effect, judged: bool) -> dict[str, Any]:
     changes = [*(f"+ {short_id(key)}" for key in effect.entered), *(f"− {short_id(key)}" for key in effect.left)]
     row: dict[str, Any] = {
-        "part": effect.part.name,
+        "part": called(effect.part.name),
         "stage": effect.part.stage,
         "nominal": None if effect.nominal is None else round(effect.nominal, 2),
         "effective": None if effect.share is None else round(effect.share, 2),

@@ -19,6 +19,7 @@ from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.grades import K
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect.catalogue import View
@@ -261,7 +262,7 @@ def pairs_html(pairs: Sequence[Pair], name: str, meaning: str) -> Markup:
     """Lists or stages a row, before and after, under a column that is called `name`."""
     rows = [
         PairRow(
-            pair.name, about(pair.name), pair.same, (*_cells(pair.before, pair.name), *_cells(pair.after, pair.name)),
+            called(pair.name), about(pair.name), pair.same, (*_cells(pair.before, pair.name), *_cells(pair.after, pair.name)),
             _move(pair), "" if pair.after is None else pair.after.words,
         )
         for pair in pairs

@@ -17,6 +17,7 @@ from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
@@ -260,7 +261,7 @@ def places_html(places: Sequence[ListPlace]) -> Markup:
     """Where a search of the whole store ranks the memory in each list."""
     lines = [
         PlaceLine(
-            place.list, about(place.list), _rank(place.rank), _score(place.score),
+            called(place.list), about(place.list), _rank(place.rank), _score(place.score),
             "all" if place.depth is None else str(place.depth), "✓ yes" if place.returned else "✕ no", place.words,
         )
         for place in places

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from cems_workbench.analysis.found_chunk import chunk_words
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.fusion import FUSION, Contribution, FusionRow
-from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.lists import LISTS, called
 from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -61,14 +62,16 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: Against | None
         if any(entries):
             bases = [entry.base if entry else 0 for entry in entries]
             hovers = [_base_hover(trace, row, entry) for row, entry in zip(rows, entries, strict=True)]
-            figure.add_bar(**_series(literal(ranked.name), names, bases, hovers, colour), legendgroup=ranked.name)
+            figure.add_bar(
+                **_series(literal(called(ranked.name)), names, bases, hovers, colour), legendgroup=ranked.name
+            )
         if any(entry and entry.bonus for entry in entries):
             bonuses = [entry.bonus if entry else 0 for entry in entries]
             hovers = [
-                f"{literal(ranked.name)}: bonus for rank {entry.rank} = {entry.bonus:.4f}" if entry else ""
+                f"{literal(called(ranked.name))}: bonus for rank {entry.rank} = {entry.bonus:.4f}" if entry else ""
                 for entry in entries
             ]
-            series = _series(f"{literal(ranked.name)} bonus", names, bonuses, hovers, colour, hatched=True)
+            series = _series(f"{literal(called(ranked.name))} bonus", names, bonuses, hovers, colour, hatched=True)
             figure.add_bar(**series, legendgroup=ranked.name, showlegend=False)  # the caption says what is hatched
     for values, title, colour in (
         ([row.best_rank_bonus for row in rows], "bonus of the best rank", "#7B848D"),
@@ -129,7 +132,11 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
         how = f"{weight:g} / ({trace.config.fusion.k} + {rank}) = {base:.4f}"
     else:
         how = f"{weight:g} × list score {base / weight if weight else 0:.4f} = {base:.4f}"
-    return lines(f"{literal(entry.list)}, rank {rank}: {how}", f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")
+    hit = next((hit for hit in trace.stage(LISTS).by_id[row.memory_id].lists if hit.list == entry.list), None)
+    chunk = chunk_words(trace.evidence, row.memory_id, None if hit is None else hit.chunk)
+    found = [f"found by the {chunk}"] if chunk else []
+    place = f"{literal(called(entry.list))}, rank {rank}: {how}"
+    return lines(place, *found, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")
 
 
 def _axis(trace: Trace) -> str:

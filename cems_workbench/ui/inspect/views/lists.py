@@ -10,6 +10,7 @@ from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
+from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import RAW, about
@@ -44,7 +45,9 @@ def draw(context: InspectContext) -> None:
     for column, entry in zip(columns, entries, strict=True):
         with column:
             note = "" if entry.active else " · off"
-            st.markdown(f"**{entry.name}**  {entry.used} of {entry.gathered} hits{note}", help=about(entry.name))
+            st.markdown(
+                f"**{called(entry.name)}**  {entry.used} of {entry.gathered} hits{note}", help=about(entry.name)
+            )
             _draw_list(trace, entry.name)
 
 
@@ -57,6 +60,14 @@ def _draw_list(trace: Trace, name: str) -> None:
         columns={
             "#": number("#", width=40),
             "memory": st.column_config.TextColumn("memory", width=84),
+            "chunk": st.column_config.TextColumn(
+                "chunk", width=62, help="By which of its chunks the list found it; empty: as a whole"
+            ),
+            "chunk #": number(
+                "chunk #",
+                width=66,
+                help="The place of that chunk among the chunks of the list; memories take their best",
+            ),
             "raw": number("raw", format="%.0f" if source in WHOLE else "%.4f", width=92, help=RAW.get(source)),
             "normalised": number(
                 "normalised", format="%.4f", width=88, help="What threshold and fusion work with; empty: cut or off"
@@ -70,13 +81,31 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
     """Every hit of one gathered list with its raw and normalised score; cut or switched-off hits have no normalised one."""
     import pandas as pd
 
-    rows = [
-        (hit.rank, row.memory_id, hit.raw, hit.normalized, excerpt(trace.evidence.memories[row.memory_id].content))
-        for row in trace.stage(LISTS).rows
-        for hit in row.lists
-        if hit.list == name
-    ]
-    return pd.DataFrame(sorted(rows), columns=["#", "memory", "raw", "normalised", "content"])
+    hits = [(hit.rank, row.memory_id, hit) for row in trace.stage(LISTS).rows for hit in row.lists if hit.list == name]
+    hits.sort(key=lambda found: found[:2])
+    frame = pd.DataFrame(
+        [
+            (rank, memory_id, hit.raw, hit.normalized, _text(trace, memory_id, hit.chunk))
+            for rank, memory_id, hit in hits
+        ],
+        columns=["#", "memory", "raw", "normalised", "content"],
+    )
+    if any(hit.chunk is not None for _, _, hit in hits):
+        counts = {memory_id: len(chunks) for memory_id, chunks in trace.evidence.chunks.items()}
+        frame.insert(2, "chunk", [
+            "" if hit.chunk is None else f"{hit.chunk + 1} of {counts.get(memory_id, hit.chunk + 1)}" for _, memory_id, hit in hits
+        ])  # fmt: skip
+        ranks = [hit.chunk_rank for _, _, hit in hits]
+        if any(ranks):
+            frame.insert(3, "chunk #", pd.array(ranks, dtype="Int64"))
+    return frame
+
+
+def _text(trace: Trace, memory_id: str, seq: int | None) -> str:
+    """How the chunk that was found begins, or the memory."""
+    own = trace.evidence.chunks.get(memory_id, ())
+    found = next((chunk.text for chunk in own if chunk.seq == seq), None)
+    return excerpt(trace.evidence.memories[memory_id].content if found is None else found)
 
 
 VIEW = View("Lists", 30, draw)

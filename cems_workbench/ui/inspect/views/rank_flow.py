@@ -18,6 +18,7 @@ from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
 from cems_workbench.analysis.ranks import Against, lists_in_use
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import JUDGE, LISTS
+from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.catalogue import View
@@ -39,7 +40,7 @@ FADE = 0.38
 """Columns before the one that dropped it, a memory's line ends: on the way there, clear of who took its place."""
 TAIL = 0.4
 """Height of everything below the ranks drawn to scale, as a share of those."""
-LABEL = 14
+LABEL = 16
 """Characters of a column's name."""
 LISTS_APART = 0.35
 GRID, RULE = "rgba(128,128,128,0.14)", "rgba(128,128,128,0.55)"
@@ -257,7 +258,7 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
         "margin": {"l": 8, "r": margin, "t": 34, "b": 8}, "hovermode": "closest", "dragmode": False, "clickmode": "event+select",
         "shapes": shapes, "showlegend": False,
         "xaxis": {
-            "tickvals": list(places.values()), "ticktext": [tick(name, LABEL) for name in places], "side": "top",
+            "tickvals": list(places.values()), "ticktext": [tick(called(name), LABEL) for name in places], "side": "top",
             "range": [-0.35, max(places.values(), default=0.0) + 0.15], "fixedrange": True, "showgrid": True,
             "gridcolor": GRID, "zeroline": False, "tickfont": {"size": 12},
         },
@@ -365,7 +366,7 @@ def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
     about = [f"{bold(tick(line.memory_id, 40))}  {kind.name}", tick(text, 72)]
     for point in line.points:
         score = "" if point.score is None else f", score {point.score:.4f}"
-        about.append(f"{tick(point.column, 24)}: rank {point.rank}{score}")
+        about.append(f"{tick(called(point.column), 24)}: rank {point.rank}{score}")
     if line.loss is not None:
         rank = "" if line.loss.rank is None else f" from rank {line.loss.rank}"
         about.append(f"✕ lost at {line.loss.stage}{rank}: {tick(line.loss.reason, 90)}")

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from cems_workbench.analysis.ranks import RANKED_STAGES, Against, lists_in_use
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, LISTS, RERANK
+from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect.baseline import sign, words
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -45,6 +46,11 @@ class Column:
     rows: Sequence[StageRow]
 
     @property
+    def title(self) -> str:
+        """The name as people read it."""
+        return called(self.name)
+
+    @property
     def about(self) -> str:
         """What the list or stage is."""
         return about(self.name)
@@ -54,7 +60,7 @@ def draw(context: InspectContext) -> None:
     """The choice of lists and stages, and their columns."""
     options = [*lists_in_use(context.trace), *RANKED_STAGES]
     chosen = st.pills(
-        "Lists and stages", options, selection_mode="multi", default=[name for name in AT_FIRST if name in options],
+        "Lists and stages", options, selection_mode="multi", format_func=called, default=[name for name in AT_FIRST if name in options],
         key="inspect:stages", help="Up to five columns stand side by side: lists with their normalised score, stages with theirs.",
     )  # fmt: skip
     names = [name for name in options if name in (chosen or ())][:MOST_COLUMNS]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.lists import LISTS, called
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -137,7 +137,7 @@ def _draw_cuts(frame: pd.DataFrame) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     sources = " ".join(dict.fromkeys(about(name) for name in frame["list"]))
     draw_table(
-        frame,
+        frame.assign(list=frame["list"].map(called)),
         most=10,
         key="inspect:threshold_cuts",
         columns={

@@ -1,0 +1,76 @@
+"""Which chunk a memory was found by, and where that stands in the memory.
+
+Where the config says that the text that scored best is what is meant (`assembly.text: version`), it is the chunk of the list with the best
+score, as `fusion.best_version` has it; else the chunk that stands highest in a list that takes part, the earlier list first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cems_workbench.pipeline import Evidence, Trace
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, called
+from cems_workbench.pipeline.stages.stage import ordinal
+from cems_workbench.records import Chunk
+
+_BY_NAME = {source.name: source for source in LIST_SOURCES}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChunk:
+    """The chunk, of how many, and which list it was found in."""
+
+    chunk: Chunk
+    count: int
+    list: str
+
+    @property
+    def words(self) -> str:
+        """ "2nd of 3 chunks"."""
+        return numbered(self.chunk.seq, self.count)
+
+    @property
+    def meaning(self) -> str:
+        """What the words mean."""
+        return f"The memory is searched in {self.count} chunks; {called(self.list)} found it by this one"
+
+
+def found_chunk(trace: Trace, memory_id: str) -> FoundChunk | None:
+    """The chunk by which a candidate was found; None for one that was found as a whole, or is in no list that takes part."""
+    row = trace.stage(LISTS).by_id.get(memory_id)
+    chunks = {chunk.seq: chunk for chunk in trace.evidence.chunks.get(memory_id, ())}
+    entries = (
+        [entry for entry in row.lists if entry.kept and _finds(entry, trace)] if row is not None and chunks else []
+    )
+    if not entries:
+        return None
+    if trace.config.assembly.text == "version":
+        best = max(entries, key=lambda entry: entry.normalized or 0.0)
+    else:
+        best = min(entries, key=lambda entry: entry.rank)
+    chunk = None if best.chunk is None else chunks.get(best.chunk)
+    return None if chunk is None else FoundChunk(chunk, len(chunks), best.list)
+
+
+def _finds(entry: ListEntry, trace: Trace) -> bool:
+    source = _BY_NAME[entry.list.partition(":")[0]]
+    version = trace.config.assembly.text == "version" and trace.config.fusion.blend_with == "all"
+    return source.relevance if version else source.per_variant
+
+
+def numbered(seq: int, count: int) -> str:
+    """ "2nd of 3 chunks"."""
+    return f"{ordinal(seq + 1)} of {count} chunk{'s' if count != 1 else ''}"
+
+
+def chunk_words(evidence: Evidence, memory_id: str, seq: int | None) -> str:
+    """ "2nd of 3 chunks"; empty for a memory that was found as a whole."""
+    return "" if seq is None else numbered(seq, max(len(evidence.chunks.get(memory_id, ())), seq + 1))
+
+
+def chunk_span(content: str, chunk: Chunk) -> tuple[int, int] | None:
+    """(start, end) of the chunk in the content, in characters; None where it does not stand there as it is."""
+    start = chunk.start if chunk.start is not None else content.find(chunk.text)
+    end = start + len(chunk.text)
+    return (start, end) if start >= 0 and content[start:end] == chunk.text else None
