@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.found_chunk import found_chunk
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.pipeline.stages.result import StageRow
@@ -47,7 +48,10 @@ def path_html(trace: Trace, memory_id: str) -> Markup:
     """A memory's way through the stages."""
     rows = [(stage, trace.stage(stage).by_id.get(memory_id)) for stage in STAGES]
     steps = [_step(trace, stage, row) for stage, row in rows if row is not None]
-    return render("inspect/path.html", memory_id=memory_id, text=_text(trace, memory_id, 140), steps=steps)
+    return render(
+        "inspect/path.html", memory_id=memory_id, text=_text(trace, memory_id, 140), steps=steps,
+        found=found_chunk(trace, memory_id),
+    )  # fmt: skip
 
 
 def _step(trace: Trace, stage: AnyStage, row: StageRow) -> Step:

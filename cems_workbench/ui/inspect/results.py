@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from markupsafe import Markup
 
+from cems_workbench.analysis.found_chunk import FoundChunk, chunk_span, found_chunk
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION
@@ -45,6 +45,8 @@ class Card:
     title: str | None
     content: str
     folded: bool
+    pieces: tuple[str, str, str] | None
+    """What stands before the chunk that was found, it, and what follows; None for a memory that was found as a whole."""
 
 
 def results_html(
@@ -66,13 +68,15 @@ def results_html(
         else:
             row = fused.get(memory.id)
             move, moved = _move(None if row is None else row.rank_out, result.rank)
+        found = found_chunk(trace, memory.id)
         share = 100 * result.score / top if top > 0 else 0
         cards.append(
             Card(
                 result, memory.id == followed, f"{max(0.0, min(share, 100.0)):.1f}", move, moved,
-                _facts(memory, trace.evidence.as_of, result.tokens, grades.get(memory.id)),
+                _facts(memory, trace, result.tokens, grades.get(memory.id), found),
                 memory.title if memory.title and not memory.content.startswith(memory.title) else None, memory.content,
                 len(memory.content) > LONG or memory.content.count("\n") >= 3,
+                _pieces(memory.content, found),
             )
         )  # fmt: skip
     gone = Markup("") if against is None else gone_html(against)
@@ -105,11 +109,23 @@ def _move(before: int | None, now: int) -> tuple[str, str]:
     return f"{arrow} {abs(before - now)}", f"{word} from rank {before} after fusion"
 
 
-def _facts(memory: Memory, as_of: datetime | None, tokens: int, grade: int | None) -> list[Fact]:
+def _pieces(content: str, found: FoundChunk | None) -> tuple[str, str, str] | None:
+    if found is None or found.count < 2:
+        return None
+    span = chunk_span(content, found.chunk)
+    if span is None:  # its own text then, and below it the memory
+        return "", found.chunk.text, f"\n\n{content}"
+    return content[: span[0]], content[slice(*span)], content[span[1] :]
+
+
+def _facts(memory: Memory, trace: Trace, tokens: int, grade: int | None, found: FoundChunk | None) -> list[Fact]:
+    as_of = trace.evidence.as_of
     facts = [Fact("Id of the memory", memory.id, "id")]
     if grade is not None:
         label = f"grade {grade}, {GRADES.get(grade, 'judged')}"
         facts.append(Fact("Human judgment for this query", label, "grade"))
+    if found is not None and found.count > 1:
+        facts.append(Fact(found.meaning, found.words, "chunk"))
     named = (("Category", memory.category), ("Project", memory.project), ("Author", memory.author))
     facts += [Fact(meaning, text) for meaning, text in named if text]
     if memory.created_at is not None and as_of is not None:
@@ -121,8 +137,15 @@ def _facts(memory: Memory, as_of: datetime | None, tokens: int, grade: int | Non
         facts.append(Fact("Of high importance: Fusion can give it a bonus", "important"))
     if memory.priority != 1.0:
         facts.append(Fact("Adjust multiplies its score by this", f"priority {memory.priority:g}"))
-    facts.append(Fact("What it takes of the token budget; a token is counted as 4 characters", f"{tokens} tokens"))
+    facts.append(Fact(_token_words(trace), f"{tokens} tokens"))
     return facts
+
+
+def _token_words(trace: Trace) -> str:
+    config = trace.config.assembly
+    counter = "a token is counted as 4 characters" if config.token_counter == "chars4" else "counted in cl100k tokens"
+    of = " by the text that scored best" if config.text == "version" else ""
+    return f"What it takes of the token budget{of}; {counter}"
 
 
 def _age(days: int) -> str:
