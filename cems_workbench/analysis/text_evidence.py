@@ -50,11 +50,15 @@ class TermEvidence:
 
 @dataclass(frozen=True, slots=True)
 class LexicalEvidence:
-    """All terms of one query variant against one memory; `documents` is the N of the idf."""
+    """All terms of one query variant against one memory; `documents` is the N of the idf.
+
+    `chunk` is the chunk that was scored, by its `seq`, of a memory that has any: its best.
+    """
 
     documents: int
     terms: tuple[TermEvidence, ...]
     stop_words: tuple[str, ...]
+    chunk: int | None = None
 
     @property
     def score(self) -> float:
@@ -106,7 +110,7 @@ def lexical_evidence(
         )
         for term in words
     ]  # fmt: skip
-    return LexicalEvidence(index.document_count, tuple(found), tuple(dict.fromkeys(stop_words)))
+    return LexicalEvidence(index.document_count, tuple(found), tuple(dict.fromkeys(stop_words)), best)
 
 
 def idf(df: int, documents: int) -> float:

@@ -9,8 +9,9 @@ from typing import Any
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.models import tokens
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Memory, Relation
+from cems_workbench.records import Chunk, Memory, Relation
 from cems_workbench.ui.kit import templates
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import draw_table
@@ -18,6 +19,7 @@ from cems_workbench.ui.memories import edit, state
 from cems_workbench.ui.memories.fields import FIELDS
 
 RELATIONS = "Links between memories, such as one that supersedes another. Pick a row to open the other memory."
+CHUNKS = "A long memory is cut into chunks, and each is searched by itself. How is set when memories are imported."
 JUDGMENTS = "How well this memory answers a query, as a person or a model graded it. They measure searches."
 TABLE_ROWS = 6
 
@@ -54,6 +56,7 @@ def draw(resources: Resources, memory_id: str | None) -> None:
             templates.draw("memories/text.html", content=memory.content)
     with right:
         st.html(facts_html(memory))
+        _chunks(resources, memory)
         _relations(resources, memory)
         _judgments(resources, memory)
 
@@ -78,6 +81,38 @@ def facts_html(memory: Memory) -> Markup:
         ("Length", f"{len(memory.content):,} characters"),
     ]
     return templates.render("memories/facts.html", facts=[(name, value, FIELDS[name.lower()]) for name, value in facts])
+
+
+def chunk_rows(chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
+    """A row per chunk: its number, where it starts in the content, its size in cl100k tokens, how it begins."""
+    return [
+        {
+            "#": chunk.seq + 1,
+            "start": chunk.start,
+            "tokens": tokens.count(chunk.text),
+            "content": excerpt(chunk.text),
+        }
+        for chunk in chunks
+    ]
+
+
+def _chunks(resources: Resources, memory: Memory) -> None:
+    chunks = resources.store.chunks.read([memory.id]).get(memory.id, ())
+    if not chunks:
+        return
+    st.markdown(f"###### Chunks ({len(chunks)})", help=CHUNKS)
+    number = st.column_config.NumberColumn
+    draw_table(
+        chunk_rows(chunks),
+        key=f"memories:chunks:{memory.id}",
+        most=TABLE_ROWS,
+        columns={
+            "#": number("#", width=40, help="Its place in the memory"),
+            "start": number("start", width=64, help="The character at which it starts; empty: not known"),
+            "tokens": number("tokens", width=64, help="Its size in cl100k tokens, as OpenAI's models count"),
+            "content": st.column_config.TextColumn("content", width=280, help="How it begins"),
+        },
+    )
 
 
 def relation_rows(memory_id: str, relations: Sequence[Relation], others: Mapping[str, Memory]) -> list[dict[str, Any]]:

@@ -11,7 +11,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import ModelError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import ChunkRule
 from cems_workbench.store import IndexState, RefreshReport
+from cems_workbench.store.chunks import ChunkStatistics
 from cems_workbench.ui.kit import handles, templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.memories import state
@@ -28,6 +30,16 @@ INDEXES = {
     "vectors": ("Meaning", "The embedding model turns texts into vectors; texts of like meaning lie close together."),
 }
 """Each index's name and what it is, by its kind."""
+RULES: dict[ChunkRule, str] = {
+    "whole": "no memory is cut",
+    "embedder": "memories that the embedding model cannot read at once are cut",
+    "cems": "memories are cut as CEMS does",
+    "qmd": "memories are cut as QMD does",
+}
+CHUNKS = (
+    "A memory in chunks is searched chunk by chunk, and stands where its best one does. `import --chunks RULE` chooses how memories "
+    "are cut."
+)
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
@@ -106,6 +118,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
         st.error(plain(problem), icon=":material/block:")
     st.html(indexes_html(states))
     templates.draw("memories/embedder.html", model=resources.embedder.line, meaning=INDEXES["vectors"][1])
+    st.caption(chunks_line(resources.store.chunks.statistics()), help=CHUNKS)
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
             "Bring up to date", key="memories:refresh", disabled=all(index.fresh for index in states),
@@ -126,6 +139,21 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
             indexes_behind=False, index_message=_outcome("Rebuilt" if rebuild else "Brought up to date", report)
         )
         st.rerun()
+
+
+def chunks_line(cut: ChunkStatistics) -> str:
+    """The store's chunk rule, and how much there is by it, as Markdown."""
+    given = f" ({cut.given:,} came with the memories)" if cut.given else ""
+    there = (
+        "no memory has any"
+        if not cut.chunks
+        else f"{_some(cut.memories, 'memory', 'memories')} in {cut.chunks:,} chunks{given}"
+    )
+    return f"Chunks: **{cut.rule}**, {RULES[cut.rule]}; {there}."
+
+
+def _some(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"
 
 
 def _vector_model(resources: Resources) -> tuple[str | None, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.found_chunk import FoundChunk, chunk_words
 from cems_workbench.analysis.text_evidence import (
     LexicalEvidence,
     Match,
@@ -24,6 +25,7 @@ from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import found_texts
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Memory, indexed_text
@@ -105,7 +107,10 @@ def _draw_words(context: InspectContext, memory: Memory) -> LexicalEvidence:
             help="Each form of the query was searched on its own.",
         )  # fmt: skip
     words = every[which]
-    st.html(terms_html(words) + words_html(words, _list_line(context, memory.id, which, words)))
+    place = _list_line(context, memory.id, which, words)
+    chunk = chunk_words(context.trace.evidence, memory.id, words.chunk)
+    counted = f"Counted in the {chunk}, where these words give most. " if chunk else ""
+    st.html(terms_html(words) + words_html(words, counted + place))
     return words
 
 
@@ -115,6 +120,8 @@ def _list_line(context: InspectContext, memory_id: str, which: int, words: Lexic
     ranked = next((ranked for ranked in context.trace.evidence.lists if ranked.name == name), None)
     if ranked is None:
         return f"{name} was not searched: the query is routed to meaning alone (Query → Search mode). It would have scored this."
+    if not context.trace.config.lists.lexical.enabled:
+        return f"{name} takes no part: the lexical list is off (Lists → Lexical list). It would have scored this."
     found = dict.fromkeys(hit.memory_id for hit in ranked.hits)  # of a memory's chunks the first counts
     places = {key: rank for rank, key in enumerate(found, 1)}
     if memory_id in places:
@@ -269,9 +276,18 @@ def _reading_line(
         else ""
     )
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
+    found = _given_chunk(context, memory.id)
+    part += f", from the {found.words}" if found is not None else ""
     return (
         f"The reranker read {part} (chunk of at most {config.chunk_chars:,}, by {plain(config.chunk_selection)}).{cut}"
     )
+
+
+def _given_chunk(context: InspectContext, memory_id: str) -> FoundChunk | None:
+    """The chunk that a reranker reads in place of the memory; None where that is the whole memory."""
+    evidence = context.trace.evidence
+    text, chunks = found_texts(evidence).get(memory_id), evidence.chunks.get(memory_id, ())
+    return next((FoundChunk(chunk, len(chunks), "") for chunk in chunks if chunk.text == text), None)
 
 
 def draw_token_heat(context: InspectContext, memory_id: str) -> None:
@@ -279,7 +295,11 @@ def draw_token_heat(context: InspectContext, memory_id: str) -> None:
     st.markdown("###### Token by token", help=HEAT_HELP)
     trace, config = context.trace, context.trace.config.rerank
     score = trace.evidence.model_scores.get(model_key(config), {}).get(memory_id)
-    text = (score.chunk if score is not None else None) or trace.evidence.memories[memory_id].content
+    found = _given_chunk(context, memory_id)
+    whole = trace.evidence.memories[memory_id].content if found is None else found.chunk.text
+    text = (score.chunk if score is not None else None) or whole
+    if found is not None:
+        st.caption(f"What is read is from the {found.words}, which stands highest in a list.")
     if not alignment(score) and not st.session_state.get(HEAT_WANTED):
         if not st.button(
             "Compare token by token",

@@ -97,7 +97,7 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
         ])  # fmt: skip
         ranks = [hit.chunk_rank for _, _, hit in hits]
         if any(ranks):
-            frame.insert(3, "chunk #", pd.array(ranks, dtype="Int64"))
+            frame.insert(3, "chunk #", pd.Series(ranks, dtype="Int64"))
     return frame
 
 
