@@ -19,11 +19,12 @@ _BY_NAME = {source.name: source for source in LIST_SOURCES}
 
 @dataclass(frozen=True, slots=True)
 class FoundChunk:
-    """The chunk, of how many, and which list it was found in."""
+    """The chunk, of how many, and which list it was found in; `others` are lists that found another one, by its `seq`."""
 
     chunk: Chunk
     count: int
     list: str
+    others: tuple[tuple[str, int], ...] = ()
 
     @property
     def words(self) -> str:
@@ -33,7 +34,8 @@ class FoundChunk:
     @property
     def meaning(self) -> str:
         """What the words mean."""
-        return f"The memory is searched in {self.count} chunks; {called(self.list)} found it by this one"
+        others = "".join(f"; {called(name)} by the {ordinal(seq + 1)}" for name, seq in self.others)
+        return f"The memory is searched in {self.count} chunks; {called(self.list)} found it by this one{others}"
 
 
 def found_chunk(trace: Trace, memory_id: str) -> FoundChunk | None:
@@ -50,7 +52,12 @@ def found_chunk(trace: Trace, memory_id: str) -> FoundChunk | None:
     else:
         best = min(entries, key=lambda entry: entry.rank)
     chunk = None if best.chunk is None else chunks.get(best.chunk)
-    return None if chunk is None else FoundChunk(chunk, len(chunks), best.list)
+    if chunk is None:
+        return None
+    others = tuple(
+        (entry.list, entry.chunk) for entry in entries if entry.chunk is not None and entry.chunk != best.chunk
+    )
+    return FoundChunk(chunk, len(chunks), best.list, others)
 
 
 def _finds(entry: ListEntry, trace: Trace) -> bool:

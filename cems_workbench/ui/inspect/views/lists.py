@@ -68,9 +68,9 @@ def _draw_list(trace: Trace, name: str) -> None:
                 width=66,
                 help="The place of that chunk among the chunks of the list; memories take their best",
             ),
-            "raw": number("raw", format="%.0f" if source in WHOLE else "%.4f", width=92, help=RAW.get(source)),
+            "raw": number("raw", format="%.0f" if source in WHOLE else "%.4f", width=84, help=RAW.get(source)),
             "normalised": number(
-                "normalised", format="%.4f", width=88, help="What threshold and fusion work with; empty: cut or off"
+                "normalised", format="%.4f", width=84, help="What threshold and fusion work with; empty: cut or off"
             ),
             "content": st.column_config.TextColumn("content", width="medium"),
         },
