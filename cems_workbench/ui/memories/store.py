@@ -21,7 +21,7 @@ from cems_workbench.ui.memories import state
 COLUMNS = {
     "Index": "What a search looks memories up in.",
     "State": "Whether it has every change of the store.",
-    "Memories": "How many memories are in it.",
+    "Texts": "How many texts are in it: one for each chunk, and one for each memory that has none.",
     "Version": "The store counts its changes: at which change the index was built, and which is the present one.",
     "Note": "Why it has to be built again, if it has to.",
 }

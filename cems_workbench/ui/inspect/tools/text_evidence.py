@@ -299,7 +299,7 @@ def draw_token_heat(context: InspectContext, memory_id: str) -> None:
     whole = trace.evidence.memories[memory_id].content if found is None else found.chunk.text
     text = (score.chunk if score is not None else None) or whole
     if found is not None:
-        st.caption(f"What is read is from the {found.words}, which stands highest in a list.")
+        st.caption(f"What is read is from the {found.words}, which stands highest of them in a list that was searched.")
     if not alignment(score) and not st.session_state.get(HEAT_WANTED):
         if not st.button(
             "Compare token by token",
