@@ -86,4 +86,6 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
         return path != "lists.hybrid.enabled" and not config.lists.hybrid.enabled
     if path.startswith("lists.ts_rank."):
         return not config.lists.ts_rank.enabled
+    if path == "lists.relations.mode":
+        return not config.lists.relations.enabled
     return path == "lists.pool.size" and config.lists.pool.mode == "all"
