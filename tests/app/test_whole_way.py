@@ -48,8 +48,10 @@ def test_from_a_failing_query_to_a_tuned_config(open_page: Callable[..., AppTest
     page = checked(page.switch_page("pages/tune.py").run())
     page.button(key="tune:gather").click().run()
     page.selectbox(key="tune:group_by").select("query")
-    page.number_input(key="tune:trials").set_value(20)
-    page.multiselect(key="tune:paths").set_value(["lists.lexical.weight", "fusion.score_blend"]).run()
+    page.number_input(key="tune:trials").set_value(30)
+    page.multiselect(key="tune:paths").set_value(
+        ["lists.lexical.weight", "fusion.score_blend", "adjust.time_decay.half_life_days"]
+    ).run()
     page.button(key="tune:start").click().run()
     if (running := tune_state_of(page).running) is not None:
         running.wait(60)

@@ -50,7 +50,7 @@ def wanted(qid: str) -> tuple[str, str]:
     return next(one.query for one in handles.resources().store.queries.read() if one.qid == qid), found[1]
 
 
-@pytest.mark.parametrize("qid", ["q09", "q67", "q116", "q128"])
+@pytest.mark.parametrize("qid", ["q09", "q53", "q116", "q128"])
 def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_page: OpenPage, qid: str) -> None:
     page = open_page()
     query, memory_id = wanted(qid)
@@ -203,7 +203,7 @@ def test_the_judged_queries_are_weighed_when_asked_for(open_page: OpenPage, monk
     everyone = labelled.judged_queries
     monkeypatch.setattr(labelled, "judged_queries", lambda of: (everyone(of)[0][:10], everyone(of)[1]))
     page = open_page()
-    query, memory_id = wanted("q67")
+    query, memory_id = wanted("q116")
     page = pick(open_tool(page, query), memory_id)
     assert not [body for body in bodies(page) if "▲" in body and "wb-change" in body]
     page = press(page, "inspect:why:weigh")
