@@ -1,8 +1,9 @@
 """Lists that replay makes itself of what was gathered: CEMS's hybrid list, and its relations.
 
     hybrid     score of a chunk = share / (k + rank by meaning) + (1 - share) / (k + rank by ts_rank)
-               a rank past inner_factor * d, or a missing one, gives nothing; the best pool_factor * d chunks are kept; a memory takes
-               its best; the first d memories are the list.   d = depth, for aggregation queries max(50, aggregation_factor * depth)
+               a rank past inner_factor * d (by meaning also past index_rows), or a missing one, gives nothing;
+               the best pool_factor * d chunks are kept; a memory takes its best; the first d memories are the list
+               d = depth, for aggregation queries max(50, aggregation_factor * depth)
     relations  (mode `each`) of the first `seeds` of the hybrid list, else of the vector list, up to `per_seed` edges each, in order:
                a memory stands once for every edge that leads to it
 
@@ -67,7 +68,8 @@ def _place_hybrid(nested: NestedTable, placed: Places, config: HybridList, depth
     _, count, width = placed.position.shape
     own = depth[nested.slot // count] if count else depth[:0]
     inner = np.ceil(config.inner_factor * own)
-    by_vector, by_text = nested.vector_rank <= inner, nested.text_rank <= inner
+    rows = inner if config.index_rows is None else np.minimum(inner, config.index_rows)
+    by_vector, by_text = nested.vector_rank <= rows, nested.text_rank <= inner
     score = np.where(by_vector, config.vector_weight / (config.k + nested.vector_rank), 0.0)
     score = np.round(score + np.where(by_text, (1 - config.vector_weight) / (config.k + nested.text_rank), 0.0), DIGITS)
     chunks = np.flatnonzero(by_vector | by_text)

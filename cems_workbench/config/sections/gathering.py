@@ -138,6 +138,17 @@ class HybridList(Section):
         step=0.5,
         soft=(1, 4),
     )
+    index_rows: int | None = param(
+        None,
+        "Rows of the vector index",
+        "Most chunks by meaning. On a large table PostgreSQL takes the HNSW index, whose scan returns 40 rows at most, whatever depth "
+        "is asked for; null is an exact scan, as of a small table.",
+        ge=1,
+        le=10_000,
+        step=5,
+        soft=(5, 600),
+        null="exact",
+    )
     aggregation_factor: float = param(
         1.0,
         "Depth for aggregation",

@@ -33,7 +33,7 @@ SINCE = {
     "query.detectors.words": "guide",
     "lists.hybrid.enabled": False, "lists.hybrid.depth": 150, "lists.hybrid.weight": 1.0, "lists.hybrid.ties": "ordinal",
     "lists.hybrid.vector_weight": 0.4, "lists.hybrid.k": 60, "lists.hybrid.inner_factor": 4.0, "lists.hybrid.pool_factor": 2.0,
-    "lists.hybrid.aggregation_factor": 1.0,
+    "lists.hybrid.index_rows": None, "lists.hybrid.aggregation_factor": 1.0,
     "lists.ts_rank.enabled": False, "lists.ts_rank.depth": 50, "lists.ts_rank.chunk_depth": 100, "lists.ts_rank.weight": 1.0,
     "lists.ts_rank.ties": "ordinal", "lists.ts_rank.normalization": "max", "lists.relations.mode": "strongest",
     "fusion.blend_with": "searched", "fusion.tie_break": "id", "adjust.metadata_of": "memory", "gap.aggregation": True,

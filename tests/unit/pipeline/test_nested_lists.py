@@ -87,6 +87,13 @@ def test_the_share_the_depths_and_the_pool_are_replayed() -> None:
     assert set(pooled) == {"L", "B"}
 
 
+def test_an_index_that_returns_few_rows_leaves_the_rest_to_the_words() -> None:
+    found = hybrid(replay(evidence(), config(lists__hybrid__index_rows=1)))
+    assert {key: score for key, (_, score, _) in found.items()} == {
+        "L": pytest.approx(L2), "B": pytest.approx(0.6 / 61), "C": pytest.approx(0.6 / 63),
+    }  # fmt: skip
+
+
 def test_aggregation_queries_go_deeper() -> None:
     some = {"lists__hybrid__depth": 1, "lists__hybrid__inner_factor": 4.0}
     assert len(hybrid(replay(evidence(), config(**some)))) == 1
