@@ -29,7 +29,7 @@ test: $(VENV)/.tests browser
 
 # The tests that need neither a store of sample data nor a page; properties are tried half as often as by `make test`.
 fast: $(VENV)/.tests
-	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-25} $(PYTEST) tests/unit tests/property tests/golden
+	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-20} $(PYTEST) tests/unit tests/property tests/golden
 
 check: $(VENV)/.tests
 	$(BIN)/ruff check .
