@@ -131,6 +131,9 @@ class Window:
             return
         with self.rerun():
             choice.click()
+            # A list that was drawn anew under the click is still open, with the option as it was.
+            while not self._running and choice.count() and choice.get_attribute("aria-selected") != "true":
+                choice.click()
 
     def type(self, box: Locator, text: str) -> None:
         """Type a text into a box and commit it by the Enter key."""
