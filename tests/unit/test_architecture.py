@@ -19,7 +19,7 @@ PACKAGE = "cems_workbench"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "extensions", "collector", "progress", "records", "settings"),
-    ("config", "models", "store", "formats"),
+    ("config", "models", "store", "formats", "sources"),
     ("pipeline",),
     ("evaluation", "tuning", "analysis"),
     ("runs",),
@@ -40,6 +40,10 @@ NEVER: tuple[tuple[str, str, str], ...] = (
     ("formats", "config", "a reader gives records, whatever is done with them"),
     ("formats", "models", "a reader gives records, whatever is done with them"),
     ("models", "store", "a model knows nothing of the store"),
+    ("sources", "store", "a source gives records, whoever keeps them"),
+    ("store", "sources", "the store keeps records, whatever system they came from"),
+    ("sources", "models", "a source is asked with vectors, whoever made them"),
+    ("sources", "config", "a source is opened with arguments"),
     ("models", "config", "a model is configured by arguments"),
     ("pipeline", "formats", "the pipeline reads records and bundles"),
     ("pipeline", "settings", "replay and gather take what they need as arguments"),
