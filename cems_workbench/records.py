@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,29 @@ class Chunk:
     seq: int
     text: str
     start: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TakenChunk:
+    """A chunk as it stands in a running system; `seq` is that system's number, `vector` (dimension,) or None where it has none."""
+
+    seq: int
+    text: str
+    vector: NDArray[np.float32] | None
+    start: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TakenMemory:
+    """A memory as it stands in a running system.
+
+    `marker` changes when the memory, one of its chunks or a vector does. `vector` is that of a memory without chunks.
+    """
+
+    memory: Memory
+    marker: str
+    chunks: tuple[TakenChunk, ...] = ()
+    vector: NDArray[np.float32] | None = None
 
 
 ChunkRule = Literal["whole", "embedder", "cems", "qmd"]

@@ -17,7 +17,15 @@ def open_resources(settings: Settings, *, create: bool = True) -> Resources:
     Raises StoreLockedError when another process holds the store, StoreError when it cannot be opened.
     """
     store = Store.open(settings.store, create=create, chroma_url=settings.chroma_url)
-    return Resources(store, embedder(settings), servers(settings))
+    return Resources(store, embedder(for_store(settings, store)), servers(settings))
+
+
+def for_store(settings: Settings, store: Store) -> Settings:
+    """The settings with the embedder that made the vectors of the store's source, where none was chosen otherwise."""
+    made_by = [source.embedder for source in store.sources.read() if source.embedder and source.memories]
+    if not made_by or "embedder" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"embedder": made_by[0]})
 
 
 def embedder(settings: Settings) -> QueryEmbedder:

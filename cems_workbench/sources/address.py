@@ -110,3 +110,12 @@ def _parsed(text: str, environment: Mapping[str, str], where: str) -> Address:
 def _reason(error: ValueError) -> str:
     """What urllib says, without what it quotes: that may be a password."""
     return re.sub(r"['\"].*['\"]", "…", str(error)).splitlines()[0]
+
+
+def again(plain: str, secret_from: str, environment: Mapping[str, str] = os.environ) -> Address:
+    """The address that was kept as `plain`, with its secret looked for where it was found; raises InputError."""
+    if secret_from.startswith("env:"):
+        named = parse(secret_from, environment)
+        if named.plain == plain:
+            return named
+    return parse(plain, environment)

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.records import Memory, Relation
+from cems_workbench.records import Relation, TakenChunk, TakenMemory
 
+__all__ = ["TakenChunk", "TakenMemory"]
 Vector = NDArray[np.float32]
 """Shape (dimension,)."""
 Distance = Literal["cosine", "l2", "ip"]
@@ -68,29 +69,6 @@ class Probe:
     missing: tuple[str, ...] = ()
     """What a full source of this kind has and this one lacks, a sentence each that says what follows."""
     notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TakenChunk:
-    """A chunk as it stands in the source; `seq` is the source's number, `vector` None where it has none."""
-
-    seq: int
-    text: str
-    vector: Vector | None
-    start: int | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TakenMemory:
-    """A memory as it stands in the source.
-
-    `marker` changes when the memory, one of its chunks or a vector does. `vector` is that of a memory without chunks.
-    """
-
-    memory: Memory
-    marker: str
-    chunks: tuple[TakenChunk, ...] = ()
-    vector: Vector | None = None
 
 
 @dataclass(frozen=True, slots=True)

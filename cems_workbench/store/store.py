@@ -32,6 +32,7 @@ from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.queues import Queues
 from cems_workbench.store.relations import Relations
 from cems_workbench.store.search.indexes import DerivedIndexes
+from cems_workbench.store.sources import Sources
 
 
 class Store:
@@ -45,6 +46,7 @@ class Store:
         self.memories = Memories(database)
         self.chunks = Chunks(database)
         self.relations = Relations(database)
+        self.sources = Sources(database, self.memories.hidden)
         self.queries = Queries(database)
         self.query_sets = QuerySets(database)
         self.judgments = Judgments(database)

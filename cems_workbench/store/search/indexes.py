@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress, silent
-from cems_workbench.store import chunks, memories
+from cems_workbench.store import chunks, memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.meta import content_version, delete_meta, read_meta, write_meta
@@ -143,7 +143,7 @@ class DerivedIndexes:
     def refresh(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
         """Bring both to the content as it is now; durable in steps, so that a cancelled refresh is continued by the next.
 
-        Raises what `progress` raises.
+        Raises what `progress` raises, and StoreError when vectors that came with memories were made by another embedder.
         """
         with self._refreshing:
             return self._bring_up_to_date(embedder, progress)
@@ -163,6 +163,8 @@ class DerivedIndexes:
 
     def _bring_up_to_date(self, embedder: Embedder, progress: Progress) -> RefreshReport:
         started = time.perf_counter()
+        with self._database.reading() as cursor:
+            sources.check_embedder(cursor, embedder.model_id)
         try:
             said = chunks.bring_up_to_date(self._database, embedder, progress)
             version = self._content_version()

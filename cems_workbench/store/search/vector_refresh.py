@@ -15,6 +15,7 @@ import numpy as np
 from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.progress import Progress
+from cems_workbench.store import sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.search import embedded
 from cems_workbench.store.search import entries as entries_table
@@ -35,7 +36,8 @@ def refresh_vectors(
 ) -> tuple[int, int, int]:
     """Embed, relabel and remove what is pending; returns how many of each.
 
-    Raises what `progress` raises (Cancelled) and StoreError when the embedder returns something unusable.
+    What came with a vector from a source gets that one. Raises what `progress` raises (Cancelled) and StoreError when the embedder
+    returns something unusable.
     """
     name = str(collection.id)
     _reconcile(database, collection)
@@ -50,22 +52,39 @@ def refresh_vectors(
         collection.update(ids=[entry.key for entry in found], metadatas=[_labels(entry) for entry in found])
         with database.transaction() as cursor:
             embedded.record(cursor, name, found)
-    _embed(database, collection, embedder, waiting.embed, progress)
-    return len(waiting.embed), len(waiting.relabel), len(waiting.remove)
+    count = _embed(database, collection, embedder, waiting.embed, progress)
+    return count, len(waiting.relabel), len(waiting.remove)
 
 
 def _embed(
     database: Database, collection: Collection, embedder: Embedder, places: Sequence[Place], progress: Progress
-) -> None:
-    done = 0
+) -> int:
+    """Returns how many texts were encoded."""
+    done = embedded_now = 0
     for entries in (part for step in _slices(places, STEP_TEXTS) for part in _by_size(_read(database, step))):
         progress("embedding memories", done, len(places))
-        texts = [entry.text for entry in entries]
-        vectors = embedder.encode(texts, _shifted(progress, done, len(places)))
-        _write(database, collection, entries, _checked(vectors, len(texts), embedder))
+        with database.reading() as cursor:
+            given, without = sources.given_vectors(cursor, {entry.place: entry.text_sha for entry in entries})
+        came = [entry for entry in entries if entry.place in given]
+        if came:
+            vectors = np.stack([given[entry.place] for entry in came])
+            _write(database, collection, came, _unit(_checked(vectors, len(came), embedder)))
+        missing = [entry for entry in entries if entry.place not in given and entry.place not in without]
+        if missing:
+            vectors = embedder.encode([entry.text for entry in missing], _shifted(progress, done, len(places)))
+            _write(database, collection, missing, _checked(vectors, len(missing), embedder))
+        embedded_now += len(missing)
         done += len(entries)
     if places:
         progress("embedding memories", done, len(places))
+    return embedded_now
+
+
+def _unit(vectors: Float32) -> Float32:
+    """Each vector at length 1; one of zeros stays."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: Float32 = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    return unit
 
 
 def _shifted(progress: Progress, done: int, total: int) -> Progress:

@@ -1,0 +1,400 @@
+"""Running systems that memories were taken from: which memories are whose, as of when, and the vectors that came with them.
+
+A memory of a source is written as the source has it, with its chunks and vectors, and nothing is embedded: the vector index takes
+the vectors that came. A batch is one transaction, so that a snapshot that is broken off goes on where it was. A memory that is gone
+from its source is deleted here, and comes back when the source has it again; one that a user deleted here stays so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cems_workbench.errors import StoreError
+from cems_workbench.records import Chunk, Relation, TakenChunk, TakenMemory, indexed_text
+from cems_workbench.store import memories, relations
+from cems_workbench.store.chunks import put_given
+from cems_workbench.store.database import Database
+from cems_workbench.store.meta import bump_content_version
+from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
+from cems_workbench.store.search.entries import WHOLE, Place, from_row
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+_COLUMNS = "id, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """A source as the store knows it. `memories` are those of its memories that are live here."""
+
+    id: int
+    address: str
+    mapping: Mapping[str, Any] | None
+    probe: Mapping[str, Any]
+    """What it said of itself when it was last taken, as JSON values."""
+    secret_from: str
+    dimension: int | None
+    embedder: str | None
+    """The setting of the embedder that made its vectors; None while nobody said it."""
+    model_id: str | None
+    begun_at: datetime
+    taken_at: datetime | None
+    """When the last complete snapshot was begun; None while there is none."""
+    memories: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether the snapshot that was last begun came to its end."""
+        return self.taken_at is not None and self.taken_at >= self.begun_at
+
+
+class Sources:
+    """The sources of an open store; methods may be called from any thread."""
+
+    def __init__(self, database: Database, hidden: set[str]) -> None:
+        """`hidden` are the ids of deleted memories, shared with the open indexes."""
+        self._database = database
+        self._hidden = hidden
+
+    def read(self) -> list[SourceRecord]:
+        """Every source, in the order in which they were first connected."""
+        with self._database.reading() as cursor:
+            counted = dict(
+                cursor.execute(
+                    "SELECT s.source_id, count(*) FROM source_rows AS s JOIN memories AS m ON m.id = s.memory_id "
+                    "WHERE s.marker IS NOT NULL AND m.deleted_at IS NULL GROUP BY s.source_id"
+                ).fetchall()
+            )
+            rows = cursor.execute(f"SELECT {_COLUMNS} FROM sources ORDER BY id").fetchall()
+        return [_record(row, counted.get(row[0], 0)) for row in rows]
+
+    def begin(
+        self, address: str, probe: Mapping[str, Any], dimension: int | None, mapping: Mapping[str, Any] | None,
+        secret_from: str, when: datetime,
+    ) -> int:  # fmt: skip
+        """Note that a snapshot of this source is begun; returns the source's number.
+
+        Raises StoreError when the vectors that are here have another dimension than the source's.
+        """
+        text = None if mapping is None else json.dumps(mapping, ensure_ascii=False)
+        with self._database.transaction() as cursor:
+            others = cursor.execute(
+                "SELECT address, dimension FROM sources WHERE dimension IS NOT NULL AND dimension <> ? "
+                "AND (address = ? OR id IN (SELECT source_id FROM source_rows WHERE marker IS NOT NULL))",
+                [dimension, address],
+            ).fetchall()
+            if dimension is not None and others:
+                there, size = others[0]
+                raise StoreError(
+                    f"{address} has vectors of {dimension} numbers, and the store those of {there} with {size}; "
+                    "connect it with another --store"
+                )
+            known = cursor.execute("SELECT id FROM sources WHERE address = ?", [address]).fetchall()
+            values = [text, json.dumps(probe, ensure_ascii=False), secret_from, dimension, to_naive(when), address]
+            if known:
+                cursor.execute(
+                    "UPDATE sources SET mapping = ?, probe = ?, secret_from = ?, dimension = coalesce(?, dimension), begun_at = ? "
+                    "WHERE address = ?",
+                    values,
+                )
+                return int(known[0][0])
+            row = cursor.execute(
+                "INSERT INTO sources (mapping, probe, secret_from, dimension, begun_at, address) VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
+                values,
+            ).fetchall()
+            return int(row[0][0])
+
+    def finish(self, source_id: int, when: datetime) -> None:
+        """Note that the snapshot begun at `when` is complete."""
+        with self._database.transaction() as cursor:
+            cursor.execute("UPDATE sources SET taken_at = ? WHERE id = ?", [to_naive(when), source_id])
+
+    def name_embedder(self, source_id: int, embedder: str, model_id: str) -> None:
+        """Note which embedder made the vectors of a source: its setting and its model."""
+        with self._database.transaction() as cursor:
+            cursor.execute(
+                "UPDATE sources SET embedder = ?, model_id = ? WHERE id = ?", [embedder, model_id, source_id]
+            )
+            bump_content_version(cursor)
+
+    def forget(self, source_id: int) -> int:
+        """Delete the memories of a source and forget it; returns how many they were."""
+        with self._database.transaction() as cursor:
+            ids = _ids(cursor.execute("SELECT memory_id FROM source_rows WHERE source_id = ?", [source_id]).fetchall())
+            count = self._delete(cursor, ids)
+            for table in ("source_rows", "sources"):
+                cursor.execute(
+                    f"DELETE FROM {table} WHERE {'id' if table == 'sources' else 'source_id'} = ?", [source_id]
+                )
+        return count
+
+    def changed(self, source_id: int, ids: Sequence[str], markers: Sequence[str]) -> list[str]:
+        """Those of `ids` that are new here, or stand here with another marker, in their order."""
+        import pyarrow as pa
+
+        table = pa.table({"id": pa.array(ids, pa.string()), "marker": pa.array(markers, pa.string())})
+        with self._database.reading() as cursor, staged(cursor, "staged_markers", table):
+            same = _ids(
+                cursor.execute(
+                    "SELECT s.id FROM staged_markers AS s JOIN source_rows AS r ON r.memory_id = s.id "
+                    "WHERE r.source_id = ? AND r.marker = s.marker",
+                    [source_id],
+                ).fetchall()
+            )
+        known = set(same)
+        return [each for each in ids if each not in known]
+
+    def put(self, source_id: int, given: Sequence[TakenMemory]) -> RowCounts:
+        """Write memories of a source as they are there, in one transaction; they replace what stands under their ids."""
+        if not given:
+            return RowCounts()
+        ids = [each.memory.id for each in given]
+        with self._database.transaction() as cursor:
+            there = memories.known_ids(cursor, ids)
+            counts = memories.upsert(cursor, [each.memory for each in given])
+            back = _ids(
+                cursor.execute(
+                    "UPDATE memories SET deleted_at = NULL WHERE deleted_at IS NOT NULL AND id IN "
+                    "(SELECT memory_id FROM source_rows WHERE marker IS NULL AND memory_id IN (SELECT unnest(?))) RETURNING id",
+                    [ids],
+                ).fetchall()
+            ) if there else []  # fmt: skip
+            _write_chunks(cursor, given)
+            _write_vectors(cursor, given, there)
+            _write_rows(cursor, source_id, given, there)
+            bump_content_version(cursor)
+        self._hidden.difference_update(back)
+        return counts
+
+    def remove_absent(self, source_id: int, seen: Iterable[pa.Array]) -> int:
+        """Delete the memories of a source that are not among the `seen` ids; returns how many."""
+        import pyarrow as pa
+
+        table = pa.table({"id": pa.chunked_array([*seen], pa.string())})
+        with self._database.transaction() as cursor:
+            with staged(cursor, "staged_seen", table):
+                gone = _ids(
+                    cursor.execute(
+                        "SELECT memory_id FROM source_rows WHERE source_id = ? AND marker IS NOT NULL "
+                        "AND memory_id NOT IN (SELECT id FROM staged_seen)",
+                        [source_id],
+                    ).fetchall()
+                )
+            return self._delete(cursor, gone)
+
+    def _delete(self, cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> int:
+        if not ids:
+            return 0
+        cursor.execute("UPDATE source_rows SET marker = NULL WHERE memory_id IN (SELECT unnest(?))", [ids])
+        cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [ids])
+        deleted = _ids(
+            cursor.execute(
+                "UPDATE memories SET deleted_at = ? WHERE deleted_at IS NULL AND id IN (SELECT unnest(?)) RETURNING id",
+                [to_naive(datetime.now(UTC)), ids],
+            ).fetchall()
+        )
+        if deleted:
+            bump_content_version(cursor)
+            self._hidden.update(deleted)
+        return len(deleted)
+
+    def relate(self, source_id: int, edges: Iterable[Sequence[Relation]]) -> tuple[RowCounts, int]:
+        """Put the edges between memories of a source in place of those that were taken of it; returns counts and how many left."""
+        added = updated = total = 0
+        seen: list[pa.Table] = []
+        for portion in edges:
+            with self._database.transaction() as cursor:
+                ends = memories.known_ids(
+                    cursor, list({end for edge in portion for end in (edge.source_id, edge.target_id)})
+                )
+                good = [edge for edge in portion if edge.source_id in ends and edge.target_id in ends]
+                counts = relations.upsert(cursor, good) if good else RowCounts()
+                if counts.added or counts.updated:
+                    bump_content_version(cursor)
+            added, updated, total = added + counts.added, updated + counts.updated, total + len(good)
+            seen.append(_keys(good))
+        with self._database.transaction() as cursor:
+            gone = self._unrelate(cursor, source_id, seen)
+        return RowCounts(added, updated, total - added - updated), gone
+
+    def _unrelate(self, cursor: duckdb.DuckDBPyConnection, source_id: int, seen: Sequence[pa.Table]) -> int:
+        """Delete the edges that begin at a memory of the source and were not seen."""
+        import pyarrow as pa
+
+        table = pa.concat_tables([*seen, _keys(())])
+        with staged(cursor, "staged_edges", table):
+            gone = cursor.execute(
+                "DELETE FROM relations AS r WHERE r.source_id IN (SELECT memory_id FROM source_rows WHERE source_id = ?) AND NOT EXISTS "
+                "(FROM staged_edges AS s WHERE s.source_id = r.source_id AND s.target_id = r.target_id AND s.kind = r.kind)",
+                [source_id],
+            ).fetchall()[0][0]
+        if gone:
+            bump_content_version(cursor)
+        return int(gone)
+
+    def chunk_numbers(self, ids: Set[str]) -> dict[tuple[str, int], int]:
+        """The store's number of a chunk by the memory's id and the source's number, of those chunks that have a vector."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT memory_id, source_seq, seq FROM source_vectors WHERE seq <> ? AND memory_id IN (SELECT unnest(?))",
+                [WHOLE, list(ids)],
+            ).fetchall()
+        return {(memory_id, source_seq): seq for memory_id, source_seq, seq in rows}
+
+    def sample_texts(self, source_id: int, most: int) -> list[tuple[Place, str, NDArray[np.float32]]]:
+        """`most` texts of a source with the vectors that came with them, spread over its memories."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT v.memory_id, v.seq, coalesce(c.content, m.content), m.title, v.vector FROM source_vectors AS v "
+                "JOIN source_rows AS r ON r.memory_id = v.memory_id AND r.source_id = ? JOIN memories AS m ON m.id = v.memory_id "
+                "LEFT JOIN chunks AS c ON c.memory_id = v.memory_id AND c.seq = v.seq "
+                "WHERE length(coalesce(c.content, m.content)) < 1000 ORDER BY hash(v.memory_id), v.seq LIMIT ?",
+                [source_id, most],
+            ).fetchall()
+        return [(from_row(memory_id, seq), text, as_vector(blob)) for memory_id, seq, text, _, blob in rows]
+
+
+def as_vector(blob: bytes) -> NDArray[np.float32]:
+    """A kept vector, shape (dimension,)."""
+    return np.frombuffer(blob, "<f4").astype(np.float32, copy=False)
+
+
+def given_vectors(
+    cursor: duckdb.DuckDBPyConnection, texts: Mapping[Place, str]
+) -> tuple[dict[Place, NDArray[np.float32]], set[Place]]:
+    """Of these entries, each with the sha of its text: the vectors that came with them, and which are to have none.
+
+    A vector counts while it was made of the text as it is now. An entry of a source's memory that came without one has none there
+    either; one whose text was changed here is in neither, and is embedded.
+    """
+    ids = list({memory_id for memory_id, _ in texts})
+    ours = cursor.execute(
+        "SELECT memory_id FROM source_rows WHERE marker IS NOT NULL AND memory_id IN (SELECT unnest(?))", [ids]
+    ).fetchall()
+    if not ours:
+        return {}, set()
+    # Row numbers first: one query would read every vector of the table.
+    places = cursor.execute("SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [_ids(ours)])
+    rows = cursor.execute(
+        "SELECT memory_id, seq, text_sha, vector FROM source_vectors WHERE rowid IN (SELECT unnest(?))",
+        [_ids(places.fetchall())],
+    ).fetchall()
+    made_of = {from_row(memory_id, seq): (sha, blob) for memory_id, seq, sha, blob in rows}
+    found = {place: as_vector(made_of[place][1]) for place, sha in texts.items() if made_of.get(place, ("",))[0] == sha}
+    known = set(_ids(ours))
+    return found, {place for place in texts if place[0] in known and place not in made_of}
+
+
+def check_embedder(cursor: duckdb.DuckDBPyConnection, model_id: str) -> None:
+    """Raise StoreError when the vectors of a source were made by another model than this one, or nobody said by which."""
+    rows = cursor.execute(
+        "SELECT address, dimension, model_id FROM sources AS s WHERE dimension IS NOT NULL AND model_id IS DISTINCT FROM ? "
+        "AND EXISTS (FROM source_rows AS r WHERE r.source_id = s.id AND r.marker IS NOT NULL) ORDER BY id",
+        [model_id],
+    ).fetchall()
+    for address, dimension, made_by in rows:
+        if made_by is None:
+            raise StoreError(
+                f"nothing says which model made the {dimension} numbers of each vector of {address}, so they cannot be searched with "
+                f"{model_id}; name it: connect {address} --embedder MODEL"
+            )
+        raise StoreError(
+            f"the vectors of {address} were made by {made_by}, and the embedder is {model_id}; set CEMS_WORKBENCH_EMBEDDER to the first"
+        )
+
+
+def _record(row: tuple[Any, ...], count: int) -> SourceRecord:
+    id_, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at = row
+    begun = to_aware(begun_at)
+    assert begun is not None
+    return SourceRecord(
+        id_, address, None if mapping is None else json.loads(mapping), json.loads(probe), secret_from, dimension, embedder,
+        model_id, begun, to_aware(taken_at), count,
+    )  # fmt: skip
+
+
+def _ids(rows: Sequence[tuple[Any, ...]]) -> list[str]:
+    return [row[0] for row in rows]
+
+
+def _write_chunks(cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory]) -> None:
+    """The chunks, numbered from 0 in the order of the source's numbers; a memory without any is marked, so that nothing cuts it."""
+    put_given(
+        cursor,
+        {
+            each.memory.id: [
+                Chunk(each.memory.id, i, chunk.text, chunk.start) for i, chunk in enumerate(_ordered(each))
+            ]
+            for each in given
+        },
+        {each.memory.id: text_sha(each.memory.content) for each in given},
+    )
+
+
+def _ordered(given: TakenMemory) -> list[TakenChunk]:
+    return sorted(given.chunks, key=lambda chunk: chunk.seq)
+
+
+def _vectors(given: Sequence[TakenMemory]) -> Iterator[tuple[str, int, int | None, str, NDArray[np.float32]]]:
+    for each in given:
+        if each.vector is not None and not each.chunks:
+            yield each.memory.id, WHOLE, None, text_sha(indexed_text(each.memory)), each.vector
+        for i, chunk in enumerate(_ordered(each)):
+            if chunk.vector is not None:
+                yield each.memory.id, i, chunk.seq, text_sha(chunk.text), chunk.vector
+
+
+def _write_vectors(cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory], there: Set[str]) -> None:
+    import pyarrow as pa
+
+    rows = list(_vectors(given))
+    ids, seqs, source_seqs, shas, vectors = zip(*rows, strict=True) if rows else ([],) * 5
+    table = pa.table(
+        {
+            "memory_id": pa.array(ids, pa.string()),
+            "seq": pa.array(seqs, pa.int64()),
+            "source_seq": pa.array(source_seqs, pa.int64()),
+            "text_sha": pa.array(shas, pa.string()),
+            "vector": pa.array([np.ascontiguousarray(vector, "<f4").tobytes() for vector in vectors], pa.binary()),
+        }
+    )
+    with staged(cursor, "staged_vectors", table):
+        if there:
+            # What the vector index holds of these texts was made of another vector: it takes the new one.
+            cursor.execute(
+                "UPDATE embedded AS e SET text_sha = '' FROM source_vectors AS v, staged_vectors AS s WHERE v.memory_id = e.memory_id "
+                "AND v.seq = e.seq AND s.memory_id = v.memory_id AND s.seq = v.seq AND s.vector <> v.vector"
+            )
+            cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(there)])
+        cursor.execute("INSERT INTO source_vectors SELECT * FROM staged_vectors")
+
+
+def _write_rows(
+    cursor: duckdb.DuckDBPyConnection, source_id: int, given: Sequence[TakenMemory], there: Set[str]
+) -> None:
+    import pyarrow as pa
+
+    if there:
+        cursor.execute("DELETE FROM source_rows WHERE memory_id IN (SELECT unnest(?))", [list(there)])
+    table = pa.table({"id": [each.memory.id for each in given], "marker": [each.marker for each in given]})
+    with staged(cursor, "staged_rows", table):
+        cursor.execute("INSERT INTO source_rows SELECT id, ?, marker FROM staged_rows", [source_id])
+
+
+def _keys(edges: Sequence[Relation]) -> pa.Table:
+    import pyarrow as pa
+
+    columns = {
+        name: pa.array([getattr(edge, name) for edge in edges], pa.string())
+        for name in ("source_id", "target_id", "kind")
+    }
+    return pa.table(columns)

@@ -1,0 +1,257 @@
+"""Snapshots of a source: whatever changed there, the store is the same as the source afterwards, and nothing is embedded."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cems_workbench.errors import StoreError
+from cems_workbench.models.protocol import Float32
+from cems_workbench.progress import Cancelled, Progress, silent
+from cems_workbench.records import Memory, Relation, TakenChunk, TakenMemory
+from cems_workbench.runs.connecting import match_embedder, settle_embedder, take_snapshot
+from cems_workbench.sources.source import (
+    AS_IT_IS,
+    Batch,
+    Changed,
+    EngineList,
+    EngineQuery,
+    Probe,
+    RowProblem,
+    SourceError,
+    Trial,
+)
+from cems_workbench.store import Store
+from tests.small_store import empty_store, store
+
+__all__ = ["empty_store", "store"]
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+DIMENSION = 3
+
+
+def vector(*values: float) -> Float32:
+    return np.array(values, np.float32)
+
+
+@dataclass
+class Planted:
+    """A source whose memories are what a test says; `read` are the ids that were asked for."""
+
+    memories: dict[str, TakenMemory] = field(default_factory=dict)
+    edges: Sequence[Relation] = ()
+    dimension: int = DIMENSION
+    problems: Sequence[RowProblem] = ()
+    fails_after: int | None = None
+    address: str = "postgresql://me@here/cems"
+    read: list[str] = field(default_factory=list)
+
+    def probe(self) -> Probe:
+        return Probe("planted", "a test", len(self.memories), len(self.memories), self.dimension)
+
+    def snapshot(self) -> AbstractContextManager[Planted]:
+        self.read = []
+        return nullcontext(self)
+
+    @property
+    def total(self) -> int:
+        return len(self.memories)
+
+    def batches(self, changed: Changed) -> Iterator[Batch]:
+        ids = list(self.memories)
+        wanted = changed(ids, [self.memories[key].marker for key in ids])
+        yield Batch(seen=ids, problems=self.problems)
+        for i in range(0, len(wanted), 2):
+            if self.fails_after is not None and i >= self.fails_after:
+                raise SourceError("the connection was lost")
+            self.read += wanted[i : i + 2]
+            yield Batch(taken=[self.memories[key] for key in wanted[i : i + 2]])
+
+    def relations(self) -> Iterator[Sequence[Relation]]:
+        yield self.edges
+
+    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+        return ()
+
+    def close(self) -> None: ...
+
+
+class Counting:
+    """An embedder that answers [length of the text, 1, 0] and counts how many texts it was given."""
+
+    model_id = "counting"
+    line = "counting"
+    dimension = DIMENSION
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        self.texts += texts
+        return np.array([self.encode_query(text) for text in texts], np.float32)
+
+    def encode_query(self, text: str) -> Float32:
+        found = np.array([len(text), 1.0, 0.0], np.float32)
+        return found / np.linalg.norm(found)
+
+
+def taken(name: str, text: str = "", marker: str = "1", chunks: Sequence[str] = (), **more: object) -> TakenMemory:
+    content = text or f"{name} says something"
+    made = tuple(
+        TakenChunk(10 + i, chunk, vector(len(chunk), 1, 0), content.find(chunk)) for i, chunk in enumerate(chunks)
+    )
+    own = None if chunks else vector(len(content), 1, 0)
+    return TakenMemory(Memory(name, content, **more), marker, made, own)  # type: ignore[arg-type]
+
+
+def vectors_of(store: Store, embedder: Counting, ids: Sequence[str]) -> Mapping[str, Mapping[int | None, Float32]]:
+    return store.indexes.open(embedder).vectors.chunk_embeddings(ids)
+
+
+def test_a_snapshot_is_searched_by_the_vectors_that_came(store: Store) -> None:
+    source = Planted({"a": taken("a"), "b": taken("b", "one two three", chunks=("one two", "two three"))})
+    report = take_snapshot(store, source, NOW)
+    store.sources.name_embedder(report.source_id, "counting", "counting")
+    embedder = Counting()
+    store.indexes.refresh(embedder)
+    assert embedder.texts == []
+    assert (report.memories.added, report.vectors, report.without) == (2, 3, 0)
+    found = vectors_of(store, embedder, ["a", "b"])
+    assert set(found["b"]) == {0, 1} and set(found["a"]) == {None}
+    for own in (*found["b"].values(), found["a"][None]):
+        assert float(np.linalg.norm(own)) == pytest.approx(1.0)
+    assert store.sources.chunk_numbers({"a", "b"}) == {("b", 10): 0, ("b", 11): 1}
+    assert [chunk.start for chunk in store.chunks.read(["b"])["b"]] == [0, 4]
+
+
+def test_only_what_changed_is_read_and_what_is_gone_leaves(store: Store) -> None:
+    source = Planted({name: taken(name) for name in "abcde"}, [Relation("a", "b"), Relation("b", "c")])
+    first = take_snapshot(store, source, NOW)
+    assert first.relations.added == 2
+    store.memories.delete("e")  # by a user, who stays right
+    del source.memories["b"]
+    source.memories["c"] = taken("c", "c was changed", marker="2")
+    source.edges = [Relation("a", "c")]
+    second = take_snapshot(store, source, NOW + timedelta(hours=1))
+    assert source.read == ["c"]
+    assert (second.memories.updated, second.memories.unchanged, second.deleted) == (1, 3, 1)
+    assert (second.relations.added, second.relations_deleted) == (1, 2)
+    assert store.memories.ids() == ["a", "c", "d"]
+    assert store.memories.read(["c"])["c"].content == "c was changed"
+    source.memories["b"] = taken("b", marker="1")  # it is there again
+    take_snapshot(store, source, NOW + timedelta(hours=2))
+    assert store.memories.ids() == ["a", "b", "c", "d"]
+    assert not store.memories.hidden - {"e"}
+
+
+def test_a_new_vector_of_the_same_text_reaches_the_index(store: Store) -> None:
+    source = Planted({"a": taken("a"), "b": taken("b")})
+    report = take_snapshot(store, source, NOW)
+    store.sources.name_embedder(report.source_id, "counting", "counting")
+    embedder = Counting()
+    store.indexes.refresh(embedder)
+    source.memories["a"] = TakenMemory(source.memories["a"].memory, "2", (), vector(0, 0, 5))
+    take_snapshot(store, source, NOW)
+    store.indexes.refresh(embedder)
+    np.testing.assert_allclose(vectors_of(store, embedder, ["a"])["a"][None], [0, 0, 1], atol=1e-6)
+    assert embedder.texts == []
+
+
+def test_a_text_without_a_vector_is_in_no_vector_list_and_an_edited_one_is_embedded(store: Store) -> None:
+    source = Planted({"a": taken("a"), "n": TakenMemory(Memory("n", "no vector"), "1")})
+    report = take_snapshot(store, source, NOW)
+    store.sources.name_embedder(report.source_id, "counting", "counting")
+    embedder = Counting()
+    store.indexes.refresh(embedder)
+    assert (report.without, embedder.texts) == (1, [])
+    assert set(vectors_of(store, embedder, ["a", "n"])) == {"a"}
+    store.memories.update(Memory("a", "edited here"))
+    store.indexes.refresh(embedder)
+    assert embedder.texts == ["edited here"]
+
+
+def test_a_snapshot_that_breaks_off_goes_on_where_it_was(store: Store) -> None:
+    source = Planted({name: taken(name) for name in "abcdefg"}, fails_after=4)
+    with pytest.raises(SourceError, match="lost; 4 memories were taken, connect again to go on"):
+        take_snapshot(store, source, NOW)
+    assert store.memories.count() == 4 and not store.sources.read()[0].complete
+    source.fails_after = None
+
+    def stop(label: str, done: int, total: int) -> None:
+        if source.read == ["e", "f"]:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        take_snapshot(store, source, NOW, stop)
+    assert store.memories.count() == 6
+    report = take_snapshot(store, source, NOW)
+    assert source.read == ["g"] and store.sources.read()[0].complete
+    assert report.memories.added == 1 and store.memories.ids() == list("abcdefg")
+
+
+@pytest.mark.parametrize("named", [None, "another"])
+def test_vectors_of_another_model_are_refused_with_both_named(store: Store, named: str | None) -> None:
+    report = take_snapshot(store, Planted({"a": taken("a")}), NOW)
+    if named:
+        store.sources.name_embedder(report.source_id, named, named)
+    with pytest.raises(StoreError, match="counting") as refused:
+        store.indexes.refresh(Counting())
+    assert "postgresql://me@here/cems" in str(refused.value) and (named or "name it") in str(refused.value)
+
+
+def test_another_dimension_is_refused_before_anything_is_written(store: Store) -> None:
+    take_snapshot(store, Planted({"a": taken("a")}), NOW)
+    with pytest.raises(StoreError, match=r"vectors of 5 numbers, and the store those of .* with 3"):
+        take_snapshot(store, Planted({"b": taken("b")}, dimension=5), NOW)
+    assert store.memories.ids() == ["a"]
+
+
+def test_an_embedder_is_known_by_making_the_same_vectors(store: Store) -> None:
+    source = Planted({name: taken(name, f"{name} is a text of some length") for name in "abc"})
+    report = take_snapshot(store, source, NOW)
+    (record,) = store.sources.read()
+    match = match_embedder(store, report.source_id, Counting())
+    assert match.same and str(match).startswith("3 of 3 stored vectors reproduced, lowest cosine 1.0000")
+    assert "3 of 3" in settle_embedder(store, record, Counting(), "counting", stated=False)
+    assert store.sources.read()[0].model_id == "counting"
+    source.memories = {"a": TakenMemory(Memory("a", "short"), "9", (), vector(0, 0, 1))}
+    take_snapshot(store, source, NOW)
+    (record,) = store.sources.read()
+    assert "is not the embedder" in settle_embedder(store, record, Counting(), "counting", stated=False)
+
+
+States = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 4), max_size=6)
+
+
+@settings(max_examples=12)
+@given(st.lists(States, min_size=2, max_size=3))
+def test_the_store_follows_the_source(
+    tmp_path_factory: pytest.TempPathFactory, empty_store: Path, states: list[dict[str, int]]
+) -> None:
+    with Store.open(shutil.copytree(empty_store, tmp_path_factory.mktemp("followed") / "store")) as store:
+        source = Planted()
+        for state in states:
+            source.memories = {
+                name: taken(name, f"{name} in state {n}", f"{n}", chunks=(f"{name} in", f"state {n}")[: n % 3])
+                for name, n in state.items()
+            }
+            take_snapshot(store, source, NOW)
+            live = store.memories.read()
+            assert {key: memory.content for key, memory in live.items()} == {
+                name: each.memory.content for name, each in source.memories.items()
+            }
+            chunks = {key: tuple(c.text for c in own) for key, own in store.chunks.read(live).items()}
+            assert chunks == {
+                name: tuple(chunk.text for chunk in each.chunks)
+                for name, each in source.memories.items()
+                if each.chunks
+            }
+            assert store.sources.read()[0].memories == len(state)
