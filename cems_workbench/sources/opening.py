@@ -1,0 +1,37 @@
+"""Opening a source by its address: a module for each kind, imported when one of its kind is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from cems_workbench.errors import InputError
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.source import Source
+
+MODULES: Mapping[str, str] = {
+    "postgresql": "cems_workbench.sources.postgres.opening",
+    "chroma": "cems_workbench.sources.chroma",
+    "qdrant": "cems_workbench.sources.qdrant",
+}
+"""By kind the module that has `open_address(address, mapping, timeout)`."""
+TIMEOUT_S = 60.0
+"""How long a single statement or request may take."""
+
+
+class _Module(Protocol):
+    def open_address(self, address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> Source: ...
+
+
+def open_source(address: Address, mapping: Mapping[str, Any] | None = None, timeout: float = TIMEOUT_S) -> Source:
+    """Open the source at an address; `mapping` says which columns are which where it is a table of its own.
+
+    Raises InputError for an address that is of no source, or a mapping that does not fit, and SourceError when it cannot be reached.
+    """
+    if address.kind not in MODULES:
+        raise InputError(
+            f"{address.plain} has no memories to take: a CEMS server gives answers only, see `connect --help`"
+        )
+    module = cast(_Module, import_module(MODULES[address.kind]))
+    return module.open_address(address, mapping, timeout)
