@@ -137,6 +137,8 @@ SHOWN = 12
 
 def print_why(found: Why) -> None:
     """Print the cause in a sentence, the memory's path and the rescues, best first."""
+    from cems_workbench.pipeline.stages.lists import called
+
     path = found.path
     typer.echo(found.cause)
     typer.echo()
@@ -148,7 +150,8 @@ def print_why(found: Why) -> None:
         print_table(["stage", "rank in", "rank", "score", "what happened"], rows)
         typer.echo()
     if path.places:
-        print_table(["list", "rank", "score", "whole store"], [[p.list, p.rank, p.score, p.words] for p in path.places])
+        rows = [[called(place.list), place.rank, place.score, place.words] for place in path.places]
+        print_table(["list", "rank", "score", "whole store"], rows)
         typer.echo()
     typer.echo(found.verdict)
     shown = list(found.rescues[:SHOWN]) or ([found.nearest] if found.nearest else [])

@@ -4,6 +4,7 @@
                a rank past inner_factor * d (by meaning also past index_rows), or a missing one, gives nothing;
                the best pool_factor * d chunks are kept; a memory takes its best; the first d memories are the list
                d = depth, for aggregation queries max(50, aggregation_factor * depth)
+               Both cuts are of one order, so what is past them has a place here too; the stage `lists` cuts, as it does every list.
     relations  (mode `each`) of the first `seeds` of the hybrid list, else of the vector list, up to `per_seed` edges each, in order:
                a memory stands once for every edge that leads to it
 
@@ -38,6 +39,36 @@ def hybrid_depth(config: HybridList, aggregation: bool) -> int:
     return max(AGGREGATION_FLOOR, int(config.depth * config.aggregation_factor))
 
 
+@dataclass(frozen=True, slots=True)
+class HybridCuts:
+    """How much of a hybrid list counts, by query: shapes (Q)."""
+
+    memories: Floats
+    """Memories of the list."""
+    pool: Floats
+    """Chunks of the list, before each memory takes its best."""
+    by_meaning: Floats
+    """Chunks of the list by meaning inside."""
+    by_text: Floats
+    """Chunks of the list by ts_rank inside."""
+
+
+def hybrid_cuts(config: HybridList, aggregation: Bools) -> HybridCuts:
+    """The cuts of the hybrid lists of queries; `aggregation` (Q): who asks for several memories."""
+    depth = np.where(aggregation, hybrid_depth(config, True), config.depth).astype(np.float64)
+    inner = np.ceil(config.inner_factor * depth)
+    rows = inner if config.index_rows is None else np.minimum(inner, config.index_rows)
+    return HybridCuts(depth, np.floor(config.pool_factor * depth), rows, inner)
+
+
+def past_cuts(placed: Places, cuts: HybridCuts, q: Ints, row: Ints, candidate: Ints) -> Bools:
+    """Is a candidate of a hybrid list past its memories or its pool? Query, list and candidate are of one shape."""
+    place = placed.position[q, row, candidate]
+    chunk = place if placed.chunk_rank is None else placed.chunk_rank[q, row, candidate]
+    past: Bools = (place > cuts.memories[q]) | (chunk > cuts.pool[q])
+    return past
+
+
 def places(table: CandidateTable, config: ListsConfig, aggregation: Bools) -> tuple[Hashable, Places]:
     """The places in every list, those of nested lists as this config makes them, and what of the config they depend on.
 
@@ -55,44 +86,43 @@ def places(table: CandidateTable, config: ListsConfig, aggregation: Bools) -> tu
 def _placed(nested: NestedTable, gathered: Places, config: ListsConfig, aggregation: Bools) -> Places:
     position, dense, raw = gathered.position.copy(), gathered.dense.copy(), gathered.raw.copy()
     chunk = np.full(position.shape, -1) if gathered.chunk is None else gathered.chunk.copy()
-    placed = Places(position, dense, raw, chunk, gathered.chunk_rank)
+    chunk_rank = None if gathered.chunk_rank is None else gathered.chunk_rank.copy()
+    placed, cuts = Places(position, dense, raw, chunk, chunk_rank), hybrid_cuts(config.hybrid, aggregation)
     if config.hybrid.enabled:
-        depth = np.where(aggregation, hybrid_depth(config.hybrid, True), config.hybrid.depth)
-        _place_hybrid(nested, placed, config.hybrid, depth)
+        _place_hybrid(nested, placed, config.hybrid, cuts)
     if config.relations.enabled:
-        _place_relations(nested, placed, config)
+        _place_relations(nested, placed, config, cuts)
     return placed
 
 
-def _place_hybrid(nested: NestedTable, placed: Places, config: HybridList, depth: Ints) -> None:
+def _place_hybrid(nested: NestedTable, placed: Places, config: HybridList, cuts: HybridCuts) -> None:
     _, count, width = placed.position.shape
-    own = depth[nested.slot // count] if count else depth[:0]
-    inner = np.ceil(config.inner_factor * own)
-    rows = inner if config.index_rows is None else np.minimum(inner, config.index_rows)
-    by_vector, by_text = nested.vector_rank <= rows, nested.text_rank <= inner
+    query = nested.slot // count if count else nested.slot
+    by_vector, by_text = nested.vector_rank <= cuts.by_meaning[query], nested.text_rank <= cuts.by_text[query]
     score = np.where(by_vector, config.vector_weight / (config.k + nested.vector_rank), 0.0)
     score = np.round(score + np.where(by_text, (1 - config.vector_weight) / (config.k + nested.text_rank), 0.0), DIGITS)
     chunks = np.flatnonzero(by_vector | by_text)
     chunks = chunks[np.lexsort((-score[chunks], nested.slot[chunks]))]
-    pool = _place_within(nested.slot[chunks]) < np.floor(config.pool_factor * own[chunks])
-    chunks = chunks[pool]
+    chunk_place = _place_within(nested.slot[chunks]) + 1
     cell = nested.slot[chunks] * width + nested.candidate[chunks]
-    chunks = chunks[np.sort(np.unique(cell, return_index=True)[1])]  # its best chunk is what a memory comes with first
+    best = np.sort(np.unique(cell, return_index=True)[1])  # its best chunk is what a memory comes with first
+    chunks, chunk_place = chunks[best], chunk_place[best]
     slot = nested.slot[chunks]
-    place = _place_within(slot)
-    kept = place < own[chunks]
-    chunks, slot, place = chunks[kept], slot[kept], place[kept]
-    at = (slot // count, slot % count, nested.candidate[chunks]) if count else (slot, slot, slot)
-    placed.position[at] = place + 1
+    at = (query[chunks], slot % count if count else slot, nested.candidate[chunks])
+    placed.position[at] = _place_within(slot) + 1
     placed.raw[at] = score[chunks]
     placed.dense[at] = _dense_within(slot, score[chunks])
     if placed.chunk is not None:
         placed.chunk[at] = nested.chunk[chunks]
+    if placed.chunk_rank is not None:
+        placed.chunk_rank[at] = chunk_place
 
 
-def _place_relations(nested: NestedTable, placed: Places, config: ListsConfig) -> None:
+def _place_relations(nested: NestedTable, placed: Places, config: ListsConfig, cuts: HybridCuts) -> None:
     first = nested.seed_rows["hybrid" if config.hybrid.enabled else "vector"][nested.query]
     known = (first >= 0) & (nested.source >= 0) & (nested.order < config.relations.per_seed)
+    if config.hybrid.enabled:
+        known &= ~past_cuts(placed, cuts, nested.query, first, nested.source)
     place = np.where(known, placed.position[nested.query, first, nested.source], 0)
     edges = np.flatnonzero((place >= 1) & (place <= config.relations.seeds))
     edges = edges[np.lexsort((nested.order[edges], place[edges], nested.query[edges]))]

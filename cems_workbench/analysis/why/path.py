@@ -14,7 +14,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
-from cems_workbench.pipeline.stages.lists import LISTS, places_words
+from cems_workbench.pipeline.stages.lists import LISTS, called, places_words
 from cems_workbench.pipeline.stages.rerank import RERANK, unit_words
 from cems_workbench.pipeline.stages.stage import AnyStage, ordinal
 
@@ -140,7 +140,7 @@ def cause(path: MemoryPath, trace: Trace) -> str:
         where = "the first result" if k == 1 else f"in the top {k}"
         return f"{name} is {where}" + ("." if k == 1 else f", at rank {path.rank}.")
     if path.status == "in no list":
-        places = "; ".join(f"{place.list}: {place.words}" for place in path.places)
+        places = "; ".join(f"{called(place.list)}: {place.words}" for place in path.places)
         return f"No list returned {name}" + (f" ({places})." if places else ".")
     if path.lost_at == "lists":
         return f"The lists lost {name}: {path.steps[-1].words}."

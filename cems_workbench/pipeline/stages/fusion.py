@@ -412,7 +412,7 @@ def _warnings(
         found = []
         left_out = NOT_RELEVANCE[table.lists.source[q]] & present[q].any(axis=1)
         if config.method != "rrf" and left_out.any():
-            names = ", ".join(table.lists.names[q][int(i)] for i in np.flatnonzero(left_out))
+            names = ", ".join(called(table.lists.names[q][int(i)]) for i in np.flatnonzero(left_out))
             found.append(f"{config.method} leaves out {names}: its scores are not relevance")
         living = raw[q, alive[q]]
         if len(living) > 1 and config.normalize == "minmax" and living.min() == living.max() and not bypassed[q]:

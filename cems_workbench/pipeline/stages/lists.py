@@ -24,7 +24,9 @@ from cems_workbench.pipeline.stages.result import RowContract, StageArrays, Stag
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, Places, memoized, unranked
 
-TS_RANK = SOURCES.index("ts_rank")
+TS_RANK, HYBRID = SOURCES.index("ts_rank"), SOURCES.index("hybrid")
+INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
+"""What a hybrid list is made of."""
 SCALED = ("lexical", "ts_rank")
 """Lists whose scores have no fixed range, so that they are normalised."""
 # Looked up by source index; the last entry is for padding, whose source is -1.
@@ -112,7 +114,7 @@ def apply_lists(
     enabled = tuple(getattr(config, source).enabled for source in SOURCES)
     scales = (config.lexical.normalization, config.ts_rank.normalization, config.ts_rank.chunk_depth)
     key = (made_with, enabled, scales, tuple(sorted(depths.items())), frozenset(switched_off))
-    return memoized(table.memo, "lists", key, lambda: _prepared(table, places, config, depths, switched_off))
+    return memoized(table.memo, "lists", key, lambda: _prepared(table, places, config, depths, switched_off, several))
 
 
 def _prepared(
@@ -121,6 +123,7 @@ def _prepared(
     config: ListsConfig,
     depths: Mapping[str, int | None],
     switched_off: Collection[int],
+    aggregation: Bools,
 ) -> StageArrays[ListsRow, ListsFields]:
     lists = table.lists
     enabled = np.array([getattr(config, source).enabled for source in SOURCES] + [False])
@@ -136,6 +139,10 @@ def _prepared(
     if by_ts_rank.any():
         chunk_rank = places.position if places.chunk_rank is None else places.chunk_rank
         present &= ~(by_ts_rank[:, :, None] & (chunk_rank > config.ts_rank.chunk_depth))
+    cuts = nested.hybrid_cuts(config.hybrid, aggregation)
+    if config.hybrid.enabled:
+        at = np.nonzero(present & (lists.source == HYBRID)[:, :, None])
+        present[at] = ~nested.past_cuts(places, cuts, *at)
     score = np.where(present, places.raw, 0.0)
     for source in SCALED:
         method = getattr(config, source).normalization
@@ -151,7 +158,7 @@ def _prepared(
         after=unranked(alive, np.where(alive, best, np.nan)),
         row=_row(table, places, present, score),
         fields=_fields(table, places, active, present),
-        reason=_reason(table, places, active, depth, config),
+        reason=_reason(table, places, active, depth, config, cuts),
         warnings=_warnings(table, places, config, active, present),
         lists=ListArrays(places, present, score),
     )
@@ -174,20 +181,49 @@ def _normalised(raw: Floats, mask: Bools, method: str) -> Floats:
 
 
 def _reason(
-    table: CandidateTable, places: Places, active: Bools, depth: Floats, config: ListsConfig
+    table: CandidateTable, places: Places, active: Bools, depth: Floats, config: ListsConfig, cuts: nested.HybridCuts
 ) -> Callable[[int, int], str | None]:
     def reason(q: int, c: int) -> str:
-        parts = []
-        for i, name in enumerate(table.lists.names[q]):
-            place, source = places.position[q, i, c], table.lists.source[q, i]
-            if place:
+        lists = table.lists
+        parts, off = [], []
+        for i, name in enumerate(lists.names[q]):
+            place, source = int(places.position[q, i, c]), lists.source[q, i]
+            if source == HYBRID and active[q, i]:
+                cut = _hybrid_reason(table, places, cuts, q, i, c)
+            elif not place or (not active[q, i] and SOURCES[source] in INSIDE and config.hybrid.enabled):
+                cut = None  # of what is inside a hybrid list, that list says why
+            elif not active[q, i]:
+                off.append((f"{called(name)}: list is off", bool(ONLY_RANKS[source])))
+                continue
+            elif source == TS_RANK and place <= depth[source]:
+                cut = f"its chunk is past the first {config.ts_rank.chunk_depth}"
+            else:
                 cut = f"rank {place} is past the depth {depth[source]:g}"
-                if source == TS_RANK and place <= depth[source]:
-                    cut = f"its chunk is past the first {config.ts_rank.chunk_depth}"
-                parts.append(f"{name}: {cut if active[q, i] else 'list is off'}")
-        return "; ".join(parts)
+            parts += [f"{called(name)}: {cut}"] if cut else []
+        found = [words for words, only_ranks in off if not only_ranks]
+        return "; ".join(parts + found or [words for words, _ in off])
 
     return reason
+
+
+def _hybrid_reason(
+    table: CandidateTable, places: Places, cuts: nested.HybridCuts, q: int, i: int, c: int
+) -> str | None:
+    """What keeps a candidate out of a hybrid list; None where neither list inside has it."""
+    place = int(places.position[q, i, c])
+    if place > cuts.memories[q]:
+        return f"rank {place} is past the depth {cuts.memories[q]:g}"
+    if place:
+        chunk = place if places.chunk_rank is None else int(places.chunk_rank[q, i, c])
+        return f"its chunk is {ordinal(chunk)}, past the pool of {cuts.pool[q]:g}"
+    parts = []
+    limits = {"vector": ("by meaning", cuts.by_meaning[q]), "ts_rank": ("by ts_rank", cuts.by_text[q])}
+    for j, source in enumerate(table.lists.source[q]):
+        inside = limits.get(SOURCES[source]) if source >= 0 else None
+        if inside and table.lists.variant[q, j] == table.lists.variant[q, i] and places.position[q, j, c]:
+            rank = int((places.position if places.chunk_rank is None else places.chunk_rank)[q, j, c])
+            parts.append(f"{ordinal(rank)} {inside[0]}, past the first {inside[1]:g}")
+    return " and ".join(parts) or None
 
 
 def _row(
@@ -228,13 +264,13 @@ def _warnings(
             size = int(present[q, i].sum())
             source = SOURCES[table.lists.source[q, i]]
             if size == 0 and turn_of(name) is None:  # a further one holds what several edges lead to, mostly nothing
-                found.append(f"{name} is empty")
+                found.append(f"{called(name)} is empty")
             elif size == 1 and source in SCALED and getattr(config, source).normalization in ("max", "minmax"):
                 method = getattr(config, source).normalization
-                found.append(f"{name} has one hit, which {method} scales to 1.0 however weak it is")
+                found.append(f"{called(name)} has one hit, which {method} scales to 1.0 however weak it is")
             negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if source == "vector" else 0
             if negative:
-                found.append(f"{name} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw")
+                found.append(f"{called(name)} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw")
         ranks_only = ONLY_RANKS[table.lists.source[q]]
         stray = int((present[q].any(axis=0) & ~present[q, ~ranks_only].any(axis=0)).sum())
         if stray:
@@ -283,7 +319,7 @@ def places_words(fields: ListsFields, row: ListsRow | None, absent: Mapping[str,
             parts.append(f"{ordinal(inside[name].rank)} in {called(name)} ({inside[name].raw:.4g})")
         elif reason or turn_of(name) is None:
             parts.append(f"not in {called(name)}" + (f": {reason}" if reason else ""))
-    parts += [f"{name}: {reason}" for name, reason in why.items()]  # lists that were not searched
+    parts += [f"{called(name)}: {reason}" for name, reason in why.items()]  # lists that were not searched
     return ", ".join(parts) or "no list takes part"
 
 

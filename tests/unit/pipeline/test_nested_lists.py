@@ -57,8 +57,8 @@ def config(**changes: Any) -> PipelineConfig:
 
 
 def hybrid(trace: Trace) -> dict[str, tuple[int, float, int | None]]:
-    """Of each memory in the hybrid list its rank, score and chunk."""
-    entries = [(row.memory_id, entry) for row in trace.stage("lists").rows for entry in row.lists]
+    """Of each memory in the hybrid list, cut to its depth and pool, its rank, score and chunk."""
+    entries = [(row.memory_id, entry) for row in trace.stage("lists").rows for entry in row.lists if entry.kept]
     return {key: (entry.rank, entry.raw, entry.chunk) for key, entry in entries if entry.list == "hybrid:0"}
 
 
@@ -85,6 +85,36 @@ def test_the_share_the_depths_and_the_pool_are_replayed() -> None:
         )
     )
     assert set(pooled) == {"L", "B"}
+
+
+def reasons(trace: Trace) -> dict[str, str | None]:
+    """Why the lists dropped a memory."""
+    return {row.memory_id: row.reason for row in trace.stage("lists").rows if not row.kept}
+
+
+def test_what_a_hybrid_list_leaves_out_is_told_its_place_there() -> None:
+    alone = {"lists__ts_rank__enabled": False}
+    # in the order L, B, C, A by their best chunks, of which L/0 is the last
+    assert reasons(replay(evidence(), config(lists__hybrid__depth=2, **alone))) == {
+        "C": "hybrid:0: rank 3 is past the depth 2", "A": "hybrid:0: rank 4 is past the depth 2",
+    }  # fmt: skip
+    pooled = config(lists__hybrid__depth=4, lists__hybrid__pool_factor=0.5, **alone)
+    assert reasons(replay(evidence(), pooled)) == {
+        "C": "hybrid:0: its chunk is 3rd, past the pool of 2", "A": "hybrid:0: its chunk is 4th, past the pool of 2",
+    }  # fmt: skip
+    shallow = config(lists__hybrid__depth=2, lists__hybrid__inner_factor=1.0, **alone)
+    assert reasons(replay(evidence(), shallow)) == {
+        "A": "hybrid:0: rank 3 is past the depth 2",
+        "C": "hybrid:0: 5th by meaning, past the first 2 and 3rd by ts_rank, past the first 2",
+    }
+    rows = config(lists__hybrid__index_rows=1, **alone)
+    assert reasons(replay(evidence(), rows)) == {"A": "hybrid:0: 2nd by meaning, past the first 1"}
+
+
+def test_a_seed_past_the_depth_of_the_hybrid_list_is_none() -> None:
+    short = config(lists__relations__enabled=True, lists__relations__seeds=2, lists__hybrid__depth=1)
+    entries = replay(evidence(relations=EDGES), short).stage("lists").by_id["C"].lists
+    assert [entry.list for entry in entries if entry.list.startswith("relations")] == ["relations"]  # of L, not of B
 
 
 def test_an_index_that_returns_few_rows_leaves_the_rest_to_the_words() -> None:

@@ -55,7 +55,7 @@ def _sentence(effects: Sequence[Effect], moving: Sequence[Effect]) -> str:
         return "No part alone changes these results."
     most = max(moving, key=lambda effect: effect.turned)
     idle = [effect.part.name for effect in effects if effect.turned <= STILL]
-    text = f"**{most.part.name}** moved this ranking most: without it {most.turned:.0%} of the pairs turn."
+    text = f"**{called(most.part.name)}** moved this ranking most: without it {most.turned:.0%} of the pairs turn."
     if idle:
         text += f" {len(idle)} of {len(effects)} parts that are on move nothing here."
     return text
