@@ -133,6 +133,52 @@ def _place_relations(nested: NestedTable, placed: Places, config: ListsConfig, c
     placed.raw[at] = nested.weight[edges]
 
 
+@dataclass(frozen=True, slots=True)
+class HybridPlace:
+    """A memory in a hybrid list that nothing cuts: its rank, score and chunk, the place of that chunk, and its ranks inside."""
+
+    rank: int
+    score: float
+    chunk: int | None
+    chunk_rank: int
+    vector_rank: float
+    """1-based among the chunks by meaning, inf where the chunk is not there."""
+    text_rank: float
+
+
+def hybrid_place(
+    memory_id: str, vector: RankedList, text: RankedList, config: HybridList, rows: tuple[float, float]
+) -> HybridPlace | None:
+    """A memory's place in the hybrid list of these two, of which the first `rows` chunks each count; None when it is in neither."""
+    index = {key: c for c, key in enumerate(dict.fromkeys(hit.memory_id for hit in (*vector.hits, *text.hits)))}
+    if memory_id not in index:
+        return None
+    entries = np.array(_entries(NestedRow("hybrid", "hybrid", 0, vector, text), index), dtype=np.float64).T
+    none, shape = np.zeros(0, dtype=np.int64), (1, 1, len(index))
+    chunks = entries[1].astype(np.int64)
+    table = NestedTable(
+        slot=np.zeros(len(chunks), dtype=np.int64), candidate=entries[0].astype(np.int64), chunk=chunks,
+        vector_rank=entries[2], text_rank=entries[3],
+        query=none, source=none, target=none, order=none, weight=np.zeros(0),
+        occurrence_rows=np.zeros((1, 0), dtype=np.int64), seed_rows={},
+    )  # fmt: skip
+    position, dense, chunk_rank = (np.zeros(shape, dtype=np.int64) for _ in range(3))
+    placed = Places(position, dense, np.zeros(shape), np.full(shape, -1), chunk_rank)
+    # At most as many as there are: a rank of infinity is that of a chunk which is not there.
+    everything, (first, second) = np.array([np.inf]), (np.minimum([own], len(chunks)) for own in rows)
+    _place_hybrid(table, placed, config, HybridCuts(everything, everything, first, second))
+    c = index[memory_id]
+    if not position[0, 0, c]:
+        return None
+    assert placed.chunk is not None
+    seq = int(placed.chunk[0, 0, c])
+    own = int(np.flatnonzero((table.candidate == c) & (chunks == seq))[0])
+    return HybridPlace(
+        int(position[0, 0, c]), float(placed.raw[0, 0, c]), None if seq < 0 else seq, int(chunk_rank[0, 0, c]),
+        float(table.vector_rank[own]), float(table.text_rank[own]),
+    )  # fmt: skip
+
+
 def _place_within(group: Ints) -> Ints:
     """0-based place of each entry within its group; groups stand together."""
     count = np.arange(len(group))

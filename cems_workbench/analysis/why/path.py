@@ -57,7 +57,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ListPlace:
-    """Where a search of the whole store ranks the memory, whatever the depth; rank None: it does not say."""
+    """Where a search of the whole store ranks the memory, whatever the depth; rank None: it does not say.
+
+    `depth` memories of the list count, and what the first `chunks` chunks hold; None is all. `deeper`: changes of depths, each of which
+    would let the list hold the memory.
+    """
 
     list: str
     rank: int | None
@@ -65,6 +69,8 @@ class ListPlace:
     depth: int | None
     returned: bool
     words: str
+    chunks: int | None = None
+    deeper: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ rescue. Terms are rare ones of the memory itself that the query lacks: what the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cems_workbench.analysis.why.disturbance import disturbance
 from cems_workbench.analysis.why.path import ListPlace
-from cems_workbench.analysis.why.rescue import Change, Rescue, distance, single_rescues
-from cems_workbench.analysis.why.trial import Trials
+from cems_workbench.analysis.why.rescue import Change, Rescue, bisected, distance, round_values, single_rescues
+from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request, gather_lists
@@ -64,11 +64,10 @@ def gather_rescues(
         progress("gathering anew", i, len(tries))
         evidence = gathered(attempt, config, request, resources)
         inner = trials.on(evidence)
-        measured = _measured(attempt, trials, inner, config)
         if inner.succeeds(attempt.config(config)):
-            rescues.append(measured)
+            rescues.append(_measured(_least(attempt, inner, config), trials, inner, config))
         else:
-            missed.append((measured, evidence))
+            missed.append((_measured(attempt, trials, inner, config), evidence))
     progress("gathering anew", len(tries), len(tries))
     missed.sort(key=lambda one: (one[0].rank is None, one[0].place is None, one[0].place or 0))
     return rescues, missed
@@ -98,11 +97,8 @@ def _tries(
 ) -> Iterator[Rescue]:
     """Depths only where they are what is missing; choices that differ from the present; terms."""
     still = disturbance((), (), trials.memory_id)
-    for source in ("vector", "lexical"):
-        ranks = [place.rank for place in places if place.list.startswith(source) and not place.returned and place.rank]
-        depth = config.get(f"lists.{source}.depth")
-        if ranks and depth is not None and min(ranks) > depth:
-            yield Rescue((_change(config, f"lists.{source}.depth", min(ranks)),), None, still, gathers=True)
+    for values in shallowest(places):
+        yield Rescue(tuple(_change(config, path, value) for path, value in values.items()), None, still, gathers=True)
     if request.project_only:
         yield Rescue((), None, still, gathers=True, everywhere=True)
     for path, value in CHOICES:
@@ -113,6 +109,31 @@ def _tries(
         switch = (_change(config, "expansion.backend", "manual"),) if backend == "none" else ()
         for term in own_terms(trials, resources):
             yield Rescue(switch, None, still, gathers=True, terms=(term,))
+
+
+def shallowest(places: Sequence[ListPlace]) -> list[Mapping[str, Any]]:
+    """The depths that would let some list hold the memory; of those of the same parameters, as of several variants, the least."""
+    least: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for values in (values for place in places for values in place.deeper):
+        known = least.setdefault(tuple(values), values)
+        if tuple(values.values()) < tuple(known.values()):
+            least[tuple(values)] = values
+    return list(least.values())
+
+
+def _least(rescue: Rescue, inner: Trials, config: PipelineConfig) -> Rescue:
+    """One depth that rescues, made as small as it can be: lower depths are replayed on what was gathered for it."""
+    if len(rescue.changes) != 1 or rescue.parts != 1 or field_spec(rescue.changes[0].path).kind != "growth":
+        return rescue
+    change = rescue.changes[0]
+    spec = field_spec(change.path)
+    if spec.type not in (int, float) or change.was is None or inner.succeeds(config):
+        return rescue
+    point = bisected(lambda value: inner.succeeds(changed(config, change.path, value)), spec, change.was, change.now)
+    rounded = [value for value in round_values(spec, point) if inner.succeeds(changed(config, change.path, value))]
+    now = rounded[0] if rounded else point.succeeds
+    least = replace(change, now=now, distance=distance(spec, change.was, point.succeeds), breakpoint=point)
+    return replace(rescue, changes=(least,))
 
 
 def _change(config: PipelineConfig, path: str, value: Any) -> Change:

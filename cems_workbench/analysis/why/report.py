@@ -1,19 +1,16 @@
-"""The whole answer to "why is it missing?": path, cause, rescues in order, and what came nearest when nothing rescues.
-
-With it comes where each list would have ranked the memory, were it as deep as the store: by exact cosine, and by BM25 over the query's
-terms.
-"""
+"""The whole answer to "why is it missing?": path, cause, rescues in order, and what came nearest when nothing rescues."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rapidfuzz import process
 
 from cems_workbench.analysis.why.disturbance import LabelledSet
-from cems_workbench.analysis.why.path import ListPlace, MemoryPath, cause, memory_path
+from cems_workbench.analysis.why.elsewhere import list_places
+from cems_workbench.analysis.why.path import MemoryPath, cause, memory_path
 from cems_workbench.analysis.why.regather import Missed, gather_rescues, with_a_parameter
 from cems_workbench.analysis.why.rescue import (
     Found,
@@ -26,129 +23,14 @@ from cems_workbench.analysis.why.rescue import (
     with_labels,
 )
 from cems_workbench.analysis.why.trial import Trials
-from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.progress import Progress, silent
-from cems_workbench.store import Filter
-from cems_workbench.store.search.hits import ChunkHits
-from cems_workbench.store.search.postgres_text import TsQueryError
-from cems_workbench.store.search.ts_rank_refresh import WHOLE
-from cems_workbench.store.search.vector_index import EXACT_ROWS
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A memory in a whole list: its rank among memories and its score, None where that is not known, and which of its chunks it is."""
-
-    rank: int | None = None
-    score: float | None = None
-    chunk: int | None = None
-
-
-Find = Callable[[str, str, Filter, Resources], Place]
-
-
-def list_places(
-    memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
-) -> list[ListPlace]:
-    """The memory's place in what is searched for each variant, by meaning and by words; also in lists that were not searched."""
-    where = Filter(request.project, request.project_only, config.query.scope)
-    memory = resources.store.memories.get(memory_id)
-    if memory is not None:
-        barred = _barred(where, memory.project, memory.scope)
-        if barred:
-            return [ListPlace("every list", None, None, None, False, barred)]
-    returned = {(ranked.source, ranked.variant): {hit.memory_id for hit in ranked.hits} for ranked in evidence.lists}
-    depths = list_depths(config)
-    by_ts_rank = config.lists.ts_rank.enabled or config.lists.hybrid.enabled
-    finders: list[tuple[Source, Find]] = [("vector", _by_cosine)]
-    if config.lists.lexical.enabled or not by_ts_rank:
-        finders.append(("lexical", _by_terms))
-    if by_ts_rank:
-        finders.append(("ts_rank", _by_ts_rank))
-    places = []
-    for i, variant in enumerate(evidence.variants):
-        for source, find in finders:
-            found = find(memory_id, variant.text, where, resources)
-            inside = memory_id in returned.get((source, i), set())
-            searched = (source, i) in returned
-            words = _words(source, found, depths[source], searched, inside)
-            places.append(ListPlace(f"{source}:{i}", found.rank, found.score, depths[source], inside, words))
-    return places
-
-
-def _barred(where: Filter, project: str | None, scope: str) -> str | None:
-    if where.required_project not in (None, project):
-        return f"it belongs to {project or 'no project'}, and only {where.required_project} is searched"
-    if where.required_scope not in (None, scope):
-        return f"its scope is {scope}, and only {where.required_scope} memories are searched"
-    return None
-
-
-def _by_cosine(memory_id: str, text: str, where: Filter, resources: Resources) -> Place:
-    """The exact cosine; the rank too where the index is small enough to be searched exactly."""
-    vector = resources.embedder.encode_query(text)
-    own = resources.cosines(vector, [memory_id])
-    if not own:
-        return Place()
-    vectors = resources.indexes.vectors
-    if len(vectors) > EXACT_ROWS:
-        return Place(None, own[0][1])
-    return _placed(memory_id, vectors.search_chunks(vector, len(vectors), where))
-
-
-def _by_terms(memory_id: str, text: str, where: Filter, resources: Resources) -> Place:
-    lexical = resources.indexes.lexical
-    found = _placed(memory_id, lexical.search_chunks(text, lexical.document_count, where))
-    return replace(found, score=found.score or 0.0)
-
-
-def _by_ts_rank(memory_id: str, text: str, where: Filter, resources: Resources) -> Place:
-    index = resources.full_text()
-    try:
-        hits = index.search(text, index.chunk_count, where, "window")
-    except TsQueryError:
-        return Place()
-    chunks = [(hit.memory_id, hit.score, None if hit.chunk == WHOLE else hit.chunk) for hit in hits]
-    found = _placed(memory_id, chunks)
-    return replace(found, score=found.score or 0.0)
-
-
-def _placed(memory_id: str, hits: ChunkHits) -> Place:
-    ahead: set[str] = set()
-    for key, score, chunk in hits:
-        if key == memory_id:
-            return Place(len(ahead) + 1, float(score), chunk)
-        ahead.add(key)
-    return Place()
-
-
-MEASURES: Mapping[Source, str] = {"vector": "cosine {:.3f}", "lexical": "BM25 {:.2f}", "ts_rank": "ts_rank {:.4f}"}
-
-
-def _words(source: Source, found: Place, depth: int | None, searched: bool, returned: bool) -> str:
-    if source != "vector" and not found.score:
-        return "it shares no term with the query"
-    if found.score is None:
-        return "it has no embedding"
-    rank, measure = found.rank, MEASURES[source].format(found.score)
-    if found.chunk is not None:
-        measure += f", its {ordinal(found.chunk + 1)} chunk"
-    place = (
-        f"it would be {ordinal(rank)} ({measure})" if rank is not None else f"its {measure} is not among the nearest"
-    )
-    if returned:
-        return f"{ordinal(rank)} ({measure})" if rank is not None else measure
-    if not searched:
-        return f"{place}, but this list was not searched"
-    return place + (f", past the depth of {depth}" if depth is not None and (rank is None or rank > depth) else "")
-
 
 NO_LIMIT_K = 10
 """k where the results have no limit."""

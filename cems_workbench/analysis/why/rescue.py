@@ -15,7 +15,7 @@ two            only when none alone rescues, in a bounded number of replays. The
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -30,6 +30,8 @@ SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 /
 FEW = 24
 """Up to so many whole numbers are all tried."""
 
+NOTHING: Mapping[str, Any] = {}
+
 LOWER_LIMITS = frozenset({"filter.min_score"})
 """Optional parameters whose null is below every number; the null of the others is above."""
 
@@ -37,7 +39,8 @@ LOWER_LIMITS = frozenset({"filter.min_score"})
 def searched_specs() -> list[FieldSpec]:
     """The parameters that a search can turn: numbers, switches and choices that replay alone acts on.
 
-    Depths (growth) are among them: lowering one is a replay. The judge never changes the ranking.
+    Depths (growth) are among them: lowering one is a replay, and so is raising it to what was gathered. The judge never changes the
+    ranking.
     """
     return [
         spec
@@ -48,13 +51,15 @@ def searched_specs() -> list[FieldSpec]:
     ]
 
 
-def slider(spec: FieldSpec, config: PipelineConfig) -> tuple[float, float]:
-    """The range of a number that is searched: the slider's, grown to the present value; a depth only shrinks."""
+def slider(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = NOTHING) -> tuple[float, float]:
+    """The range of a number that is searched: the slider's, grown to the present value; a depth up to what was `gathered`."""
     low, high = spec.soft or (spec.low or 0.0, 1.0 if spec.high is None else spec.high)
     now = config.get(spec.path)
     if now is None:
         return low, high
-    return min(low, now), now if spec.kind == "growth" else max(high, now)
+    deepest = gathered.get(spec.path)
+    held = max(now, deepest) if isinstance(deepest, int | float) else now
+    return min(low, now), held if spec.kind == "growth" else max(high, now)
 
 
 def span(spec: FieldSpec) -> float:
@@ -78,10 +83,10 @@ def origin(spec: FieldSpec, config: PipelineConfig) -> float:
     return low if spec.path in LOWER_LIMITS else high
 
 
-def walks(spec: FieldSpec, config: PipelineConfig) -> Iterator[list[Any]]:
+def walks(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = NOTHING) -> Iterator[list[Any]]:
     """The values of a number below and above the present one, each walk from near to far."""
     start = origin(spec, config)
-    for end in slider(spec, config):
+    for end in slider(spec, config, gathered):
         if end == start:
             continue
         if spec.type is int and abs(end - start) <= FEW:
@@ -104,11 +109,11 @@ def others(spec: FieldSpec, config: PipelineConfig) -> list[Any]:
     return [None] if spec.optional and now is not None and spec.kind != "growth" else []
 
 
-def ends(spec: FieldSpec, config: PipelineConfig) -> list[Any]:
+def ends(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = NOTHING) -> list[Any]:
     """The most extreme values: when they change nothing, none between does."""
     if spec.type not in (int, float):
         return others(spec, config)
-    return [walk[-1] for walk in walks(spec, config)] + others(spec, config)
+    return [walk[-1] for walk in walks(spec, config, gathered)] + others(spec, config)
 
 
 PRECISION = 1e-9
@@ -149,7 +154,9 @@ class Attempt:
 def acts(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> bool:
     """Does turning this parameter all the way change any result or its score?"""
     now = trials.outcome(config)
-    return any(trials.outcome(changed(config, spec.path, value)) != now for value in ends(spec, config))
+    return any(
+        trials.outcome(changed(config, spec.path, value)) != now for value in ends(spec, config, trials.gathered)
+    )
 
 
 def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Found | None:
@@ -159,7 +166,9 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Fo
         if linear.solvable(config, spec.path):
             found += _solved(trials, config, spec)
         if not found:
-            found += [hit for walk in walks(spec, config) if (hit := _walked(trials, config, spec, walk))]
+            found += [
+                hit for walk in walks(spec, config, trials.gathered) if (hit := _walked(trials, config, spec, walk))
+            ]
     now = config.get(spec.path)
     found += [
         Found(spec, value, distance(spec, now, value), None)
@@ -172,7 +181,9 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Fo
 def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Attempt | None:
     """The value that brings the memory highest, the nearest of those; None when the parameter has no other value."""
     now = config.get(spec.path)
-    tried = [value for walk in walks(spec, config) for value in walk] if spec.type in (int, float) else []
+    tried = (
+        [value for walk in walks(spec, config, trials.gathered) for value in walk] if spec.type in (int, float) else []
+    )
     tried += others(spec, config)
     attempts = [
         Attempt(spec, value, trials.outcome(changed(config, spec.path, value)).distance, distance(spec, now, value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -47,6 +47,9 @@ class Trials:
         self.memory_id = memory_id
         self.k = k
         self.switched_off = tuple(sorted(switched_off))
+        noted = evidence.notes.get("gathered")
+        self.gathered: Mapping[str, Any] = noted if isinstance(noted, Mapping) else {}
+        """By path, the depths and other parameters that the evidence was gathered with; empty where it does not say."""
         self.table = encode_one(evidence)
         ids = self.table.ids[0]
         self.column = ids.index(memory_id) if memory_id in ids else None
