@@ -18,13 +18,14 @@ from typing import Any
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
+from cems_workbench.pipeline.engine import LiveList
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.nested import hybrid_depth
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
-from cems_workbench.pipeline.searches import SearchRequest, added_lists, ranked_list, search_list
+from cems_workbench.pipeline.searches import SearchRequest, added_lists, passes, ranked_list, search_list
 from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_aggregation, is_conversational
@@ -33,10 +34,14 @@ from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, Relation
+from cems_workbench.sources.source import ListName, Probe, SourceError
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, first_memories
 from cems_workbench.store.search.postgres_text import TsQueryError
 from cems_workbench.store.search.ts_rank_refresh import WHOLE
+
+Live = Mapping[tuple[int, str], ChunkHits]
+"""The lists of a running system, by the number of the variant and the name of the list."""
 
 EVERYTHING = 10_000
 """Most hits of a list whose depth is null."""
@@ -90,9 +95,11 @@ def gather_lists(
     lexical = intent.route == "hybrid" and not (vague and config.lists.lexical.skip_if_conversational)
     if intent.route == "hybrid" and not lexical:
         warnings.setdefault("lists", []).append("the query is conversational: no lexical list was searched")
-    lists = _search(variants, config, resources, where, lexical)
+    live, answered, failures = _ask_engine(variants, config, resources, where)
+    warnings.setdefault("lists", []).extend(failures)
+    lists = _search(variants, config, resources, where, lexical, live)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
-        found, refused = _by_ts_rank(variants, config, resources, where)
+        found, refused = _by_ts_rank(variants, config, resources, where, live)
         lists += found
         warnings.setdefault("lists", []).extend(refused)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
@@ -126,7 +133,8 @@ def gather_lists(
         tokens=counted(memories, chunks),
         relations=tuple(relation for relation in relations if relation.target_id in memories),
         notes=_notes(request, config, resources, intent, signal, shape, correction, warnings)
-        | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None},
+        | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None}
+        | ({"engine": answered} if answered else {}),
     )
     progress("searching", 3, 3)
     return evidence
@@ -142,11 +150,12 @@ def _no_expansion(config: PipelineConfig, signal: StrongSignal, vague: bool) -> 
 
 
 def _search(
-    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, hybrid: bool
+    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, hybrid: bool, live: Live
 ) -> list[RankedList]:
     """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector.
 
-    A list holds every chunk down to the one that brings the memory that fills its depth.
+    The vector list is the engine's where `live` has one. A list holds every chunk down to the one that brings the memory that fills
+    its depth.
     """
     depths = _depths(config)
     depths["vector"] = max(depths["vector"], inner_depth(config, variants[0].text))
@@ -154,7 +163,9 @@ def _search(
     for i, variant in enumerate(variants):
         lexical = resources.indexes.lexical.search_chunks(variant.text, depths["lexical"], where) if hybrid else []
         vector = resources.embedder.encode_query(variant.text)
-        if config.lists.pool.mode == "recent_access":
+        if (i, "vector") in live:
+            hits = first_memories(live[i, "vector"], depths["vector"])
+        elif config.lists.pool.mode == "recent_access":
             pool = resources.cosines(vector, _pool(lexical, config, resources, where))
             hits = first_memories(pool, depths["vector"])
         else:
@@ -166,13 +177,20 @@ def _search(
 
 
 def _by_ts_rank(
-    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter
+    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, live: Live
 ) -> tuple[list[RankedList], list[str]]:
-    """One list of chunks by ts_rank per variant, in the order in which PostgreSQL leaves equal ranks, and what could not be asked."""
-    index = resources.full_text()
+    """One list of chunks by ts_rank per variant, in the order in which PostgreSQL leaves equal ranks, and what could not be asked.
+
+    It is the engine's where `live` has one.
+    """
     depth = max(config.lists.ts_rank.chunk_depth, inner_depth(config, variants[0].text))
-    lists, refused = [], []
+    lists: list[RankedList] = []
+    refused: list[str] = []
     for i, variant in enumerate(variants):
+        if (i, "ts_rank") in live:
+            lists.append(RankedList(f"ts_rank:{i}", "ts_rank", i, _hits(live[i, "ts_rank"])))
+            continue
+        index = resources.full_text()
         try:
             hits = index.search(variant.text, depth, where, "window")
         except TsQueryError as error:
@@ -181,6 +199,68 @@ def _by_ts_rank(
         found = tuple(Hit(hit.memory_id, hit.score, None if hit.chunk == WHOLE else hit.chunk) for hit in hits)
         lists.append(RankedList(f"ts_rank:{i}", "ts_rank", i, found))
     return lists, refused
+
+
+def _ask_engine(
+    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter
+) -> tuple[Live, dict[str, Any] | None, list[str]]:
+    """The lists of the running system for each variant, where the config wants them; what is noted of it, and warnings.
+
+    When it cannot be asked there is no list of it at all, so that the lists of one query never come from two engines.
+    """
+    if config.lists.origin == "store":
+        return {}, None, []
+    engine = resources.engine()
+    if engine is None:
+        return {}, None, ["these memories were taken from no running system: the lists are the store's own"]
+    live: dict[tuple[int, str], ChunkHits] = {}
+    asked: dict[str, Any] = {}
+    said: list[str] = []
+    try:
+        depths = engine_depths(config, engine.probe(), variants[0].text)
+        for i, variant in enumerate(variants):
+            vector = resources.embedder.encode_query(variant.text)
+            for name, found in engine.search(variant.text, vector, depths, where.required_scope).items():
+                live[i, name] = _passing(found.hits, where, resources)
+                asked[f"{name}:{i}"] = {
+                    "asked": found.asked,
+                    "returned": found.returned,
+                    "unknown": len(found.unknown),
+                    "seconds": round(found.seconds, 4),
+                }
+                said += _shortfall(f"{name}:{i}", found, engine.probe())
+    except SourceError as error:
+        return {}, None, [f"the lists are the store's own, not those of {engine.address}: {error}"]
+    return live, {"address": engine.address, "lists": asked}, said
+
+
+def engine_depths(config: PipelineConfig, probe: Probe, query: str) -> dict[ListName, int]:
+    """Rows of each list that an engine is asked for: as many chunks as CEMS asks for, else what fills the depth on average."""
+    inner = inner_depth(config, query)
+    rows = math.ceil(_depths(config)["vector"] * probe.vectors / max(1, probe.memories))
+    wanted: dict[ListName, int] = {"vector": inner or rows}
+    if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
+        wanted["ts_rank"] = max(inner, config.lists.ts_rank.chunk_depth)
+    return {name: depth for name, depth in wanted.items() if name in probe.lists}
+
+
+def _passing(hits: ChunkHits, where: Filter, resources: Resources) -> ChunkHits:
+    if where.trivial:
+        return hits
+    memories = resources.store.memories.read({memory_id for memory_id, _, _ in hits})
+    return [hit for hit in hits if passes(memories[hit[0]], where)]
+
+
+def _shortfall(name: str, found: LiveList, probe: Probe) -> list[str]:
+    """What a list of the engine lacks, as far as its length says it."""
+    said = []
+    if found.name == "vector" and found.returned < min(found.asked, probe.vectors):
+        said.append(
+            f"{name}: the engine was asked for {found.asked} rows and gave {found.returned} of {probe.vectors}; Index check says why"
+        )
+    if found.unknown:
+        said.append(f"{name}: {len(found.unknown)} hits are not in the snapshot; connect again to take them")
+    return said
 
 
 def inner_depth(config: PipelineConfig, query: str) -> int:

@@ -15,8 +15,10 @@ from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
 from cems_workbench.models.protocol import Float32, QueryEmbedder
+from cems_workbench.pipeline.engine import Engine
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
+from cems_workbench.sources.address import Address
 from cems_workbench.store import Indexes, RefreshReport, Store
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
@@ -54,9 +56,13 @@ class Resources:
         self._indexes: tuple[int, Indexes] | None = None
         self._shared: dict[object, Any] = {}
         self._late_interaction: tuple[int, LateInteraction] | None = None
+        self._engine: tuple[int, Engine | None] | None = None
+        self._addresses: dict[str, Address] = {}
 
     def close(self) -> None:
-        """Release the store."""
+        """Release the store, and the running system it was taken from."""
+        if self._engine is not None and self._engine[1] is not None:
+            self._engine[1].close()
         self.store.close()
 
     @property
@@ -65,6 +71,25 @@ class Resources:
         self.refresh()
         assert self._indexes is not None
         return self._indexes[1]
+
+    def engine(self) -> Engine | None:
+        """The running system that the store's memories were taken from, the first where there are several; None without one."""
+        with self._lock:
+            version = self.store.content_version
+            if self._engine is None or self._engine[0] != version:
+                if self._engine is not None and self._engine[1] is not None:
+                    self._engine[1].close()
+                records = [record for record in self.store.sources.read() if record.memories]
+                address = self._addresses.get(records[0].address) if records else None
+                found = Engine(self.store, records[0], self.breaker, address) if records else None
+                self._engine = version, found
+            return self._engine[1]
+
+    def know_address(self, address: Address) -> None:
+        """Ask the source at this address with the secret in it, for as long as this process lives."""
+        with self._lock:
+            self._addresses[address.plain] = address
+            self._engine = None
 
     def full_text(self, progress: Progress = silent) -> TsRankIndex:
         """PostgreSQL's ts_rank over the store's chunks, brought up to date when it is asked for."""

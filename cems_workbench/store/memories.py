@@ -84,6 +84,14 @@ class Memories:
         with self._database.reading() as cursor:
             return read(cursor, None if ids is None else list(ids))
 
+    def known(self, ids: Iterable[str]) -> set[str]:
+        """Those of `ids` that are live memories."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT id FROM memories WHERE deleted_at IS NULL AND id IN (SELECT unnest(?))", [list(ids)]
+            ).fetchall()
+        return {row[0] for row in rows}
+
     def ids(self) -> list[str]:
         """Ids of the live memories, in order."""
         with self._database.reading() as cursor:

@@ -278,6 +278,13 @@ class ListsConfig(Section):
     access: AccessList = AccessList()
     relations: RelationsList = RelationsList()
     pool: Pool = Pool()
+    origin: Literal["store", "source"] = param(
+        "store",
+        "Lists from",
+        "store: the workbench's own vector and ts_rank lists. source: those of the running system that the memories were taken from, as its "
+        "engine answers them now (connect).",
+        kind="gather",
+    )
     coarse_multiplier: int = param(
         1,
         "Coarse multiplier",

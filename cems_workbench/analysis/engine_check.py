@@ -1,0 +1,164 @@
+"""How far the lists of the running system are from the exact ones, why, and which of its settings mends that.
+
+    recall at k = of the k memories that belong first, those that the engine's list has, each by its best chunk
+
+Exact is: every vector of the snapshot compared with the query; every chunk ranked by ts_rank. A setting is tried on the running system
+for one search, and changes nothing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cems_workbench.analysis.index_check import (
+    ExactRanking,
+    Recall,
+    embeddings_of,
+    exact_ranking,
+    largest_difference,
+    recall_at,
+    search_filter,
+)
+from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.pipeline.engine import Engine, LiveList
+from cems_workbench.pipeline.gather import EVERYTHING, Request, engine_depths
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
+from cems_workbench.sources.source import AS_IT_IS, ListName, Probe, Setting, Trial
+from cems_workbench.store.search.hits import by_memory
+from cems_workbench.store.search.postgres_text import TsQueryError
+
+NEAR = 10
+
+
+@dataclass(frozen=True, slots=True)
+class EngineComparison:
+    """One list of the engine beside the exact one.
+
+    `near` is the recall at 10, `deep` at the depth that the config keeps of the list. `off` is the largest distance of a score from the
+    exact one. `changed` says with which setting it was asked, None: as it is.
+    """
+
+    live: LiveList
+    near: Recall
+    deep: Recall
+    off: float
+    changed: tuple[str, str] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing that belongs into the list is missing."""
+        return not self.deep.missed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineCheck:
+    """What the engine answered to one text, beside the exact answers; it can be asked again with other settings."""
+
+    engine: Engine
+    probe: Probe
+    text: str
+    vector: np.ndarray
+    depths: Mapping[ListName, int]
+    scope: str | None
+    exact: Mapping[ListName, ExactRanking]
+    kept: Mapping[ListName, int]
+    """Memories that the config keeps of each list."""
+    lists: tuple[EngineComparison, ...]
+
+    def tried(self, setting: str, value: str) -> EngineComparison:
+        """The vector list that the engine gives with this setting, for this search alone. Raises SourceError."""
+        return self._compared(Trial({setting: value}), (setting, value))["vector"]
+
+    def mending(self) -> list[EngineComparison]:
+        """The vector list with each setting that is worth trying, in order, no further than a value that mends it. Raises SourceError."""
+        found = []
+        for setting in self.probe.settings:
+            for value in setting.tries:
+                found.append(self.tried(setting.name, value))
+                if found[-1].whole:
+                    break
+        return found
+
+    def _compared(self, trial: Trial, changed: tuple[str, str] | None) -> dict[ListName, EngineComparison]:
+        lists = self.engine.search(self.text, self.vector, self.depths, self.scope, trial)
+        return {
+            name: compared(live, self.exact[name], self.kept[name], changed)
+            for name, live in lists.items()
+            if name in self.exact
+        }
+
+
+def compared(
+    live: LiveList, exact: ExactRanking, kept: int, changed: tuple[str, str] | None = None
+) -> EngineComparison:
+    """A list of the engine beside the exact ranking of every memory; `kept` memories count."""
+    answer = by_memory(live.hits)
+    return EngineComparison(
+        live, recall_at(exact, answer, NEAR), recall_at(exact, answer, kept), largest_difference(exact, answer), changed
+    )
+
+
+def check_engine(
+    engine: Engine,
+    resources: Resources,
+    request: Request,
+    text: str,
+    config: PipelineConfig,
+    progress: Progress = silent,
+) -> EngineCheck:
+    """Ask the engine for the lists of one text, and compare each with the exact one. Raises SourceError and ModelError."""
+    probe = engine.probe()
+    depths = engine_depths(config, probe, text)
+    where = search_filter(request, config)
+    vector = resources.embedder.encode_query(text)
+    vectors = resources.indexes.vectors
+    exact: dict[ListName, ExactRanking] = {}
+    if "vector" in depths:
+        exact["vector"] = exact_ranking(vector, vectors.ids(where), embeddings_of(vectors), progress)
+    if "ts_rank" in depths:
+        try:
+            hits = resources.full_text(progress).search(text, EVERYTHING, where, "window")
+        except TsQueryError:
+            hits = []
+        best: dict[str, float] = {}
+        for hit in hits:
+            best.setdefault(hit[0], float(hit[1]))
+        exact["ts_rank"] = ExactRanking(tuple(best), np.array(list(best.values())))
+    hybrid = config.lists.hybrid
+    keeps = list_depths(config)
+    kept: dict[ListName, int] = {
+        name: hybrid.depth if hybrid.enabled else keeps.get(name) or EVERYTHING for name in depths
+    }
+    check = EngineCheck(engine, probe, text, vector, depths, where.required_scope, exact, kept, ())
+    lists = tuple(check._compared(AS_IT_IS, None).values())
+    return EngineCheck(engine, probe, text, vector, depths, where.required_scope, exact, kept, lists)
+
+
+def cause(found: EngineComparison, probe: Probe) -> str:
+    """Why a list of the engine is not the exact one, in a sentence; empty when it is."""
+    live, missed = found.live, found.deep.missed
+    if not missed:
+        return ""
+    if live.name == "ts_rank":
+        return f"{len(missed)} memories rank otherwise there: another text search configuration, or rows changed since the snapshot."
+    limit = limiting(live, probe.settings)
+    if limit is not None:
+        return f"{live.asked:,} rows were asked for and {live.returned:,} came: {limit.name} is {limit.value}" + (
+            f", {limit.unit}." if limit.unit else "."
+        )
+    if live.returned < min(live.asked, probe.vectors):
+        return f"{live.asked:,} rows were asked for and {live.returned:,} came: what its index found was filtered afterwards."
+    if probe.index is None:
+        return "Its search is exact: its rows changed since the snapshot. Connect again."
+    return f"Its index is approximate ({probe.index}) and passed them by."
+
+
+def limiting(live: LiveList, settings: Sequence[Setting]) -> Setting | None:
+    """The setting that explains a short list: a number of rows that the list did not go beyond, though more was asked for."""
+    numbers = [each for each in settings if each.value.isdigit() and int(each.value) > 0]
+    fitting = [each for each in numbers if live.returned <= int(each.value) < live.asked]
+    return min(fitting, key=lambda each: int(each.value), default=None)
