@@ -11,8 +11,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -42,6 +45,19 @@ def count(text: str) -> int:
 def lengths(tokens: Sequence[int]) -> list[int]:
     """The bytes of UTF-8 that each token stands for."""
     return [len(each) for each in _encoding().decode_tokens_bytes(tokens)]
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Where each token stands in the text, (begin, end) in characters, white space before it left out.
+
+    Tokens that share a character have it both.
+    """
+    sound = text.encode("utf-8", "replace")
+    ends = np.cumsum([0, *lengths(encode(sound.decode()))])
+    # The bytes that begin a character: those up to a byte, less one, are the number of the character it belongs to.
+    begun = np.cumsum((np.frombuffer(sound, np.uint8) & 0xC0) != 0x80)
+    places = [(int(begun[begin]) - 1, int(begun[end - 1])) for begin, end in pairwise(ends)]
+    return [(end - len(text[begin:end].lstrip()), end) for begin, end in places]
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import given
@@ -13,6 +14,7 @@ from cems_workbench.models import tokens
 from cems_workbench.models.chunking import (
     CEMS_STEP,
     CEMS_TOKENS,
+    CountedByCl100k,
     Piece,
     cems_pieces,
     embedder_pieces,
@@ -94,3 +96,25 @@ def test_embedder_windows_cover_the_text_and_fit(text: str, title: str | None) -
         return
     assert covered(text, pieces)
     assert all(len(Letters().spans([titled(title, piece.text)])[0]) <= Letters.room for piece in pieces)
+
+
+@given(TEXTS.filter(lambda text: len(text) < 3000))
+def test_windows_counted_by_cl100k_have_every_character_but_white_space(text: str) -> None:
+    counted = CountedByCl100k(30)
+    (pieces,) = embedder_pieces([(None, text)], counted)
+    if not pieces:
+        assert tokens.count(text) <= 30
+        return
+    kept = {place for piece in pieces for place in range(piece.start, piece.start + len(piece.text))}
+    assert all(character.isspace() for place, character in enumerate(text) if place not in kept)
+    assert all(text[piece.start :].startswith(piece.text) for piece in pieces)
+    # One character may have more tokens than fit.
+    assert all(tokens.count(piece.text) <= 30 or len(piece.text) == 1 for piece in pieces)
+
+
+@given(TEXTS.filter(lambda text: len(text) < 3000))
+def test_cl100k_spans_stand_in_order_within_the_text(text: str) -> None:
+    spans = tokens.spans(text)
+    assert len(spans) == tokens.count(text)
+    assert all(0 <= begin <= end <= len(text) for begin, end in spans)
+    assert all(left[1] <= right[1] for left, right in pairwise(spans))

@@ -48,6 +48,13 @@ class SilentEmbedder:
         return np.ones((len(texts), 2), np.float32)
 
 
+class StatingEmbedder(SilentEmbedder):
+    """On a server that says how much it reads."""
+
+    def token_limit(self) -> int | None:
+        return 512
+
+
 def numbered(count: int) -> str:
     return " ".join(f"w{i}" for i in range(count))
 
@@ -107,10 +114,30 @@ def test_title_that_fills_the_embedder_leaves_half_to_the_content() -> None:
     assert max(len(piece.text.split()) for piece in pieces) == 5
 
 
-def test_embedder_that_does_not_say_its_limit_gets_whole_memories_and_a_note() -> None:
+def test_embedder_that_does_not_say_its_limit_is_taken_to_read_256_tokens_and_a_note_says_so() -> None:
     found = cutter("embedder", SilentEmbedder())
-    assert found.cut([(None, numbered(1000))]) == [[]]
-    assert "does not say" in found.note
+    assert "does not say" in found.note and "256 tokens are assumed" in found.note
+    assert found.label == "embedder/1: silent, 170"
+    (pieces,) = found.cut([(None, of_tokens(400))])
+    assert [tokens.count(piece.text) for piece in pieces] == [170, 170, 112]
+    assert found.cut([(None, of_tokens(170))]) == [[]]
+
+
+def test_embedder_on_a_server_that_says_its_limit_gets_two_thirds_of_it_and_no_note() -> None:
+    found = cutter("embedder", StatingEmbedder())
+    assert (found.label, found.note) == ("embedder/1: silent, 341", "")
+    (pieces,) = found.cut([(None, of_tokens(400))])
+    assert max(tokens.count(piece.text) for piece in pieces) == 341
+
+
+def test_a_short_memory_of_many_tokens_is_cut_too() -> None:
+    """170 tokens are 43 characters where every byte of a character of four is a token of its own."""
+    rare = "\U000131f3" * 60
+    assert tokens.count(rare) > 170
+    found = cutter("embedder", SilentEmbedder())
+    assert found.over < len(rare)
+    (pieces,) = found.cut([(None, rare)])
+    assert len(pieces) > 1 and all(tokens.count(piece.text) <= 170 for piece in pieces)
 
 
 def test_label_of_the_embedder_rule_names_the_embedder_and_its_limit() -> None:
