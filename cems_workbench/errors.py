@@ -30,6 +30,10 @@ class ModelError(WorkbenchError):
     """A model or model server that cannot be loaded or reached."""
 
 
+class EmbedderMismatchError(ModelError):
+    """The vectors that are to be searched were made by another embedder than the configured one."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a mistyped one, or None when nothing is close.
 

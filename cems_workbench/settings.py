@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-OLLAMA = "ollama:"
+Server = Literal["ollama", "openai"]
+SERVERS: tuple[Server, ...] = get_args(Server)
 
 
 class Settings(BaseSettings):
@@ -19,16 +21,29 @@ class Settings(BaseSettings):
     chroma_url: str | None = Field(None, description="URL of a Chroma server; empty runs Chroma embedded")
     preset: str = Field("workbench", description="Preset the app opens with")
     embedder: str = Field(
-        "sentence-transformers/all-MiniLM-L6-v2", description="Embedding model: path, hub id, or ollama:MODEL"
+        "sentence-transformers/all-MiniLM-L6-v2",
+        description="Embedding model: path, hub id, ollama:MODEL, or openai:MODEL on an OpenAI-compatible server",
     )
+    embedding_url: str | None = Field(None, description="Base URL of the OpenAI-compatible server that embeds")
+    embedding_key: str | None = Field(None, repr=False, description="API key of that server")
+    embedding_dimension: PositiveInt | None = Field(
+        None, description="Length of vectors to ask that server for; empty: the model's own"
+    )
+    embedding_limit: PositiveInt | None = Field(
+        None, description="Tokens of a text that the server reads, where it does not say"
+    )
+    embedding_same_as: str = Field("", description="Embedder of the store's vectors that the embedder is the same as")
     cross_encoder: str = Field("cross-encoder/ms-marco-MiniLM-L6-v2", description="Cross-encoder: path or hub id")
     llama_server_url: str = Field("http://localhost:8080", description="URL of a llama.cpp server")
     ollama_url: str = Field("http://localhost:11434", description="URL of an Ollama server")
     llm_url: str | None = Field(None, description="Base URL of an OpenAI-compatible server; empty uses Ollama")
     llm_model: str | None = Field(None, description="Chat model for query understanding and expansion; empty: no LLM")
-    llm_key: str | None = Field(None, description="API key of the OpenAI-compatible server")
+    llm_key: str | None = Field(None, repr=False, description="API key of the OpenAI-compatible server")
 
     @property
-    def ollama_embedder(self) -> str | None:
-        """The model that Ollama embeds with; None when the embedder is loaded here."""
-        return self.embedder.removeprefix(OLLAMA).strip() if self.embedder.startswith(OLLAMA) else None
+    def served_embedder(self) -> tuple[Server, str] | None:
+        """Kind of server and model of an embedder on a server; None when it is loaded here."""
+        for server in SERVERS:
+            if self.embedder.startswith(f"{server}:"):
+                return server, self.embedder.removeprefix(f"{server}:").strip()
+        return None

@@ -42,7 +42,7 @@ def import_command(
 ) -> None:
     """Import memories, relations, queries or judgments. Exit code 2 when rows were left out, or nothing could embed."""
     from cems_workbench import formats
-    from cems_workbench.errors import ModelError
+    from cems_workbench.errors import EmbedderMismatchError, ModelError
     from cems_workbench.runs.opening import open_resources
 
     grades = _scale(scale)
@@ -62,6 +62,8 @@ def import_command(
             refreshed, problem = None, ""
             try:
                 refreshed = resources.refresh(progress)
+            except EmbedderMismatchError as refusal:
+                problem = f"not embedded: {refusal}"
             except ModelError as failure:  # what was imported is in the store all the same
                 problem = f"not embedded yet, the next search goes on with it: {failure}"
             total = resources.store.memories.count()

@@ -19,6 +19,7 @@ from cems_workbench.cli import (
     config_history,
     dataset,
     doctor,
+    embed,
     evaluate,
     export,
     fidelity,
@@ -45,6 +46,7 @@ commands = typer.Typer(
 )
 commands.command("app")(app.app_command)
 commands.command("import")(import_.import_command)
+commands.command("embed")(embed.embed_command)
 commands.command("search")(search.search_command)
 commands.command("replay")(replay.replay_command)
 commands.command("why")(why.why_command)

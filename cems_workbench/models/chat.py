@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
-from cems_workbench.models.http import CallError, CallLimits, ModelServer, authorization, sendable
+from cems_workbench.models.http import CallError, CallLimits, ModelServer, post_json, sendable
 from cems_workbench.models.ollama import named, ollama_server, open_client, require
 
 
@@ -77,8 +77,10 @@ class OpenAiChat:
         self, base_url: str, model: str, key: str | None = None, timeout_s: float = 60.0,
         *, sleep: Callable[[float], None] = time.sleep, breaker: CircuitBreaker | None = None,
     ) -> None:  # fmt: skip
-        self._model, self._key = model, (key or "").strip()
-        self._server = ModelServer(base_url, CallLimits(timeout_s), breaker=breaker, sleep=sleep, secret=self._key)
+        self._model = model
+        self._server = ModelServer(
+            base_url, CallLimits(timeout_s), breaker=breaker, sleep=sleep, secret=(key or "").strip()
+        )
 
     @property
     def label(self) -> str:
@@ -94,18 +96,10 @@ class OpenAiChat:
         """The model's reply. Raises ModelError: no model set, a key that cannot be sent, or the call failed."""
         if not self._model.strip():
             raise ModelError("no chat model is set for the OpenAI-compatible server")
-        headers = authorization(self._key)
-        url = f"{self._server.api_url}/chat/completions"
         body = {"model": self._model, "messages": _messages(system, user), "temperature": 0, "stream": False}
 
         async def request() -> str:
-            import httpx
-
-            async with httpx.AsyncClient(**self._server.client_options()) as client:
-                response = await client.post(url, json=body, headers=headers)
-            if response.is_redirect:
-                raise CallError("bad reply", f"HTTP {response.status_code}: the server sends elsewhere; check the URL")
-            return _not_blank(_content(response.json()))
+            return _not_blank(_content(await post_json(self._server, "chat/completions", body)))
 
         return self._server.call(request)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
@@ -23,23 +24,55 @@ READ_CHARS = 100_000
 """Characters handed to the tokenizer: the models read a few hundred wordpieces, far fewer than stand in these."""
 
 
-class SentenceTransformerEmbedder:
+class RememberedQueries(ABC):
+    """What every embedder shares: the vectors of the last queries are kept, and queries can be embedded ahead."""
+
+    def __init__(self) -> None:
+        self._recent: OrderedDict[str, Float32] = OrderedDict()
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        """Unit vectors, shape (len(texts), dimension), float32."""
+
+    def encode_query(self, text: str) -> Float32:
+        """The unit vector of one query, shape (dimension,); the last few queries are remembered."""
+        if text not in self._recent:
+            self._recent[text] = self.encode([text])[0]
+            while len(self._recent) > REMEMBERED:
+                self._recent.popitem(last=False)
+        return self._recent[text]
+
+    def remember(self, texts: Sequence[str]) -> None:
+        """Embed the queries that will be asked next in one batch, at most `REMEMBERED`, for `encode_query` to find.
+
+        A batch differs from queries embedded one at a time in the last digit or two of single precision.
+        """
+        new = [text for text in dict.fromkeys(texts) if text not in self._recent][:REMEMBERED]
+        if new:
+            self._recent.update(zip(new, self.encode(new), strict=True))
+        while len(self._recent) > REMEMBERED:
+            self._recent.popitem(last=False)
+
+
+class SentenceTransformerEmbedder(RememberedQueries):
     """`QueryEmbedder` over sentence-transformers; also gives token vectors, for late interaction."""
 
-    def __init__(self, asked: str) -> None:
+    def __init__(self, asked: str, same_as: str = "") -> None:
+        """`same_as`: the id of the vectors in a store that this model has made too."""
+        super().__init__()
         self.resolved: Resolved = resolve(asked)
+        self._same_as = same_as
         self._lock = threading.Lock()
-        self._recent: OrderedDict[str, Float32] = OrderedDict()
 
     @property
     def model_id(self) -> str:
-        """Id of the model that is really used."""
-        return self.resolved.model_id
+        """The id that was stated, or that of the model that is really used."""
+        return self._same_as or self.resolved.model_id
 
     @property
     def line(self) -> str:
         """Which model is used, and where its weights were found."""
-        return self.resolved.line
+        return self.resolved.line + (f", stated to be {self._same_as}" if self._same_as else "")
 
     @cached_property
     def dimension(self) -> int:
@@ -95,25 +128,6 @@ class SentenceTransformerEmbedder:
             progress("embedding", min(start + BATCH, len(order)), len(order))
         place = {text: i for i, text in enumerate(unique)}
         return vectors[[place[text] for text in texts]]
-
-    def encode_query(self, text: str) -> Float32:
-        """The unit vector of one query, shape (dimension,); the last few queries are remembered."""
-        if text not in self._recent:
-            self._recent[text] = self.encode([text])[0]
-            while len(self._recent) > REMEMBERED:
-                self._recent.popitem(last=False)
-        return self._recent[text]
-
-    def remember(self, texts: Sequence[str]) -> None:
-        """Embed the queries that will be asked next in one batch, at most `REMEMBERED`, for `encode_query` to find.
-
-        A batch differs from queries embedded one at a time in the last digit or two of single precision.
-        """
-        new = [text for text in dict.fromkeys(texts) if text not in self._recent][:REMEMBERED]
-        if new:
-            self._recent.update(zip(new, self.encode(new), strict=True))
-        while len(self._recent) > REMEMBERED:
-            self._recent.popitem(last=False)
 
     def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
         """Per text its wordpiece ids and their unit vectors (tokens, dimension), without special tokens."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import threading
 import time
@@ -24,7 +25,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import tenacity
 
@@ -44,6 +45,8 @@ CONNECT_SHARE = 0.8
 """Of a deadline, what connecting may take: a server that is away is told from one that is slow."""
 LONGEST_WAIT_SECONDS = 10.0
 SAID_CHARS = 200
+SECRET_CHARS = 4
+"""A user name or a value in a URL that is shorter is no secret: taking it out would tear words apart."""
 NOT_ASKED = "refused: not asked"
 
 
@@ -91,11 +94,11 @@ class ModelServer:
     """A model server and how it is called; may be called by several threads at once.
 
     `url` is as configured and checked when it is first used. `prefix` stands before host and port in messages ("Ollama at "),
-    `sleep` waits between tries, `classify` makes a CallError of what a try raised, or re-raises a bug, and `secret` stands in
-    no message.
+    `sleep` waits between tries, `classify` makes a CallError of what a try raised, or re-raises a bug. Neither `secret` nor what
+    the URL carries before an @ or in its query stands in a message.
     """
 
-    url: str
+    url: str = field(repr=False)
     limits: CallLimits = CallLimits()
     prefix: str = ""
     breaker: CircuitBreaker | None = None
@@ -108,10 +111,28 @@ class ModelServer:
         """The URL with a scheme and without a slash at its end. Raises ModelError when it is none."""
         return server_url(self.url)
 
-    @property
-    def api_url(self) -> str:
-        """The base URL of an OpenAI-compatible server: one without a path gets /v1. Raises ModelError."""
-        return self.base_url if urlsplit(self.base_url).path else f"{self.base_url}/v1"
+    def api(self, path: str) -> str:
+        """The address of `path` on an OpenAI-compatible server: below the URL's own path, or /v1 where it has none; its query stays.
+
+        Raises ModelError when the URL is none.
+        """
+        parts = urlsplit(self.base_url)
+        return parts._replace(path=f"{parts.path.rstrip('/') or '/v1'}/{path}").geturl()
+
+    def beside_api(self, path: str) -> str:
+        """The address of `path` beside the /v1 of an OpenAI-compatible server. Raises ModelError when the URL is none."""
+        parts = urlsplit(self.base_url)
+        return parts._replace(path=f"{parts.path.rstrip('/').removesuffix('/v1')}/{path}").geturl()
+
+    def redacted(self, text: str) -> str:
+        """The text with the key, and what the URL carries before an @ or in its query, as ***."""
+        parts = urlsplit(self.url if "://" in self.url else f"http://{self.url}")
+        user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+        short = {user, *(value for _, value in parse_qsl(parts.query))}
+        secrets = {self.secret or "", password} | {word for word in short if len(word) >= SECRET_CHARS}
+        for secret in sorted((secrets | {unquote(word) for word in secrets}) - {""}, key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
 
     @property
     def name(self) -> str:
@@ -122,11 +143,14 @@ class ModelServer:
         """Keyword arguments of an httpx.AsyncClient within the limits; bad statuses raise CallError unless told not to."""
         import httpx
 
+        logging.getLogger("httpx").setLevel(
+            logging.WARNING
+        )  # below that it logs URLs whole, with what is secret in them
+
         async def check(response: httpx.Response) -> None:
             if response.status_code >= 400:
                 await response.aread()
-                said = _said(response)
-                said = said.replace(self.secret, "***") if self.secret else said
+                said = self.redacted(_said(response))
                 raise status_error(response.status_code, said, response.headers.get("retry-after"))
 
         return {
@@ -169,6 +193,8 @@ class ModelServer:
                 return run_to_end(_within(request, min(limits.timeout_s, ends - time.monotonic())))
             except Exception as error:
                 failure = (self.classify or call_error)(error, self)
+                if (told := self.redacted(failure.what)) != failure.what:
+                    failure = failure.reworded(told)
                 if isinstance(error, TimeoutError) and failures and not limits.per_try:
                     failure = failure.reworded(f"{failure.what}; before that, {failures[-1]}")
                 failures.append(failure)
@@ -186,6 +212,20 @@ class ModelServer:
             wait=wait, stop=stop, sleep=self.sleep, reraise=True,
         )  # fmt: skip
         return retrying(attempt)
+
+
+async def post_json(server: ModelServer, path: str, body: Any) -> Any:
+    """The decoded reply of an OpenAI-compatible server to a POST that carries its secret as the key.
+
+    Raises CallError, httpx errors and ValueError as they come, ModelError for a key that no header carries.
+    """
+    import httpx
+
+    async with httpx.AsyncClient(**server.client_options()) as client:
+        response = await client.post(server.api(path), json=body, headers=authorization(server.secret or ""))
+    if response.is_redirect:
+        raise CallError("bad reply", f"HTTP {response.status_code}: the server sends elsewhere; check the URL")
+    return response.json()
 
 
 async def _within(request: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
@@ -280,6 +320,7 @@ def status_error(status: int, said: str, retry_after: str | None = None) -> Call
     what = f"HTTP {status}: {said}"
     if status == 429:
         wait = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else 0.0
+        what = f"asks to wait {wait:g} s ({what})" if wait > LONGEST_WAIT_SECONDS else what
         return CallError("rate limited", what, again=True, wait_s=wait)
     if status >= 500:
         return CallError("server error", what, again=True)

@@ -25,15 +25,14 @@ import numpy as np
 from cems_workbench.errors import ModelError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import CallError, CallLimits, ModelServer, one_line, score_pairs, sendable, server_name
-from cems_workbench.models.protocol import Float32, PairScore
-from cems_workbench.progress import Progress, silent
+from cems_workbench.models.protocol import Float64, PairScore
+from cems_workbench.models.server_embedder import ServerEmbedder
 from cems_workbench.records import JudgeScale
 
 if TYPE_CHECKING:
     from ollama import AsyncClient
 
 PROMPT_VERSION = "ollama-number/1"
-EMBED_BATCH = 32
 REVISION_SECONDS = 2.0
 OLLAMA_AT = "Ollama at "
 REPLY_TOKENS = 32
@@ -115,29 +114,27 @@ class OllamaReranker:
         return PairScore(number(self._server.call(request)))
 
 
-class OllamaEmbedder:
-    """`QueryEmbedder` over /api/embed. `timeout_s` is for one batch of `EMBED_BATCH` texts, retries included.
+class OllamaEmbedder(ServerEmbedder):
+    """`QueryEmbedder` over /api/embed. `timeout_s` is for one batch of texts, retries included.
 
     With `revision` None the server is asked for the model's digest when it is first needed. Until it has said it there is
     no `model_id`, since vectors of a model of unknown revision must not be taken for those of another.
     """
 
     def __init__(
-        self, url: str, model: str, dimension: int | None = None, timeout_s: float = 60.0,
+        self, url: str, model: str, dimension: int | None = None, timeout_s: float = 60.0, same_as: str = "",
         *, revision: str | None = "", sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
-        self._server = ollama_server(url, CallLimits(timeout_s), sleep)
-        self._model, self._asked_revision, self._expected = model, revision, dimension
+        super().__init__(ollama_server(url, CallLimits(timeout_s), sleep), model, dimension, same_as)
+        self._asked_revision = revision
 
     @property
-    def model_id(self) -> str:
-        """ "ollama:" with the model and the revision where there is one. Raises ModelError when the server must say it and cannot."""
+    def _own_id(self) -> str:
         return f"ollama:{named(self._model, self._revision)}"
 
     @property
-    def line(self) -> str:
-        """For the page."""
-        return f"{self._model} on {self._server.name}"
+    def _place(self) -> str:
+        return f"on {self._server.name}"
 
     @cached_property
     def _revision(self) -> str:
@@ -146,58 +143,15 @@ class OllamaEmbedder:
         require(self._model, "embedding")
         return digest(self._server.url, self._model, sleep=self._server.sleep)
 
-    @cached_property
-    def dimension(self) -> int:
-        """Length of one vector: as given, or asked from the server once. Raises ModelError."""
-        return self._expected or len(self._vectors(["dimension"])[0])
-
-    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
-        """Unit vectors, shape (len(texts), dimension), float32; equal texts are embedded once.
-
-        Raises ModelError when the server fails or sends vectors of another number or length, not finite, or all zero.
-        """
-        unique = list(dict.fromkeys(texts))
-        if not unique:
-            return np.zeros((0, self.dimension), dtype=np.float32)
-        parts = []
-        for start in range(0, len(unique), EMBED_BATCH):
-            parts.append(self._unit_vectors(unique[start : start + EMBED_BATCH]))
-            progress("embedding", min(start + EMBED_BATCH, len(unique)), len(unique))
-        place = {text: i for i, text in enumerate(unique)}
-        return np.concatenate(parts)[[place[text] for text in texts]]
-
-    def encode_query(self, text: str) -> Float32:
-        """The unit vector of one query, shape (dimension,)."""
-        vector: Float32 = self.encode([text])[0]
-        return vector
-
-    def _unit_vectors(self, texts: Sequence[str]) -> Float32:
-        rows = self._vectors(texts)
-        wrong = next((len(row) for row in rows if len(row) != self.dimension), None)
-        if wrong is not None:
-            raise ModelError(f"{self.line} sent a vector of length {wrong}; {self.dimension} was expected")
-        vectors = np.asarray(rows, dtype=np.float64)
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        if not np.isfinite(norms).all():
-            raise ModelError(f"{self.line} sent a vector that is not finite (NaN or infinite)")
-        if not norms.all():
-            raise ModelError(f"{self.line} sent a vector of zeros, which points nowhere")
-        unit: Float32 = (vectors / norms).astype(np.float32)
-        return unit
-
-    def _vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    def _vectors(self, texts: Sequence[str]) -> Sequence[Float64]:
         require(self._model, "embedding")
 
-        async def request() -> Sequence[Sequence[float]]:
+        async def request() -> list[Float64]:
             async with open_client(self._server) as client:
                 reply = await client.embed(model=self._model, input=[sendable(text) for text in texts])
-            vectors: Sequence[Sequence[float]] = reply.embeddings
-            return vectors
+            return [np.asarray(row, dtype=np.float64) for row in reply.embeddings]
 
-        rows = self._server.call(request)
-        if len(rows) != len(texts) or not all(rows):
-            raise ModelError(f"{self.line} sent {sum(map(bool, rows))} vectors for {len(texts)} texts")
-        return rows
+        return self._server.call(request)
 
 
 def models(url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = time.sleep) -> list[str]:

@@ -13,6 +13,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import JudgeScale
 
 Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
 
 
 class Embedder(Protocol):

@@ -29,6 +29,7 @@ from cems_workbench.models.http import (
 )
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import models
+from cems_workbench.models.openai_embedder import OpenAiEmbedder
 
 SERVER_SECONDS = 2.0
 LOOKUP_SECONDS = 1.0
@@ -44,6 +45,8 @@ class Answers:
 
     llama_server: str | ModelError
     ollama: list[str] | ModelError
+    embedding: str | ModelError | None
+    """What the embedder on an OpenAI-compatible server makes and reads, in words; None: there is no such embedder."""
     llm: list[str] | ModelError | None
     """None: there is no OpenAI-compatible server in the settings, or it answers and does not list its models."""
     chroma: ModelError | None
@@ -51,13 +54,16 @@ class Answers:
 
 
 def ask_all(
-    llama_server_url: str, ollama_url: str, llm_url: str | None, llm_key: str | None, chroma_url: str | None
-) -> Callable[[], Answers]:
+    llama_server_url: str, ollama_url: str, llm_url: str | None, llm_key: str | None, chroma_url: str | None,
+    embedder: OpenAiEmbedder | None = None,
+) -> Callable[[], Answers]:  # fmt: skip
     """Begin to ask every server; calling what is returned waits for the answers until the time is up. Raises nothing."""
     until = time.monotonic() + ANSWERS_SECONDS
     llama = in_thread(lambda: llama_server(llama_server_url))
     ollama = in_thread(lambda: ollama_models(ollama_url))
     llm = in_thread(lambda: openai_models(llm_url, llm_key) if llm_url else None)
+    dimension: Future[int | None] = in_thread(lambda: _embeds(embedder) if embedder else None)
+    limit: Future[int | None] = in_thread(lambda: embedder.token_limit() if embedder else None)
     chroma = in_thread(lambda: chroma_heartbeat(chroma_url) if chroma_url else None)
 
     def answer(future: Future[T]) -> T | ModelError:
@@ -70,9 +76,23 @@ def ask_all(
 
     def answers() -> Answers:
         status, tags, listed, heartbeat = answer(llama), answer(ollama), answer(llm), answer(chroma)
-        return Answers(status, tags, listed, heartbeat)
+        length: int | ModelError | None = answer(dimension)
+        reads: int | ModelError | None = answer(limit)
+        return Answers(status, tags, _embedding(length, reads), listed, heartbeat)
 
     return answers
+
+
+def _embeds(embedder: OpenAiEmbedder) -> int:
+    _look_up(embedder.url)
+    return embedder.dimension
+
+
+def _embedding(dimension: int | ModelError | None, limit: int | ModelError | None) -> str | ModelError | None:
+    if not isinstance(dimension, int):
+        return dimension
+    reads = f"reads {limit} tokens of a text" if isinstance(limit, int) else "does not say how much of a text it reads"
+    return f"vectors of {dimension} values, {reads}"
 
 
 def llama_server(url: str) -> str:
@@ -93,7 +113,7 @@ def openai_models(base_url: str, key: str | None = None) -> list[str] | None:
     Raises ModelError when it does not answer, refuses the key, or fails. A base URL without a path gets /v1.
     """
     headers = authorization((key or "").strip())
-    reply = _get(f"{ModelServer(base_url).api_url}/models", base_url, headers)
+    reply = _get(ModelServer(base_url).api("models"), base_url, headers)
     rows = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(rows, list):
         return None

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cems_workbench.errors import ModelError
+from cems_workbench.errors import EmbedderMismatchError, ModelError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
@@ -97,17 +97,36 @@ class Resources:
         return self.store.indexes.full_text(self.embedder.dimension, progress)
 
     def refresh(self, progress: Progress = silent) -> RefreshReport | None:
-        """Bring the indexes to the store's content; None when they were up to date and open."""
+        """Bring the indexes to the store's content; None when they were up to date and open.
+
+        Raises EmbedderMismatchError when the store's vectors were made by another embedder; `embed_anew` makes those of this one.
+        """
         with self._lock:
             version = self.store.content_version
             if self._indexes is not None and self._indexes[0] == version:
                 return None
+            self.check_embedder()
             report = None
             if not all(state.fresh for state in self.store.indexes.states(self.embedder.model_id)):
                 report = self.store.indexes.refresh(self.embedder, progress)
                 version = report.content_version  # cutting chunks for another embedder is a change
             self._indexes = (version, self.store.indexes.open(self.embedder))
             return report
+
+    def check_embedder(self) -> None:
+        """Raises EmbedderMismatchError when the store's vectors were made by another embedder, or have another length than this one's.
+
+        The weights of a model that runs here are not loaded for that: it is met at the first search, if its length differs.
+        """
+        unread = isinstance(self.embedder, SentenceTransformerEmbedder) and not self.embedder.loaded
+        self.store.indexes.check(self.embedder.model_id, None if unread else self.embedder.dimension)
+
+    def embed_anew(self, progress: Progress = silent) -> RefreshReport | None:
+        """As `refresh`, and `rebuild` where the store's vectors are of another embedder: those stay, but for ones of another length."""
+        try:
+            return self.refresh(progress)
+        except EmbedderMismatchError:
+            return self.rebuild(progress)
 
     def rebuild(self, progress: Progress = silent) -> RefreshReport:
         """Drop the indexes, build them anew and open them. When it is cancelled, the next refresh goes on."""

@@ -4,7 +4,8 @@ Which models score pairs, the reranker, the cross-encoder and the judge: found o
 
 What is there and what will be used: the account that `doctor` gives.
 
-Nothing here loads a model, and nothing waits long: the servers are asked side by side while the rest is looked at.
+Nothing here waits long: the servers are asked side by side while the rest is looked at. Some stored texts are embedded again where
+that alone tells whether the store's vectors are the embedder's; no other model is loaded.
 
 What is not there is a warning where the config or a setting of the user's own asks for it; where nobody did, the finding
 just says so. Only what the workbench cannot do without fails.
@@ -21,18 +22,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench import extensions
 from cems_workbench.config import DEFAULT, PipelineConfig, preset, preset_names
-from cems_workbench.errors import ModelError, StoreError, StoreLockedError
-from cems_workbench.models.http import server_name
+from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError
+from cems_workbench.models.http import in_thread, server_name
 from cems_workbench.models.minilm_judge import MODEL_ID, available
 from cems_workbench.models.resolve import locate, resolve
-from cems_workbench.models.servers import Answers, ask_all
-from cems_workbench.runs.opening import embedder
+from cems_workbench.models.servers import SERVER_SECONDS, Answers, ask_all
+from cems_workbench.runs.embedder_match import reproduced
+from cems_workbench.runs.opening import embedder, openai_embedder
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
     from cems_workbench.store import Store
 
 Status = Literal["ok", "warning", "failed"]
+MATCH_SECONDS = 20.0
+"""What embedding some stored texts again may take; the weights of a model that runs here are loaded within it."""
+EMBEDS_AT: dict[str, str] = {"ollama": "ollama", "openai": "embedding"}
+"""The answer that says whether the server of an embedder is there."""
 OTHER_EMBEDDER = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
 
 
@@ -57,7 +63,7 @@ def among(model: str, had: Sequence[str]) -> bool:
 
 
 LATE_INTERACTION = "late interaction on the embedder"
-NO_TOKENS = "the embedder on Ollama gives no token vectors, which it needs"
+NO_TOKENS = "the embedder on a server gives no token vectors, which it needs"
 BETTER = "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights, or let the model hub be reached once"
 ASK_A_SERVER = ("llama_server", "ollama", "llm")
 REMOVE = "mend or uninstall what is left out; everything else works"
@@ -69,7 +75,7 @@ def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers)
     backend, model = config.rerank.backend, config.rerank.model
     if backend == "none":
         return Check("reranker", "ok", f"{config.name} reranks with nothing")
-    if backend == "late_interaction" and settings.ollama_embedder is not None:
+    if backend == "late_interaction" and settings.served_embedder is not None:
         return Check("reranker", "warning", f"{config.name} reranks with late interaction: {NO_TOKENS}", OTHER_EMBEDDER)
     if backend == "late_interaction":
         return Check("reranker", "ok", f"{config.name} reranks with {LATE_INTERACTION}; no server is needed")
@@ -175,7 +181,7 @@ def _instead(settings: Settings, asked: str) -> str | None:
     """What takes the place of a cross-encoder that is not there; None when nothing can."""
     if available():
         return f"the packaged {MODEL_ID}"
-    if settings.ollama_embedder is not None:
+    if settings.served_embedder is not None:
         return None
     also = "" if asked == MODEL_ID else f" ({MODEL_ID} is not in this checkout)"
     return f"{LATE_INTERACTION}{also}"
@@ -192,8 +198,9 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[C
     """Every check, in the order a reader wants them; what `config` asks for is needed (default: the default preset)."""
     config = config or preset(DEFAULT).config
     answers = ask_all(
-        settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, settings.chroma_url
-    )
+        settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, settings.chroma_url,
+        openai_embedder(settings, SERVER_SECONDS, tries=1) if _server(settings) == "openai" else None,
+    )  # fmt: skip
     packages = _packages()
     cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
     store = _store(settings, answers)
@@ -226,9 +233,10 @@ def _packages() -> Check:
 
 
 def _embedder(settings: Settings, servers: Answers) -> Check:
-    model = settings.ollama_embedder
-    if model is not None:
-        return _ollama_embedder(settings, model, servers)
+    if settings.served_embedder is not None:
+        server, model = settings.served_embedder
+        by_server = {"ollama": _ollama_embedder, "openai": _openai_embedder}
+        return by_server[server](settings, model, servers)
     resolved = resolve(settings.embedder)
     advice = "set CEMS_WORKBENCH_EMBEDDER to a folder with the weights" if resolved.fallback else ""
     return Check("embedder", "warning" if resolved.fallback else "ok", resolved.line, advice)
@@ -246,6 +254,21 @@ def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:
         return Check("embedder", "failed", finding, f"ollama pull {model}")
     where = server_name(settings.ollama_url)
     return Check("embedder", "ok", f"{model} on Ollama at {where}; late interaction needs an embedder loaded here")
+
+
+def _openai_embedder(settings: Settings, model: str, servers: Answers) -> Check:
+    """One text was embedded to see; as on Ollama, nothing takes its place."""
+    said = servers.embedding
+    if isinstance(said, ModelError) or said is None:
+        advice = f"check CEMS_WORKBENCH_EMBEDDING_URL, the model and CEMS_WORKBENCH_EMBEDDING_KEY, or {OTHER_EMBEDDER}"
+        return Check("embedder", "failed", f"{said}" if not settings.embedding_url else f"{model}: {said}", advice)
+    where = server_name(settings.embedding_url or "")
+    return Check("embedder", "ok", f"{model} at {where}: {said}; late interaction needs an embedder loaded here")
+
+
+def _server(settings: Settings) -> str | None:
+    """The kind of server that embeds; None when none does."""
+    return settings.served_embedder[0] if settings.served_embedder else None
 
 
 def _llama_server(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
@@ -335,7 +358,31 @@ def _store(settings: Settings, answers: Callable[[], Answers]) -> list[Check]:
             status: Status = "ok" if state.fresh else "warning"
             advice = "" if state.fresh else "it is rebuilt at the next search"
             checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
+        checks += _embedder_match(settings, store, answers)
     return checks
+
+
+def _embedder_match(settings: Settings, store: Store, answers: Callable[[], Answers]) -> list[Check]:
+    """Were the store's vectors made by this embedder; asked of it where a name does not prove it: on a server, or stated by the user."""
+    name, embeds = "embedder match", embedder(settings)
+    if (server := _server(settings)) and isinstance(getattr(answers(), EMBEDS_AT[server]), ModelError):
+        return []
+    try:
+        store.indexes.check(embeds.model_id, embeds.dimension if server else None)
+        if not server and not settings.embedding_same_as:
+            return []
+        found = in_thread(lambda: reproduced(store, embeds)).result(MATCH_SECONDS)
+    except EmbedderMismatchError as refusal:
+        return [Check(name, "failed", str(refusal))]
+    except (ModelError, StoreError) as failure:
+        return [Check(name, "warning", f"the store's vectors were not compared: {failure}")]
+    except TimeoutError:
+        said = f"the store's vectors were not compared: the embedder took longer than {MATCH_SECONDS:g} s"
+        return [Check(name, "warning", said)]
+    if found is None:
+        return []
+    advice = "" if found.complete else "another model or another setting made the others; Rebuild embeds all anew"
+    return [Check(name, "ok" if found.complete else "warning", str(found), advice)]
 
 
 def _chunks(store: Store) -> Check:
@@ -352,7 +399,7 @@ def _chunks(store: Store) -> Check:
 
 def _embedder_id(settings: Settings, answers: Callable[[], Answers]) -> str | None:
     """Under which id the vectors are kept; None, which stands for every known one, when a server does not say it."""
-    if settings.ollama_embedder is not None and isinstance(answers().ollama, ModelError):
+    if _server(settings) == "ollama" and isinstance(answers().ollama, ModelError):
         return None
     try:
         return embedder(settings).model_id

@@ -37,7 +37,7 @@ from cems_workbench.evaluation.evidence_file import (
     read_evidence_file,
     read_progress,
 )
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.embedder import RememberedQueries
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
@@ -199,7 +199,7 @@ def gather_query_set(
 
 def embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
     """Variants and corrected queries are embedded when they are searched; those as typed are known before."""
-    if isinstance(resources.embedder, SentenceTransformerEmbedder):
+    if isinstance(resources.embedder, RememberedQueries):
         resources.embedder.remember([query.query.strip() for query in queries])
 
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
+
+if TYPE_CHECKING:
+    from cems_workbench.models.openai_embedder import OpenAiEmbedder
+
+EMBEDDING_SECONDS = 60.0
 
 
 def open_resources(settings: Settings, *, create: bool = True) -> Resources:
@@ -29,12 +35,30 @@ def for_store(settings: Settings, store: Store) -> Settings:
 
 
 def embedder(settings: Settings) -> QueryEmbedder:
-    """The embedder that the settings name; nothing is loaded and no server is asked yet."""
-    if settings.ollama_embedder is None:
-        return SentenceTransformerEmbedder(settings.embedder)
-    from cems_workbench.models.ollama import OllamaEmbedder
+    """The embedder that the settings name; nothing is loaded and no server is asked yet.
 
-    return OllamaEmbedder(settings.ollama_url, settings.ollama_embedder, revision=None)
+    What is missing in the settings is said when it is first used, so that a store can be looked at without an embedder.
+    """
+    same_as = settings.embedding_same_as.strip()
+    if settings.served_embedder is None:
+        return SentenceTransformerEmbedder(settings.embedder, same_as)
+    server, model = settings.served_embedder
+    if server == "ollama":
+        from cems_workbench.models.ollama import OllamaEmbedder
+
+        return OllamaEmbedder(settings.ollama_url, model, same_as=same_as, revision=None)
+    return openai_embedder(settings)
+
+
+def openai_embedder(settings: Settings, timeout_s: float = EMBEDDING_SECONDS, tries: int = 3) -> OpenAiEmbedder:
+    """The embedder on the OpenAI-compatible server that the settings name."""
+    from cems_workbench.models.openai_embedder import OpenAiEmbedder
+
+    _, model = settings.served_embedder or ("openai", "")
+    return OpenAiEmbedder(
+        settings.embedding_url or "", model, settings.embedding_key, settings.embedding_dimension, settings.embedding_limit,
+        settings.embedding_same_as.strip(), timeout_s, tries=tries,
+    )  # fmt: skip
 
 
 def servers(settings: Settings) -> Servers:

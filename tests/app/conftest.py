@@ -76,7 +76,7 @@ def _embedder(name: str) -> QueryEmbedder:
 
 def loaded_once(settings: Settings) -> QueryEmbedder:
     """The embedder as the app makes it; every page of this process has the same one, so that its weights load once."""
-    return _embedder(settings.embedder) if settings.ollama_embedder is None else made(settings)
+    return _embedder(settings.embedder) if settings.served_embedder is None else made(settings)
 
 
 def release() -> None:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "models"))
 from model_server import ModelServer, Reply, nobody, sent, serving
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.errors import ModelError
+from cems_workbench.errors import EmbedderMismatchError, ModelError
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
@@ -83,15 +83,19 @@ def facts(folder: Path) -> Path:
     return path
 
 
-def test_another_embedder_makes_the_vectors_of_a_store_stale_and_they_are_made_anew(
+def test_another_embedder_is_refused_until_it_is_asked_to_embed_anew_and_the_first_ones_vectors_stay(
     store: Path, server: ModelServer
 ) -> None:
     resources = open_resources(settings(store, server.url))
     try:
+        with pytest.raises(EmbedderMismatchError, match=r"made by sentence-transformers/.*384 values.*ollama:nomic"):
+            gather(Request("kubernetes cluster"), preset("recollection").config, resources)
+        assert {text for body in server.bodies("/api/embed") for text in body["input"]} <= {"dimension"}
         states = {state.name: state for state in resources.store.indexes.states(resources.embedder.model_id)}
         name = "vectors ollama:nomic-embed-text@sha256:1"
         assert states["lexical"].fresh
         assert (states[name].fresh, states[name].note) == (False, "never built")
+        resources.embed_anew()
         evidence = gather(Request("kubernetes cluster"), preset("recollection").config, resources)
         assert all(state.fresh for state in resources.store.indexes.states(resources.embedder.model_id))
         assert evidence.notes["models"]["embedder"] == "ollama:nomic-embed-text@sha256:1"
@@ -99,22 +103,31 @@ def test_another_embedder_makes_the_vectors_of_a_store_stale_and_they_are_made_a
         assert replay(evidence, preset("recollection").config).results
     finally:
         resources.close()
+    back = open_resources(Settings(store=store))
+    try:
+        report = back.refresh()
+        assert report is None or report.embedded == 0
+    finally:
+        back.close()
 
 
 def test_a_model_pulled_anew_makes_them_stale_again(store: Path, server: ModelServer, ollama: Ollama) -> None:
     first = open_resources(settings(store, server.url))
-    first.refresh()
+    first.embed_anew()
     first.close()
     ollama.digest = "sha256:2"
     second = open_resources(settings(store, server.url))
     try:
         assert not all(state.fresh for state in second.store.indexes.states(second.embedder.model_id))
+        report = second.refresh()
+        assert report is not None and report.embedded
     finally:
         second.close()
 
 
 def test_late_interaction_says_in_one_line_that_it_needs_token_vectors(store: Path, server: ModelServer) -> None:
     resources = open_resources(settings(store, server.url))
+    resources.embed_anew()
     try:
         with pytest.raises(
             ModelError, match=r"needs token vectors, which nomic-embed-text on Ollama at .* does not give"
@@ -135,6 +148,7 @@ def test_a_cross_encoder_that_is_nowhere_and_no_packaged_one_name_both_reasons(
 ) -> None:
     monkeypatch.setattr(cross_encoder, "MiniLMJudge", lambda: MiniLMJudge(tmp_path / "nowhere"))
     resources = open_resources(settings(store, server.url))
+    resources.embed_anew()
     try:
         config = with_values(preset("ace").config, {"rerank.model": "no-such/model", "rerank.input_limit": 5})
         trace = replay(gather(Request("kubernetes cluster"), config, resources), config)

@@ -69,6 +69,12 @@ def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collect
     )
 
 
+def dimension(collection: Collection) -> int | None:
+    """How many values a vector of a collection has; None while it is empty."""
+    rows: Any = collection.get(limit=1, include=["embeddings"])["embeddings"]
+    return len(rows[0]) if rows is not None and len(rows) else None
+
+
 def drop_collection(client: ClientAPI, name: str) -> None:
     """Delete a collection with its vectors, if it exists. Raises StoreError when Chroma refuses."""
     from chromadb.errors import ChromaError, NotFoundError

@@ -2,7 +2,7 @@
 
 Each carries the content version it was built from. The lexical one keeps it in its manifest; the vectors of an
 embedder keep it in the store's meta table, with the id of the Chroma collection it was said of, so that a collection
-which was lost and made anew is not taken for the old one.
+which was lost and made anew is not taken for the old one. Beside it stands how many values a vector has.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cems_workbench.models.embedder_match import other_dimension, other_model
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import chunks, memories, sources
@@ -31,10 +32,13 @@ from cems_workbench.store.search.vector_refresh import refresh_vectors
 from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
 
 if TYPE_CHECKING:
+    import duckdb
     from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
 _KEY = "vectors:"
+OLLAMA, REVISION = "ollama:", "@"
+"""Ids of models on Ollama end with a revision, which grows stale when the model is pulled anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,34 @@ class DerivedIndexes:
         with self._refreshing:
             return self._bring_up_to_date(embedder, progress)
 
+    def check(self, embedder_id: str, dimension: int | None) -> None:
+        """Raises EmbedderMismatchError when the store's vectors were made by another embedder, or have another length than `dimension`.
+
+        Every embedder has vectors of its own, so one that was used before, also of an earlier revision, is none other. `dimension`
+        None: it is not known yet. A store without vectors takes any. StoreError when vectors came with a source's memories, and were
+        made by another embedder.
+        """
+        with self._database.reading() as cursor:
+            sources.check_embedder(cursor, embedder_id)
+            recorded = _recorded(cursor)
+            known = {name: value for name, value in recorded.items() if embedded.count(cursor, value["collection"])}
+        if embedder_id in recorded:
+            length = self._length(embedder_id, recorded[embedder_id]) if embedder_id in known else None
+            if None not in (length, dimension) and length != dimension:
+                raise other_dimension(embedder_id, length or 0, embedder_id, dimension or 0)
+            return
+        revisions = {name.partition(REVISION)[0] for name in known if name.startswith(OLLAMA)}
+        if known and embedder_id.partition(REVISION)[0] not in revisions:
+            latest = max(known, key=lambda name: (known[name]["version"] or 0, name))
+            raise other_model(latest, self._length(latest, known[latest]), embedder_id)
+
+    def _length(self, embedder_id: str, recorded: dict[str, Any]) -> int | None:
+        """How many values a vector of that embedder has; a store of an earlier version did not write it down, and the vectors say it."""
+        if "dimension" not in recorded:
+            collection = chroma.find_collection(self._chroma(), self._collection_name(embedder_id))
+            return None if collection is None else chroma.dimension(collection)
+        return int(recorded["dimension"])
+
     def rebuild(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
         """Drop both and build them anew from the memories. Raises what `progress` raises; `refresh` goes on from there.
 
@@ -191,12 +223,7 @@ class DerivedIndexes:
         """
         with self._database.reading() as cursor:
             version = content_version(cursor)
-            recorded = {
-                key.removeprefix(_KEY): json.loads(value)
-                for key, value in cursor.execute(
-                    "SELECT key, value FROM workbench_meta WHERE starts_with(key, ?) ORDER BY key", [_KEY]
-                ).fetchall()
-            }
+            recorded = _recorded(cursor)
             wanted = list(recorded) if embedder_id is None else [embedder_id]
             vectors = [
                 _vector_state(
@@ -245,7 +272,8 @@ class DerivedIndexes:
             known = {"collection": str(collection.id), "version": None}
             self._record(embedder, known)
         counts = refresh_vectors(self._database, collection, embedder, progress)
-        self._record(embedder, {**known, "version": version})
+        length = chroma.dimension(collection)
+        self._record(embedder, {**known, "version": version} | ({"dimension": length} if length else {}))
         return counts, notes
 
     def _collection(self, embedder: Embedder, known_id: str | None) -> tuple[Collection, list[str]]:
@@ -276,6 +304,14 @@ class DerivedIndexes:
         if self._client is None:
             self._client = chroma.connect(self._chroma_home, self._url)
         return self._client
+
+
+def _recorded(cursor: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
+    """By embedder id what is written down of its vectors: the collection, the content version and the length of one."""
+    rows = cursor.execute(
+        "SELECT key, value FROM workbench_meta WHERE starts_with(key, ?) ORDER BY key", [_KEY]
+    ).fetchall()
+    return {key.removeprefix(_KEY): json.loads(value) for key, value in rows}
 
 
 def _vector_state(name: str, recorded: dict[str, Any] | None, version: int, rows: int) -> IndexState:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.search.chroma import dimension
 from cems_workbench.store.search.entries import Place, in_order, key, place_of
 from cems_workbench.store.search.hits import (
     ChunkHits,
@@ -88,6 +90,8 @@ class VectorIndex:
             return []
         if not np.isfinite(query).all():
             raise StoreError("the query's embedding has values that are not finite")
+        if len(query) != self._dimension:
+            raise StoreError(f"the query's embedding has {len(query)} values, the index has {self._dimension}")
         # All filters that let everything pass are one, and share its matrix.
         where = ANY if where.trivial else where
         search = self._search_exact if self._count(where) <= EXACT_ROWS else self._search_graph
@@ -137,6 +141,10 @@ class VectorIndex:
         where = ANY if where.trivial else where
         return by_memory(visible_hits(lambda depth: self._search_graph(query, depth, where), k, self._hidden))
 
+    @cached_property
+    def _dimension(self) -> int | None:
+        return None if self._collection is None else dimension(self._collection)
+
     def _count(self, where: Filter) -> int:
         return self._size if where.trivial else len(self._places_passing(where))
 
@@ -154,8 +162,6 @@ class VectorIndex:
         rows = self._matrices[where]
         if not rows.ids:
             return []
-        if rows.matrix.shape[1] != len(query):
-            raise StoreError(f"the query's embedding has {len(query)} values, the index has {rows.matrix.shape[1]}")
         cosines = rows.matrix @ (query / max(float(np.linalg.norm(query)), 1e-12))
         best = down_to(cosines, rows.starts, k)
         places = best.tolist()

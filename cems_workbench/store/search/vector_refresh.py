@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from cems_workbench.errors import StoreError
+from cems_workbench.models.embedder_match import other_dimension
 from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.progress import Progress
 from cems_workbench.store import sources
 from cems_workbench.store.database import Database
-from cems_workbench.store.search import embedded
+from cems_workbench.store.search import chroma, embedded
 from cems_workbench.store.search import entries as entries_table
 from cems_workbench.store.search.entries import Entry, Place, key
 
@@ -36,8 +37,8 @@ def refresh_vectors(
 ) -> tuple[int, int, int]:
     """Embed, relabel and remove what is pending; returns how many of each.
 
-    What came with a vector from a source gets that one. Raises what `progress` raises (Cancelled) and StoreError when the embedder
-    returns something unusable.
+    What came with a vector from a source gets that one. Raises what `progress` raises (Cancelled), StoreError when the embedder
+    returns something unusable, EmbedderMismatchError when its vectors have another length than those that are there.
     """
     name = str(collection.id)
     _reconcile(database, collection)
@@ -52,6 +53,8 @@ def refresh_vectors(
         collection.update(ids=[entry.key for entry in found], metadatas=[_labels(entry) for entry in found])
         with database.transaction() as cursor:
             embedded.record(cursor, name, found)
+    if waiting.embed and (length := chroma.dimension(collection)) not in (None, embedder.dimension):
+        raise other_dimension(embedder.model_id, length or 0, embedder.model_id, embedder.dimension)
     count = _embed(database, collection, embedder, waiting.embed, progress)
     return count, len(waiting.relabel), len(waiting.remove)
 

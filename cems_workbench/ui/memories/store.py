@@ -9,7 +9,7 @@ import streamlit as st
 from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.errors import ModelError, WorkbenchError
+from cems_workbench.errors import EmbedderMismatchError, ModelError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ChunkRule
 from cems_workbench.store import IndexState, RefreshReport
@@ -122,7 +122,8 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
             "Bring up to date", key="memories:refresh", disabled=all(index.fresh for index in states),
-            help="Take in what has changed since.",
+            help="Take in what has changed since. After a change of the embedding model every memory is embedded; the vectors of the "
+            "former one stay.",
         )  # fmt: skip
         rebuild = st.button(
             "Rebuild", key="memories:rebuild", icon=":material/refresh:",
@@ -134,7 +135,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
         with state.work(place, "rebuild") as progress:
             # Behind until it is done: when it is interrupted, the next run of the page goes on.
             state.update(indexes_behind=True, compared=None)
-            report = resources.rebuild(progress) if rebuild else resources.refresh(progress)
+            report = resources.rebuild(progress) if rebuild else resources.embed_anew(progress)
         state.update(
             indexes_behind=False, index_message=_outcome("Rebuilt" if rebuild else "Brought up to date", report)
         )
@@ -157,11 +158,15 @@ def _some(count: int, one: str, more: str) -> str:
 
 
 def _vector_model(resources: Resources) -> tuple[str | None, str]:
-    """The id under which the vectors are kept; None, and why, while a server that must say its revision does not."""
+    """The id under which the vectors are kept; None while a server that must say its revision does not. And why no search is possible."""
     try:
-        return resources.embedder.model_id, ""
+        model = resources.embedder.model_id
+        resources.store.indexes.check(model, None)
+    except EmbedderMismatchError as refusal:
+        return model, f"No search is possible: {refusal}"
     except ModelError as error:
         return None, f"The embedding model cannot be reached: {error}"
+    return model, ""
 
 
 def _outcome(done: str, report: RefreshReport | None) -> str:

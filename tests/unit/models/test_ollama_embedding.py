@@ -10,7 +10,8 @@ import pytest
 from model_server import CUT, HTML, TRUNCATED, Answer, Reply, no_sleep, nobody, sent, serving
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.ollama import EMBED_BATCH, OllamaEmbedder
+from cems_workbench.models.ollama import OllamaEmbedder
+from cems_workbench.models.server_embedder import EMBED_BATCH
 
 
 @pytest.fixture(autouse=True)

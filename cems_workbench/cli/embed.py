@@ -1,0 +1,24 @@
+"""`embed`: the vectors of the store's memories by the configured embedder."""
+
+from __future__ import annotations
+
+import typer
+
+from cems_workbench.cli.options import JsonOption, StoreOption, filled_resources, print_json, progress_bar
+
+
+def embed_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Bring the indexes up to date with the configured embedder, also where another one made the store's vectors.
+
+    The vectors of the other stay, for the way back. Only those of this embedder that have another length are dropped.
+    """
+    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        report = resources.embed_anew(progress)
+        embedder, total = resources.embedder.model_id, resources.store.memories.count()
+    embedded = report.embedded if report else 0
+    if as_json:
+        print_json({"embedder": embedder, "memories_in_store": total, "embedded": embedded})
+        return
+    for note in report.notes if report else ():
+        typer.echo(f"note: {note}")
+    typer.echo(f"{total} memories in the store, {embedded} texts embedded now by {embedder}")

@@ -1,0 +1,184 @@
+"""An embedder on any server that speaks OpenAI's /embeddings: llama.cpp, vLLM, OpenRouter, Ollama, OpenAI.
+
+    POST {base}/embeddings {"model", "input": [texts], "encoding_format": "float"}, and "dimensions" where one is asked for
+    reply {"data": [{"index", "embedding": numbers, or base64 of little-endian float32}]}
+
+How much of a text is read says `GET {base}/../props` of llama.cpp and `GET {base}/models` of vLLM and OpenRouter; others do not say.
+
+Source: OpenAI API reference, "Create embeddings"; llama.cpp, tools/server/README.md; vLLM, OpenAI-compatible server.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.errors import ModelError
+from cems_workbench.models.http import (
+    CallError,
+    CallLimits,
+    ModelServer,
+    authorization,
+    call_error,
+    post_json,
+    sendable,
+    status_error,
+)
+from cems_workbench.models.protocol import Float64
+from cems_workbench.models.server_embedder import ServerEmbedder
+
+LLAMA_CPP_BATCH = 512
+"""Tokens of a text that llama.cpp embeds unless it was started with a larger --ubatch-size, which it does not tell."""
+TOO_LONG = "a text is longer than the server reads; import with --chunks embedder cuts it"
+
+_TOO_LONG = re.compile(
+    r"\bHTTP (?:400|413|422|500): .*(?:too (?:large|long)|maximum (?:context|input|model|sequence)|context (?:length|size|window)"
+    r"|exceeds?\b.*\b(?:tokens|length|limit))",
+    re.IGNORECASE,
+)
+
+
+class OpenAiEmbedder(ServerEmbedder):
+    """`QueryEmbedder` over POST {base}/embeddings; `timeout_s` is for one batch, retries included.
+
+    A base URL without a path gets /v1, and `key` is sent as bearer token. `dimension` is asked for and becomes part of the id;
+    None leaves it to the server. `limit` is how many tokens of a text are read where the server does not say so.
+    """
+
+    def __init__(
+        self, base_url: str, model: str, key: str | None = None, dimension: int | None = None, limit: int | None = None,
+        same_as: str = "", timeout_s: float = 60.0, *, tries: int = 3, sleep: Callable[[float], None] = time.sleep,
+    ) -> None:  # fmt: skip
+        limits = CallLimits(timeout_s, tries)
+        server = ModelServer(base_url, limits, sleep=sleep, secret=(key or "").strip(), classify=_failure)
+        super().__init__(server, model, dimension, same_as)
+        self._limit = limit
+
+    @property
+    def _own_id(self) -> str:
+        return f"openai:{self._model}" + (f"@{self._expected}" if self._expected else "")
+
+    @property
+    def _place(self) -> str:
+        try:
+            return f"at {self._server.name}"
+        except ModelError:
+            return "on a server whose URL is not set"
+
+    @property
+    def url(self) -> str:
+        """Where the server is, as configured. Raises ModelError when it or the model is not set."""
+        if not self._model.strip():
+            raise ModelError("CEMS_WORKBENCH_EMBEDDER names no model after openai:")
+        if not self._server.url.strip():
+            raise ModelError(
+                f"CEMS_WORKBENCH_EMBEDDER is openai:{self._model}, and CEMS_WORKBENCH_EMBEDDING_URL is not set"
+            )
+        return self._server.url
+
+    def token_limit(self) -> int | None:
+        """How many tokens of a text the server reads: as configured, or as it says; None when it does not say.
+
+        Raises ModelError when it cannot be asked.
+        """
+        _ = self.url
+        return self._limit or self._stated
+
+    @cached_property
+    def _stated(self) -> int | None:
+        try:
+            context = self._get(self._server.beside_api("props"))["default_generation_settings"]["n_ctx"]
+            if _positive(context):
+                return min(int(context), LLAMA_CPP_BATCH)
+        except (LookupError, TypeError):
+            pass  # no llama.cpp server
+        try:
+            listed = self._get(self._server.api("models"))["data"]
+            known = [row for row in listed if row["id"] == self._model] or listed[:1]
+            said = [row.get(name) for row in known for name in ("max_model_len", "context_length")]
+        except (LookupError, TypeError, AttributeError):
+            return None
+        return next((int(tokens) for tokens in said if _positive(tokens)), None)
+
+    def _get(self, url: str) -> Any:
+        """The decoded reply; None where the server has nothing to say there."""
+
+        async def request() -> Any:
+            import httpx
+
+            async with httpx.AsyncClient(**self._server.client_options()) as client:
+                response = await client.get(url, headers=authorization(self._server.secret or ""))
+            return response.json()
+
+        try:
+            return self._server.call(request)
+        except CallError as failure:
+            if failure.cause in ("refused", "bad reply") and not failure.unreachable:
+                return None  # a status 4xx, or a page that is not JSON
+            raise
+
+    def _vectors(self, texts: Sequence[str]) -> Sequence[Float64]:
+        _ = self.url
+        body: dict[str, Any] = {
+            "model": self._model,
+            "input": [sendable(text) or " " for text in texts],  # servers refuse an empty text
+            "encoding_format": "float",
+        }
+        if self._expected:
+            body["dimensions"] = self._expected
+
+        async def request() -> list[Float64]:
+            return vectors_of(await post_json(self._server, "embeddings", body))
+
+        return self._server.call(request)
+
+
+def vectors_of(reply: Any) -> list[Float64]:
+    """The vectors of a decoded reply in the order of their `index`, or as they stand where none has one.
+
+    Raises CallError for a reply of another shape, and for an error that came with HTTP 200; ValueError for what is no number.
+    """
+    if isinstance(reply, dict) and reply.get("error"):
+        error = reply["error"]
+        code, said = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, error)
+        if isinstance(code, int) and code >= 400:
+            raise status_error(code, str(said))
+        raise CallError("server error", str(said))
+    rows = reply.get("data") if isinstance(reply, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and "embedding" in row for row in rows):
+        raise CallError("bad reply", "the reply has no data[].embedding")
+    places = [row.get("index") for row in rows]
+    if any(place is not None for place in places):
+        if sorted(map(str, places)) != sorted(map(str, range(len(rows)))):
+            raise CallError("bad reply", f"the indexes of {len(rows)} vectors are not 0 to {len(rows) - 1}")
+        rows = sorted(rows, key=lambda row: int(row["index"]))
+    return [_vector(row["embedding"]) for row in rows]
+
+
+def _vector(sent: Any) -> Float64:
+    if isinstance(sent, str):
+        return np.frombuffer(base64.b64decode(sent, validate=True), "<f4").astype(np.float64)
+    if not isinstance(sent, list):
+        raise CallError("bad reply", "an embedding is neither a list of numbers nor base64")
+    vector = np.asarray(sent, dtype=np.float64)  # null, which llama.cpp sends for NaN, becomes NaN
+    if vector.ndim != 1:
+        raise CallError("bad reply", "an embedding is not one list of numbers; the server does not pool its tokens")
+    return vector
+
+
+def _positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _failure(error: Exception, server: ModelServer) -> CallError:
+    """As for every server, but a text that is too long is said to be, and not sent again."""
+    failure = call_error(error, server)
+    if _TOO_LONG.search(failure.what):
+        return CallError("refused", f"{TOO_LONG} ({failure.what})")
+    return failure

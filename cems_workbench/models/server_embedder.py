@@ -1,0 +1,91 @@
+"""What every embedder on a server shares: bounded batches, equal texts asked once, vectors checked and scaled to length 1."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from cems_workbench.errors import ModelError
+from cems_workbench.models.embedder import RememberedQueries
+from cems_workbench.models.http import ModelServer
+from cems_workbench.models.protocol import Float32, Float64
+from cems_workbench.progress import Progress, silent
+
+EMBED_BATCH = 32
+
+
+class ServerEmbedder(RememberedQueries):
+    """`QueryEmbedder` over a server; one for each kind says how it is asked."""
+
+    def __init__(self, server: ModelServer, model: str, dimension: int | None, same_as: str) -> None:
+        """`dimension` None: that of the first vector; `same_as`: the id of the vectors in a store that this model has made too."""
+        super().__init__()
+        self._server, self._model, self._expected, self._same_as = server, model, dimension, same_as
+
+    @property
+    def model_id(self) -> str:
+        """The id that was stated, or its own. Raises ModelError when the server must say the revision and does not."""
+        return self._same_as or self._own_id
+
+    @property
+    def line(self) -> str:
+        """For the page."""
+        stated = f", stated to be {self._same_as}" if self._same_as else ""
+        return f"{self._model} {self._place}{stated}"
+
+    @property
+    @abstractmethod
+    def _own_id(self) -> str:
+        """Kind of server and model, and its revision where there is one."""
+
+    @property
+    @abstractmethod
+    def _place(self) -> str:
+        """Where it runs: "on Ollama at localhost:11434"."""
+
+    @abstractmethod
+    def _vectors(self, texts: Sequence[str]) -> Sequence[Float64]:
+        """A vector per text, in order, as long as the server likes. Raises ModelError when there is no answer to use."""
+
+    @cached_property
+    def dimension(self) -> int:
+        """Length of one vector: as given, or asked from the server once. Raises ModelError."""
+        return self._expected or len(self._asked(["dimension"])[0])
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        """Unit vectors, shape (len(texts), dimension), float32; equal texts are embedded once.
+
+        Raises ModelError when the server fails or sends vectors of another number or length, not finite, or all zero.
+        """
+        unique = list(dict.fromkeys(texts))
+        if not unique:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        parts = []
+        for start in range(0, len(unique), EMBED_BATCH):
+            parts.append(self._unit_vectors(unique[start : start + EMBED_BATCH]))
+            progress("embedding", min(start + EMBED_BATCH, len(unique)), len(unique))
+        place = {text: i for i, text in enumerate(unique)}
+        return np.concatenate(parts)[[place[text] for text in texts]]
+
+    def _unit_vectors(self, texts: Sequence[str]) -> Float32:
+        rows = self._asked(texts)
+        wrong = next((len(row) for row in rows if len(row) != self.dimension), None)
+        if wrong is not None:
+            raise ModelError(f"{self.line} sent a vector of length {wrong}; {self.dimension} was expected")
+        vectors = np.stack(rows)
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not np.isfinite(norms).all():
+            raise ModelError(f"{self.line} sent a vector that is not finite (NaN or infinite)")
+        if not norms.all():
+            raise ModelError(f"{self.line} sent a vector of zeros, which points nowhere")
+        unit: Float32 = (vectors / norms).astype(np.float32)
+        return unit
+
+    def _asked(self, texts: Sequence[str]) -> Sequence[Float64]:
+        rows = self._vectors(texts)
+        if len(rows) != len(texts) or not all(map(len, rows)):
+            raise ModelError(f"{self.line} sent {sum(len(row) > 0 for row in rows)} vectors for {len(texts)} texts")
+        return rows
