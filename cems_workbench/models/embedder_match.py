@@ -2,7 +2,7 @@
 
 Names are compared as they stand, since two servers may call one model differently and one name may stand for two models: who knows
 that two names are one model states it (`CEMS_WORKBENCH_EMBEDDING_SAME_AS`). Lengths of vectors have to be equal in any case. Whether a
-statement is true shows `reproduce`: texts are embedded again and compared with the vectors that are kept of them.
+statement is true shows `match`: texts are embedded again and compared with the vectors that are kept of them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from cems_workbench.errors import EmbedderMismatchError
 from cems_workbench.models.protocol import Embedder, Float32
 
-REPRODUCED = 0.99
-"""Cosine from which a vector counts as made again: quantisation and batching move one by less, another model by far more."""
+SAME_COSINE = 0.99
+"""Cosine from which a vector counts as made by the same model: quantised weights and other runtimes differ in the third digit."""
 STATE = "CEMS_WORKBENCH_EMBEDDING_SAME_AS"
 ANEW = "python -m cems_workbench embed, or Rebuild on the Memories page, embeds the memories anew"
 
@@ -39,33 +39,38 @@ def other_dimension(had: str, dimension: int, configured: str, wanted: int) -> E
 
 
 @dataclass(frozen=True, slots=True)
-class Reproduction:
-    """How many of `asked` texts gave their kept vector again, and the lowest cosine among all of them."""
+class EmbedderMatch:
+    """How well an embedder makes the vectors that are kept: of `asked` texts, those `reproduced`, and the lowest cosine of all."""
 
     asked: int
     reproduced: int
     lowest: float
 
     @property
-    def complete(self) -> bool:
-        """Did every text give its vector again?"""
-        return self.reproduced == self.asked
+    def same(self) -> bool:
+        """Whether every text got its vector again, and there was one."""
+        return self.asked > 0 and self.reproduced == self.asked
 
     def __str__(self) -> str:
         """In words: "20 of 20 stored vectors reproduced, lowest cosine 0.9998"."""
+        if not self.asked:
+            return "no stored vector to compare with"
         return f"{self.reproduced} of {self.asked} stored vectors reproduced, lowest cosine {self.lowest:.4f}"
 
 
-def reproduce(embedder: Embedder, texts: Sequence[str], vectors: Float32) -> Reproduction:
-    """Embed texts again and compare with the vectors kept of them, shape (len(texts), dimension), of any length but zero.
+def match(embedder: Embedder, kept: Sequence[tuple[str, Float32]]) -> EmbedderMatch:
+    """Embed texts again and compare with the vector kept of each. Raises ModelError when the embedder fails.
 
-    Raises ModelError when the embedder fails, EmbedderMismatchError when its vectors have another length, ValueError without texts.
+    A vector of another length is not reproduced; its cosine counts as 0.
     """
-    if not texts:
-        raise ValueError("no text to embed again")
-    again = embedder.encode(texts)
-    if again.shape != vectors.shape:
-        raise other_dimension("another embedder", vectors.shape[1], embedder.model_id, again.shape[1])
-    norms = np.linalg.norm(again, axis=1) * np.linalg.norm(vectors, axis=1)
-    cosines = np.sum(again * vectors, axis=1) / np.maximum(norms, 1e-12)
-    return Reproduction(len(texts), int((cosines >= REPRODUCED).sum()), float(cosines.min()))
+    if not kept:
+        return EmbedderMatch(0, 0, 0.0)
+    made = embedder.encode([text for text, _ in kept])
+    cosines = [_cosine(mine, theirs) for mine, (_, theirs) in zip(made, kept, strict=True)]
+    return EmbedderMatch(len(cosines), sum(cosine >= SAME_COSINE for cosine in cosines), min(cosines))
+
+
+def _cosine(a: Float32, b: Float32) -> float:
+    if a.shape != b.shape:
+        return 0.0
+    return float(a @ b / max(float(np.linalg.norm(a)) * float(np.linalg.norm(b)), 1e-12))

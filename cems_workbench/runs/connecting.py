@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.progress import Progress, silent
+from cems_workbench.runs.embedder_match import match_embedder
 from cems_workbench.sources.source import Probe, RowProblem, Source, SourceError
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
@@ -25,10 +25,6 @@ from cems_workbench.store.sources import SourceRecord
 
 SHOWN_PROBLEMS = 1_000
 """Problems of rows that a report lists; the rest is counted."""
-SAMPLE = 20
-"""Texts that are embedded again to see whether an embedder made the vectors."""
-SAME_COSINE = 0.99
-"""Cosine from which a vector counts as made by the same model: quantised weights and other runtimes differ in the third digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,38 +122,6 @@ def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -
     tally.more_problems += max(0, len(problems) - room)
 
 
-@dataclass(frozen=True, slots=True)
-class EmbedderMatch:
-    """How well an embedder makes the vectors that a source has: of `asked` texts, those `reproduced`, and the lowest cosine."""
-
-    asked: int
-    reproduced: int
-    lowest: float
-
-    @property
-    def same(self) -> bool:
-        """Whether every text got its vector again, and there was one."""
-        return self.asked > 0 and self.reproduced == self.asked
-
-    def __str__(self) -> str:
-        if not self.asked:
-            return "no stored vector to compare with"
-        return f"{self.reproduced} of {self.asked} stored vectors reproduced, lowest cosine {self.lowest:.4f}"
-
-
-def match_embedder(store: Store, source_id: int, embedder: QueryEmbedder) -> EmbedderMatch:
-    """Embed some of a source's texts again, and compare with the vectors that came with them. Raises ModelError.
-
-    Vectors of another length are not reproduced; their cosine counts as 0.
-    """
-    sample = store.sources.sample_texts(source_id, SAMPLE)
-    if not sample:
-        return EmbedderMatch(0, 0, 0.0)
-    made = embedder.encode([text for _, text, _ in sample])
-    cosines = [_cosine(mine, theirs) for mine, (_, _, theirs) in zip(made, sample, strict=True)]
-    return EmbedderMatch(len(cosines), sum(cosine >= SAME_COSINE for cosine in cosines), min(cosines))
-
-
 def settle_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedder, setting: str, stated: bool) -> str:
     """Note the embedder of a source where it is known: as stated, or because it makes the same vectors. Returns a line about it.
 
@@ -177,9 +141,3 @@ def settle_embedder(store: Store, record: SourceRecord, embedder: QueryEmbedder,
         )
         return f"embedder {embedder.model_id}: {match}{doubt}"
     return f"{embedder.model_id} is not the embedder: {match}"
-
-
-def _cosine(a: np.ndarray, b: np.ndarray) -> float:
-    if a.shape != b.shape:
-        return 0.0
-    return float(a @ b / max(float(np.linalg.norm(a)) * float(np.linalg.norm(b)), 1e-12))

@@ -23,12 +23,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from cems_workbench import extensions
 from cems_workbench.config import DEFAULT, PipelineConfig, preset, preset_names
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError
+from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
 from cems_workbench.models.http import in_thread, server_name
 from cems_workbench.models.minilm_judge import MODEL_ID, available
+from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import locate, resolve
 from cems_workbench.models.servers import SERVER_SECONDS, Answers, ask_all
-from cems_workbench.runs.embedder_match import reproduced
-from cems_workbench.runs.opening import embedder, openai_embedder
+from cems_workbench.runs.embedder_match import match_store
+from cems_workbench.runs.opening import embedder, for_store, openai_embedder
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -353,6 +355,7 @@ def _store(settings: Settings, answers: Callable[[], Answers]) -> list[Check]:
         )
         checks = [Check("store", "ok" if count else "warning", content, "" if count else "import something")]
         checks.append(_chunks(store))
+        settings = for_store(settings, store)
         for state in store.indexes.states(_embedder_id(settings, answers)):
             note = state.note or f"content version {state.version}"
             status: Status = "ok" if state.fresh else "warning"
@@ -364,25 +367,29 @@ def _store(settings: Settings, answers: Callable[[], Answers]) -> list[Check]:
 
 def _embedder_match(settings: Settings, store: Store, answers: Callable[[], Answers]) -> list[Check]:
     """Were the store's vectors made by this embedder; asked of it where a name does not prove it: on a server, or stated by the user."""
-    name, embeds = "embedder match", embedder(settings)
-    if (server := _server(settings)) and isinstance(getattr(answers(), EMBEDS_AT[server]), ModelError):
+    name, server = "embedder match", _server(settings)
+    if server and isinstance(getattr(answers(), EMBEDS_AT[server]), ModelError):
         return []
+    embeds = embedder(settings)
     try:
-        store.indexes.check(embeds.model_id, embeds.dimension if server else None)
+        store.indexes.check(embeds.model_id, None)
         if not server and not settings.embedding_same_as:
             return []
-        found = in_thread(lambda: reproduced(store, embeds)).result(MATCH_SECONDS)
-    except EmbedderMismatchError as refusal:
+        found = in_thread(lambda: _matched(store, embeds)).result(MATCH_SECONDS)
+    except (EmbedderMismatchError, StoreError) as refusal:
         return [Check(name, "failed", str(refusal))]
-    except (ModelError, StoreError) as failure:
+    except ModelError as failure:
         return [Check(name, "warning", f"the store's vectors were not compared: {failure}")]
     except TimeoutError:
         said = f"the store's vectors were not compared: the embedder took longer than {MATCH_SECONDS:g} s"
         return [Check(name, "warning", said)]
-    if found is None:
-        return []
-    advice = "" if found.complete else "another model or another setting made the others; Rebuild embeds all anew"
-    return [Check(name, "ok" if found.complete else "warning", str(found), advice)]
+    advice = "" if found.same or not found.asked else f"they are of another model or setting; {ANEW}"
+    return [Check(name, "warning" if advice else "ok", str(found), advice)]
+
+
+def _matched(store: Store, embeds: QueryEmbedder) -> EmbedderMatch:
+    store.indexes.check(embeds.model_id, embeds.dimension)
+    return match_store(store, embeds)
 
 
 def _chunks(store: Store) -> Check:

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 
-from cems_workbench.models.embedder_match import Reproduction, reproduce
+from cems_workbench.models.embedder_match import EmbedderMatch, match
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.store import Store
 
-SAMPLED = 20
+SAMPLE = 20
+"""Texts that are embedded again."""
 
 
-def reproduced(store: Store, embedder: Embedder, sampled: int = SAMPLED) -> Reproduction | None:
-    """How many of up to `sampled` stored vectors, of memories spread over the ids, the embedder makes again from their texts.
+def match_store(store: Store, embedder: Embedder) -> EmbedderMatch:
+    """Embed some of a store's texts again, and compare with its vectors: those that came from a source, else those under the embedder's id.
 
-    None where the store has no vectors under the embedder's id that are up to date. Raises ModelError when the embedder fails,
-    EmbedderMismatchError when its vectors have another length.
+    Compares nothing where these are behind the memories. Raises ModelError.
     """
+    for record in store.sources.read():
+        if record.dimension is not None and record.memories:
+            return match_embedder(store, record.id, embedder)
     if not all(state.fresh for state in store.indexes.states(embedder.model_id)):
-        return None
+        return EmbedderMatch(0, 0, 0.0)
     vectors = store.indexes.open(embedder).vectors
     ids = vectors.ids()
-    spread = [ids[i] for i in dict.fromkeys(np.linspace(0, len(ids) - 1, min(sampled, len(ids))).astype(int).tolist())]
+    spread = [ids[i] for i in dict.fromkeys(np.linspace(0, len(ids) - 1, min(SAMPLE, len(ids))).astype(int).tolist())]
     kept, texts = vectors.chunk_embeddings(spread), store.indexes.texts(spread)
     # Of a memory in chunks the first one is enough.
-    pairs = [
-        (texts[key][min(texts[key], key=str)], kept[key][min(texts[key], key=str)]) for key in spread if key in kept
-    ]
-    if not pairs:
-        return None
-    return reproduce(embedder, [text for text, _ in pairs], np.stack([vector for _, vector in pairs]))
+    firsts = [(key, next(iter(kept[key]))) for key in spread if key in kept]
+    return match(embedder, [(texts[key][seq], kept[key][seq]) for key, seq in firsts])
+
+
+def match_embedder(store: Store, source_id: int, embedder: Embedder) -> EmbedderMatch:
+    """Embed some of a source's texts again, and compare with the vectors that came with them. Raises ModelError."""
+    return match(embedder, [(text, vector) for _, text, vector in store.sources.sample_texts(source_id, SAMPLE)])

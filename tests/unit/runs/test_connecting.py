@@ -18,7 +18,8 @@ from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.records import Memory, Relation, TakenChunk, TakenMemory
-from cems_workbench.runs.connecting import match_embedder, settle_embedder, take_snapshot
+from cems_workbench.runs.connecting import settle_embedder, take_snapshot
+from cems_workbench.runs.embedder_match import match_embedder
 from cems_workbench.sources.source import (
     AS_IT_IS,
     Batch,
