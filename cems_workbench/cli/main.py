@@ -17,6 +17,7 @@ from cems_workbench.cli import (
     app,
     compare,
     config_history,
+    connect,
     dataset,
     doctor,
     embed,
@@ -47,6 +48,7 @@ commands = typer.Typer(
 commands.command("app")(app.app_command)
 commands.command("import")(import_.import_command)
 commands.command("embed")(embed.embed_command)
+commands.command("connect")(connect.connect_command)
 commands.command("search")(search.search_command)
 commands.command("replay")(replay.replay_command)
 commands.command("why")(why.why_command)

