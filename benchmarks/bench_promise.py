@@ -16,23 +16,20 @@ import numpy as np
 
 from cems_workbench.config import preset
 from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.metrics.ndcg import ndcg
+from cems_workbench.evaluation.metrics.rankings import graded
 from cems_workbench.formats.recorded_answers import read_recording
 from cems_workbench.runs.fidelity import asked_queries, measure_fidelity, setting_for, store_of_folder
 from cems_workbench.runs.importing import SAMPLE_DATA
 from cems_workbench.settings import Settings
 
-K = 10
 MOST = 0.005
 """The most that prediction and record may differ."""
 
 
-def ndcg(ids: Sequence[str], grades: Mapping[str, int]) -> float:
-    """nDCG@10 with linear gain, as evaluation has it."""
-    gains = [max(0, grades.get(memory_id, 0)) for memory_id in ids[:K]]
-    ideal = sorted((grade for grade in grades.values() if grade > 0), reverse=True)[:K]
-    discounts = 1 / np.log2(np.arange(2, K + 2))
-    best = float(np.dot(ideal, discounts[: len(ideal)]))
-    return float(np.dot(gains, discounts[: len(gains)])) / best if best else 0.0
+def ndcg_at_10(ids: Sequence[str], grades: Mapping[str, int]) -> float:
+    """nDCG@10 of one query; 0 where nothing was judged relevant."""
+    return float(ndcg(graded([ids], [grades]), 10, 1)[0])
 
 
 def main() -> None:
@@ -54,7 +51,7 @@ def main() -> None:
             setting = setting_for(read_recording(path), head)
             measured = measure_fidelity(setting, asked_queries(setting.recording, known), resources)
             scores = {
-                query.qid: (ndcg(query.recorded, grades[query.qid]), ndcg(query.ours, grades[query.qid]))
+                query.qid: (ndcg_at_10(query.recorded, grades[query.qid]), ndcg_at_10(query.ours, grades[query.qid]))
                 for query in measured.fidelity.queries
                 if query.qid in grades
             }

@@ -42,6 +42,15 @@ class Memory:
     updated_at: datetime | None = None
 
 
+PROJECT_REFERENCE = "project:"
+"""How a source reference begins that names a project."""
+
+
+def source_reference(memory: Memory) -> str | None:
+    """What CEMS keeps as source_ref: the memory's own, else "project:" + its project, None without either."""
+    return memory.source_ref or (PROJECT_REFERENCE + memory.project if memory.project else None)
+
+
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A piece of a memory that is searched by itself; a memory without chunks is searched as one text (`indexed_text`).

@@ -44,7 +44,6 @@ from cems_workbench.store import Filter
 from cems_workbench.store.search import postgres_text
 from cems_workbench.store.search.hits import ChunkHits, first_memories
 from cems_workbench.store.search.postgres_text import TsQueryError
-from cems_workbench.store.search.ts_rank_refresh import WHOLE
 from cems_workbench.store.search.vector_index import EXACT_ROWS, direction
 
 UNDATED = datetime.min.replace(tzinfo=UTC)
@@ -192,10 +191,9 @@ class _Scratch:
         index = self.resources.full_text()
         try:
             asked = postgres_text.or_query(text)
-            found = index.search(asked, index.chunk_count, self.where, "window", depth)
+            hits = index.search(asked, index.chunk_count, self.where, "window", depth)
         except TsQueryError:
             return []
-        hits = [(hit.memory_id, hit.score, None if hit.chunk == WHOLE else hit.chunk) for hit in found]
         if not self.rewritten and passes(self.edited, self.where) == passes(self.stored, self.where):
             return hits[:depth]
         hits = [hit for hit in hits if hit[0] != self.edited.id]
@@ -210,7 +208,7 @@ class _Scratch:
 
     @cached_property
     def _inner(self) -> int:
-        return inner_depth(self.config, self.evidence.searched)
+        return inner_depth(self.config, self.evidence.query)
 
     def _vector(self, text: str, lexical: ChunkHits) -> ChunkHits:
         depth = max(self._depth("vector"), self._inner)

@@ -38,7 +38,6 @@ from cems_workbench.sources.source import ListName, Probe, SourceError
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, first_memories
 from cems_workbench.store.search.postgres_text import TsQueryError
-from cems_workbench.store.search.ts_rank_refresh import WHOLE
 
 Live = Mapping[tuple[int, str], ChunkHits]
 """The lists of a running system, by the number of the variant and the name of the list."""
@@ -95,11 +94,12 @@ def gather_lists(
     lexical = intent.route == "hybrid" and not (vague and config.lists.lexical.skip_if_conversational)
     if intent.route == "hybrid" and not lexical:
         warnings.setdefault("lists", []).append("the query is conversational: no lexical list was searched")
-    live, answered, failures = _ask_engine(variants, config, resources, where)
+    live, answered, failures = _ask_engine(typed, variants, config, resources, where)
     warnings.setdefault("lists", []).extend(failures)
-    lists = _search(variants, config, resources, where, lexical, live)
+    inner = inner_depth(config, typed)
+    lists = _search(variants, config, resources, where, lexical, inner, live)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
-        found, refused = _by_ts_rank(variants, config, resources, where, live)
+        found, refused = _by_ts_rank(variants, config, resources, where, inner, live)
         lists += found
         warnings.setdefault("lists", []).extend(refused)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
@@ -150,15 +150,15 @@ def _no_expansion(config: PipelineConfig, signal: StrongSignal, vague: bool) -> 
 
 
 def _search(
-    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, hybrid: bool, live: Live
-) -> list[RankedList]:
+    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, hybrid: bool, inner: int, live: Live,
+) -> list[RankedList]:  # fmt: skip
     """One vector and one lexical list per variant; the lexical one is absent when the query is routed to vector.
 
     The vector list is the engine's where `live` has one. A list holds every chunk down to the one that brings the memory that fills
-    its depth.
+    its depth; the vector list goes down to `inner` memories at least.
     """
     depths = _depths(config)
-    depths["vector"] = max(depths["vector"], inner_depth(config, variants[0].text))
+    depths["vector"] = max(depths["vector"], inner)
     lists = []
     for i, variant in enumerate(variants):
         lexical = resources.indexes.lexical.search_chunks(variant.text, depths["lexical"], where) if hybrid else []
@@ -177,13 +177,13 @@ def _search(
 
 
 def _by_ts_rank(
-    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, live: Live
+    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter, inner: int, live: Live
 ) -> tuple[list[RankedList], list[str]]:
     """One list of chunks by ts_rank per variant, in the order in which PostgreSQL leaves equal ranks, and what could not be asked.
 
     It is the engine's where `live` has one.
     """
-    depth = max(config.lists.ts_rank.chunk_depth, inner_depth(config, variants[0].text))
+    depth = max(config.lists.ts_rank.chunk_depth, inner)
     lists: list[RankedList] = []
     refused: list[str] = []
     for i, variant in enumerate(variants):
@@ -196,13 +196,12 @@ def _by_ts_rank(
         except TsQueryError as error:
             hits = []
             refused.append(f"ts_rank:{i} is empty: {error}")
-        found = tuple(Hit(hit.memory_id, hit.score, None if hit.chunk == WHOLE else hit.chunk) for hit in hits)
-        lists.append(RankedList(f"ts_rank:{i}", "ts_rank", i, found))
+        lists.append(RankedList(f"ts_rank:{i}", "ts_rank", i, _hits(hits)))
     return lists, refused
 
 
 def _ask_engine(
-    variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter
+    typed: str, variants: Sequence[Variant], config: PipelineConfig, resources: Resources, where: Filter
 ) -> tuple[Live, dict[str, Any] | None, list[str]]:
     """The lists of the running system for each variant, where the config wants them; what is noted of it, and warnings.
 
@@ -217,7 +216,7 @@ def _ask_engine(
     asked: dict[str, Any] = {}
     said: list[str] = []
     try:
-        depths = engine_depths(config, engine.probe(), variants[0].text)
+        depths = engine_depths(config, engine.probe(), typed)
         for i, variant in enumerate(variants):
             vector = resources.embedder.encode_query(variant.text)
             for name, found in engine.search(variant.text, vector, depths, where.required_scope).items():
@@ -264,7 +263,10 @@ def _shortfall(name: str, found: LiveList, probe: Probe) -> list[str]:
 
 
 def inner_depth(config: PipelineConfig, query: str) -> int:
-    """Chunks of each list inside a hybrid list that replay may ask for; 0 while that is off."""
+    """Chunks of each list inside a hybrid list that replay may ask for; 0 while that is off.
+
+    `query` is the query as it was typed: by its words replay decides how deep the hybrid list goes.
+    """
     if not config.lists.hybrid.enabled:
         return 0
     depth = hybrid_depth(config.lists.hybrid, is_aggregation(query, config.query.detectors))

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cems_workbench.config.sections.gathering import HybridList, ListsConfig
-from cems_workbench.pipeline.evidence import Evidence, RankedList
+from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, NestedTable, Places, memoized
 from cems_workbench.records import Relation
 
@@ -282,11 +282,16 @@ def _entries(row: NestedRow, index: dict[str, int]) -> list[tuple[int, int, floa
     """(candidate, chunk, rank by meaning, rank by ts_rank) of every chunk in either list inside."""
     assert row.vector is not None and row.text is not None
     by_meaning = sorted(row.vector.hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
-    ranks: dict[tuple[str, int | None], list[float]] = {}
-    for side, hits in enumerate((by_meaning, row.text.hits)):
-        for rank, hit in enumerate(hits, 1):
-            ranks.setdefault((hit.memory_id, hit.chunk), [np.inf, np.inf])[side] = rank
     return [
         (index[memory_id], -1 if chunk is None else chunk, pair[0], pair[1])
-        for (memory_id, chunk), pair in ranks.items()
+        for (memory_id, chunk), pair in chunk_ranks(by_meaning, row.text.hits).items()
     ]
+
+
+def chunk_ranks(by_meaning: Sequence[Hit], by_text: Sequence[Hit]) -> dict[tuple[str, int | None], list[float]]:
+    """By (memory id, chunk) the 1-based ranks by meaning and by ts_rank, infinite where it is not in that list."""
+    ranks: dict[tuple[str, int | None], list[float]] = {}
+    for side, hits in enumerate((by_meaning, by_text)):
+        for rank, hit in enumerate(hits, 1):
+            ranks.setdefault((hit.memory_id, hit.chunk), [np.inf, np.inf])[side] = rank
+    return ranks

@@ -33,10 +33,9 @@ import numpy as np
 from cems_workbench.config.sections.understanding import Detectors
 from cems_workbench.pipeline.evidence import Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES
-from cems_workbench.pipeline.stages.adjust import PROJECT
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.records import Chunk, Memory, Relation
+from cems_workbench.records import PROJECT_REFERENCE, Chunk, Memory, Relation
 
 EVERY = "abcdefghijklmnopqrstuvwxyz0123456789"
 NO_VOWELS = "bcdfghjklmnpqrstvwxz0123456789"
@@ -173,7 +172,7 @@ class _Redaction:
         self.sessions = numbered(_distinct(memory.session for memory in memories), "s")
         self.authors = numbered(_distinct(memory.author for memory in memories), "a")
         references = [memory.source_ref or "" for memory in memories]
-        referred = [text.removeprefix(PROJECT) for text in references if text.startswith(PROJECT)]
+        referred = [text.removeprefix(PROJECT_REFERENCE) for text in references if text.startswith(PROJECT_REFERENCE)]
         self.projects = _projects(evidence.project, _distinct([*(memory.project for memory in memories), *referred]))
 
     def evidence(self) -> Evidence:
@@ -211,8 +210,8 @@ class _Redaction:
 
     def reference(self, text: str | None) -> str | None:
         """A source reference; one to a project keeps its form, and begins with the query's project where it did."""
-        if text is not None and text.startswith(PROJECT):
-            return PROJECT + self.projects[text.removeprefix(PROJECT)]
+        if text is not None and text.startswith(PROJECT_REFERENCE):
+            return PROJECT_REFERENCE + self.projects[text.removeprefix(PROJECT_REFERENCE)]
         return None if text is None else self.words.text(text)
 
     def chunk(self, chunk: Chunk) -> Chunk:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cems_workbench.pipeline.evidence import Hit, RankedList
+from cems_workbench.pipeline.nested import chunk_ranks
 
 
 def possible_seeds(lists: Sequence[RankedList], seeds: int) -> list[str]:
@@ -26,10 +27,7 @@ def possible_seeds(lists: Sequence[RankedList], seeds: int) -> list[str]:
 
 
 def _skyband(by_meaning: Sequence[Hit], by_text: Sequence[Hit], seeds: int) -> list[str]:
-    ranks: dict[tuple[str, int | None], list[float]] = {}
-    for side, hits in enumerate((by_meaning, by_text)):
-        for rank, hit in enumerate(hits, 1):
-            ranks.setdefault((hit.memory_id, hit.chunk), [np.inf, np.inf])[side] = rank
+    ranks = chunk_ranks(by_meaning, by_text)
     memories = list(dict.fromkeys(memory_id for memory_id, _ in ranks))
     code = {memory_id: i for i, memory_id in enumerate(memories)}
     owner = np.array([code[memory_id] for memory_id, _ in ranks], dtype=np.int64)

@@ -16,7 +16,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory, ParsedInput, Query
+from cems_workbench.records import Memory, Query
 from cems_workbench.runs.gathering import QuerySelection, obtained_evidence, request_for
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
@@ -339,7 +339,7 @@ def store_of_folder(
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; --data names one with memories, relations and queries")
-    inputs = [_as_cems_has_it(parsed) for parsed in formats.read_path(folder)]
+    inputs = formats.read_path(folder)
     for parsed in inputs:
         if parsed.errors:
             raise InputError(str(parsed.errors[0]))
@@ -355,14 +355,3 @@ def store_of_folder(
             yield resources, {query.qid: query for parsed in inputs for query in parsed.queries}
         finally:
             resources.close()
-
-
-def _as_cems_has_it(parsed: ParsedInput) -> ParsedInput:
-    """A memory of a project has that project as its source_ref where none is given."""
-    memories = tuple(
-        replace(memory, source_ref=f"project:{memory.project}")
-        if memory.project and memory.source_ref is None
-        else memory
-        for memory in parsed.memories
-    )
-    return replace(parsed, memories=memories)

@@ -21,6 +21,7 @@ from postgres_server import LoadedChunk, Server, load, relate, uuid_of
 from cems_workbench.config import PipelineConfig, import_config, preset, with_values
 from cems_workbench.formats import read_path
 from cems_workbench.models import tokens
+from cems_workbench.models.chunking import cems_pieces
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline import Evidence, replay
@@ -51,14 +52,6 @@ EDGES = """
 SELECT d.id, r.relation_type, r.similarity FROM memory_relations AS r JOIN memory_documents AS d ON r.target_id = d.id
 WHERE r.source_id = %(s)s ORDER BY r.similarity DESC NULLS LAST LIMIT 8
 """
-WINDOW, STEP = 800, 680
-
-
-def chunk_texts(content: str) -> list[str]:
-    pieces = tokens.encode(content)
-    if len(pieces) <= WINDOW:
-        return [content]
-    return [tokens.decode(pieces[start : start + WINDOW]) for start in range(0, len(pieces), STEP)]
 
 
 class Loaded:
@@ -69,7 +62,9 @@ class Loaded:
         parsed: Sequence[ParsedInput] = [part for part in read_path(folder)]
         self.memories = {memory.id: memory for part in parsed for memory in part.memories}
         self.queries = [query for part in parsed for query in part.queries]
-        self.texts = {key: chunk_texts(memory.content) for key, memory in self.memories.items()}
+        self.texts = {
+            key: [piece.text for piece in cems_pieces(memory.content)] for key, memory in self.memories.items()
+        }
         self.names = {uuid_of(key): key for key in self.memories}
         every = [text for texts in self.texts.values() for text in texts]
         vectors = iter(embedder.encode(every))

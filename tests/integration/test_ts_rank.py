@@ -154,11 +154,11 @@ def test_lists_of_the_sample_stand_in_the_servers_order(postgres: Server, tmp_pa
             limited = connection.execute(SEARCH.format(window="", limit=20), (query,)).fetchall()
             hits = index.search(query, 20, ties="limit")
             assert [(name[memory], seq, score) for memory, seq, score in limited] == [
-                (hit.memory_id, hit.chunk, pytest.approx(hit.score, abs=1e-7)) for hit in hits
+                (memory_id, chunk, pytest.approx(score, abs=1e-7)) for memory_id, score, chunk in hits
             ]
             windowed = connection.execute(SEARCH.format(window=WINDOW, limit=600), (query,)).fetchall()
             hits = index.search(query, 600, ties="window")
-            assert [name[row[0]] for row in sorted(windowed, key=lambda row: row[3])] == [hit.memory_id for hit in hits]
+            assert [name[row[0]] for row in sorted(windowed, key=lambda row: row[3])] == [hit[0] for hit in hits]
 
 
 def indexed(home: Path, chunks: list[tuple[str, int, str]]) -> TsRankIndex:

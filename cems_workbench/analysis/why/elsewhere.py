@@ -29,7 +29,6 @@ from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.postgres_text import TsQueryError
-from cems_workbench.store.search.ts_rank_refresh import WHOLE
 from cems_workbench.store.search.vector_index import EXACT_ROWS
 
 
@@ -132,10 +131,9 @@ class _Search:
     def _by_ts_rank(self, text: str) -> ChunkHits:
         index = self.resources.full_text()
         try:
-            hits = index.search(text, index.chunk_count, self.where, "window")
+            return index.search(text, index.chunk_count, self.where, "window")
         except TsQueryError:
             return []
-        return [(hit.memory_id, hit.score, None if hit.chunk == WHOLE else hit.chunk) for hit in hits]
 
     def _gathered(self, source: Source, i: int) -> RankedList | None:
         return next((ranked for ranked in self.evidence.lists if (ranked.source, ranked.variant) == (source, i)), None)

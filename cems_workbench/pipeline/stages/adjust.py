@@ -28,8 +28,7 @@ from functools import cache
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import AdjustConfig, Feedback, ProjectFactors, TimeDecay
-from cems_workbench.pipeline.list_sources import SOURCES
-from cems_workbench.pipeline.stages.fusion import best_version
+from cems_workbench.pipeline.stages.fusion import by_relations
 from cems_workbench.pipeline.stages.result import (
     RowContract,
     StageArrays,
@@ -39,18 +38,11 @@ from cems_workbench.pipeline.stages.result import (
     optional_numbers,
 )
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking, along, memoized, ranked
-from cems_workbench.records import Memory
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking, memoized, ranked
+from cems_workbench.records import PROJECT_REFERENCE, source_reference
 
 DAY = 86400.0
-PROJECT = "project:"
-RELATIONS = SOURCES.index("relations")
 _NEVER = datetime.min.replace(tzinfo=UTC)
-
-
-def source_reference(memory: Memory) -> str | None:
-    """What CEMS keeps as source_ref: the memory's own, else "project:" + its project, None without either."""
-    return memory.source_ref or (PROJECT + memory.project if memory.project else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +228,8 @@ def _by_reference(table: CandidateTable) -> Ints:
     for q, (project, row) in enumerate(zip(table.projects, table.memories, strict=True)):
         for c, memory in enumerate(row):
             reference = source_reference(memory)
-            if reference and reference.startswith(PROJECT):
-                kin[q, c] = 3 if project and reference.startswith(PROJECT + project) else 1
+            if reference and reference.startswith(PROJECT_REFERENCE):
+                kin[q, c] = 3 if project and reference.startswith(PROJECT_REFERENCE + project) else 1
     return kin
 
 
@@ -298,9 +290,7 @@ def _apply(given: StageInput) -> AdjustArrays:
     config = given.config
     by_relation = None
     if config.adjust.metadata_of == "version":
-        version = best_version(given.table, given.lists, config.fusion.blend_with)
-        source = np.append(given.table.lists.source, np.full((len(version), 1), -1), axis=1)
-        by_relation = along(source, version) == RELATIONS
+        by_relation = by_relations(given.table, given.lists, config.fusion.blend_with)
     return apply_adjust(given.table, given.ranking, config.adjust, by_relation)
 
 

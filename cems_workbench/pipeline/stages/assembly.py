@@ -28,8 +28,8 @@ from typing import Literal
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import AssemblyConfig
-from cems_workbench.pipeline.stages.adjust import RELATIONS, source_reference
-from cems_workbench.pipeline.stages.fusion import best_version
+from cems_workbench.pipeline.encode import chars4
+from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
@@ -43,6 +43,7 @@ from cems_workbench.pipeline.table import (
     chosen_in_order,
     memoized,
 )
+from cems_workbench.records import source_reference
 
 WORD = re.compile(r"\b[a-z0-9]+\b")
 
@@ -183,7 +184,7 @@ def _counts(table: CandidateTable, counter: str) -> tuple[Ints, Ints, Bools]:
             if counted is None:
                 known[q, c] = counter != "cl100k"
                 texts = [memory.content, *(chunk.text for chunk in table.chunks[q].get(memory.id, ()))]
-                counted = [max(1, -(-len(text) // 4)) for text in texts]
+                counted = tuple(map(chars4, texts))
             counts += counted
     return start, np.array(counts, dtype=np.int64), known
 
@@ -296,13 +297,13 @@ def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
 
 def _version(given: StageInput) -> Ints:
     """(Q, C) the chunk by which each candidate scored best, -1 for the whole memory."""
-    row = best_version(given.table, given.lists, given.config.fusion.blend_with)
+    of = given.config.fusion.blend_with
+    row = best_version(given.table, given.lists, of)
     chunk = given.lists.places.chunk
     if chunk is None:
         return np.full(row.shape, -1)
     found = np.take_along_axis(chunk, np.maximum(row, 0)[:, None, :], axis=1)[:, 0, :] if chunk.shape[1] else row
-    source = np.append(given.table.lists.source, np.full((len(row), 1), -1), axis=1)
-    version: Ints = np.where((row >= 0) & (along(source, row) != RELATIONS), found, -1)
+    version: Ints = np.where((row >= 0) & ~by_relations(given.table, given.lists, of), found, -1)
     return version
 
 

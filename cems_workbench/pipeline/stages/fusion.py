@@ -42,6 +42,7 @@ from cems_workbench.pipeline.table import (
     Ints,
     ListArrays,
     Ranking,
+    along,
     memoized,
     ranked,
 )
@@ -49,6 +50,7 @@ from cems_workbench.pipeline.table import (
 # Looked up by source index; the last entry is for padding, whose source is -1.
 NOT_RELEVANCE = np.array([not source.relevance for source in LIST_SOURCES] + [False])
 PER_VARIANT = np.array([source.per_variant for source in LIST_SOURCES] + [False])
+RELATIONS = SOURCES.index("relations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,14 @@ def best_version(table: CandidateTable, lists: ListArrays, of: str) -> Ints:
         return np.where(scoring.any(axis=1), best, -1)
 
     return memoized(lists.memo, "version", of, version)
+
+
+def by_relations(table: CandidateTable, lists: ListArrays, of: str) -> Bools:
+    """(Q, C) who has the best score from relations, in the list that `best_version` names."""
+    version = best_version(table, lists, of)
+    source = np.append(table.lists.source, np.full((len(version), 1), -1), axis=1)  # the last one is that of no list
+    found: Bools = along(source, version) == RELATIONS
+    return found
 
 
 def _scoring(table: CandidateTable, lists: ListArrays, of: str) -> Bools:

@@ -16,7 +16,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence, Set
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +23,10 @@ from numpy.typing import NDArray
 from cems_workbench.errors import StoreError
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search.entries import WHOLE
+from cems_workbench.store.search.filter_masks import FilterMasks
 from cems_workbench.store.search.hits import ChunkHits, Hits, by_memory, down_to, starts_of, visible_hits
 from cems_workbench.store.search.tokenizer import tokenize
 
-CACHED_MASKS = 16
 IDS, CHUNKS, FILTERS, LABELS, WORDS = "ids.json", "chunks.npy", "filters.npy", "labels.json", "words.json"
 """`CHUNKS` is there only where some memory has any; it has the number of the chunk of each document, -1 for a whole memory."""
 
@@ -42,7 +41,6 @@ class LexicalIndex:
         """
         self._hidden = hidden
         self._directory = directory
-        self._masks: dict[Filter, NDArray[np.bool_] | None] = {ANY: None}
         self._ids: list[str] = []
         self._chunks: list[int | None] | None = None
         self._begins: NDArray[np.intp] | None = None
@@ -53,8 +51,8 @@ class LexicalIndex:
     def _open(self, directory: Path) -> None:
         try:
             self._ids = json.loads((directory / IDS).read_text("utf-8"))
-            self._labels = json.loads((directory / LABELS).read_text("utf-8"))
-            self._filters = np.load(directory / FILTERS)
+            labels = json.loads((directory / LABELS).read_text("utf-8"))
+            self._masks = FilterMasks(np.load(directory / FILTERS), labels)
             if (directory / CHUNKS).exists():
                 self._chunks = [None if seq == WHOLE else seq for seq in np.load(directory / CHUNKS).tolist()]
                 self._begins = starts_of(self._ids)
@@ -115,7 +113,7 @@ class LexicalIndex:
         for number in numbers:
             postings = slice(self._starts[number], self._starts[number + 1])
             np.add.at(scores, self._documents[postings], self._scores[postings])
-        mask = self._mask(where)
+        mask = self._masks.of(where)
         if mask is not None:
             scores *= mask
         return visible_hits(lambda depth: self._best(scores, depth), k, self._hidden)
@@ -149,25 +147,3 @@ class LexicalIndex:
         ids, chunks, places = self._ids, self._chunks, best.tolist()
         numbers = [None] * len(places) if chunks is None else [chunks[place] for place in places]
         return list(zip([ids[place] for place in places], scores[best].tolist(), numbers, strict=True))
-
-    def _mask(self, where: Filter) -> NDArray[np.bool_] | None:
-        """Which documents pass, shape (documents,); None when all do. Computed once per filter."""
-        if where.trivial:
-            return None
-        if where not in self._masks:
-            if len(self._masks) >= CACHED_MASKS:
-                self._masks.clear()
-            self._masks[where] = self._compute_mask(where)
-        return self._masks[where]
-
-    def _compute_mask(self, where: Filter) -> NDArray[np.bool_]:
-        mask = np.ones(len(self._ids), bool)
-        wanted: list[tuple[int, str, Any]] = [
-            (0, "projects", where.required_project),
-            (1, "scopes", where.required_scope),
-        ]
-        for column, labels, value in wanted:
-            if value is not None:
-                known = self._labels[labels]
-                mask &= self._filters[:, column] == (known.index(value) if value in known else -1)
-        return mask

@@ -11,13 +11,16 @@ import json
 from bisect import bisect_left
 from collections.abc import Set
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
 from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.search.entries import WHOLE
+from cems_workbench.store.search.filter_masks import FilterMasks
+from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.postgres_sort import full_order, limited_order
 from cems_workbench.store.search.postgres_text import (
     GAINS,
@@ -30,7 +33,6 @@ from cems_workbench.store.search.postgres_text import (
     ts_rank,
 )
 
-CACHED_MASKS = 16
 IDS, LABELS, TERMS = "ids.json", "labels.json", "terms.json"
 COLUMNS = {
     "memories": "number of the memory of each chunk, int32",
@@ -49,14 +51,6 @@ Ties = Literal["id", "limit", "window"]
 """How equal ranks are ordered: by memory id and chunk; as `ORDER BY rank DESC LIMIT k` leaves them; as a window function does."""
 
 
-class TsHit(NamedTuple):
-    """A chunk and its ts_rank."""
-
-    memory_id: str
-    chunk: int
-    score: float
-
-
 class TsRankIndex:
     """The full-text index of one content version; it stays usable after a newer one replaced it."""
 
@@ -65,7 +59,6 @@ class TsRankIndex:
 
         Raises StoreError when files are missing or damaged.
         """
-        self._masks: dict[Filter, NDArray[np.bool_] | None] = {}
         self._hidden = hidden
         self._ids: list[str] = []
         self._terms: list[str] = []
@@ -77,13 +70,14 @@ class TsRankIndex:
     def _open(self, directory: Path) -> None:
         try:
             self._ids = json.loads((directory / IDS).read_text("utf-8"))
-            self._labels = json.loads((directory / LABELS).read_text("utf-8"))
             self._terms = json.loads((directory / TERMS).read_text("utf-8"))
             # Plain arrays over the maps: numpy.memmap costs microseconds on every slice.
             self._columns = {name: np.asarray(_mapped(directory / f"{name}.npy")) for name in COLUMNS}
+            labels = json.loads((directory / LABELS).read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise StoreError(f"ts_rank index {directory} is damaged ({error}); refresh the indexes") from error
         self._numbers = {term: number for number, term in enumerate(self._terms)}
+        self._masks = FilterMasks(self._columns["filters"], labels)
 
     @property
     def chunk_count(self) -> int:
@@ -92,8 +86,8 @@ class TsRankIndex:
 
     def search(
         self, query: str | TextQuery, k: int, where: Filter = ANY, ties: Ties = "id", depth: int | None = None
-    ) -> list[TsHit]:
-        """The k best chunks that match `query`, best first; `ties` says in which order equal ranks stand.
+    ) -> ChunkHits:
+        """(memory id, ts_rank, chunk) of the k best chunks that match `query`, best first; `ties` says in which order equal ranks stand.
 
         `depth` is the LIMIT of the server's query when that is not k. Raises TsQueryError where the server refuses the query.
         """
@@ -101,14 +95,17 @@ class TsRankIndex:
         if not self.chunk_count or not asked.terms or k <= 0:
             return []
         scores, found = self._ranked(asked)
-        mask = self._mask(where)
+        mask = self._masks.of(where)
         if mask is not None:
             found &= mask
+        if self._hidden:
+            hidden = np.fromiter(map(self._hidden.__contains__, self._ids), bool, len(self._ids))
+            found &= ~hidden[self._columns["memories"]]
         rows = np.flatnonzero(found)
         best = rows[self._order(rows, scores[rows], k, ties, depth or k)]
         memories, chunks = self._columns["memories"][best].tolist(), self._columns["chunks"][best].tolist()
-        hits = zip(memories, chunks, scores[best].tolist(), strict=True)
-        return [TsHit(self._ids[memory], chunk, score) for memory, chunk, score in hits]
+        hits = zip(memories, scores[best].tolist(), chunks, strict=True)
+        return [(self._ids[memory], score, None if chunk == WHOLE else chunk) for memory, score, chunk in hits]
 
     def _order(
         self, rows: NDArray[np.intp], scores: NDArray[np.float32], k: int, ties: Ties, depth: int
@@ -187,26 +184,6 @@ class TsRankIndex:
         posting = start + int(np.searchsorted(self._postings(lexeme)[0], row))
         first, last = self._columns["places"][posting : posting + 2].tolist()
         return tuple(self._columns["positions"][first:last].tolist())
-
-    def _mask(self, where: Filter) -> NDArray[np.bool_] | None:
-        """Which chunks may be returned, shape (chunks,); None when all may. Computed once per filter."""
-        if where.trivial and not self._hidden:
-            return None
-        if where not in self._masks:
-            if len(self._masks) >= CACHED_MASKS:
-                self._masks.clear()
-            self._masks[where] = self._compute_mask(where)
-        return self._masks[where]
-
-    def _compute_mask(self, where: Filter) -> NDArray[np.bool_]:
-        hidden = np.array([memory_id in self._hidden for memory_id in self._ids], bool)
-        mask: NDArray[np.bool_] = ~hidden[self._columns["memories"]]
-        wanted = [("projects", where.required_project), ("scopes", where.required_scope)]
-        for column, (labels, value) in enumerate(wanted):
-            if value is not None:
-                known = self._labels[labels]
-                mask &= self._columns["filters"][:, column] == (known.index(value) if value in known else -1)
-        return mask
 
 
 def _mapped(path: Path) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.progress import Progress
 from cems_workbench.store.search import index_directory, postgres_text, ts_rank_index
-from cems_workbench.store.search.entries import Document
+from cems_workbench.store.search.entries import WHOLE, Document
 from cems_workbench.store.search.index_directory import Manifest, publish, write_json
 from cems_workbench.store.search.postgres_heap import MOST_ROWS, HeapRow, heap_order
 
@@ -22,17 +22,14 @@ Column = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What the index keeps of a chunk: whose it is, its number within that memory, its text, and what filters ask."""
+    """What the index keeps of a chunk: whose it is, its number within that memory, `WHOLE` for a memory that is searched as one
+    text, its text, and what filters ask."""
 
     memory_id: str
     number: int
     text: str
     project: str | None
     scope: str
-
-
-WHOLE = -1
-"""Number of a memory that is searched as one text."""
 
 
 def as_on_a_server(documents: Iterable[Document], dimension: int) -> list[Chunk]:

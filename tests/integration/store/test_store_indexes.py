@@ -48,14 +48,14 @@ def test_the_full_text_index_follows_the_content_in_the_order_of_import(store, e
     store.add(rows([Memory("b", "alpha one"), Memory("a", "alpha two")]))
     store.indexes.refresh(embedder)
     first = store.indexes.full_text(embedder.dimension)
-    assert [hit.memory_id for hit in first.search("alpha", 9, ties="window")] == ["b", "a"]
+    assert [hit[0] for hit in first.search("alpha", 9, ties="window")] == ["b", "a"]
     assert store.indexes.full_text(embedder.dimension) is first
     store.add(rows([Memory("c", "alpha beta")]))
     store.indexes.refresh(embedder)
     again = store.indexes.full_text(embedder.dimension)
-    assert [hit.memory_id for hit in again.search("alpha beta", 9, ties="window")] == ["c", "b", "a"]
+    assert [hit[0] for hit in again.search("alpha beta", 9, ties="window")] == ["c", "b", "a"]
     store.memories.delete("b")
-    assert [hit.memory_id for hit in again.search("alpha", 9, ties="window")] == ["a", "c"]
+    assert [hit[0] for hit in again.search("alpha", 9, ties="window")] == ["a", "c"]
 
 
 def test_a_stale_lexical_index_is_rebuilt_and_a_fresh_one_is_not(store, embedder, rows):

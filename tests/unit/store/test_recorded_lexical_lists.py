@@ -34,8 +34,8 @@ def test_recorded_lexical_lists_of_cems_come_out_to_the_score_and_the_place(
     for answer in answers:
         recorded = [(memory_id, score) for memory_id, score in answer["lists"]["lexical"][-1]]
         best: dict[str, float] = {}
-        for hit in index.search(answer["query"], 100, ties="limit"):
-            best.setdefault(hit.memory_id, hit.score)
+        for memory_id, score, _ in index.search(answer["query"], 100, ties="limit"):
+            best.setdefault(memory_id, score)
         assert list(best.items())[:50] == [(m, pytest.approx(score, abs=1e-6)) for m, score in recorded], answer[
             "query"
         ]

@@ -13,6 +13,8 @@ from cems_workbench.errors import StoreError
 from cems_workbench.progress import silent
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.search import ts_rank_refresh
+from cems_workbench.store.search.entries import WHOLE
+from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.postgres_sort import full_order, limited_order
 from cems_workbench.store.search.postgres_text import lexemes, matches, or_query, ts_query, ts_rank
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
@@ -35,13 +37,13 @@ def chunks_of(texts: list[str]) -> list[Chunk]:
     return [Chunk(f"m{99 - i // 2}", i % 2, text, f"p{i % 3}", scopes[i % 2]) for i, text in enumerate(texts)]
 
 
-def by_hand(texts: list[str], query: str, k: int, order: str) -> list[tuple[str, int, float]]:
+def by_hand(texts: list[str], query: str, k: int, order: str) -> ChunkHits:
     asked = or_query(query)
     found = [(chunk, lexemes(chunk.text)) for chunk in chunks_of(texts)]
-    ranked = [(c.memory_id, c.number, ts_rank(words, asked)) for c, words in found if matches(words, asked)]
-    scores = np.array([hit[2] for hit in ranked], np.float32)
+    ranked = [(c.memory_id, ts_rank(words, asked), c.number) for c, words in found if matches(words, asked)]
+    scores = np.array([hit[1] for hit in ranked], np.float32)
     if order == "id":
-        return sorted(ranked, key=lambda hit: (-hit[2], hit[0], hit[1]))[:k]
+        return sorted(ranked, key=lambda hit: (-hit[1], hit[0], hit[2] or 0))[:k]
     places = limited_order(scores, k) if order == "limit" else full_order(scores, k)
     return [ranked[place] for place in places]
 
@@ -71,24 +73,30 @@ def test_ranks_by_hand(index) -> None:
     cat, dog = 0.1, 0.1 * (1 + 1 / 4 + 1 / 9)
     zeta = 1.64493406685
     hits = index.search("cat dog", 3)
-    assert [(hit.memory_id, hit.chunk) for hit in hits] == [("m96", 0), ("m99", 1), ("m94", 0)]
+    assert [(memory_id, chunk) for memory_id, _, chunk in hits] == [("m96", 0), ("m99", 1), ("m94", 0)]
     expected = [(0.125 + cat) / 2, (cat + cat) / 2, dog / 2]
-    assert [hit.score for hit in hits] == pytest.approx([value / zeta for value in expected], abs=1e-7)
+    assert [score for _, score, _ in hits] == pytest.approx([value / zeta for value in expected], abs=1e-7)
 
 
 def test_a_filter_and_hidden_memories_leave_the_order_of_the_others(tmp_path: Path) -> None:
     index = build(tmp_path, chunks_of(TEXTS), hidden=frozenset({"m99"}))
     everything = by_hand(TEXTS, "cat dog", 99, "id")
-    shared = [hit for hit in everything if hit[1] == 1 and hit[0] != "m99"]
+    shared = [hit for hit in everything if hit[2] == 1 and hit[0] != "m99"]
     assert index.search("cat dog", 99, Filter(scope="shared")) == shared
     assert index.search("cat dog", 99, Filter("nowhere", True)) == []
 
 
 def test_phrases_prefixes_and_conjunctions_are_answered_from_positions(index) -> None:
     found = [
-        [hit.memory_id for hit in index.search(ts_query(query), 9)] for query in ("re-rank", "c1 | dog:*", "cat & dog")
+        [memory_id for memory_id, _, _ in index.search(ts_query(query), 9)]
+        for query in ("re-rank", "c1 | dog:*", "cat & dog")
     ]
     assert found == [["m98"], ["m94", "m96", "m98", "m99"], ["m96", "m99"]]
+
+
+def test_a_memory_that_is_searched_as_one_text_is_found_without_a_chunk(tmp_path: Path) -> None:
+    index = build(tmp_path, [Chunk("whole", WHOLE, "cat", None, "shared"), Chunk("cut", 0, "cat", None, "shared")])
+    assert [(memory_id, chunk) for memory_id, _, chunk in index.search("cat", 9)] == [("cut", 0), ("whole", None)]
 
 
 def test_an_index_of_nothing_finds_nothing(tmp_path: Path) -> None:
