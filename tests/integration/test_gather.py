@@ -100,6 +100,23 @@ def test_recency_and_access_rank_the_union_of_the_candidates(opened: Resources) 
     assert counts == sorted(counts, reverse=True)
 
 
+@pytest.mark.parametrize(
+    ("typed", "searched", "memories"),
+    [("who knhow many services run?", "who know many services run?", 100), ("how maany run?", "how many run?", 10)],
+    ids=["typed as one", "corrected to one"],
+)
+def test_lists_go_as_deep_as_replay_asks_by_the_query_as_it_was_typed(
+    opened: Resources, typed: str, searched: str, memories: int
+) -> None:
+    """A hybrid list of 5 memories reads 10 chunks of each list in it; of an aggregation query, "how many", it has 50 and reads 100."""
+    found = evidence(
+        opened, typed, query__typo_correction__enabled=True, query__typo_correction__auto_learn=False, lists__vector__depth=5,
+        lists__hybrid__enabled=True, lists__hybrid__depth=5, lists__hybrid__inner_factor=2.0, lists__hybrid__aggregation_factor=2.0,
+    )  # fmt: skip
+    assert found.notes["query"]["searched"] == searched
+    assert len(set(ids(found, "vector:0"))) == memories
+
+
 def test_vector_mode_has_no_lexical_list(opened: Resources) -> None:
     assert "lexical:0" not in names(evidence(opened, query__mode="vector"))
 
