@@ -68,7 +68,7 @@ def list_places(
         barred = _barred(where, memory.project, memory.scope)
         if barred:
             return [ListPlace("every list", None, None, None, False, barred)]
-    several = is_aggregation(evidence.variants[0].text, config.query.detectors)
+    several = is_aggregation(evidence.query, config.query.detectors)
     cuts = nested.hybrid_cuts(config.lists.hybrid, np.array([several]))
     search = _Search(memory_id, evidence, config, where, resources, cuts, several)
     return [place for i, variant in enumerate(evidence.variants) for place in search.places(i, variant.text)]
