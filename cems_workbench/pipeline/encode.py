@@ -17,7 +17,7 @@ import numpy as np
 from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence, Hit, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
 from cems_workbench.pipeline.nested import nested_table, with_nested
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListTable, ModelTable, Places
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListTable, ModelTable, Places, chars4
 from cems_workbench.records import Memory
 
 ORDERED = frozenset(source.name for source in LIST_SOURCES if source.ordered)
@@ -91,11 +91,6 @@ def _kinship(projects: Sequence[str | None], memories: Sequence[Sequence[Memory]
                 begins = bool(project) and memory.project.startswith(project or "")
                 out[q, c] = 3 if memory.project == project else 2 if begins else 1
     return out
-
-
-def chars4(text: str) -> int:
-    """Tokens by the `chars4` counter: ceil(characters / 4), at least 1."""
-    return max(1, -(-len(text) // 4))
 
 
 def _seconds(moment: datetime | None) -> float:

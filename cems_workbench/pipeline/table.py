@@ -154,6 +154,11 @@ class CandidateTable:
         return memoized(self.memo, what, None, numbers)
 
 
+def chars4(text: str) -> int:
+    """Tokens by the `chars4` counter: ceil(characters / 4), at least 1."""
+    return max(1, -(-len(text) // 4))
+
+
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """Who is in the running after a stage: (Q, C) alive and score, and the order of the living.

@@ -28,7 +28,6 @@ from typing import Literal
 import numpy as np
 
 from cems_workbench.config.sections.adjusting import AssemblyConfig
-from cems_workbench.pipeline.encode import chars4
 from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
@@ -40,6 +39,7 @@ from cems_workbench.pipeline.table import (
     Ints,
     Ranking,
     along,
+    chars4,
     chosen_in_order,
     memoized,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cases import column, dropped, evidence, kept, stage, trace, warned
 
-from cems_workbench.pipeline.encode import chars4
+from cems_workbench.pipeline.table import chars4
 
 ALONE: dict[str, Any] = {"fusion.single_list": "bypass"}
 MMR: dict[str, Any] = {**ALONE, "assembly.strategy": "mmr"}
