@@ -76,7 +76,7 @@ def take_snapshot(
     source_id = store.sources.begin(source.address, asdict(probe), probe.dimension, mapping, secret_from, when)
     tally = _Tally()
     try:
-        with source.snapshot() as snapshot:
+        with store.sources.taking(), source.snapshot() as snapshot:
             progress("taking memories", 0, snapshot.total)
             for batch in snapshot.batches(lambda ids, markers: store.sources.changed(source_id, ids, markers)):
                 _count(tally, batch.seen, batch.problems)

@@ -28,6 +28,8 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     # The models need the rest; DuckDB spills to disk beyond this.
     "memory_limit": "2GB",
 }
+FRUGAL = "384MB"
+"""The limit while many rows pass through that nobody reads again soon."""
 
 
 CLOSING_SECONDS = 10.0
@@ -91,6 +93,22 @@ class Database:
                 raise
             finally:
                 cursor.close()
+
+    @contextmanager
+    def frugal(self) -> Iterator[None]:
+        """Keep fewer pages in memory while the block runs, so that writing many rows does not fill it with them."""
+        try:
+            self._limit(FRUGAL)
+            yield
+        finally:
+            self._limit(str(SETTINGS["memory_limit"]))
+
+    def _limit(self, size: str) -> None:
+        cursor = self._cursor()
+        try:
+            cursor.execute(f"SET memory_limit = '{size}'")
+        finally:
+            cursor.close()
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         import duckdb

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,10 @@ class Sources:
                 values,
             ).fetchall()
             return int(row[0][0])
+
+    def taking(self) -> AbstractContextManager[None]:
+        """While it is open the store keeps little in memory, however many memories are put."""
+        return self._database.frugal()
 
     def finish(self, source_id: int, when: datetime) -> None:
         """Note that the snapshot begun at `when` is complete."""
