@@ -89,7 +89,19 @@ class Resources:
         """Ask the source at this address with the secret in it, for as long as this process lives."""
         with self._lock:
             self._addresses[address.plain] = address
+            if self._engine is not None and self._engine[1] is not None:
+                self._engine[1].close()
             self._engine = None
+
+    def address(self, plain: str) -> Address | None:
+        """The address that was made known under this plain one, with its secret; None when none was."""
+        return self._addresses.get(plain)
+
+    def use_embedder(self, embedder: QueryEmbedder) -> None:
+        """Search with another embedder from now on; indexes are opened anew."""
+        with self._lock:
+            self.embedder = embedder
+            self._indexes = self._late_interaction = None
 
     def full_text(self, progress: Progress = silent) -> TsRankIndex:
         """PostgreSQL's ts_rank over the store's chunks, brought up to date when it is asked for."""

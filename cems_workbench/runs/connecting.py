@@ -2,22 +2,31 @@
 
     probe -> every memory that is new or changed, with chunks and vectors -> what is gone there is deleted here -> relations
 
-Nothing is embedded and nothing is written to the source. Only what has another marker than at the last snapshot is read.
+Nothing is embedded and nothing is written to the source. Only what has another marker than at the last snapshot is read. `connect` is
+all of it: open, take, find out which embedder made the vectors, search with that one.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import yaml
 
+from cems_workbench.errors import InputError, ModelError, StoreError
 from cems_workbench.models.protocol import QueryEmbedder
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
+from cems_workbench.runs import opening
 from cems_workbench.runs.embedder_match import match_embedder
+from cems_workbench.settings import Settings
+from cems_workbench.sources import opening as sources
+from cems_workbench.sources.address import Address, again, parse
 from cems_workbench.sources.source import Probe, RowProblem, Source, SourceError
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
@@ -44,6 +53,120 @@ class SnapshotReport:
     problems: tuple[RowProblem, ...] = ()
     more_problems: int = 0
     seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A source to be taken: its address, and which columns are which where it is a table of its own."""
+
+    address: Address
+    mapping: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """What connecting came to: of each source its report and a line about the embedder, empty where there is nothing to say.
+
+    `problem` is why what was taken cannot be searched; empty when it can.
+    """
+
+    sources: tuple[tuple[SnapshotReport, str], ...]
+    problem: str = ""
+
+
+def places(resources: Resources, typed: str | None, mapping: Mapping[str, Any] | None = None) -> list[Place]:
+    """The source at an address as it was typed, or every source of the store without one. Raises InputError, also where there is none.
+
+    A secret that is known already, and a mapping that the store remembers, need not be given again.
+    """
+    kept = resources.store.sources.read()
+    if typed is None:
+        if not kept:
+            raise InputError("the store has no source yet; name its address")
+        return [
+            Place(resources.address(each.address) or again(each.address, each.secret_from), each.mapping)
+            for each in kept
+        ]
+    address = parse(typed)
+    if address.secret is None:
+        address = resources.address(address.plain) or address
+    return [Place(address, mapping or next((each.mapping for each in kept if each.address == address.plain), None))]
+
+
+def read_mapping(text: str, named: str) -> Mapping[str, Any]:
+    """A mapping from YAML; what is in it is checked where the source is opened. Raises InputError, which calls it `named`."""
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{named}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{named}: must be names and columns, such as `id: uuid`")
+    return values
+
+
+def look(there: Place) -> Probe:
+    """What is at a source, without taking anything. Raises InputError and SourceError."""
+    with closing(sources.open_source(there.address, there.mapping)) as source:
+        return source.probe()
+
+
+def connect(
+    resources: Resources, settings: Settings, wanted: Sequence[Place], progress: Progress = silent, embedder: str | None = None
+) -> Connected:  # fmt: skip
+    """Take these sources into the store, settle who made their vectors, and search with that embedder from now on.
+
+    `embedder` is the setting of the one that is stated to have made them. Their secrets are known to `resources` as long as it lives.
+    Raises as `take_snapshot` does, and InputError; what was taken by then stays.
+    """
+    before = opening.for_store(settings, resources.store).embedder
+    found = []
+    try:
+        for there in wanted:
+            resources.know_address(there.address)
+            found.append(_taken(resources, settings, there, progress, embedder))
+    finally:
+        follow_embedder(resources, settings, before)
+    try:
+        resources.refresh(progress)
+    except (ModelError, StoreError) as failure:  # what was taken is in the store all the same
+        return Connected(tuple(found), str(failure))
+    return Connected(tuple(found))
+
+
+def forget(resources: Resources, settings: Settings, address: str) -> int:
+    """Delete the memories of the source at this plain address and forget it; returns how many. Raises InputError when there is none."""
+    kept = {each.address: each.id for each in resources.store.sources.read()}
+    if address not in kept:
+        raise InputError(f"the store has no source {address}; it has {', '.join(kept) or 'none'}")
+    before = opening.for_store(settings, resources.store).embedder
+    count = resources.store.sources.forget(kept[address])
+    follow_embedder(resources, settings, before)
+    return count
+
+
+def follow_embedder(resources: Resources, settings: Settings, before: str) -> None:
+    """Search with the embedder that the store asks for now; `before` is the setting of the one it asked for until now."""
+    now = opening.for_store(settings, resources.store)
+    if now.embedder != before:
+        resources.use_embedder(opening.embedder(now))
+
+
+def _taken(
+    resources: Resources, settings: Settings, there: Place, progress: Progress, stated: str | None
+) -> tuple[SnapshotReport, str]:
+    """The snapshot of one source, and what is to be said of its embedder."""
+    store = resources.store
+    with closing(sources.open_source(there.address, there.mapping)) as source:
+        report = take_snapshot(store, source, datetime.now(UTC), progress, there.mapping, there.address.secret_from)
+    record = next(each for each in store.sources.read() if each.id == report.source_id)
+    setting = stated or record.embedder or settings.embedder
+    loaded = resources.embedder if setting == opening.for_store(settings, store).embedder else None
+    progress("comparing vectors", 0, 0)
+    try:
+        made_by = loaded or opening.embedder(settings.model_copy(update={"embedder": setting}))
+        return report, settle_embedder(store, record, made_by, setting, stated=stated is not None)
+    except ModelError as error:
+        return report, f"the embedder was not compared: {error}"
 
 
 @dataclass

@@ -13,7 +13,7 @@ import streamlit as st
 from cems_workbench import collector
 from cems_workbench.errors import StoreError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.opening import embedder, open_resources, servers
+from cems_workbench.runs.opening import embedder, for_store, open_resources, servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.escape import plain
@@ -77,8 +77,11 @@ def switch(folder: str, *, create: bool) -> Resources:
             return present
         settings = Settings()
         store = Store.open(path, create=create, chroma_url=settings.chroma_url)
-        # The loaded model goes over to the new store.
-        model = present.embedder if present else embedder(settings)
+        wanted = for_store(settings, store)
+        if present is not None and for_store(settings, present.store).embedder == wanted.embedder:
+            model = present.embedder  # it is loaded
+        else:
+            model = embedder(wanted)
         _handed_over.append(Resources(store, model, servers(settings)))
         resources.clear()
         warmth.clear()

@@ -14,12 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cems_workbench.errors import StoreError
+from cems_workbench.errors import InputError, StoreError
 from cems_workbench.models.protocol import Float32
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.records import Memory, Relation, TakenChunk, TakenMemory
-from cems_workbench.runs.connecting import settle_embedder, take_snapshot
+from cems_workbench.runs import opening
+from cems_workbench.runs.connecting import connect, forget, places, read_mapping, settle_embedder, take_snapshot
 from cems_workbench.runs.embedder_match import match_embedder
+from cems_workbench.settings import Settings
+from cems_workbench.sources import opening as sources
 from cems_workbench.sources.source import (
     AS_IT_IS,
     Batch,
@@ -256,3 +260,66 @@ def test_the_store_follows_the_source(
                 if each.chunks
             }
             assert store.sources.read()[0].memories == len(state)
+
+
+class Shorter(Counting):
+    """An embedder of another model and length, as the settings may name one."""
+
+    model_id = line = "shorter"
+    dimension = 2
+
+
+@pytest.fixture
+def resources(store: Store, monkeypatch: pytest.MonkeyPatch) -> Resources:
+    """The store with the embedder that the settings name, `shorter`; `counting` is to be had as well."""
+    made = {"shorter": Shorter, "counting": Counting}
+    monkeypatch.setattr(opening, "embedder", lambda settings: made[settings.embedder]())
+    return Resources(store, Shorter(), opening.servers(SETTINGS))
+
+
+SETTINGS = Settings.model_construct(set(), embedder="shorter")
+
+
+def planted(monkeypatch: pytest.MonkeyPatch, *there: Planted) -> None:
+    by_address = {each.address: each for each in there}
+    monkeypatch.setattr(sources, "open_source", lambda address, mapping=None, timeout=0: by_address[address.plain])
+
+
+def test_connecting_searches_with_the_embedder_that_was_stated(
+    resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(monkeypatch, Planted({"a": taken("a")}))
+    wanted = places(resources, "postgresql://me:s3cret@here/cems")
+    found = connect(resources, SETTINGS, wanted)
+    assert "makes 2 numbers, the source has 3" in found.sources[0][1] and "nothing says which model" in found.problem
+    found = connect(resources, SETTINGS, wanted, embedder="counting")
+    assert found.problem == "" and "1 of 1 stored vectors reproduced" in found.sources[0][1]
+    assert resources.embedder.model_id == "counting" and len(resources.indexes.vectors) == 1
+    known = resources.address("postgresql://me@here/cems")
+    assert known is not None and known.secret is not None and known.secret.get_secret_value() == "s3cret"
+    assert connect(resources, SETTINGS, places(resources, None)).problem == ""  # it is remembered
+    assert forget(resources, SETTINGS, "postgresql://me@here/cems") == 1
+    assert resources.embedder.model_id == "shorter" and resources.store.memories.count() == 0
+    with pytest.raises(InputError, match="it has none"):
+        forget(resources, SETTINGS, "postgresql://me@here/cems")
+
+
+def test_what_was_taken_before_a_source_failed_stays_and_its_mapping_is_remembered(
+    resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Planted({name: taken(name) for name in "abc"}, fails_after=2)
+    planted(monkeypatch, source)
+    mapping = read_mapping("id: key", "the mapping")
+    with pytest.raises(SourceError, match="2 memories were taken"):
+        connect(resources, SETTINGS, places(resources, source.address, mapping), embedder="counting")
+    source.fails_after = None
+    (again,) = places(resources, source.address)
+    assert again.mapping == {"id": "key"}
+    assert connect(resources, SETTINGS, [again], embedder="counting").sources[0][0].read == 1
+
+
+@pytest.mark.parametrize("text", ["- a list", "key: [", "words"])
+def test_a_mapping_that_is_none_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(InputError, match=r"^notes\.yaml: ") as refused:
+        read_mapping(text, "notes.yaml")
+    assert "\n" not in str(refused.value)
