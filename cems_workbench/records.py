@@ -132,6 +132,42 @@ class Judgment:
 
 
 @dataclass(frozen=True, slots=True)
+class Returned:
+    """One memory of what a real system returned: its row in the input, and what the row says of it; id or content is there."""
+
+    row: int
+    memory_id: str | None
+    score: float | None = None
+    content: str | None = None
+
+
+RankedIds = tuple[tuple[str, float], ...]
+"""(memory id, score) of a list, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAnswer:
+    """What a real system answered to one query, best first.
+
+    `query` is None where the form does not say what was asked, `qid` is then its name. `row` is the answer's number in the file, `asked_at`
+    when it was asked. `lists` are the system's own lists, by source, one a query variant.
+    """
+
+    row: int
+    qid: str
+    query: str | None
+    project: str | None
+    returned: tuple[Returned, ...]
+    lists: Mapping[str, tuple[RankedIds, ...]] = field(default_factory=dict)
+    asked_at: datetime | None = None
+
+    @property
+    def top_score(self) -> float | None:
+        """The best score of what was returned, None where there is none."""
+        return max((row.score for row in self.returned if row.score is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
 class GradeScale:
     """The grades a query set is judged on, lowest first, each with what it means."""
 
@@ -208,8 +244,12 @@ class ParsedInput:
     errors: tuple[RowError, ...] = ()
     notes: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
+    """`rows`: the row numbers of each kind; `fields`: the file's names of a record's fields; `id_length`: to how many characters a log cuts
+    the ids of memories."""
     chunks: tuple[Chunk, ...] = ()
     """Chunks that came with the memories, in their order."""
+    answers: tuple[RecordedAnswer, ...] = ()
+    """What a real system answered to the queries, by their qids."""
 
 
 def indexed_text(memory: Memory) -> str:

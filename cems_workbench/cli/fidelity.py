@@ -50,9 +50,15 @@ EXPLANATIONS = 5
 
 def fidelity_command(
     answers: Annotated[
-        list[Path],
-        typer.Argument(help="Files of recorded answers: a recording, CEMS responses (JSON), a TREC run, or plain ids."),
-    ],
+        list[Path] | None,
+        typer.Argument(
+            help="Files of recorded answers: a recording, CEMS responses (JSON), a TREC run, plain ids, or a log that `import` knows."
+        ),
+    ] = None,
+    recorded: Annotated[
+        list[str] | None,
+        typer.Option("--recorded", metavar="SET", help="A query set of the store with recorded answers; repeatable."),
+    ] = None,
     preset: PresetsOption = None,
     config: ConfigsOption = None,
     changes: SetOption = None,
@@ -76,32 +82,49 @@ def fidelity_command(
         bool, typer.Option("--explain", help="Also try every parameter: whose change gives more the recorded order?")
     ] = False,
     shown: Annotated[int, typer.Option("--queries", min=0, help="Differing queries to list.")] = 20,
+    order: Annotated[
+        str,
+        typer.Option(
+            "--order",
+            metavar="departing|lowest",
+            help="List first those that depart most from the recorded answer, or those whose best recorded score is lowest. Those to "
+            "which nothing was answered always stand before them.",
+        ),
+    ] = "departing",
     as_json: JsonOption = False,
 ) -> None:
     """Compare what a config computes with what a real system answered: same order, same set, same first, overlap, scores."""
-    from cems_workbench.formats.recorded_answers import read_recording
     from cems_workbench.runs.fidelity import (
         BASE,
+        ORDERS,
         asked_queries,
         explained,
+        kept_recording,
         lexical_lists,
         measure_fidelity,
+        read_answers,
         require_usable,
         setting_for,
     )
 
+    if not answers and not recorded:
+        raise InputError("name a file of answers, or a query set of the store with --recorded SET")
+    if recorded and data is not None:
+        raise InputError("--recorded: a --data folder keeps no answers; name a --store")
+    if order not in ORDERS:
+        raise InputError(f"--order: {order!r} is not one of {', '.join(ORDERS)}")
     bounds = [_bound(text) for text in asserted or ()]
     moment = parse_moment(as_of)
-    recordings = [read_recording(path) for path in answers]
+    recordings = [read_answers(path) for path in answers or ()]
     for recording in recordings:
         require_usable(recording)
-    lists = lexical_lists(recordings)
     configs = chosen_configs(config, preset, changes) or [chosen_config(BASE, None, changes)]
-    settings = [setting_for(recording, chosen, as_chosen=as_chosen) for recording in recordings for chosen in configs]
     measured = []
     found: list[tuple[SetAgreement, list[Explanation[SetAgreement]]]] = []
     with progress_bar(as_json) as progress, _source(data, store, progress) as (resources, known):
-        for setting in settings:
+        recordings += [kept_recording(resources.store, name) for name in recorded or ()]
+        lists = lexical_lists(recordings)
+        for setting in (setting_for(one, chosen, as_chosen=as_chosen) for one in recordings for chosen in configs):
             asked = asked_queries(setting.recording, known, moment, query)
             measured.append(measure_fidelity(setting, asked, resources, progress, lists))
         if explain:
@@ -110,7 +133,7 @@ def fidelity_command(
     if as_json:
         print_json({"settings": _json(measured, found)} | asserted_json(outcomes))
     else:
-        _print(measured, found, shown)
+        _print(measured, found, shown, order)
         print_asserted(outcomes)
     exit_unless_all_hold(outcomes)
 
@@ -169,6 +192,7 @@ def _print(
     measured: Sequence[MeasuredFidelity],
     found: Sequence[tuple[SetAgreement, list[Explanation[SetAgreement]]]],
     shown: int,
+    order: str,
 ) -> None:
     if len(measured) > 1:
         names = ("same_order", "same_set", "same_first", "overlap", "rbo")
@@ -178,7 +202,7 @@ def _print(
         ]
         print_table(["answers", "queries", *(name.replace("_", " ") for name in names)], rows, "By setting")
     for i, one in enumerate(measured):
-        _print_setting(one, shown)
+        _print_setting(one, shown, order)
         if i < len(found):
             _print_explanations(*found[i])
 
@@ -189,8 +213,6 @@ def _number(value: float) -> float | None:
 
 def _measures(fidelity: SetFidelity) -> list[list[object]]:
     """A row a measure: how many queries, the mean, its interval."""
-    from cems_workbench.analysis.fidelity.measures import PRECISE
-
     rows: list[list[object]] = [
         [name.replace("_", " "), one.count, _number(one.mean), f"{one.low:.3f} to {one.high:.3f}"]
         for name, one in fidelity.estimates.items()
@@ -198,12 +220,17 @@ def _measures(fidelity: SetFidelity) -> list[list[object]]:
     same, scored = fidelity.precise
     if fidelity.score_difference is not None:
         rows.append(
-            [f"scores to {PRECISE:g}", same, same / scored, f"differ by {fidelity.score_difference:.1e} at most"]
+            [
+                f"scores to {fidelity.precision:g}",
+                same,
+                same / scored,
+                f"differ by {fidelity.score_difference:.1e} at most",
+            ]
         )
     return rows
 
 
-def _print_setting(measured: MeasuredFidelity, shown: int) -> None:
+def _print_setting(measured: MeasuredFidelity, shown: int, order: str) -> None:
     setting = measured.setting
     rows = _measures(measured.fidelity)
     print_table(
@@ -223,15 +250,16 @@ def _print_setting(measured: MeasuredFidelity, shown: int) -> None:
         return
     differing = [
         [
-            one.query.qid, one.query.rbo, one.parting.stage if one.parting else None, one.cause.kind,
+            one.query.qid, one.query.rbo, one.query.top_score if one.query.recorded else "no results",
+            one.parting.stage if one.parting else None, one.cause.kind,
             one.cause.text or one.how,
         ]
-        for one in measured.differences[:shown]
+        for one in measured.listed(order)[:shown]
     ]  # fmt: skip
-    more = f", the worst {shown}" if len(measured.differences) > shown else ""
+    more = f", the first {shown}" if len(measured.differences) > shown else ""
     count = len(measured.differences)
     title = f"{count} quer{'y differs' if count == 1 else 'ies differ'}{more}"
-    print_table(["query", "RBO", "parts at", "cause", "because"], differing, title)
+    print_table(["query", "RBO", "top score", "parts at", "cause", "because"], differing, title)
 
 
 def _print_explanations(now: SetAgreement, explanations: Sequence[Explanation[SetAgreement]]) -> None:

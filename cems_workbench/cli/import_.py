@@ -15,7 +15,7 @@ from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCAL
 
 MOST_GRADES = 11
 SHOWN_ERRORS = 50
-KINDS = ("memories", "chunks", "relations", "queries", "judgments")
+KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
 
 
 def import_command(
@@ -40,7 +40,7 @@ def import_command(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Import memories, relations, queries or judgments. Exit code 2 when rows were left out, or nothing could embed."""
+    """Import memories, relations, queries, judgments or logs. Exit code 2 when rows were left out, or nothing could embed."""
     from cems_workbench import formats
     from cems_workbench.errors import EmbedderMismatchError, ModelError
     from cems_workbench.runs.opening import open_resources

@@ -15,7 +15,12 @@ SHOWN_ERRORS = 20
 
 
 def sample_command(
-    log: Annotated[Path, typer.Argument(help="Log of queries: JSONL or CSV with time, query and results.")],
+    log: Annotated[
+        Path,
+        typer.Argument(
+            help="Log of queries: hook_events.jsonl of CEMS, retriever spans, or JSONL or CSV with time, query and results."
+        ),
+    ],
     query_set: Annotated[str, typer.Option("--set", help="Query set to put the sampled queries into.")],
     by: Annotated[str, typer.Option("--by", help="frequent, random, or worst (by the judge).")] = "frequent",
     size: Annotated[int, typer.Option("--size", min=1, help="How many queries.")] = 100,
@@ -24,16 +29,18 @@ def sample_command(
 ) -> None:
     """Sample queries of a log into a query set. Exit code 2 when rows of the log were left out."""
     from cems_workbench.evaluation import log_sampling
-    from cems_workbench.formats import query_log
+    from cems_workbench.formats import log_format, query_log, read
     from cems_workbench.runs.opening import open_resources
 
     if by not in log_sampling.WAYS:
         raise InputError(f"--by: {by!r} is not one of {', '.join(log_sampling.WAYS)}")
     with progress_bar() as progress:
-        entries, errors = query_log.read(log, progress)
-        if not entries:
+        parsed = read(log, log_format(log) or query_log.NAME, progress)
+        errors = parsed.errors
+        if not parsed.answers:
             raise InputError(f"{log} has no query that can be read" + (f"; {errors[0]}" if errors else ""))
         with closing(open_resources(settings_for(store))) as resources:
+            entries = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
             chosen, scores = log_sampling.sampled(entries, by, size, seed, resources, progress)
             made = resources.store.query_sets.put(query_set, [logged.query for logged in chosen], log.name)
     rows = [[logged.query.qid, logged.query.query, logged.times, scores.get(logged.query.qid)] for logged in chosen]

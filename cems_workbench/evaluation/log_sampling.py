@@ -16,14 +16,14 @@ from typing import Literal
 
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.logs import TYPE
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.query_log import LogEntry
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import cached_or_scored
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Query
+from cems_workbench.records import Query, RecordedAnswer
 
 Way = Literal["frequent", "random", "worst"]
 FIRST = datetime.min.replace(tzinfo=UTC)
@@ -39,25 +39,26 @@ class LoggedQuery:
     results: tuple[str, ...]
 
 
-def distinct(entries: Iterable[LogEntry]) -> list[LoggedQuery]:
+def distinct(entries: Iterable[RecordedAnswer]) -> list[LoggedQuery]:
     """The queries of a log, the most frequent first, ties by words."""
-    groups: dict[tuple[str, str | None], list[LogEntry]] = {}
+    groups: dict[tuple[str, str | None], list[RecordedAnswer]] = {}
     for entry in entries:
         groups.setdefault(_key(entry), []).append(entry)
     found = []
     for (words, project), group in groups.items():
-        latest = max(reversed(group), key=lambda entry: entry.time or FIRST)
-        query = Query(derived_id("log", words, project or ""), latest.query, project, latest.time, "log")
-        found.append(LoggedQuery(query, len(group), latest.results))
+        latest = max(reversed(group), key=lambda entry: entry.asked_at or FIRST)
+        results = tuple(row.memory_id for row in latest.returned if row.memory_id is not None)
+        query = Query(derived_id("log", words, project or ""), latest.query or "", project, latest.asked_at, TYPE)
+        found.append(LoggedQuery(query, len(group), results))
     return sorted(found, key=lambda logged: (-logged.times, logged.query.query, logged.query.qid))
 
 
-def _key(entry: LogEntry) -> tuple[str, str | None]:
-    return " ".join(entry.query.lower().split()), entry.project
+def _key(entry: RecordedAnswer) -> tuple[str, str | None]:
+    return " ".join((entry.query or "").lower().split()), entry.project
 
 
 def sample(
-    entries: Sequence[LogEntry],
+    entries: Sequence[RecordedAnswer],
     way: Way,
     size: int,
     seed: int = 0,
@@ -86,7 +87,7 @@ def sample(
 
 
 def sampled(
-    entries: Sequence[LogEntry], way: Way, size: int, seed: int, resources: Resources, progress: Progress = silent
+    entries: Sequence[RecordedAnswer], way: Way, size: int, seed: int, resources: Resources, progress: Progress = silent
 ) -> tuple[list[LoggedQuery], dict[str, float]]:
     """As `sample`, with the judge of the first preset asked for "worst"; and its scores by qid, empty for other ways.
 

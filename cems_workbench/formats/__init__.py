@@ -1,13 +1,21 @@
 """Reading files of other systems into records, and writing them: one module per format, and the choice between them.
 
 A format is a module here that declares `FORMAT`; FORMATS finds it, and those of other packages. `base` has what formats share. Beside
-them stand three forms that are not imported into a store: `trec_run`, `query_log` and `responses`.
+them stand forms that are not imported into a store: `trec_run`, `recorded_answers` and `responses`.
 
 Readers never raise anything but InputError, and that only when a whole file is unusable. A row that cannot be used is
 a RowError in the result; every other row is kept.
 """
 
-from cems_workbench.formats.base.choosing import Written, detect, read, read_path, write_dataset, write_judgments
+from cems_workbench.formats.base.choosing import (
+    Written,
+    detect,
+    log_format,
+    read,
+    read_path,
+    write_dataset,
+    write_judgments,
+)
 from cems_workbench.formats.base.dataset import DataSet, Exported
 from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import (
@@ -31,6 +39,7 @@ __all__ = [
     "dataset_writers",
     "detect",
     "judgment_writers",
+    "log_format",
     "read",
     "read_path",
     "write_dataset",

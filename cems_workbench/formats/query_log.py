@@ -1,43 +1,36 @@
-"""A log of queries that were asked, `{time?, query, results?, project?}`, as JSON lines or CSV: what a query set is sampled from.
+"""A log of queries that were asked, `{time?, query, results?, scores?, project?, qid?}`, as JSON lines, a JSON list or CSV.
 
-`results` are memory ids, best first: in JSON a list of ids or of objects with `id` or `memory_id`, in CSV a JSON list or ids separated
-by semicolons. `timestamp` and `created_at` are read as time, `q` and `text` as query. A log is not imported as it is: most of it is
-repetition.
+`results` are what was returned, best first: in JSON a list of ids or of objects as in a search response (`formats.responses`), in CSV a
+JSON list or ids separated by semicolons. `scores` are theirs, in the same order, where the results do not have them. `timestamp`,
+`created_at` and `asked_at` are read as time, `q` and `text` as query.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields
-from cems_workbench.formats.base.csv_table import open_table, read_rows
-from cems_workbench.formats.base.files import parse_json, read_records
-from cems_workbench.progress import Progress, silent
-from cems_workbench.records import RowError
+from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
+from cems_workbench.formats.base.files import Sample, parse_json, read_records
+from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.logs import parsed_log
+from cems_workbench.formats.responses import rows_of_answer
+from cems_workbench.progress import Progress
+from cems_workbench.records import ParsedInput, RecordedAnswer, RowError
 
-TIMES = ("time", "timestamp", "created_at")
+NAME = "query-log"
+TIMES = ("time", "timestamp", "created_at", "asked_at")
 QUERIES = ("query", "q", "text")
+LISTS = ("results", "scores")
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One query that was asked: its words, when, in which project, and the ids of what came back, best first."""
-
-    query: str
-    time: datetime | None = None
-    results: tuple[str, ...] = ()
-    project: str | None = None
-
-
-def read(path: Path, progress: Progress = silent) -> tuple[list[LogEntry], list[RowError]]:
-    """The entries of a log in their order, and the rows that are none. Raises InputError when it cannot be read."""
+def read(path: Path, progress: Progress) -> ParsedInput:
+    """Read a log, an answer a row; raises InputError when it cannot be read."""
     errors: list[RowError] = []
-    entries = []
+    answers = []
     rows = (
         _csv(path, errors, progress)
         if path.suffix.lower() in (".csv", ".tsv")
@@ -45,49 +38,90 @@ def read(path: Path, progress: Progress = silent) -> tuple[list[LogEntry], list[
     )
     for number, row in rows:
         try:
-            entries.append(_entry(row))
+            answers.append(_answer(number, row, str(path), errors))
         except fields.FieldError as error:
             errors.append(RowError(str(path), number, error.reason, error.field))
-    return entries, sorted(errors, key=lambda error: error.row)
+    return parsed_log(path, NAME, answers, errors)
 
 
 def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
-    table = open_table(path, (), (*QUERIES, *TIMES, "results", "project"))
+    table = open_table(path, (), (*QUERIES, *TIMES, *LISTS, "project", "qid"))
     if not {name.lower() for name in table.columns} & set(QUERIES):
         raise InputError(f"{path}: the header has no column {', '.join(QUERIES)}")
     for line, row in read_rows(table, errors, progress):
         typed: dict[str, Any] = {name.lower(): cell for name, cell in row.items() if cell.strip()}
-        if "results" in typed:
-            try:
-                typed["results"] = _cell(typed["results"])
-            except ValueError as error:
-                errors.append(RowError(str(path), line, str(error), "results"))
-                continue
+        try:
+            for name in typed.keys() & set(LISTS):
+                typed[name] = _cell(name, typed[name])
+        except fields.FieldError as error:
+            errors.append(RowError(str(path), line, error.reason, error.field))
+            continue
         yield line, typed
 
 
-def _cell(cell: str) -> list[Any]:
+def _cell(name: str, cell: str) -> list[Any]:
+    """The items of a cell; raises FieldError."""
     if cell.lstrip().startswith("["):
-        items = parse_json(cell)
+        try:
+            items = parse_json(cell)
+        except ValueError as error:
+            raise fields.FieldError(name, str(error)) from None
         if isinstance(items, list):
             return items
-    return [name.strip() for name in cell.split(";") if name.strip()]
+    return [part.strip() for part in cell.split(";") if part.strip()]
 
 
-def _entry(row: Mapping[str, Any]) -> LogEntry:
-    """One entry; raises FieldError."""
+def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowError]) -> RecordedAnswer:
+    """One asking; raises FieldError for a row that is none, and reports results that cannot be used."""
     words = next((name for name in QUERIES if row.get(name) is not None), QUERIES[0])
     when = next((name for name in TIMES if row.get(name) is not None), TIMES[0])
-    results = row.get("results")
+    qid = "" if row.get("qid") is None else fields.identifier(row, "qid")
+    query, moment, project = fields.required_text(row, words), fields.moment(row, when), fields.text(row, "project")
+    returned = rows_of_answer(_scored(row), number, source, errors)
+    return RecordedAnswer(number, qid, query, project, returned, asked_at=moment)
+
+
+def _scored(row: Mapping[str, Any]) -> list[Any]:
+    """The results with the scores that stand beside them; raises FieldError."""
+    results, scores = row.get("results"), row.get("scores")
     if results is not None and not isinstance(results, list):
-        raise fields.FieldError("results", "must be a list of memory ids")
-    returned = []
-    for result in results or []:
-        given = result.get("memory_id", result.get("id")) if isinstance(result, dict) else result
-        returned.append(fields.identifier({"results": given}, "results"))
-    return LogEntry(
-        fields.required_text(row, words),
-        fields.moment(row, when),
-        tuple(dict.fromkeys(returned)),
-        fields.text(row, "project"),
-    )
+        raise fields.FieldError("results", "must be a list of memory ids, or of objects with an id")
+    if scores is None:
+        return results or []
+    if not isinstance(scores, list) or len(scores) != len(results or []):
+        found = len(scores) if isinstance(scores, list) else "no list"
+        raise fields.FieldError(
+            "scores", f"must be a list of {len(results or [])} numbers, one a result, found {found}"
+        )
+    return [_with_score(result, score) for result, score in zip(results or [], scores, strict=True)]
+
+
+def _with_score(result: Any, score: Any) -> Any:
+    if isinstance(result, dict):
+        return {"score": score, **result}
+    return {"id": result, "score": score} if isinstance(result, str | int) and not isinstance(result, bool) else result
+
+
+def sniff(sample: Sample) -> bool:
+    """Rows with the words of a query and a list of results, or a header that names both."""
+    if sample.rows:
+        return sum(_is_asking(row) for row in sample.rows) * 2 > len(sample.rows)
+    header = sample.lines[0] if sample.lines else ""
+    columns = [{name.lower() for name in columns_of(header, delimiter)} for delimiter in DELIMITERS]
+    return any("results" in names and names & set(QUERIES) for names in columns)
+
+
+def _is_asking(row: Mapping[str, Any]) -> bool:
+    return isinstance(row.get("results"), list) and any(isinstance(row.get(name), str) for name in QUERIES)
+
+
+FORMAT = Format(
+    NAME,
+    "what was asked and answered: {time?, query, results, scores?, project?, qid?}",
+    order=2,
+    sniff=sniff,
+    read=read,
+    suffixes=(".jsonl", ".ndjson", ".json", ".csv", ".tsv"),
+    place=0,
+    answers=True,
+)

@@ -21,36 +21,19 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.files import open_file, parse_json, type_name
-from cems_workbench.formats.responses import Returned, parse_response, parse_rows
-from cems_workbench.records import RowError
+from cems_workbench.formats.responses import parse_response, rows_of_answer
+from cems_workbench.records import RankedIds, RecordedAnswer, RowError
 
 RECORDING = "recording"
-
-RankedIds = tuple[tuple[str, float], ...]
-"""(memory id, score) of a list, best first."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedAnswer:
-    """What was answered to one query. `query` is None where the form does not say what was asked, `qid` is then its name.
-
-    `row` is the answer's number in the file. `lists` are the system's own lists, by source, one a query variant.
-    """
-
-    row: int
-    qid: str
-    query: str | None
-    project: str | None
-    returned: tuple[Returned, ...]
-    lists: Mapping[str, tuple[RankedIds, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The answers of one file, with what is known of the system that gave them.
+    """The answers of one file or kept set, with what is known of the system that gave them.
 
     `settings` are those that differ from the system's defaults, as it calls them, in lower case, with their values as text. `whole`: an
-    answer is all that the system found, else a limit that the file does not state may have cut it.
+    answer is all that the system found, else a limit that the file does not state may have cut it. `id_length`: ids are cut to so many
+    characters. `rounded`: scores may have fewer digits than the system's. `log`: it is a file that is imported too.
     """
 
     name: str
@@ -63,6 +46,9 @@ class Recording:
     embedder: str | None = None
     mode: str | None = None
     whole: bool = False
+    id_length: int | None = None
+    rounded: bool = False
+    log: bool = False
     errors: tuple[RowError, ...] = ()
 
 
@@ -128,7 +114,7 @@ def _responses(rows: Sequence[tuple[int, dict[str, Any]]], source: str) -> Recor
     for n, row in rows:
         query, project = _asked(row)
         qid = row.get("qid")
-        rows_of = _results(row["results"], n, source, errors)
+        rows_of = rows_of_answer(row["results"], n, source, errors)
         answers.append(RecordedAnswer(n, str(qid) if qid is not None else str(n), query, project, rows_of))
     return Recording(source, "search responses", _distinct(answers, source, errors), errors=tuple(errors))
 
@@ -210,20 +196,10 @@ def _answer(n: int, row: Any, source: str, errors: list[RowError]) -> RecordedAn
     if not isinstance(results, list):
         errors.append(RowError(source, n, f"must be a list of results, found {_found(results)}", "results"))
         return None
-    returned = _results(results, n, source, errors)
+    returned = rows_of_answer(results, n, source, errors)
     said = None if query is None else str(query)
     lists = _lists(row.get("lists"), n, source, errors)
     return RecordedAnswer(n, str(qid), said, None if project is None else str(project), returned, lists)
-
-
-def _results(values: Sequence[Any], n: int, source: str, errors: list[RowError]) -> tuple[Returned, ...]:
-    """The rows of one answer; what is wrong with one is said under the answer's number."""
-    found: list[RowError] = []
-    returned = parse_rows(values, source, found)
-    for error in found:
-        part = f"results[{error.row - 1}]"
-        errors.append(RowError(source, n, error.reason, f"{part}.{error.field}" if error.field else part))
-    return returned
 
 
 def _lists(value: Any, n: int, source: str, errors: list[RowError]) -> dict[str, tuple[RankedIds, ...]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.files import parse_json, type_name
-from cems_workbench.records import RowError
+from cems_workbench.records import Returned, RowError
 
 LISTS = ("results", "memories", "hits", "documents", "items", "matches", "data", "response")
 IDS = ("memory_id", "id", "document_id", "doc_id", "docid", "docno", "_id")
@@ -28,16 +28,6 @@ TEXTS = ("content", "memory", "text", "chunk", "document", "_source")
 DEEPEST = 3
 _RUN = re.compile(r"(\S+)\s+(\S+)\s+(\S+)\s+([+-]?\d+)\s+(\S+)\s+(\S+)")
 _HEADER = re.compile(r"(memory_?id|doc_?id|docno|id)([\s,;]+(score|relevance|similarity))?", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """One memory of a response: its row in the input, and what the row says of it; id or content is there."""
-
-    row: int
-    memory_id: str | None
-    score: float | None = None
-    content: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +84,18 @@ def parse_rows(values: Iterable[Any], source: str, errors: list[RowError]) -> tu
     """The rows of one answer that is JSON already, each memory once; what cannot be used goes to `errors`, rows counted from 1."""
     rows = [_item(row, value, source, errors) for row, value in enumerate(values, 1)]
     return _unique([row for row in rows if row is not None], source, errors)
+
+
+def rows_of_answer(
+    values: Iterable[Any], n: int, source: str, errors: list[RowError], field: str = "results"
+) -> tuple[Returned, ...]:
+    """As `parse_rows`, of the answer number `n` of several: what is wrong with a row is said under that number, as `results[0].score`."""
+    found: list[RowError] = []
+    returned = parse_rows(values, source, found)
+    for error in found:
+        part = f"{field}[{error.row - 1}]"
+        errors.append(RowError(source, n, error.reason, f"{part}.{error.field}" if error.field else part))
+    return returned
 
 
 def _items(value: Any, depth: int = 0) -> list[tuple[int, Any]]:

@@ -11,38 +11,43 @@ The store is one that holds the memories of the system. From files alone it is a
 
 from __future__ import annotations
 
-import hashlib
+import math
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 from cems_workbench import formats
-from cems_workbench.analysis.fidelity.answer import Answer, Production, matched
+from cems_workbench.analysis.fidelity.answer import Answer, Production, half_unit, matched
 from cems_workbench.analysis.fidelity.causes import Cause, Lists, cause_of
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
-from cems_workbench.analysis.fidelity.measures import QueryFidelity, SetFidelity
+from cems_workbench.analysis.fidelity.measures import PRECISE, QueryFidelity, SetFidelity
 from cems_workbench.analysis.fidelity.parting import Parting, parting
+from cems_workbench.analysis.why.disturbance import rbo
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.env_form import read_env
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet
-from cems_workbench.formats.recorded_answers import RecordedAnswer, Recording
-from cems_workbench.formats.responses import Returned
+from cems_workbench.formats.recorded_answers import Recording, read_recording
 from cems_workbench.pipeline import Evidence, Trace, replay
+from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory, Query
+from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 from cems_workbench.runs.gathering import QuerySelection, obtained_evidence, request_for
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
+from cems_workbench.store import Store
 
+KEPT = "query set"
+"""The form of answers that the store keeps."""
 BASE = "cems_head"
 """The preset that is CEMS with nothing set, over which the settings of a recording are laid."""
 MODE = "vector"
@@ -101,6 +106,10 @@ class MeasuredFidelity:
     evidence: EvidenceSet
     not_gathered: tuple[str, ...] = ()
 
+    def listed(self, order: str = "departing") -> list[Difference]:
+        """The queries that differ, in one of ORDERS."""
+        return sorted(self.differences, key=ORDERS[order])
+
     def request(self, qid: str) -> Request:
         """What was asked, as Inspect asks it."""
         return request_for(self.queries[qid], self.evidence.header.moment)
@@ -132,6 +141,7 @@ def _difference_json(one: Difference) -> dict[str, Any]:
         "qid": query.qid,
         "query": query.query,
         "recorded": list(query.recorded),
+        "top_score": query.top_score,
         "ours": list(query.ours),
         "same_order": query.same_order,
         "score_difference": query.score_difference,
@@ -144,6 +154,34 @@ def _difference_json(one: Difference) -> dict[str, Any]:
         "cause": one.cause.kind,
         "because": one.cause.text,
     }
+
+
+def read_answers(path: Path) -> Recording:
+    """The answers of a file: a log in one of the formats that are imported, or what `read_recording` reads. Raises InputError."""
+    name = formats.log_format(path)
+    if name is None:
+        return read_recording(path)
+    parsed = formats.read(path, name)
+    return Recording(
+        str(path),
+        name,
+        parsed.answers,
+        rounded=True,
+        log=True,
+        id_length=parsed.extra.get("id_length"),
+        errors=parsed.errors,
+    )
+
+
+def kept_recording(store: Store, name: str) -> Recording:
+    """The answers that the store keeps for a query set, the failing ones first. Raises StoreError for an unknown set, InputError for one
+    without any."""
+    store.query_sets.get(name)
+    answers = store.recorded_answers.read(name)
+    if not answers:
+        known = ", ".join(store.recorded_answers.sets()) or "none"
+        raise InputError(f"query set {name} has no recorded answers; sets that have some: {known}")
+    return Recording(name, KEPT, tuple(answers), rounded=True)
 
 
 def setting_for(
@@ -197,7 +235,7 @@ def _asked(
         raise InputError(f"{recording.name}:{answer.row}: query: it does not say what was asked; {hint}")
     if project is None and answer.query is None and stored is not None:
         project = stored.project
-    moment = as_of or recording.answered_at or (stored.as_of if stored is not None else None)
+    moment = as_of or answer.asked_at or recording.answered_at or (stored.as_of if stored is not None else None)
     return Query(answer.qid, text, project, moment)
 
 
@@ -205,7 +243,8 @@ def require_usable(recording: Recording) -> None:
     """A measurement is of all that was answered: raises InputError with the first row that cannot be used."""
     if recording.errors:
         more = f" (and {len(recording.errors) - 1} more rows)" if len(recording.errors) > 1 else ""
-        raise InputError(f"{recording.errors[0]}{more}")
+        hint = "; import the log, which keeps the good rows, and name its query set" if recording.log else ""
+        raise InputError(f"{recording.errors[0]}{more}{hint}")
     if not recording.answers:
         raise InputError(f"{recording.name}: answers: there is none")
 
@@ -232,17 +271,15 @@ def measure_fidelity(
 def productions_in(resources: Resources, recording: Recording) -> dict[str, Production]:
     """Every answer in terms of the store's memories, which are read once. Raises InputError when none of them is there."""
     every: Mapping[str, Memory] = resources.store.memories.read()
-    given = {row.memory_id for answer in recording.answers for row in answer.returned if row.memory_id is not None}
-    loaded = {_uuid(memory_id): memory_id for memory_id in every} if given - every.keys() else {}
+    answers = resources.store.recorded_answers.resolved(recording.answers, recording.id_length)
 
     def find(ids: Iterable[str] | None) -> Mapping[str, Memory]:
         return every if ids is None else {key: every[key] for key in ids if key in every}
 
     def answered(row: Returned) -> Answer:
-        known = row.memory_id is None or row.memory_id in every
-        return Answer(row.memory_id if known else loaded.get(str(row.memory_id), row.memory_id), row.content, row.score)
+        return Answer(row.memory_id, row.content, row.score)
 
-    found = {answer.qid: matched([answered(row) for row in answer.returned], find) for answer in recording.answers}
+    found = {answer.qid: matched([answered(row) for row in answer.returned], find) for answer in answers}
     if not any(one.order for one in found.values()) and any(one.unknown for one in found.values()):
         raise InputError(
             f"{recording.name}: none of its memories is in the store {resources.store.path}, by id or by text; "
@@ -251,24 +288,20 @@ def productions_in(resources: Resources, recording: Recording) -> dict[str, Prod
     return found
 
 
-def _uuid(memory_id: str) -> str:
-    """What a memory of a file is called in a CEMS that it was loaded into: its ids are UUIDs, made of the md5 of ours."""
-    return str(UUID(hashlib.md5(memory_id.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()))
-
-
 def compared(
     setting: FidelitySetting, queries: Sequence[Query], productions: Mapping[str, Production], evidence: EvidenceSet,
     progress: Progress = silent, lists: Mapping[str, Lists] | None = None,
 ) -> MeasuredFidelity:  # fmt: skip
     """The recording beside the replay of its evidence."""
     limit, searched = limit_of(setting.recording), setting.searched
+    precision = precision_of(setting.recording)
     answers = {answer.qid: answer for answer in setting.recording.answers}
     rows, differences = [], []
     gathered = [query for query in queries if query.qid in evidence.evidences]
     for i, query in enumerate(gathered):
         progress("comparing answers", i, len(gathered))
         trace = replay(evidence.evidences[query.qid], searched)
-        row = _beside(query, productions[query.qid], trace, limit)
+        row = _beside(query, productions[query.qid], trace, limit, precision)
         rows.append(row)
         if not row.same:
             found = parting(trace, row.recorded, row.ours)
@@ -278,7 +311,7 @@ def compared(
                 )
             )
     progress("comparing answers", len(gathered), len(gathered))
-    differences.sort(key=lambda one: round(one.query.rbo, 9))
+    differences.sort(key=_departing)
     missing = tuple(query.qid for query in queries if query.qid not in evidence.evidences)
     by_qid = {query.qid: query for query in queries}
     return MeasuredFidelity(setting, SetFidelity(tuple(rows)), tuple(differences), by_qid, evidence, missing)
@@ -299,10 +332,60 @@ def lexical_lists(recordings: Sequence[Recording]) -> dict[str, Lists]:
 
 def limit_of(recording: Recording) -> int | None:
     """Where ours are cut: nowhere for a recording; else at the longest answer of the file, since its limit is not stated."""
-    return None if recording.whole else max((len(answer.returned) for answer in recording.answers), default=0)
+    longest = max((len(answer.returned) for answer in recording.answers), default=0)
+    return None if recording.whole else longest or None
 
 
-def _beside(query: Query, production: Production, trace: Trace, limit: int | None) -> QueryFidelity:
+def precision_of(recording: Recording) -> float:
+    """How near two scores are that are the same: half a unit of the last digit that the recording has, where its scores are rounded."""
+    scores = [row.score for answer in recording.answers for row in answer.returned if row.score is not None]
+    return max(PRECISE, half_unit(scores) + PRECISE) if recording.rounded and scores else PRECISE
+
+
+def _departing(one: Difference) -> tuple[bool, float]:
+    return bool(one.query.recorded), round(one.query.rbo, 9)
+
+
+def _lowest(one: Difference) -> tuple[bool, float, float]:
+    top = one.query.top_score
+    return bool(one.query.recorded), math.inf if top is None else top, round(one.query.rbo, 9)
+
+
+def nearness(
+    answers: Sequence[RecordedAnswer], evidences: Sequence[Evidence], config: PipelineConfig
+) -> dict[str, float]:
+    """Rank-biased overlap of each recorded answer and our results under a config, by qid, 1 where they are the same.
+
+    Ours are cut at the longest answer. All queries are replayed as one batch.
+    """
+    if not answers:
+        return {}
+    table = encode(evidences)
+    results = run(table, config).of(ASSEMBLY).after
+    longest = max(len(answer.returned) for answer in answers) or None
+    ours = [[table.ids[q][int(c)] for c in results.order(q)][:longest] for q in range(len(answers))]
+    return {
+        answer.qid: rbo([row.memory_id or "" for row in answer.returned], own)
+        for answer, own in zip(answers, ours, strict=True)
+    }
+
+
+def failing_first(answers: Sequence[RecordedAnswer], near: Mapping[str, float]) -> list[RecordedAnswer]:
+    """The answers with those that returned nothing first, then those least near to ours, of equal ones that of the lowest best score."""
+
+    def key(answer: RecordedAnswer) -> tuple[bool, float, float]:
+        top = answer.top_score
+        return bool(answer.returned), round(near[answer.qid], 9), math.inf if top is None else top
+
+    return sorted(answers, key=key)
+
+
+ORDERS: Mapping[str, Callable[[Difference], tuple[float, ...]]] = {"departing": _departing, "lowest": _lowest}
+"""How differing queries are listed, after those to which nothing was answered: those that depart most from the recorded answer first, or
+those whose best recorded score is lowest."""
+
+
+def _beside(query: Query, production: Production, trace: Trace, limit: int | None, precision: float) -> QueryFidelity:
     results = trace.results[:limit]
     strangers = {rank: answer.memory_id or "no id" for rank, answer in production.unknown}
     ranked = {rank: memory_id for memory_id, rank in production.ranks.items()} | strangers
@@ -314,6 +397,7 @@ def _beside(query: Query, production: Production, trace: Trace, limit: int | Non
         production.scores,
         {result.memory_id: result.score for result in results},
         tuple(strangers.values()),
+        precision,
     )
 
 

@@ -1,8 +1,8 @@
 """Putting one parsed input into the store: what can be kept, in what order, inside one transaction.
 
-The order is memories, their chunks, relations, queries, judgments, so that rows may refer to others of the same input. A row that
-names something unknown or repeats another row's key is reported and kept out; the rest goes in. Queries are put into a query
-set; judgments have rules of their own (judgments.py).
+The order is memories, their chunks, relations, queries, recorded answers, judgments, so that rows may refer to others of the same
+input. A row that names something unknown or repeats another row's key is reported and kept out; the rest goes in. Queries
+are put into a query set, for which the answers that come with them are kept; judgments have rules of their own (judgments.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cems_workbench.progress import Progress
 from cems_workbench.records import Chunk, GradeScale, Memory, ParsedInput, Query, Relation, RowError
-from cems_workbench.store import chunks, memories, queries, query_sets, relations
+from cems_workbench.store import chunks, memories, queries, query_sets, recorded_answers, relations
 from cems_workbench.store.judgments import import_judgments
 from cems_workbench.store.meta import bump_content_version, content_version
 from cems_workbench.store.query_sets import QuerySet
@@ -46,6 +46,7 @@ class ImportReport:
     queries: RowCounts = NO_ROWS
     judgments: RowCounts = NO_ROWS
     chunks: RowCounts = NO_ROWS
+    answers: RowCounts = NO_ROWS
     errors: tuple[RowError, ...] = ()
     notes: tuple[str, ...] = ()
     content_version: int = 0
@@ -73,11 +74,15 @@ def import_rows(
     if any(counts.added or counts.updated for counts in (memory_counts, chunk_counts)):
         version = bump_content_version(cursor)
     relation_counts = _import_relations(cursor, parsed, problems)
+    parsed, answer_notes = recorded_answers.resolve(cursor, parsed, problems)
     asked = _rows(_distinct(parsed, "queries", _qid, problems))
-    query_counts, changed = RowCounts(), list[QuerySet]()
+    query_counts, answer_counts, changed = RowCounts(), RowCounts(), list[QuerySet]()
+    name = query_set or set_name(parsed.source)
     if asked:
         query_counts = queries.upsert(cursor, asked)
-        changed = _put_in_sets(cursor, parsed, asked, query_set or set_name(parsed.source), scale, when)
+        changed = _put_in_sets(cursor, parsed, asked, name, scale, when)
+    if parsed.answers:
+        answer_counts = recorded_answers.put(cursor, name, Path(parsed.source).name, parsed.answers)
     judgment_counts, judgment_notes = import_judgments(cursor, parsed, problems, when)
     return ImportReport(
         source=parsed.source,
@@ -87,8 +92,9 @@ def import_rows(
         queries=query_counts,
         judgments=judgment_counts,
         chunks=chunk_counts,
+        answers=answer_counts,
         errors=tuple(sorted((*parsed.errors, *problems), key=lambda error: (error.source, error.row))),
-        notes=(*parsed.notes, *notes, *judgment_notes),
+        notes=(*parsed.notes, *notes, *answer_notes, *judgment_notes),
         content_version=version,
         query_sets=tuple(changed),
     )

@@ -30,6 +30,7 @@ from cems_workbench.store.meta import STORE_ID, content_version, read_meta
 from cems_workbench.store.queries import Queries
 from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.queues import Queues
+from cems_workbench.store.recorded_answers import RecordedAnswers
 from cems_workbench.store.relations import Relations
 from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
@@ -49,6 +50,7 @@ class Store:
         self.sources = Sources(database, self.memories.hidden)
         self.queries = Queries(database)
         self.query_sets = QuerySets(database)
+        self.recorded_answers = RecordedAnswers(database)
         self.judgments = Judgments(database)
         self.labels = Labels(database)
         self.decisions = Decisions(database)

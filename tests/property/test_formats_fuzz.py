@@ -20,7 +20,8 @@ _NAMES = """
     target_id weight kind session_1 session_1_date_time qa evidence question conversation sample_id dia_id speaker text
     _id metadata subject predicate object author role session project documents chunks document_id seq index user_id
     source_ref updated_at shown_count last_shown_at memory_id grade judge judged_at note relevant_ids noise_ids question_id
-    haystack_sessions haystack_dates has_answer chat probing_questions source_chat_ids docid rating
+    haystack_sessions haystack_dates has_answer chat probing_questions source_chat_ids docid rating event ts details results scores
+    attributes resourceSpans scopeSpans spans context start_time retrieval.documents value key
 """
 FIELDS = _NAMES.split()
 SCALARS = st.one_of(
@@ -176,14 +177,22 @@ GOOD = {
     "quepid-csv": ("file.csv", "judgments", b"query,docid,rating", lambda name: f'"words","{name}",1'.encode()),
     "quepid-book": ("file.csv", "judgments", b"query,docid,Ann,Bo", lambda name: f'"words","{name}",1,'.encode()),
     "srw-csv": ("file.csv", "judgments", b"", lambda name: f'"words","{name}",1'.encode()),
+    "cems-hook-events": (
+        "file.jsonl", "queries", b"", lambda name: _json(event="MemoryRetrieval", query=name, details=[{"id": "a"}]),
+    ),
+    "openinference-spans": (
+        "file.jsonl", "queries", b"", lambda name: _json(attributes={"openinference.span.kind": "RETRIEVER", "input.value": name}),
+    ),
+    "query-log": ("file.jsonl", "queries", b"", lambda name: _json(query=name, results=["a"])),
     "cems-feedback": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, relevant_ids=["d"])),
 }  # fmt: skip
 """What a good row of each format is: the file's name, the kind of record, the header, the row of a name."""
 
 UNNUMBERED = (
     "memories-csv", "cems-export", "judgments-csv", "quepid-csv", "quepid-book", "srw-csv", "cems-feedback",
+    "cems-hook-events", "openinference-spans", "query-log",
 )  # fmt: skip
-"""Formats in which not every line is a row of its own."""
+"""Formats in which not every line is a row of its own, or a row may be kept without a part of it that is reported."""
 
 
 def test_every_format_is_fuzzed():
@@ -205,7 +214,7 @@ def check_good_rows_are_kept(case, garbage):
     lines = raw.split(b"\n")
     parsed = read_bytes(raw, case.split()[0], name)
     rows = getattr(parsed, kind)
-    names = {getattr(row, field, None) for row in rows for field in ("id", "qid", "memory_id", "source_id")}
+    names = {getattr(row, field, None) for row in rows for field in ("id", "qid", "memory_id", "source_id", "query")}
     assert {f"good-{n}" for n in range(len(garbage))} <= names
     reported = {error.row for error in parsed.errors}
     kept = set(parsed.extra["rows"][kind])

@@ -213,7 +213,7 @@ def most_like(found: Collection[Likeness]) -> Likeness | None:
 
 def score_maps(scores: Mapping[str, float], trace: Trace) -> list[ScoreMap]:
     """The map from each list's and stage's scores to production's, best first; none where fewer than three are in both."""
-    tolerance = _half_unit(scores.values())
+    tolerance = half_unit(scores.values())
     found = []
     for name, own in _scores(trace).items():
         shared = [key for key in scores if key in own]
@@ -243,7 +243,7 @@ def _scores(trace: Trace) -> dict[str, dict[str, float]]:
     return found
 
 
-def _half_unit(scores: Iterable[float]) -> float:
+def half_unit(scores: Iterable[float]) -> float:
     """Half a unit of the last digit that any of the scores has."""
     digits = 0
     for score in scores:

@@ -173,7 +173,7 @@ def _other_order(query: QueryFidelity, trace: Trace) -> Cause | None:
                 results = replay(other, trace.config).results
                 scores = {result.memory_id: result.score for result in results}
                 found = _nearness(query, tuple(scores), scores)
-                if found >= (SAME, -PRECISE if query.same_order else -math.inf):
+                if found >= (SAME, -query.precision if query.same_order else -math.inf):
                     return Cause(tie.kind, tie.words())
                 if found > best:
                     evidence, best, moved = other, found, True
@@ -192,7 +192,9 @@ def _off(query: QueryFidelity) -> list[str]:
     """The recorded results whose score is not ours."""
     theirs, own = query.recorded_scores, query.our_scores
     return [
-        key for key in query.recorded if key in theirs and (key not in own or abs(theirs[key] - own[key]) > PRECISE)
+        key
+        for key in query.recorded
+        if key in theirs and (key not in own or abs(theirs[key] - own[key]) > query.precision)
     ]
 
 

@@ -45,7 +45,8 @@ PRECISE = 1e-6
 class QueryFidelity:
     """One query: the memories that were answered, those that we have (cut where the recorded answers are), and their scores.
 
-    `unknown` are recorded results that are no memory of the store; they stand in `recorded` under the id that they came with.
+    `unknown` are recorded results that are no memory of the store; they stand in `recorded` under the id that they came with. Scores
+    that differ by no more than `precision` are the same.
     """
 
     qid: str
@@ -55,6 +56,7 @@ class QueryFidelity:
     recorded_scores: Mapping[str, float]
     our_scores: Mapping[str, float]
     unknown: tuple[str, ...] = ()
+    precision: float = PRECISE
 
     @property
     def same_order(self) -> bool:
@@ -96,9 +98,14 @@ class QueryFidelity:
         return max(abs(self.recorded_scores[key] - self.our_scores[key]) for key in both)
 
     @property
+    def top_score(self) -> float | None:
+        """The best recorded score, None where there is none."""
+        return max(self.recorded_scores.values(), default=None)
+
+    @property
     def same(self) -> bool:
         """The same order, and the same scores where they were recorded."""
-        return self.same_order and (self.score_difference or 0.0) <= PRECISE
+        return self.same_order and (self.score_difference or 0.0) <= self.precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +146,13 @@ class SetFidelity:
 
     @property
     def precise(self) -> tuple[int, int]:
-        """Queries of the same order whose scores are the same to `PRECISE`, of those that have scores."""
-        return sum(difference <= PRECISE for difference in self._differences), len(self._differences)
+        """Queries of the same order whose scores are the same to `precision`, of those that have scores."""
+        return sum(difference <= self.precision for difference in self._differences), len(self._differences)
+
+    @property
+    def precision(self) -> float:
+        """How near two scores are that are the same."""
+        return max((query.precision for query in self.queries), default=PRECISE)
 
     @cached_property
     def _differences(self) -> list[float]:

@@ -33,6 +33,15 @@ def detect(path: Path) -> str:
     raise InputError(f"{path}: the format is not recognised; pass one of {', '.join(sorted(FORMATS))}")
 
 
+def log_format(path: Path) -> str | None:
+    """The name of the log format that a file is in; None for any other file, and for one that cannot be read."""
+    try:
+        name = detect(path)
+    except InputError:
+        return None
+    return name if FORMATS[name].answers else None
+
+
 def read(path: Path, format: str = "auto", progress: Progress = silent) -> ParsedInput:
     """Read one file. `format` is a name in FORMATS or "auto". Raises InputError when the file is unusable."""
     path = Path(path)

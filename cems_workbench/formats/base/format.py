@@ -77,6 +77,8 @@ class Format:
     judgments: JudgmentWriter | None = None
     dataset: DatasetWriter | None = None
     place: int = extensions.LAST
+    answers: bool = False
+    """Whether it is a log: queries that a real system was asked, each with what it answered."""
 
 
 FORMATS = extensions.Registry(extensions.FORMATS, Format, "cems_workbench.formats", "FORMAT")

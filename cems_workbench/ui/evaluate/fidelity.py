@@ -7,8 +7,9 @@ the store, as for any query set.
 from __future__ import annotations
 
 import hashlib
-import json
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,14 @@ import streamlit as st
 
 from cems_workbench.analysis.fidelity.causes import Lists
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
-from cems_workbench.analysis.fidelity.measures import MEASURES, PRECISE, SCORE_DIFFERENCE, Estimate
+from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Estimate
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.evaluate import number
-from cems_workbench.formats.recorded_answers import Recording, parse_recording, read_recording
+from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
-from cems_workbench.records import Query
+from cems_workbench.records import Query, Returned
 from cems_workbench.runs.fidelity import (
     BASE,
     Difference,
@@ -32,8 +33,10 @@ from cems_workbench.runs.fidelity import (
     asked_queries,
     compared,
     explained,
+    kept_recording,
     lexical_lists,
     productions_in,
+    read_answers,
     require_usable,
     selection_for,
     setting_for,
@@ -47,21 +50,25 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty, not_gathered
 from cems_workbench.ui.kit.progress import cancellable, progress_in
 from cems_workbench.ui.kit.run_cache import for_all_sessions
+from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.tables import draw_table, pick_row
 from cems_workbench.ui.kit.templates import render
 
 FORMS = ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"]
 FORMS_HELP = (
     "A recording with its settings, search responses of CEMS (JSON, one or a list), a TREC run on queries of this store, or a list of "
-    "ids, one a line. Nothing is sent anywhere."
+    "ids, one a line; or a log: hook_events.jsonl of CEMS, retriever spans of OpenInference, rows with query and results. Nothing is "
+    "sent anywhere."
 )
 MOST_EXPLANATIONS = 6
+KEPT_SETS = "evaluate:fidelity_sets"
+ORDER_WORDS = {"departing": "Departs most first", "lowest": "Lowest recorded score first"}
 Asked = tuple[FidelitySetting, tuple[Query, ...]]
 
 
 def draw(resources: Resources) -> None:
-    """What is brought, the configs, what has to be gathered, and the comparison."""
-    recordings = _recordings()
+    """What is brought or kept, the configs, what has to be gathered, and the comparison."""
+    recordings = _recordings(resources)
     if not recordings:
         empty("Hold a config against a real system", render("evaluate/no_answers.html"))
         return
@@ -82,8 +89,18 @@ def draw(resources: Resources) -> None:
         st.error(plain(str(error)), icon=":material/block:")
 
 
-def _recordings() -> list[Recording]:
-    """What was uploaded, or stands at the path; of what cannot be used it is said why."""
+def _recordings(resources: Resources) -> list[Recording]:
+    """What is kept, was uploaded, or stands at the path; of what cannot be used it is said why."""
+    sets = resources.store.recorded_answers.sets()
+    kept = (
+        st.multiselect(
+            "Query sets with recorded answers", list(sets), key=KEPT_SETS, persist_state="session",
+            format_func=lambda name: f"{name} · {sets.get(name, 0):,} answers", placeholder="Choose a query set",
+            help="Logs of what was asked and answered, as the Memories page or `import` keeps them.",
+        )
+        if sets
+        else []
+    )  # fmt: skip
     path_box, file_box = st.columns([3, 2])
     path = path_box.text_input(
         "File of answers", key="evaluate:fidelity_path", placeholder="/…/answers.json", persist_state="session",
@@ -94,6 +111,7 @@ def _recordings() -> list[Recording]:
     )
     found = []
     try:
+        found += [kept_recording(resources.store, name) for name in kept]
         if path:
             place = Path(path).expanduser()
             found.append(_read(place))
@@ -112,16 +130,21 @@ def _read(path: Path) -> Recording:
         changed = path.stat().st_mtime_ns
     except (OSError, ValueError):
         changed = 0
-    found: Recording = page.get().fidelities(("answers", str(path), changed), lambda: read_recording(path))
+    found: Recording = page.get().fidelities(("answers", str(path), changed), lambda: read_answers(path))
     return found
 
 
 def _parsed(name: str, content: bytes) -> Recording:
     def parse() -> Recording:
-        try:
-            return parse_recording(content.decode("utf-8-sig"), name)
-        except UnicodeDecodeError:
-            raise InputError(f"{name}: not UTF-8 text") from None
+        with tempfile.TemporaryDirectory(prefix="cems-answers-") as folder:
+            path = Path(folder) / f"answers{Path(name).suffix.lower()}"
+            path.write_bytes(content)
+            try:
+                recording = read_answers(path)
+            except InputError as error:
+                raise InputError(str(error).replace(str(path), name)) from None
+        errors = tuple(replace(error, source=name) for error in recording.errors)
+        return replace(recording, name=name, errors=errors)
 
     found: Recording = page.get().fidelities(("answers", name, hashlib.sha256(content).digest()), parse)
     return found
@@ -261,9 +284,11 @@ def _row(measured: MeasuredFidelity) -> dict[str, Any]:
         row[name.replace("_", " ")] = f"{one.count} · {_with_interval(one)}"
     row |= {"overlap": _with_interval(estimates["overlap"]), "RBO": _with_interval(estimates["rbo"])}
     same, compared_ = fidelity.precise
-    largest = fidelity.score_difference
+    largest, precision = fidelity.score_difference, fidelity.precision
     differ = (
-        f"{same} of {compared_} to {PRECISE:g}" if largest is not None and largest > PRECISE else f"same to {PRECISE:g}"
+        f"{same} of {compared_} to {precision:g}"
+        if largest is not None and largest > precision
+        else f"same to {precision:g}"
     )
     return row | {"scores": None if largest is None else differ}
 
@@ -282,13 +307,18 @@ def _chosen(measured: Sequence[MeasuredFidelity]) -> MeasuredFidelity:
 
 
 def _queries(measured: MeasuredFidelity) -> None:
-    """The queries that differ, the worst first; a click opens one in Inspect with its recorded answer beside it."""
+    """The queries that differ, the failing ones first; a click opens one in Inspect with its recorded answer beside it."""
     _applied(measured.setting)
-    differences = measured.differences
+    differences: Sequence[Difference] = measured.differences
     if not differences:
         st.success("Every query has the recorded order and scores.", icon=":material/check:")
         return
     _causes(differences)
+    words = switch("Order", list(ORDER_WORDS.values()), "evaluate:fidelity_order")
+    differences = measured.listed(next(name for name, said in ORDER_WORDS.items() if said == words))
+    nothing = sum(not one.query.recorded for one in differences)
+    if nothing:
+        st.caption(f"{nothing} without a recorded result {'stands' if nothing == 1 else 'stand'} before the others.")
     picked = pick_row(
         [_query_row(one) for one in differences], key="evaluate:fidelity_queries", most=14, placeholder="–",
         columns=_query_columns(),
@@ -336,7 +366,7 @@ def _query_row(one: Difference) -> dict[str, Any]:
     return {
         "qid": one.query.qid, "query": one.query.query,
         "parts at": parting.stage if parting else None, "memory": parting.memory_id if parting else None,
-        "cause": one.cause.kind, "RBO": one.query.rbo, "overlap": one.query.overlap,
+        "cause": one.cause.kind, "RBO": one.query.rbo, "overlap": one.query.overlap, "top score": one.query.top_score,
         "how": parting.reason if parting else one.how, "because": one.cause.text or None,
     }  # fmt: skip
 
@@ -347,6 +377,7 @@ def _query_columns() -> dict[str, Any]:
         "qid": text("qid", width=64), "query": text("query", width=230),
         "RBO": value("RBO", format="%.3f", width=64, help=MEASURES["rbo"].capitalize()),
         "overlap": value("overlap", format="%.2f", width=64, help="Jaccard overlap of the first ten"),
+        "top score": value("top score", format="%.3f", width=70, help="The best recorded score"),
         "parts at": text("parts at", width=84, help="The first stage after which the recorded order cannot come out any more"),
         "memory": text("memory", width=100, help="The recorded memory that shows it"),
         "how": text("how", width=260), "cause": text("cause", width=116), "because": text("because", width=300),
@@ -356,8 +387,7 @@ def _query_columns() -> dict[str, Any]:
 def _open(measured: MeasuredFidelity, difference: Difference) -> None:
     """Into Inspect, as it was measured, with the recorded answer in the tool that compares."""
     query = difference.query
-    results = [{"id": key, "score": query.recorded_scores.get(key)} for key in query.recorded]
-    answered = json.dumps({"results": results}, ensure_ascii=False, indent=1) if results else None
+    answered = [Returned(rank, key, query.recorded_scores.get(key)) for rank, key in enumerate(query.recorded, 1)]
     open_in_inspect(measured.request(query.qid), measured.setting.config, answered=answered)
 
 

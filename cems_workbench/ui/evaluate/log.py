@@ -12,7 +12,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.log_sampling import LoggedQuery, Way, distinct, sampled
-from cems_workbench.formats import query_log
+from cems_workbench.formats import log_format, query_log, read
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
 from cems_workbench.ui.evaluate.state import LogSample, page
@@ -32,7 +32,8 @@ def draw(resources: Resources) -> None:
         return
     with popover, st.container(width=520):
         upload = st.file_uploader("Log of queries", SUFFIXES, key="evaluate:log_file",
-            help="JSON lines or CSV with query, and where there are any time, project and results (memory ids, best first).")  # fmt: skip
+            help="JSON lines or CSV with query, and where there are any time, project and results (memory ids, best first); "
+            "hook_events.jsonl of CEMS; retriever spans of OpenInference.")  # fmt: skip
         way = st.segmented_control("Choose", list(WAYS), default="Most frequent", required=True, key="evaluate:log_way",
             help="At random: a query has the chance its frequency gives it. Worst by the judge: those whose best result the "
             "model judge scores lowest; one that returned nothing is the worst of all.")  # fmt: skip
@@ -60,11 +61,13 @@ def _make(upload: UploadedFile, way: Way, size: int, seed: int, name: str, resou
             path = Path(folder) / f"log{Path(upload.name).suffix.lower()}"
             path.write_bytes(upload.getvalue())
             try:
-                entries, errors = query_log.read(path, progress)
+                parsed = read(path, log_format(path) or query_log.NAME, progress)
             except InputError as error:
                 raise InputError(str(error).replace(str(path), upload.name)) from None
-        if not entries:
+        errors = list(parsed.errors)
+        if not parsed.answers:
             raise InputError(f"{upload.name} has no query that can be read")
+        entries = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
         chosen, scores = sampled(entries, way, size, seed, resources, progress)
         if not chosen:
             raise InputError(f"{upload.name}: the judge could score no query; are its results memories of this store?")

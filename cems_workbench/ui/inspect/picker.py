@@ -1,38 +1,62 @@
-"""The judged queries of the store, the failing ones first, under the present config."""
+"""The queries of the store to choose from, the failing ones first: judged ones, and those of a log with what was answered."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Query, RecordedAnswer
+from cems_workbench.runs.fidelity import failing_first, nearness
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.labelled import evidence_of, judged_queries
+from cems_workbench.ui.inspect.labelled import evidence_memory, evidence_of, judged_queries
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
 
 SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
-PICKER, TABLE = "inspect:picker", "inspect:picker_table"
+PICKER, TABLE, SET = "inspect:picker", "inspect:picker_table", "inspect:picker_set"
+RECORDED, COMPARE = "inspect:picker_recorded", "inspect:picker_compare"
+JUDGED = ""
+"""Of the query sets to choose from: the judged queries of all."""
 
 
 def draw_picker(resources: Resources) -> None:
-    """A popover with every judged query and how it fares; choosing a row searches it. While it is closed they are only counted."""
-    count = resources.store.judgments.count_queries("human")
-    if not count:
+    """A popover with every judged or recorded query; choosing a row searches it. While it is closed they are only counted."""
+    judged = resources.store.judgments.count_queries("human")
+    recorded = resources.store.recorded_answers.sets()
+    if not judged and not recorded:
         return
+    counted = [f"{judged} judged"] * bool(judged) + [f"{sum(recorded.values())} recorded"] * bool(recorded)
     popover = st.popover(
-        f"{count} judged queries", icon=":material/checklist:", key=PICKER, on_change="rerun",
-        help="The queries of this store that have human judgments, the failing ones first.",
+        f"{' · '.join(counted)} queries", icon=":material/checklist:", key=PICKER, on_change="rerun",
+        help="The queries of this store that people judged, or that a real system was asked, the failing ones first.",
     )  # fmt: skip
     if popover.open:
         with popover:
-            _draw_queries(resources)
+            chosen = _chosen_set(judged, recorded)
+            if chosen == JUDGED:
+                _draw_judged(resources)
+            else:
+                _draw_recorded(chosen, resources)
 
 
-def _draw_queries(resources: Resources) -> None:
+def _chosen_set(judged: int, recorded: Mapping[str, int]) -> str:
+    """The set whose queries are listed."""
+    names = [JUDGED] * bool(judged) + list(recorded)
+    if not recorded:
+        return JUDGED
+    return st.selectbox(
+        "Queries", names, key=SET,
+        format_func=lambda name: f"{name} · {recorded.get(name, 0)} recorded" if name else f"{judged} judged",
+        help="Judged: by people. Recorded: a log of what a real system was asked and answered.",
+    )  # fmt: skip
+
+
+def _draw_judged(resources: Resources) -> None:
     queries, grades = judged_queries(resources)
     config = state.present_config()
     try:
@@ -81,4 +105,78 @@ def _search_selected(rows: Sequence[QueryStatus]) -> None:
     selected = st.session_state[TABLE]["selection"]["rows"]
     if selected:
         state.choose_query(rows[selected[0]].query)
+        st.session_state[PICKER] = False
+
+
+def _draw_recorded(name: str, resources: Resources) -> None:
+    """The recorded queries of a set; beside the present config when their evidence is there, which a button gathers."""
+    answers = resources.store.recorded_answers.read(name)
+    config = state.present_config()
+    try:
+        near = _nearness(answers, config, resources)
+    except WorkbenchError as error:
+        st.error(plain(str(error)))
+        return
+    if near:
+        answers = failing_first(answers, near)
+    nothing = sum(not answer.returned for answer in answers)
+    then = (
+        "then those whose answer is least like that of the config as it is set now"
+        if near
+        else "then the lowest scores"
+    )
+    st.caption(
+        f"First {nothing} without a result, {then}." if nothing else f"{then.removeprefix('then ').capitalize()} first."
+    )
+    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+    draw_table(
+        [_recorded_row(answer, near) for answer in answers],
+        height=420,
+        width=660,
+        key=RECORDED,
+        on_select=lambda: _bring_selected(answers),
+        selection_mode="single-row",
+        columns={
+            "results": number("results", width=60, help="How many memories were returned"),
+            "top score": number("top score", width=76, format="%.3f", help="The best recorded score"),
+            "RBO": number("RBO", width=56, format="%.2f", help="Rank-biased overlap with the results of the config as it is set now"),
+            "query": text("query", width=280),
+            "asked": st.column_config.DatetimeColumn("asked", width=120, format="YYYY-MM-DD HH:mm", help="UTC"),
+            "project": text("project", width=80, help="The project it was asked in"),
+        },
+    )  # fmt: skip
+
+
+def _nearness(answers: Sequence[RecordedAnswer], config: PipelineConfig, resources: Resources) -> dict[str, float]:
+    """How like the recorded answers ours are, by qid; empty until their evidence is gathered. Raises as gathering does."""
+    queries = [_query(answer) for answer in answers]
+    place = st.empty()
+    if not evidence_memory().has(queries, config, resources) and not place.button(
+        "Compare with this config", key=COMPARE, icon=":material/compare_arrows:",
+        help=f"Searches each of {len(queries)} queries once, and lists first those whose answer departs most. Any other control stops it, "
+        "and what was searched is kept.",
+    ):  # fmt: skip
+        return {}
+    place.empty()
+    return nearness(answers, evidence_of(queries, config, resources), config)
+
+
+def _query(answer: RecordedAnswer) -> Query:
+    return Query(answer.qid, answer.query or "", answer.project, answer.asked_at)
+
+
+def _recorded_row(answer: RecordedAnswer, near: Mapping[str, float]) -> dict[str, object]:
+    row: dict[str, object] = {"results": len(answer.returned), "top score": answer.top_score}
+    if near:
+        row["RBO"] = near[answer.qid]
+    return row | {"query": answer.query, "asked": answer.asked_at, "project": answer.project}
+
+
+def _bring_selected(answers: Sequence[RecordedAnswer]) -> None:
+    """Search the query of the row that was clicked, with its recorded answer beside the trace, and close the popover."""
+    selected = st.session_state[RECORDED]["selection"]["rows"]
+    if selected:
+        answer = answers[selected[0]]
+        state.choose_query(_query(answer))
+        state.bring_answer(answer.query or "", answer.returned)
         st.session_state[PICKER] = False

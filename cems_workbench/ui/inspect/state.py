@@ -12,8 +12,9 @@ forgotten.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -25,7 +26,7 @@ from cems_workbench.config import DEFAULT, PipelineConfig, difference, preset, p
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.records import Query
+from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.state import PageState
@@ -186,23 +187,30 @@ def open_in_inspect(
     config: PipelineConfig,
     baseline: tuple[str, PipelineConfig] | None = None,
     *,
-    answered: str | None = None,
+    answered: Sequence[Returned] = (),
 ) -> None:
     """Go to the Inspect page and show this very request under this config; does not return.
 
     With a `baseline` (name and config) that is pinned beside it; what is pinned stays otherwise. Every query variant is switched on.
-    The config is a step that can be undone. `answered` is what a real system answered to it, in a form that is read there: the tool that
-    sets it beside the trace is then open.
+    The config is a step that can be undone. `answered` is what a real system answered to it, which is then set beside the trace.
     """
     write_request(request)
     use_config(config)
     _page.update(variants_off=None)
     if baseline is not None:
         pin(*baseline)
-    if answered is not None:
-        st.session_state[f"{answer_key(request.query)}:text"] = answered
-        st.session_state[SECTION], st.session_state[TOOL] = WHY, PRODUCTION
+    bring_answer(request.query, answered)
     st.switch_page("pages/inspect.py")
+
+
+def bring_answer(query: str, answered: Sequence[Returned]) -> None:
+    """Open the tool that sets what a real system answered to a query beside the trace, unless nothing was answered."""
+    if not answered:
+        return
+    named = [{"id": row.memory_id, "score": row.score, "content": row.content} for row in answered]
+    results = [{name: value for name, value in row.items() if value is not None} for row in named]
+    st.session_state[f"{answer_key(query)}:text"] = json.dumps({"results": results}, ensure_ascii=False, indent=1)
+    st.session_state[SECTION], st.session_state[TOOL] = WHY, PRODUCTION
 
 
 def answer_key(query: str) -> str:

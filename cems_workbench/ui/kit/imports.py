@@ -8,7 +8,7 @@ from typing import Any
 from cems_workbench.runs.importing import FileImport
 from cems_workbench.ui.kit.escape import csv_bytes
 
-KINDS = ("memories", "relations", "queries", "judgments")
+KINDS = ("memories", "relations", "queries", "answers", "judgments")
 ERROR_COLUMNS = ("file", "row", "field", "reason")
 
 

@@ -28,7 +28,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         "Files to import",
         accept_multiple_files=True,
         key=f"memories:upload:{state.present().generation}",
-        help="Memories, relations, queries or judgments, one or several files, in any order. "
+        help="Memories, relations, queries, judgments or logs of what was asked and answered, one or several files, in any order. "
         "Importing a file again changes nothing; changed rows are updated.",
     )
     kind, button, sample = st.columns([2, 1, 2], vertical_alignment="bottom")

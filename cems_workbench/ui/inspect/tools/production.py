@@ -27,7 +27,8 @@ from cems_workbench.analysis.fidelity.answer import (
 from cems_workbench.analysis.fidelity.explain import Explanation, Replays, explanations, together
 from cems_workbench.config import field_spec
 from cems_workbench.errors import InputError
-from cems_workbench.formats.recorded_answers import RecordedAnswer, Recording, parse_recording
+from cems_workbench.formats.recorded_answers import Recording, parse_recording
+from cems_workbench.records import RecordedAnswer
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext

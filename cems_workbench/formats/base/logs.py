@@ -1,0 +1,89 @@
+"""What the formats of logs share: each row is one asking of a query with what was answered, and becomes a query with its recorded answer.
+
+A query that was asked several times is kept as several queries, one an asking, each with its own moment and answer. One without a qid of
+its own gets one of its words, project, moment and how often that stood before, so that the log reads the same when it has grown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cems_workbench.formats.base.fields import FieldError, identifier, required_text, text
+from cems_workbench.formats.base.records import derived_id
+from cems_workbench.records import ParsedInput, Query, RecordedAnswer, Returned, RowError
+
+TYPE = "log"
+"""The type of a query that comes from a log."""
+RESULTS = "results"
+"""The field of what was returned."""
+
+
+def parsed_log(
+    path: Path,
+    format: str,
+    answers: Iterable[RecordedAnswer],
+    errors: list[RowError],
+    notes: Iterable[str] = (),
+    id_length: int | None = None,
+    results: str = RESULTS,
+) -> ParsedInput:
+    """The askings of a log as queries and recorded answers; a qid of "" is derived, and of several with one qid the first is taken.
+
+    `id_length` says to how many characters ids are cut, `results` what the list of results is called in the file. Results that no store
+    could hold are reported and left out.
+    """
+    asked: dict[str, RecordedAnswer] = {}
+    for answer in _named(answers):
+        known = asked.setdefault(answer.qid, answer)
+        if known is not answer:
+            errors.append(
+                RowError(str(path), answer.row, f"{ascii(answer.qid)[:60]} stands already in row {known.row}", "qid")
+            )
+    kept = [replace(answer, returned=_storable(answer, str(path), errors, results)) for answer in asked.values()]
+    queries = tuple(Query(one.qid, one.query or "", one.project, one.asked_at, TYPE) for one in kept)
+    words = Counter((query.query, query.project) for query in queries)
+    again = [times for times in words.values() if times > 1]
+    several = "1 query was" if len(again) == 1 else f"{len(again)} queries were"
+    repeated = [f"{several} asked more than once; each of {sum(again)} askings is kept"] if again else []
+    extra: dict[str, Any] = {"rows": {"queries": [answer.row for answer in kept]}, "fields": {RESULTS: results}}
+    return ParsedInput(
+        str(path),
+        format,
+        queries=queries,
+        answers=tuple(kept),
+        errors=tuple(sorted(errors, key=lambda error: error.row)),
+        notes=(*notes, *repeated),
+        extra=extra if id_length is None else {**extra, "id_length": id_length},
+    )
+
+
+def _named(answers: Iterable[RecordedAnswer]) -> Iterator[RecordedAnswer]:
+    before: Counter[tuple[str, ...]] = Counter()
+    for answer in answers:
+        if answer.qid:
+            yield answer
+            continue
+        moment = answer.asked_at.isoformat() if answer.asked_at else ""
+        asking = (answer.query or "", answer.project or "", moment)
+        before[asking] += 1
+        yield replace(answer, qid=derived_id("asked", *asking, str(before[asking])))
+
+
+def _storable(answer: RecordedAnswer, source: str, errors: list[RowError], results: str) -> tuple[Returned, ...]:
+    kept = []
+    for row in answer.returned:
+        try:
+            if row.memory_id is not None:
+                identifier({"id": row.memory_id}, "id")
+            else:
+                required_text({"content": row.content}, "content")
+            text({"content": row.content}, "content")
+        except FieldError as error:
+            errors.append(RowError(source, answer.row, error.reason, f"{results}[{row.row - 1}].{error.field}"))
+        else:
+            kept.append(row)
+    return tuple(kept)

@@ -1,0 +1,190 @@
+"""What a real system answered to the queries of a set: the `recorded_answers` table, and which memories an answer means.
+
+A memory is meant by its id, by the UUID that CEMS makes of it when files are loaded (of its md5), or, in a log that cuts ids, by the first
+characters of either. What fits none or several is kept as it was called, and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.records import ParsedInput, RecordedAnswer, Returned, RowError
+from cems_workbench.store import memories
+from cems_workbench.store.database import Database
+from cems_workbench.store.rows import RowCounts, staged, to_aware
+
+if TYPE_CHECKING:
+    import duckdb
+
+MOST_NAMED = 3
+"""Memories that are named where an id fits several."""
+
+
+class RecordedAnswers:
+    """The recorded answers of an open store; methods may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def sets(self) -> dict[str, int]:
+        """The query sets that have recorded answers, by name, each with how many of its queries have one."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(f"SELECT m.set_name, count(*) FROM {_MEMBERS} GROUP BY ALL ORDER BY ALL").fetchall()
+        return dict(rows)
+
+    def read(self, name: str) -> list[RecordedAnswer]:
+        """The answers to the queries of a set as it is now, the failing ones first: those that returned nothing, then by their best score,
+        the lowest first, then those without scores; equal ones by qid. Empty for a set without any."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                f"SELECT a.row, m.qid, m.query, m.project, m.as_of, a.results FROM {_MEMBERS} WHERE m.set_name = ? "
+                "ORDER BY len(a.results) > 0, list_max(list_transform(a.results, lambda r: r.score)) NULLS LAST, m.qid",
+                [name],
+            ).fetchall()
+        return [_answer(row) for row in rows]
+
+    def resolved(self, answers: Sequence[RecordedAnswer], id_length: int | None = None) -> list[RecordedAnswer]:
+        """The answers with the store's ids where one memory alone is meant. `id_length`: to how many characters theirs are cut."""
+        with self._database.reading() as cursor:
+            known = meant(cursor, answers, id_length)
+        return [_resolved(answer, known) for answer in answers]
+
+
+_MEMBERS = (
+    "recorded_answers AS a JOIN query_set_members AS m ON m.set_name = a.set_name AND m.qid = a.qid "
+    "AND m.version = (SELECT max(version) FROM query_sets AS s WHERE s.name = m.set_name)"
+)
+
+
+def _answer(row: Sequence[Any]) -> RecordedAnswer:
+    number, qid, query, project, asked_at, results = row
+    returned = tuple(
+        Returned(rank, one["memory_id"], one["score"], one["content"]) for rank, one in enumerate(results, 1)
+    )
+    return RecordedAnswer(number, qid, query, project, returned, asked_at=to_aware(asked_at))
+
+
+def meant(
+    cursor: duckdb.DuckDBPyConnection, answers: Iterable[RecordedAnswer], id_length: int | None = None
+) -> dict[str, tuple[str, ...]]:
+    """The memories that each id of the answers fits, by id, deleted ones too; an id that fits none is absent.
+
+    A whole id that is one of the store means that and nothing else.
+    """
+    ids = {row.memory_id: None for answer in answers for row in answer.returned if row.memory_id is not None}
+    if id_length is None:
+        fits = "m.id = g.id", "md5(m.id) = replace(g.id, '-', '')"
+    else:
+        fits = f"left(m.id, {id_length:d}) = g.id", f"left(md5(m.id), {id_length:d}) = g.id"
+    found: dict[str, tuple[str, ...]] = {}
+    for fit in fits:
+        for given, memory_ids in cursor.execute(
+            "SELECT g.id, list(m.id ORDER BY m.id) FROM (SELECT unnest(?) AS id) AS g "
+            f"JOIN memories AS m ON {fit} GROUP BY g.id",
+            [list(ids)],
+        ).fetchall():
+            if id_length is not None or given not in found:
+                found[given] = tuple(dict.fromkeys((*found.get(given, ()), *memory_ids)))
+    return found
+
+
+def _resolved(answer: RecordedAnswer, known: Mapping[str, Sequence[str]]) -> RecordedAnswer:
+    """The answer with the id of each memory that alone is meant."""
+
+    def of_store(row: Returned) -> Returned:
+        fitting = known.get(row.memory_id or "", ())
+        return replace(row, memory_id=fitting[0]) if len(fitting) == 1 else row
+
+    return replace(answer, returned=tuple(map(of_store, answer.returned)))
+
+
+def resolve(
+    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]
+) -> tuple[ParsedInput, list[str]]:
+    """The input with the ids of its answers as the store has them, and a note on how many results there are.
+
+    Every result that is none of the store's memories is reported. Judgments of such a memory are left out.
+    """
+    if not parsed.answers:
+        return parsed, []
+    length = parsed.extra.get("id_length")
+    known = meant(cursor, parsed.answers, length)
+    results = [(answer, row) for answer in parsed.answers for row in answer.returned]
+    field = parsed.extra.get("fields", {}).get("results", "results")
+    strangers = 0
+    for answer, row in results:
+        if row.memory_id is not None and len(fitting := known.get(row.memory_id, ())) != 1:
+            strangers += 1
+            reason = _strange(row.memory_id, fitting, length)
+            problems.append(RowError(parsed.source, answer.row, reason, f"{field}[{row.row - 1}].id"))
+    textual = sum(row.memory_id is None for _, row in results)
+    note = (
+        f"{len(parsed.answers):,} recorded answers with {len(results):,} results, "
+        f"{strangers:,} {'id' if strangers == 1 else 'ids'} not in the store"
+        + (f", {textual:,} without an id, to be found by their texts" if textual else "")
+    )
+    numbers = parsed.extra.get("rows", {}).get("judgments") or range(1, len(parsed.judgments) + 1)
+    judged = [
+        (number, replace(judgment, memory_id=fitting[0]))
+        for number, judgment in zip(numbers, parsed.judgments, strict=True)
+        if len(fitting := known.get(judgment.memory_id, ())) == 1
+    ]
+    extra = {**parsed.extra, "rows": {**parsed.extra.get("rows", {}), "judgments": [number for number, _ in judged]}}
+    answers = tuple(_resolved(answer, known) for answer in parsed.answers)
+    judgments = tuple(judgment for _, judgment in judged)
+    return replace(parsed, answers=answers, judgments=judgments, extra=extra), [note]
+
+
+def _strange(given: str, fitting: Sequence[str], length: int | None) -> str:
+    shown = ascii(given)[:60]
+    if fitting:
+        more = ", …" if len(fitting) > MOST_NAMED else ""
+        return f"{shown} fits {len(fitting)} memories of the store: {', '.join(fitting[:MOST_NAMED])}{more}"
+    return (
+        f"no memory {'begins with' if length else 'of the store is'} {shown}; the answer is kept without it being found"
+    )
+
+
+def put(cursor: duckdb.DuckDBPyConnection, name: str, source: str, answers: Sequence[RecordedAnswer]) -> RowCounts:
+    """Keep the answers to queries of a set, in place of what it held of `source`, and of other answers to the same queries."""
+    import pyarrow as pa
+
+    ids = [row.memory_id for answer in answers for row in answer.returned if row.memory_id is not None]
+    known = memories.known_ids(cursor, ids)
+    result = pa.struct([("memory_id", pa.string()), ("score", pa.float64()), ("content", pa.string())])
+    table = pa.table(
+        {
+            "qid": pa.array([answer.qid for answer in answers], pa.string()),
+            "row": pa.array([answer.row for answer in answers], pa.int64()),
+            "results": pa.array(
+                [
+                    [
+                        {
+                            "memory_id": row.memory_id,
+                            "score": row.score,
+                            "content": None if row.memory_id in known else row.content,
+                        }
+                        for row in answer.returned
+                    ]
+                    for answer in answers
+                ],
+                pa.list_(result),
+            ),
+        }
+    )
+    with staged(cursor, "staged_answers", table):
+        ((before, same),) = cursor.execute(
+            "SELECT count(*), count(*) FILTER (s.results IS NOT DISTINCT FROM a.results) "
+            "FROM recorded_answers AS a JOIN staged_answers AS s USING (qid) WHERE a.set_name = ?",
+            [name],
+        ).fetchall()
+        cursor.execute(
+            "DELETE FROM recorded_answers WHERE set_name = ? AND (source = ? OR qid IN (SELECT qid FROM staged_answers))",
+            [name, source],
+        )
+        cursor.execute(
+            "INSERT INTO recorded_answers SELECT ?, qid, ?, row, results FROM staged_answers", [name, source]
+        )
+    return RowCounts(len(answers) - before, before - same, same)
