@@ -116,13 +116,17 @@ class ModelServer:
 
         Raises ModelError when the URL is none.
         """
-        parts = urlsplit(self.base_url)
-        return parts._replace(path=f"{parts.path.rstrip('/') or '/v1'}/{path}").geturl()
+        return self._below(urlsplit(self.base_url).path.rstrip("/") or "/v1", path)
 
     def beside_api(self, path: str) -> str:
         """The address of `path` beside the /v1 of an OpenAI-compatible server. Raises ModelError when the URL is none."""
+        return self._below(urlsplit(self.base_url).path.rstrip("/").removesuffix("/v1"), path)
+
+    def _below(self, folder: str, path: str) -> str:
         parts = urlsplit(self.base_url)
-        return parts._replace(path=f"{parts.path.rstrip('/').removesuffix('/v1')}/{path}").geturl()
+        # A name and password in the URL would take the place of the key.
+        netloc = parts.netloc.rpartition("@")[2] if self.secret else parts.netloc
+        return parts._replace(netloc=netloc, path=f"{folder}/{path}").geturl()
 
     def redacted(self, text: str) -> str:
         """The text with the key, and what the URL carries before an @ or in its query, as ***."""
@@ -198,7 +202,8 @@ class ModelServer:
                 if isinstance(error, TimeoutError) and failures and not limits.per_try:
                     failure = failure.reworded(f"{failure.what}; before that, {failures[-1]}")
                 failures.append(failure)
-                raise failure from (None if failure is error else error)
+                # What a CallError said before it was redacted is not shown as the cause either.
+                raise failure from (None if isinstance(error, CallError) else error)
 
         def wait(state: tenacity.RetryCallState) -> float:
             return max(tenacity.wait_exponential(limits.first_wait_s)(state), failures[-1].wait_s)
@@ -217,7 +222,8 @@ class ModelServer:
 async def post_json(server: ModelServer, path: str, body: Any) -> Any:
     """The decoded reply of an OpenAI-compatible server to a POST that carries its secret as the key.
 
-    Raises CallError, httpx errors and ValueError as they come, ModelError for a key that no header carries.
+    Raises CallError, also for an error that comes with HTTP 200, httpx errors and ValueError as they come, ModelError for a key that no
+    header carries.
     """
     import httpx
 
@@ -225,7 +231,13 @@ async def post_json(server: ModelServer, path: str, body: Any) -> Any:
         response = await client.post(server.api(path), json=body, headers=authorization(server.secret or ""))
     if response.is_redirect:
         raise CallError("bad reply", f"HTTP {response.status_code}: the server sends elsewhere; check the URL")
-    return response.json()
+    reply = response.json()
+    if isinstance(reply, dict) and reply.get("error"):
+        code, said = reply["error"].get("code") if isinstance(reply["error"], dict) else None, _said(response)
+        if isinstance(code, int) and code >= 400:
+            raise status_error(code, server.redacted(said))
+        raise CallError("server error", f"HTTP {response.status_code} with an error: {server.redacted(said)}")
+    return reply
 
 
 async def _within(request: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:

@@ -28,7 +28,6 @@ from cems_workbench.models.http import (
     call_error,
     post_json,
     sendable,
-    status_error,
 )
 from cems_workbench.models.protocol import Float64
 from cems_workbench.models.server_embedder import ServerEmbedder
@@ -142,14 +141,8 @@ class OpenAiEmbedder(ServerEmbedder):
 def vectors_of(reply: Any) -> list[Float64]:
     """The vectors of a decoded reply in the order of their `index`, or as they stand where none has one.
 
-    Raises CallError for a reply of another shape, and for an error that came with HTTP 200; ValueError for what is no number.
+    Raises CallError for a reply of another shape, ValueError for what is no number.
     """
-    if isinstance(reply, dict) and reply.get("error"):
-        error = reply["error"]
-        code, said = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, error)
-        if isinstance(code, int) and code >= 400:
-            raise status_error(code, str(said))
-        raise CallError("server error", str(said))
     rows = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) and "embedding" in row for row in rows):
         raise CallError("bad reply", "the reply has no data[].embedding")

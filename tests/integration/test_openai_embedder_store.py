@@ -1,0 +1,361 @@
+"""Embedding on an OpenAI-compatible server, from the settings to a search: a real llama.cpp server, and stores of another embedder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import llama_cpp_server
+import numpy as np
+import pytest
+from llama_cpp_server import LlamaCpp
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "models"))
+from model_server import ModelServer, Reply, nobody, sent, serving
+
+from cems_workbench.errors import EmbedderMismatchError
+from cems_workbench.models.resolve import PACKAGED_ID
+from cems_workbench.runs.diagnosis import Check, diagnose
+from cems_workbench.runs.embedder_match import match_store
+from cems_workbench.runs.opening import open_resources
+from cems_workbench.settings import Settings
+from cems_workbench.store.search import indexes as derived
+
+if TYPE_CHECKING:
+    from conftest import Command
+
+pytestmark = [pytest.mark.models]
+KEY = "sk-very-secret-9012"
+MEMORIES = {
+    "kettle": "The kettle in the kitchen is blue and boils quickly.",
+    "release": "Releases go out on Friday afternoon after the standup.",
+    "database": "The team chose PostgreSQL because of its full text search.",
+    "cat": "The office cat sleeps on the router all day.",
+    "python": "Alice has five years of Python experience and teaches it.",
+    "japanese": "日本語のメモ: 会議は月曜日の午前十時から。",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Path:
+    path = tmp_path / "memories.jsonl"
+    path.write_text("".join(json.dumps({"id": key, "content": text}) + "\n" for key, text in MEMORIES.items()))
+    return path
+
+
+def vector(text: str, width: int) -> list[float]:
+    """Words hashed into a few places, so that texts with the same words are near each other."""
+    row = [0.01] * width
+    for word in text.lower().split():
+        row[hashlib.sha256(word.encode()).digest()[0] % width] += 1.0
+    return row
+
+
+class Embeds:
+    """A small server with a model of a width that a test may change, and another model behind the same name."""
+
+    def __init__(self) -> None:
+        self.width = 24
+        self.other = False
+
+    def answer(self, path: str, body: dict[str, Any], earlier: int) -> Reply:
+        if path.partition("?")[0] != "/v1/embeddings":
+            return Reply(status=404)
+        rows = [vector(text[::-1] if self.other else text, self.width) for text in body["input"]]
+        return sent({"data": [{"index": i, "embedding": row} for i, row in enumerate(rows)]})
+
+
+@pytest.fixture
+def embeds() -> Embeds:
+    return Embeds()
+
+
+@pytest.fixture
+def server(embeds: Embeds) -> Iterator[ModelServer]:
+    with serving(embeds.answer) as running:
+        yield running
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def choose(url: str, model: str = "mini", **more: str) -> None:
+        monkeypatch.setenv("CEMS_WORKBENCH_EMBEDDER", f"openai:{model}")
+        monkeypatch.setenv("CEMS_WORKBENCH_EMBEDDING_URL", url)
+        monkeypatch.setenv("CEMS_WORKBENCH_EMBEDDING_KEY", KEY)
+        for name, value in more.items():
+            monkeypatch.setenv(f"CEMS_WORKBENCH_EMBEDDING_{name}", value)
+
+    return choose
+
+
+def checked(store: Path, **more: Any) -> dict[str, Check]:
+    settings = Settings(store=store, llama_server_url=nobody(), ollama_url=nobody(), **more)
+    return {check.name: check for check in diagnose(settings)}
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[LlamaCpp]:
+    with pytest.MonkeyPatch.context() as patch, LlamaCpp(embeds=True) as running:
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        yield running
+
+
+@pytest.mark.skipif(llama_cpp_server.missing() is not None, reason=str(llama_cpp_server.missing()))
+class TestLlamaCpp:
+    """A real server with a real model of 576 values."""
+
+    @staticmethod
+    def own_vectors(llama: LlamaCpp, texts: list[str]) -> np.ndarray:
+        """The server's own vectors, asked one by one and without the workbench."""
+        rows = []
+        for text in texts:
+            reply = httpx.post(f"{llama.url}/v1/embeddings", json={"input": text, "model": "x"}, timeout=60)
+            rows.append(reply.json()["data"][0]["embedding"])
+        vectors = np.asarray(rows)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    def test_a_search_ranks_as_the_cosines_of_the_servers_own_vectors(
+        self, llama: LlamaCpp, facts: Path, command: Command, chosen: Callable[..., None], tmp_path: Path
+    ) -> None:
+        chosen(llama.url, "smollm2-135m")
+        done = command("import", facts, "--store", tmp_path / "new")
+        assert (done.code, done.err) == (0, "")
+        assert "6 embedded now" in done.out
+        query = "which database did the team choose?"
+        resources = open_resources(Settings(store=tmp_path / "new"))
+        try:
+            hits = resources.indexes.vectors.search(resources.embedder.encode_query(query), len(MEMORIES))
+            dimension = resources.embedder.dimension
+        finally:
+            resources.close()
+        own = self.own_vectors(llama, [query, *MEMORIES.values()])
+        cosines = dict(zip(MEMORIES, (own[1:] @ own[0]).tolist(), strict=True))
+        assert dimension == own.shape[1] == 576
+        assert [key for key, _ in hits] == sorted(cosines, key=lambda key: -cosines[key])
+        assert dict(hits) == pytest.approx(cosines, abs=2e-3)
+        found = command("search", query, "--store", tmp_path / "new", "--preset", "recollection")
+        assert found.code == 0
+        assert MEMORIES["database"][:20] in found.out
+
+        checks = checked(tmp_path / "new")
+        assert checks["embedder"].status == "ok"
+        assert "vectors of 576 values, reads 512 tokens of a text" in checks["embedder"].finding
+        assert checks["embedder match"].status == "ok"
+        assert "6 of 6 stored vectors reproduced, lowest cosine 0.99" in checks["embedder match"].finding.replace(
+            "1.0000", "0.9999"
+        )
+
+    def test_a_long_memory_is_refused_in_one_line_and_cut_by_the_rule_embedder(
+        self, llama: LlamaCpp, command: Command, chosen: Callable[..., None], tmp_path: Path
+    ) -> None:
+        chosen(llama.url)
+        long = tmp_path / "memories.jsonl"
+        words = " ".join(f"Release {i} went out on Friday." for i in range(200))
+        long.write_text(json.dumps({"id": "long", "content": words}) + "\n")
+        done = command("import", long, "--store", tmp_path / "new", "--chunks", "whole")
+        assert done.code == 2
+        assert len(done.err.strip().splitlines()) == 1
+        assert "longer than the server reads; import with --chunks embedder" in done.err
+        again = command("import", long, "--store", tmp_path / "new", "--chunks", "embedder")
+        assert (again.code, again.err) == (0, "")
+        found = command("search", "release 199", "--store", tmp_path / "new", "--preset", "recollection", "--json")
+        assert found.code == 0 and '"long"' in found.out
+
+
+class TestAStoreOfAnotherEmbedder:
+    """Nothing is searched until somebody says what is meant."""
+
+    def test_another_model_is_one_line_that_names_both_and_exit_code_2(
+        self, store: Path, server: ModelServer, command: Command, chosen: Callable[..., None]
+    ) -> None:
+        chosen(server.url)
+        found = command("search", "blue kettle", "--store", store)
+        assert (found.code, found.out) == (2, "")
+        (line,) = found.err.strip().splitlines()
+        for said in (
+            f"{PACKAGED_ID} (384 values)",
+            "openai:mini",
+            f"CEMS_WORKBENCH_EMBEDDING_SAME_AS={PACKAGED_ID}",
+            " embed",
+        ):
+            assert said in line
+        assert "kettle" not in json.dumps(server.asked)
+
+    def test_another_dimension_is_refused_though_the_name_is_the_same(
+        self,
+        embeds: Embeds,
+        server: ModelServer,
+        facts: Path,
+        command: Command,
+        chosen: Callable[..., None],
+        tmp_path: Path,
+    ) -> None:
+        chosen(server.url)
+        assert command("import", facts, "--store", tmp_path / "new").code == 0
+        embeds.width = 32
+        found = command("search", "blue kettle", "--store", tmp_path / "new")
+        assert (found.code, found.out) == (2, "")
+        (line,) = found.err.strip().splitlines()
+        assert "openai:mini and have 24 values" in line and "makes 32" in line
+        assert checked(tmp_path / "new")["embedder match"].status == "failed"
+        anew = command("embed", "--store", tmp_path / "new")
+        assert (anew.code, anew.err) == (0, "")
+        assert "6 texts embedded now by openai:mini" in anew.out
+        assert command("search", "blue kettle", "--store", tmp_path / "new").code == 0
+
+    def test_the_dimension_of_a_store_that_did_not_write_it_down_is_that_of_its_vectors(
+        self,
+        embeds: Embeds,
+        server: ModelServer,
+        facts: Path,
+        command: Command,
+        chosen: Callable[..., None],
+        tmp_path: Path,
+    ) -> None:
+        chosen(server.url)
+        command("import", facts, "--store", tmp_path / "new")
+        resources = open_resources(Settings(store=tmp_path / "new"))
+        try:
+            with resources.store._database.transaction() as cursor:
+                key = "vectors:openai:mini"
+                (value,) = cursor.execute("SELECT value FROM workbench_meta WHERE key = ?", [key]).fetchall()[0]
+                plain = {name: said for name, said in json.loads(value).items() if name != "dimension"}
+                assert len(plain) == 2
+                derived.write_meta(cursor, key, json.dumps(plain))
+            with pytest.raises(EmbedderMismatchError, match="have 24 values"):
+                resources.store.indexes.check("openai:mini", 32)
+            resources.store.indexes.check("openai:mini", 24)
+        finally:
+            resources.close()
+
+    def test_an_import_keeps_the_memories_and_says_that_they_are_not_embedded(
+        self, store: Path, server: ModelServer, facts: Path, command: Command, chosen: Callable[..., None]
+    ) -> None:
+        chosen(server.url)
+        done = command("import", facts, "--store", store)
+        assert done.code == 2
+        (line,) = done.err.strip().splitlines()
+        assert "not embedded: the store's vectors were made by" in line
+        resources = open_resources(Settings(store=store))
+        try:
+            assert set(MEMORIES) <= set(resources.store.memories.read())
+        finally:
+            resources.close()
+
+    def test_embed_makes_vectors_beside_the_others_which_stay_for_the_way_back(
+        self,
+        store: Path,
+        server: ModelServer,
+        command: Command,
+        chosen: Callable[..., None],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        chosen(server.url)
+        assert command("embed", "--store", store).code == 0
+        assert command("search", "kubernetes", "--store", store).code == 0
+        monkeypatch.delenv("CEMS_WORKBENCH_EMBEDDER")
+        resources = open_resources(Settings(store=store))
+        try:
+            report = resources.refresh()
+            assert report is None or report.embedded == 0
+        finally:
+            resources.close()
+
+    def test_a_name_that_is_stated_to_be_the_same_is_believed_if_the_length_is(
+        self,
+        embeds: Embeds,
+        server: ModelServer,
+        facts: Path,
+        command: Command,
+        chosen: Callable[..., None],
+        tmp_path: Path,
+    ) -> None:
+        chosen(server.url, "mini")
+        command("import", facts, "--store", tmp_path / "new")
+        chosen(server.url, "all-mini.gguf")
+        refused = command("search", "blue kettle", "--store", tmp_path / "new")
+        assert refused.code == 2 and "CEMS_WORKBENCH_EMBEDDING_SAME_AS=openai:mini" in refused.err
+        chosen(server.url, "all-mini.gguf", SAME_AS="openai:mini")
+        assert command("search", "blue kettle", "--store", tmp_path / "new").code == 0
+        checks = checked(tmp_path / "new")
+        assert checks["embedder match"] == Check(
+            "embedder match", "ok", "6 of 6 stored vectors reproduced, lowest cosine 1.0000"
+        )
+        embeds.other = True
+        checks = checked(tmp_path / "new")
+        assert checks["embedder match"].status == "warning"
+        assert checks["embedder match"].finding.startswith("0 of 6 stored vectors reproduced, lowest cosine 0.")
+        embeds.width = 32
+        assert command("search", "blue kettle", "--store", tmp_path / "new").code == 2
+
+
+class TestWithoutAServer:
+    """What is said, and that the memories are there all the same."""
+
+    def test_a_server_that_is_away_costs_one_line_and_no_imported_memory(
+        self, facts: Path, command: Command, chosen: Callable[..., None], tmp_path: Path
+    ) -> None:
+        chosen(nobody())
+        done = command("import", facts, "--store", tmp_path / "new")
+        assert done.code == 2 and "6 memories in the store" in done.out
+        (line,) = done.err.strip().splitlines()
+        assert "not embedded yet" in line and "nothing answers" in line
+        check = checked(tmp_path / "new")["embedder"]
+        assert (check.status, "nothing answers" in check.finding) == ("failed", True)
+
+    def test_a_url_that_is_not_set_is_named(self, store: Path, command: Command, chosen: Callable[..., None]) -> None:
+        chosen("")
+        found = command("search", "kettle", "--store", store)
+        assert found.code == 2 and len(found.err.strip().splitlines()) == 1
+        check = checked(store)["embedder"]
+        assert check.status == "failed" and "CEMS_WORKBENCH_EMBEDDING_URL is not set" in check.finding
+
+    def test_a_wrong_key_is_said(self, store: Path) -> None:
+        with serving(lambda *_: sent({"error": {"message": f"no such key: {KEY}"}}, 401)) as server:
+            check = checked(store, embedder="openai:mini", embedding_url=server.url, embedding_key=KEY)["embedder"]
+        assert check.status == "failed" and "HTTP 401" in check.finding
+        assert KEY not in repr(check)
+
+
+def test_the_key_stands_in_nothing_that_is_written(
+    server: ModelServer, facts: Path, command: Command, chosen: Callable[..., None], tmp_path: Path
+) -> None:
+    """Store with its vectors, bundle, trace, messages."""
+    chosen(f"{server.url.replace('http://', 'http://bob:pa55word@')}/v1?apikey=query-secret-77")
+    store, bundle = tmp_path / "new", tmp_path / "query.bundle"
+    said = [
+        command("import", facts, "--store", store),
+        command("search", "blue kettle", "--store", store, "--bundle", bundle, "--json"),
+        command("doctor", "--store", store),
+    ]
+    assert [one.code for one in said[:2]] == [0, 0]
+    assert {headers.get("authorization") for _, _, headers in server.asked} == {f"Bearer {KEY}"}
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert bundle.is_file() and any(b"openai:mini" in content for content in written)
+    for secret in (KEY, "pa55word", "query-secret-77"):
+        assert not any(secret.encode() in content for content in written)
+        assert not any(secret in one.out + one.err for one in said)
+
+
+def test_nothing_is_compared_while_the_vectors_are_behind(
+    server: ModelServer, facts: Path, command: Command, chosen: Callable[..., None], tmp_path: Path
+) -> None:
+    chosen(server.url)
+    command("import", facts, "--store", tmp_path / "new")
+    resources = open_resources(Settings(store=tmp_path / "new"))
+    try:
+        assert match_store(resources.store, resources.embedder).same
+        resources.store.memories.delete("cat")
+        assert match_store(resources.store, resources.embedder).asked == 0
+    finally:
+        resources.close()
