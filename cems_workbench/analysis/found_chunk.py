@@ -1,7 +1,9 @@
-"""Which chunk a memory was found by, and where that stands in the memory.
+"""Which chunk a memory was found by, which one a reranker read, and where that stands in the memory.
 
 Where the config says that the text that scored best is what is meant (`assembly.text: version`), it is the chunk of the list with the best
 score, as `fusion.best_version` has it; else the chunk that stands highest in a list that takes part, the earlier list first.
+
+A reranker's scores serve every config, so it reads the chunk that stands highest in any list, also in one that is switched off.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from dataclasses import dataclass
 
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.scoring import given_chunks
+from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, called
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.records import Chunk
@@ -58,6 +62,16 @@ def found_chunk(trace: Trace, memory_id: str) -> FoundChunk | None:
         (entry.list, entry.chunk) for entry in entries if entry.chunk is not None and entry.chunk != best.chunk
     )
     return FoundChunk(chunk, len(chunks), best.list, others)
+
+
+def chunks_read(trace: Trace) -> dict[str, int | None]:
+    """By id, of the memories with chunks that the reranker scored, the chunk it was given, by its `seq`; None for the whole memory."""
+    chunks = trace.evidence.chunks
+    if not chunks:
+        return {}
+    given = given_chunks(trace.evidence)
+    scored = [row.memory_id for row in trace.stage(RERANK).rows if row.outcome == "scored" and row.memory_id in chunks]
+    return {memory_id: given[memory_id].seq if memory_id in given else None for memory_id in scored}
 
 
 def _finds(entry: ListEntry, trace: Trace) -> bool:

@@ -31,6 +31,7 @@ from cems_workbench.pipeline.stages import JUDGE, RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Chunk
 
 
 def score_missing(
@@ -50,10 +51,10 @@ def score_missing(
     if not missing:
         return evidence
     query = config.rerank.query or evidence.searched
-    found = found_texts(evidence)
+    given = given_chunks(evidence)
     chunks = {
         key: best_chunk(
-            found.get(key, evidence.memories[key].content),
+            given[key].text if key in given else evidence.memories[key].content,
             query,
             config.rerank.chunk_chars,
             config.rerank.chunk_selection,
@@ -87,11 +88,11 @@ def score_missing(
     return replace(evidence, model_scores=merged, notes=notes)
 
 
-def found_texts(evidence: Evidence) -> dict[str, str]:
-    """By memory id the text of the chunk that stands first in some list, which a reranker reads in place of the whole memory.
+def given_chunks(evidence: Evidence) -> dict[str, Chunk]:
+    """By memory id the chunk that stands first in some list, which a reranker reads in place of the whole memory.
 
-    Of several lists in which a chunk of a memory stands as high the earlier one counts. Memories that were found whole, or whose best
-    place is not one of a chunk, are absent.
+    Of several lists in which a chunk of a memory stands as high the earlier one counts. Lists that a config has switched off count
+    too, because a score serves every config. Memories that were found whole, or whose best place is not one of a chunk, are absent.
     """
     if not evidence.chunks:
         return {}
@@ -105,9 +106,9 @@ def found_texts(evidence: Evidence) -> dict[str, str]:
                 seen.add(hit.memory_id)
                 if hit.memory_id not in best or len(seen) < best[hit.memory_id][0]:
                     best[hit.memory_id] = len(seen), hit.chunk
-    texts = {key: {chunk.seq: chunk.text for chunk in chunks} for key, chunks in evidence.chunks.items()}
+    known = {key: {chunk.seq: chunk for chunk in chunks} for key, chunks in evidence.chunks.items()}
     return {
-        key: texts[key][chunk] for key, (_, chunk) in best.items() if chunk is not None and chunk in texts.get(key, {})
+        key: known[key][chunk] for key, (_, chunk) in best.items() if chunk is not None and chunk in known.get(key, {})
     }
 
 

@@ -14,7 +14,7 @@ from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.bundle import read_bundle, write_bundle
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import found_texts
+from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.records import Query
 from cems_workbench.runs.gathering import header_for
 from cems_workbench.runs.opening import open_resources
@@ -71,9 +71,9 @@ def _check_evidence(evidence: Evidence) -> None:
         chunks = evidence.chunks[key]
         assert evidence.tokens[key] == (tokens.count(memory.content), *(tokens.count(chunk.text) for chunk in chunks))
         assert all(memory.content[chunk.start :].startswith(chunk.text) for chunk in chunks)
-    texts = found_texts(evidence)
+    given = given_chunks(evidence)
     for scores in evidence.model_scores.values():
-        assert all(score.chunk is not None and score.chunk in texts[key] for key, score in scores.items())
+        assert all(score.chunk is not None and score.chunk in given[key].text for key, score in scores.items())
 
 
 def _check_files(evidence: Evidence, folder: Path, resources: Resources) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from cems_workbench.analysis.found_chunk import FoundChunk, chunk_span, found_chunk
+from cems_workbench.analysis.found_chunk import FoundChunk, chunk_span, chunk_words, chunks_read, found_chunk
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION
@@ -19,6 +19,9 @@ from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
 GRADES = {0: "not relevant", 1: "related", 2: "helps", 3: "answers it"}
+READER = (
+    "A reranker reads the chunk that stands highest in any list that was searched, also in a list that is switched off"
+)
 LONG = 330
 """Characters from which a text is folded."""
 
@@ -59,6 +62,7 @@ def results_html(
     """
     top = max((result.score for result in trace.results), default=0.0)
     fused = {} if against is not None else trace.stage(FUSION).by_id
+    read = chunks_read(trace)
     cards = []
     for result in trace.results:
         memory = trace.evidence.memories[result.memory_id]
@@ -73,7 +77,7 @@ def results_html(
         cards.append(
             Card(
                 result, memory.id == followed, f"{max(0.0, min(share, 100.0)):.1f}", move, moved,
-                _facts(memory, trace, result.tokens, grades.get(memory.id), found),
+                _facts(memory, trace, result.tokens, grades.get(memory.id), found, read),
                 memory.title if memory.title and not memory.content.startswith(memory.title) else None, memory.content,
                 len(memory.content) > LONG or memory.content.count("\n") >= 3,
                 _pieces(memory.content, found),
@@ -118,7 +122,14 @@ def _pieces(content: str, found: FoundChunk | None) -> tuple[str, str, str] | No
     return content[: span[0]], content[slice(*span)], content[span[1] :]
 
 
-def _facts(memory: Memory, trace: Trace, tokens: int, grade: int | None, found: FoundChunk | None) -> list[Fact]:
+def _facts(
+    memory: Memory,
+    trace: Trace,
+    tokens: int,
+    grade: int | None,
+    found: FoundChunk | None,
+    read: Mapping[str, int | None],
+) -> list[Fact]:
     as_of = trace.evidence.as_of
     facts = [Fact("Id of the memory", memory.id, "id")]
     if grade is not None:
@@ -126,6 +137,10 @@ def _facts(memory: Memory, trace: Trace, tokens: int, grade: int | None, found: 
         facts.append(Fact("Human judgment for this query", label, "grade"))
     if found is not None and found.count > 1:
         facts.append(Fact(found.meaning, found.words, "chunk"))
+    found_by = None if found is None else found.chunk.seq
+    if read.get(memory.id, found_by) != found_by and len(trace.evidence.chunks[memory.id]) > 1:
+        which = chunk_words(trace.evidence, memory.id, read[memory.id]) or "whole memory"
+        facts.append(Fact(READER, f"reranker read the {which}"))
     named = (("Category", memory.category), ("Project", memory.project), ("Author", memory.author))
     facts += [Fact(meaning, text) for meaning, text in named if text]
     if memory.created_at is not None and as_of is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.found_chunk import FoundChunk, chunk_words
+from cems_workbench.analysis.found_chunk import chunk_words
 from cems_workbench.analysis.text_evidence import (
     LexicalEvidence,
     Match,
@@ -25,7 +25,7 @@ from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import found_texts
+from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Memory, indexed_text
@@ -276,18 +276,11 @@ def _reading_line(
         else ""
     )
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
-    found = _given_chunk(context, memory.id)
-    part += f", from the {found.words}" if found is not None else ""
+    given = given_chunks(context.trace.evidence).get(memory.id)
+    part += f", from the {chunk_words(context.trace.evidence, memory.id, given.seq)}" if given is not None else ""
     return (
         f"The reranker read {part} (chunk of at most {config.chunk_chars:,}, by {plain(config.chunk_selection)}).{cut}"
     )
-
-
-def _given_chunk(context: InspectContext, memory_id: str) -> FoundChunk | None:
-    """The chunk that a reranker reads in place of the memory; None where that is the whole memory."""
-    evidence = context.trace.evidence
-    text, chunks = found_texts(evidence).get(memory_id), evidence.chunks.get(memory_id, ())
-    return next((FoundChunk(chunk, len(chunks), "") for chunk in chunks if chunk.text == text), None)
 
 
 def draw_token_heat(context: InspectContext, memory_id: str) -> None:
@@ -295,11 +288,12 @@ def draw_token_heat(context: InspectContext, memory_id: str) -> None:
     st.markdown("###### Token by token", help=HEAT_HELP)
     trace, config = context.trace, context.trace.config.rerank
     score = trace.evidence.model_scores.get(model_key(config), {}).get(memory_id)
-    found = _given_chunk(context, memory_id)
-    whole = trace.evidence.memories[memory_id].content if found is None else found.chunk.text
+    given = given_chunks(trace.evidence).get(memory_id)
+    whole = trace.evidence.memories[memory_id].content if given is None else given.text
     text = (score.chunk if score is not None else None) or whole
-    if found is not None:
-        st.caption(f"What is read is from the {found.words}, which stands highest of them in a list that was searched.")
+    if given is not None:
+        words = chunk_words(trace.evidence, memory_id, given.seq)
+        st.caption(f"What is read is from the {words}, which stands highest of them in a list that was searched.")
     if not alignment(score) and not st.session_state.get(HEAT_WANTED):
         if not st.button(
             "Compare token by token",
