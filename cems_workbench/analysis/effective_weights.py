@@ -23,7 +23,6 @@ from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import helpful
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
@@ -33,21 +32,18 @@ NO_LIMIT_K = 10
 """Results compared where the config has no limit."""
 
 
-INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
-"""What a hybrid list is made of."""
-
-
 @dataclass(frozen=True)
 class Part:
-    """One part of the pipeline and what switches it off: values of the config, or a list left out of the evidence.
+    """One part of the pipeline and what switches it off: values of the config, or lists that are left out.
 
-    `without` is the (first) list that is then gone; with `off` the whole source is.
+    `lists` is one list of one query variant; of a source that has several lists whatever the variant, as relations have, it is
+    all of them, because none of those is anything by itself. What is made of a list, or begins from it, stays as it is.
     """
 
     name: str
     stage: str
     off: Mapping[str, Any] = field(default_factory=dict)
-    without: str | None = None
+    lists: tuple[str, ...] = ()
     weight: float | None = None
 
 
@@ -91,14 +87,14 @@ def effective_weights(
         without = _first(_without(evidence, config, part, switched_off), k)
         found.append(_effect(part, now, without, helping))
     weights = sum(effect.part.weight or 0.0 for effect in found)
-    turned = sum(effect.turned for effect in found if effect.part.without)
+    turned = sum(effect.turned for effect in found if effect.part.lists)
     return [
         replace(
             effect,
             nominal=(effect.part.weight or 0.0) / weights if weights > 0 else None,
             share=effect.turned / turned if turned > 0 else None,
         )
-        if effect.part.without
+        if effect.part.lists
         else effect
         for effect in found
     ]
@@ -108,26 +104,20 @@ def parts(trace: Trace) -> list[Part]:
     """The parts that are on under the trace's config: its lists with a hit, then the switches that are not off already."""
     weights = {entry.list: entry.weight for row in trace.stage(FUSION).rows for entry in row.contributions}
     listed = {entry.name: entry for entry in trace.stage(LISTS).fields.lists if entry.active and entry.used}
-    nested = trace.config.lists.hybrid.enabled
-    gathered = {ranked.name for ranked in trace.evidence.lists if not (nested and ranked.source in INSIDE)}
-    lists = [Part(name, LISTS.name, without=name, weight=weights.get(name, 0.0)) for name in listed if name in gathered]
-    made: dict[Source, list[str]] = {}
+    together: dict[str, list[str]] = {}
     for name, entry in listed.items():
-        if name not in gathered:  # replay makes it, or makes another one of it: it is told to leave the source out
-            made.setdefault(entry.source, []).append(name)
-    lists += [
+        together.setdefault(entry.source if entry.variant is None else name, []).append(name)
+    lists = [
         Part(
-            names[0] if len(names) == 1 else source, LISTS.name, {f"lists.{source}.enabled": False}, names[0],
-            sum(weights.get(name, 0.0) for name in names),
+            names[0] if len(names) == 1 else source, LISTS.name, lists=tuple(names),
+            weight=sum(weights.get(name, 0.0) for name in names),
         )
-        for source, names in made.items()
+        for source, names in together.items()
     ]  # fmt: skip
-    order = {entry.name: place for place, entry in enumerate(trace.stage(LISTS).fields.lists)}
-    lists.sort(key=lambda part: order[part.without or ""])
     switches = [
         Part(switch.words, stage.name, switch.off)
         for stage in CANDIDATE_STAGES
-        if stage is not LISTS  # whose lists are taken out of the evidence one by one
+        if stage is not LISTS  # whose lists are left out one by one
         for switch in stage.switches
         if not switch.is_off(trace.config) and not switch.idle(trace.stage(stage).fields)
     ]
@@ -135,11 +125,9 @@ def parts(trace: Trace) -> list[Part]:
 
 
 def _without(evidence: Evidence, config: PipelineConfig, part: Part, switched_off: Collection[int]) -> Trace:
-    if part.without is not None and not part.off:
-        evidence = replace(evidence, lists=tuple(ranked for ranked in evidence.lists if ranked.name != part.without))
     for path, value in part.off.items():
         config = changed(config, path, value)
-    return replay(evidence, config, switched_off=switched_off)
+    return replay(evidence, config, switched_off=switched_off, lists_off=part.lists)
 
 
 def _first(trace: Trace, k: int) -> list[str]:

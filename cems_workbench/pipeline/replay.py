@@ -30,6 +30,7 @@ def replay(
     config: PipelineConfig,
     *,
     switched_off: Collection[int] = (),
+    lists_off: Collection[str] = (),
     clock: Clock | None = None,
 ) -> Trace:
     """Run the pipeline over gathered evidence.
@@ -38,11 +39,12 @@ def replay(
         evidence: what gather found, or a bundle; it is not changed.
         config: every parameter. Gather parameters that differ from what was gathered are listed in `trace.needs`.
         switched_off: indices of query variants whose lists are left out.
+        lists_off: names of lists that are left out; a list that is made of such a one stays as it is.
         clock: when given, each stage's `elapsed_ms` is measured with it; otherwise it is None.
     """
     table = encode_one(evidence)
     marks: list[float] = []
-    done = run(table, config, switched_off, clock, marks)
+    done = run(table, config, switched_off, clock, marks, lists_off)
     elapsed = np.diff(marks) * 1000 if marks else [None] * len(STAGES)
     traces = [
         StageTrace(name, arrays, table, 0, None if ms is None else float(ms))
@@ -72,6 +74,7 @@ def run(
     switched_off: Collection[int] = (),
     clock: Clock | None = None,
     marks: list[float] | None = None,
+    lists_off: Collection[str] = (),
 ) -> PipelineRun:
     """Every stage over a batch of Q queries, in order; `marks` receives the clock before and after each stage."""
 
@@ -79,12 +82,14 @@ def run(
         if clock is not None and marks is not None:
             marks.append(clock())
 
-    given = StageInput(table, config, frozenset(switched_off), no_candidates(table), gathered_lists(table))
+    given = StageInput(
+        table, config, frozenset(switched_off), no_candidates(table), gathered_lists(table), frozenset(lists_off)
+    )
     done: dict[str, StageArrays[StageRow, StageFields]] = {}
     tick()
     for stage in STAGES:
         arrays = done[stage.name] = stage(given)
         if not arrays.passed:
-            given = StageInput(table, config, given.variants_off, arrays.after, arrays.lists or given.lists)
+            given = given._replace(ranking=arrays.after, lists=arrays.lists or given.lists)
         tick()
     return PipelineRun(done)

@@ -222,6 +222,8 @@ class ListArrays:
     """(Q, L, C) stands in the list, which takes part, within its depth (and above the threshold, after that stage)."""
     score: Floats
     """(Q, L, C) normalised score, 0 where not present."""
+    active: Bools
+    """(Q, L) takes part, whether or not anything is in it."""
     memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """What fusion derived from these lists and few parameters; see `memoized`."""
 
@@ -246,7 +248,7 @@ def gathered_lists(table: CandidateTable) -> ListArrays:
 
 
 def _as_gathered(places: Places) -> ListArrays:
-    return ListArrays(places, places.position > 0, places.raw)
+    return ListArrays(places, places.position > 0, places.raw, np.ones(places.position.shape[:2], dtype=bool))
 
 
 def ranked(score: Floats, alive: Bools, ties: Callable[[], Floats | Ints] | None = None) -> Ranking:

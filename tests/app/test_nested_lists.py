@@ -47,4 +47,4 @@ def test_without_ts_rank_the_hybrid_list_keeps_what_it_found_by_words(open_page:
     gathered = evidence_of(page)
     found = {part.name: part for part in parts(replay(gathered, config_of(page)))}
     assert {"hybrid:0", "ts_rank:0", "relations"} <= found.keys()
-    assert found["ts_rank:0"].off == {"lists.ts_rank.enabled": False}
+    assert found["ts_rank:0"].lists == ("ts_rank:0",)

@@ -91,7 +91,7 @@ def test_on_the_golden_bundles_whatever_is_off_passes_everything_and_all_screens
         assert {stage.name for stage, cell in zip(STAGES, strip, strict=True) if cell.startswith(" wb-off")} == off
         weighed = parts(trace)
         assert not {part.stage for part in weighed} & off
-        assert {part.name for part in weighed if part.without is None} <= {
+        assert {part.name for part in weighed if not part.lists} <= {
             switch.words for stage, switch in SWITCHES if switch.name in on and stage is not LISTS
         }
         for stage in CANDIDATE_STAGES:

@@ -222,9 +222,8 @@ def _bypassed(table: CandidateTable, lists: ListArrays, config: FusionConfig, li
         return np.zeros(len(lists.present), dtype=bool)
     alone: Bools = memoized(lists.memo, "single", None, lambda: lists.present.any(axis=2).sum(axis=1) == 1)
     if config.single_list == "bypass_searched":
-        enabled = np.array([getattr(list_config, name).enabled for name in SOURCES] + [False])
-        searched = enabled & PER_VARIANT  # of the others CEMS has a list only when something is in it
-        alone = alone & (searched[table.lists.source].sum(axis=1) == 1)
+        # Of the other sources CEMS has a list only when something is in it.
+        alone = alone & ((lists.active & PER_VARIANT[table.lists.source]).sum(axis=1) == 1)
     return alone
 
 

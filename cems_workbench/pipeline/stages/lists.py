@@ -102,19 +102,33 @@ def apply_lists(
     depths: Mapping[str, int | None],
     switched_off: Collection[int] = (),
     aggregation: Bools | None = None,
+    lists_off: Collection[str] = (),
 ) -> StageArrays[ListsRow, ListsFields]:
     """Select, cut and normalise the lists.
 
-    `depths` are those of `config.list_depths`; `switched_off` are indices of query variants to leave out; `aggregation` (Q) says who asks
-    for several memories, for whom hybrid lists may be deeper. Weights and ties are fusion's, so that most configs share their lists,
-    which are kept with the table.
+    `depths` are those of `config.list_depths`; `switched_off` are indices of query variants to leave out, `lists_off` names of lists;
+    `aggregation` (Q) says who asks for several memories, for whom hybrid lists may be deeper. Weights and ties are fusion's, so that
+    most configs share their lists, which are kept with the table.
     """
     several = np.zeros(len(table.queries), dtype=bool) if aggregation is None else aggregation
     made_with, places = nested.places(table, config, several)
     enabled = tuple(getattr(config, source).enabled for source in SOURCES)
     scales = (config.lexical.normalization, config.ts_rank.normalization, config.ts_rank.chunk_depth)
-    key = (made_with, enabled, scales, tuple(sorted(depths.items())), frozenset(switched_off))
-    return memoized(table.memo, "lists", key, lambda: _prepared(table, places, config, depths, switched_off, several))
+    key = (made_with, enabled, scales, tuple(sorted(depths.items())), frozenset(switched_off), frozenset(lists_off))
+
+    def prepared() -> StageArrays[ListsRow, ListsFields]:
+        return _prepared(table, places, config, depths, _left_out(table, switched_off, lists_off), several)
+
+    return memoized(table.memo, "lists", key, prepared)
+
+
+def _left_out(table: CandidateTable, variants: Collection[int], names: Collection[str]) -> Bools:
+    """(Q, L) the lists of these variants, and those of these names. What is made of a list that is left out stays as it is."""
+    lists = table.lists
+    out: Bools = np.isin(lists.variant, list(variants))
+    for q, i in ((q, i) for q, listed in enumerate(lists.names) for i, name in enumerate(listed) if name in names):
+        out[q, i] = True
+    return out
 
 
 def _prepared(
@@ -122,14 +136,12 @@ def _prepared(
     places: Places,
     config: ListsConfig,
     depths: Mapping[str, int | None],
-    switched_off: Collection[int],
+    left_out: Bools,
     aggregation: Bools,
 ) -> StageArrays[ListsRow, ListsFields]:
     lists = table.lists
     enabled = np.array([getattr(config, source).enabled for source in SOURCES] + [False])
-    active = enabled[lists.source]
-    if switched_off:
-        active = active & ~np.isin(lists.variant, list(switched_off))
+    active = enabled[lists.source] & ~left_out
     depth = np.array(
         [np.inf if depths.get(source) is None else depths[source] for source in SOURCES] + [0], dtype=float
     )
@@ -160,7 +172,7 @@ def _prepared(
         fields=_fields(table, places, active, present),
         reason=_reason(table, places, active, depth, config, cuts),
         warnings=_warnings(table, places, config, active, present),
-        lists=ListArrays(places, present, score),
+        lists=ListArrays(places, present, score, active),
     )
 
 
@@ -326,7 +338,7 @@ def places_words(fields: ListsFields, row: ListsRow | None, absent: Mapping[str,
 def _apply(given: StageInput) -> StageArrays[ListsRow, ListsFields]:
     config = given.config
     aggregation = aggregations(given.table, config.query.detectors)
-    return apply_lists(given.table, config.lists, list_depths(config), given.variants_off, aggregation)
+    return apply_lists(given.table, config.lists, list_depths(config), given.variants_off, aggregation, given.lists_off)
 
 
 def _words(row: ListsRow, stage: StageTrace[ListsRow, ListsFields]) -> str:

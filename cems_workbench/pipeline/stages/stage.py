@@ -83,6 +83,8 @@ class StageInput(NamedTuple):
     """Indices of query variants whose lists are left out."""
     ranking: Ranking
     lists: ListArrays
+    lists_off: frozenset[str] = frozenset()
+    """Names of lists that are left out."""
 
 
 WorksOn = Literal["query", "lists", "ranking", "results"]

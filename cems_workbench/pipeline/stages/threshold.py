@@ -117,7 +117,7 @@ def _cut(
         fields=lambda q: _fields(search, config, limit, q),
         reason=lambda q, c: f"best list score {best[q, c]:.4f} is below the threshold {search.final[q]:.4g}",
         warnings=_warnings(search, config, limit),
-        lists=ListArrays(lists.places, present, lists.score),
+        lists=ListArrays(lists.places, present, lists.score, lists.active),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from cems_workbench.analysis.effective_weights import Effect, effective_weights
 from cems_workbench.analysis.weight_map import grid, weight_map
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
-from cems_workbench.records import Memory
+from cems_workbench.records import Memory, Relation
 
 OFF: dict[str, Any] = {
     "fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0, "fusion.normalize": "none",
@@ -92,6 +93,46 @@ def test_nothing_found_has_no_parts_but_switches_that_move_nothing() -> None:
 
 def test_a_switched_off_variant_is_no_part() -> None:
     assert effective_weights(evidence(), config(), switched_off=(0,)) == []
+
+
+def test_a_nested_list_is_left_out_by_variant_and_what_is_made_with_it_stays() -> None:
+    """Two variants of a query, each with a list by meaning and one by ts_rank, fused in a hybrid list of share 0.4.
+
+    Variant 0: by meaning a b, by ts_rank b; its hybrid list is b = 0.4/62 + 0.6/61, a = 0.4/61. Variant 1: by meaning c a, by ts_rank a;
+    its hybrid list is a, c. With weights 1 on both: a = 1/62 + 1/61 from the hybrid lists and 1/61 from ts_rank:1, b = 1/61 + 1/61
+    from variant 0, c = 1/62 from hybrid:1.
+    """
+    lists = [("vector:0", "ab"), ("ts_rank:0", "b"), ("vector:1", "ca"), ("ts_rank:1", "a")]
+    subject = Evidence(
+        query="q", memories={key: Memory(id=key, content="text") for key in "abc"}, variants=(Variant("q"), Variant("r", "expansion")),
+        lists=tuple(
+            RankedList(name, name[:-2], int(name[-1]), tuple(Hit(key, 9.0 - i) for i, key in enumerate(ids)))
+            for name, ids in lists
+        ),
+    )  # fmt: skip
+    on = {f"lists.{name}.enabled": name in ("hybrid", "ts_rank") for name in ("vector", "lexical", "hybrid", "ts_rank")}
+    found = by_name(effective_weights(subject, with_values(config(variants__expansion_weight=1.0), on)))
+    assert list(found) == ["hybrid:0", "ts_rank:0", "hybrid:1", "ts_rank:1"]
+    assert {effect.nominal for effect in found.values()} == {0.25}
+    # without hybrid:1 the order is a = 1/62 + 1/61 behind b = 2/61, and c is gone: one of three pairs turns
+    assert found["hybrid:1"].left == ("c",) and found["hybrid:1"].tau == pytest.approx(1 - 2 * 1 / 3)
+    # without ts_rank:1 hybrid:1 stays as it was made: b = 2/61 is ahead of a = 1/62 + 1/61, c is third
+    assert found["ts_rank:1"].left == () and found["ts_rank:1"].moved == 2
+    # without hybrid:0: a = 2/61, b = 1/61, c = 1/62
+    assert found["hybrid:0"].turned == 0.0
+
+
+def test_the_lists_of_relations_are_one_part() -> None:
+    """C is led to by two edges, so that it stands in two lists; together they are what relations give."""
+    subject = replace(
+        evidence("ab", "ab"), relations=(Relation("a", "c", "similar", 0.9), Relation("b", "c", "similar", 0.8)),
+        memories={key: Memory(id=key, content="text") for key in "abc"},
+    )  # fmt: skip
+    on = {"lists.relations.enabled": True, "lists.relations.mode": "each"}
+    found = by_name(effective_weights(subject, with_values(config(), on)))
+    assert found["relations"].part.lists == ("relations", "relations:2")
+    assert found["relations"].nominal == pytest.approx(1.0 / 3)  # 0.5 twice, beside two lists of 1
+    assert found["relations"].left == ("c",)
 
 
 def test_the_grid_covers_the_slider_and_has_the_present_value() -> None:

@@ -69,7 +69,7 @@ def effects_figure(effects: Sequence[Effect]) -> Figure:
     figure = go.Figure()
     figure.add_bar(
         x=[effect.turned for effect in effects], y=names, orientation="h", name="pairs turned without it",
-        marker={"color": ["#0072B2" if effect.part.without else "#7B848D" for effect in effects]},
+        marker={"color": ["#0072B2" if effect.part.lists else "#7B848D" for effect in effects]},
         text=[f"{effect.turned:.0%}" if effect.turned > STILL else "" for effect in effects], textposition="outside",
         cliponaxis=False, hovertemplate=hover("%{y}: %{x:.1%} of pairs turn"), showlegend=False,
     )  # fmt: skip
