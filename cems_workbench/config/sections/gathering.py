@@ -89,11 +89,17 @@ class LexicalList(Section):
 class HybridList(Section):
     """A list that is itself the weighted RRF of two lists of chunks, by meaning and by ts_rank (CEMS's "vector" list)."""
 
-    enabled: bool = param(False, "Hybrid list", "Use the nested list of CEMS.", kind="growth")
+    enabled: bool = param(
+        False,
+        "Hybrid list",
+        "CEMS's “vector” list: chunks by meaning and chunks by ts_rank, fused by their ranks before anything else. Its scores end at "
+        "1 / (k inside + 1), 0.0164 at k 60. The lists inside are searched for it whether or not they are lists of their own.",
+        kind="growth",
+    )
     depth: int = param(
         150,
         "Hybrid depth",
-        "Memories kept of each hybrid list; the depths inside are multiples of it.",
+        "Memories kept of each hybrid list (CEMS: 150). Both lists inside and the pool are multiples of it, in chunks.",
         kind="growth",
         ge=1,
         le=10_000,
@@ -102,27 +108,44 @@ class HybridList(Section):
         exports=cems("MAX_CANDIDATES_PER_QUERY"),
     )
     weight: float = param(
-        1.0, "Hybrid weight", "Weight of hybrid lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
+        1.0,
+        "Hybrid weight",
+        "Weight of hybrid lists in the fusion with the other lists, times the variant's weight. CEMS has no such setting: it is 1.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 3),
     )
     ties: Ties = param(
-        "ordinal", "Hybrid ties", "ordinal: equal scores get consecutive ranks; dense: they share one rank."
+        "ordinal",
+        "Hybrid ties",
+        "Rank of equal scores in the fusion. ordinal: consecutive ranks, in the order of the list (CEMS); dense: they share one rank.",
     )
     vector_weight: float = param(
         0.4,
         "Vector share inside",
-        "Weight of the rank by meaning inside the hybrid list; the rank by ts_rank has the rest.",
+        "Share w inside the hybrid list: a chunk scores w / (k + rank by meaning) + (1 − w) / (k + rank by ts_rank). 1 is meaning alone, "
+        "0 is words alone (CEMS: 0.4). It is no weight between lists.",
         ge=0,
         le=1,
         step=0.05,
         exports=cems("HYBRID_VECTOR_WEIGHT"),
     )
     k: int = param(
-        60, "RRF k inside", "k of the fusion inside the hybrid list.", ge=0, le=10_000, step=1, soft=(1, 200)
+        60,
+        "RRF k inside",
+        "k of the fusion inside the hybrid list, apart from the fusion's own: the larger, the less the first ranks stand out. CEMS "
+        "has 60, fixed.",
+        ge=0,
+        le=10_000,
+        step=1,
+        soft=(1, 200),
     )
     inner_factor: float = param(
         4.0,
         "Inner depth",
-        "Chunks taken of each inner list, as a multiple of the hybrid depth.",
+        "Chunks ranked by meaning, and as many by ts_rank, as a multiple of the hybrid depth (CEMS: 4, so 600 at depth 150). A chunk past "
+        "it has no rank on that side and gets nothing for it.",
         kind="growth",
         ge=0.01,
         le=100,
@@ -132,7 +155,8 @@ class HybridList(Section):
     pool_factor: float = param(
         2.0,
         "Chunk pool",
-        "Chunks kept of the nested fusion, as a multiple of the hybrid depth, before each memory takes its best.",
+        "Chunks kept of the nested fusion, as a multiple of the hybrid depth (CEMS: 2, so 300 at depth 150). Then each memory takes its "
+        "best chunk; with many chunks a memory, a small pool leaves fewer memories than the depth.",
         ge=0.01,
         le=100,
         step=0.5,
@@ -141,8 +165,9 @@ class HybridList(Section):
     index_rows: int | None = param(
         None,
         "Rows of the vector index",
-        "Most chunks by meaning. On a large table PostgreSQL takes the HNSW index, whose scan returns 40 rows at most, whatever depth "
-        "is asked for; null is an exact scan, as of a small table.",
+        "Most chunks ranked by meaning inside the hybrid list. On a large table PostgreSQL takes the HNSW index, whose scan returns 40 rows "
+        "at most (hnsw.ef_search), whatever depth is asked for, and before users and scopes are filtered; null is an exact scan, as of a "
+        "small table.",
         ge=1,
         le=10_000,
         step=5,
@@ -152,7 +177,8 @@ class HybridList(Section):
     aggregation_factor: float = param(
         1.0,
         "Depth for aggregation",
-        "The hybrid depth is multiplied by this for aggregation queries, and is at least 50 then; 1 leaves it as it is (CEMS: 2).",
+        "For aggregation queries (“how many”, “list all”: Query → Detectors) the hybrid depth is multiplied by this and is at least 50; the "
+        "depths inside grow with it. 1 leaves it as it is (CEMS: 2).",
         kind="growth",
         ge=1,
         le=10,
@@ -167,17 +193,26 @@ class TsRankList(Section):
     enabled: bool = param(
         False,
         "ts_rank list",
-        "Use the list by PostgreSQL's ts_rank.",
+        "CEMS's lexical list: chunks that have any of the query's words, by PostgreSQL's ts_rank. A word that stands often counts little "
+        "more, length and rarity not at all; many chunks tie. The hybrid list searches by ts_rank whether this is on or off.",
         kind="growth",
         exports=cems("ENABLE_LEXICAL_IN_INFERENCE"),
     )
     depth: int = param(
-        50, "ts_rank depth", "Memories kept of each list.", kind="growth", ge=1, le=10_000, step=5, soft=(5, 300)
+        50,
+        "ts_rank depth",
+        "Memories kept of each ts_rank list, after each took its best chunk (CEMS: 50).",
+        kind="growth",
+        ge=1,
+        le=10_000,
+        step=5,
+        soft=(5, 300),
     )
     chunk_depth: int = param(
         100,
         "ts_rank chunks",
-        "Chunks read of each list, before each memory takes its best.",
+        "Chunks read of each ts_rank list before each memory takes its best (CEMS: 100). It cuts before the depth does where memories have "
+        "many chunks.",
         kind="growth",
         ge=1,
         le=100_000,
@@ -185,13 +220,25 @@ class TsRankList(Section):
         soft=(5, 600),
     )
     weight: float = param(
-        1.0, "ts_rank weight", "Weight of ts_rank lists in the fusion.", ge=0, le=100, step=0.05, soft=(0, 3)
+        1.0,
+        "ts_rank weight",
+        "Weight of ts_rank lists in the fusion, times the variant's weight. CEMS has no such setting: it is 1.",
+        ge=0,
+        le=100,
+        step=0.05,
+        soft=(0, 3),
     )
     ties: Ties = param(
-        "ordinal", "ts_rank ties", "ordinal: equal scores get consecutive ranks; dense: they share one rank."
+        "ordinal",
+        "ts_rank ties",
+        "Rank of equal ts_ranks, of which there are many. ordinal: consecutive ranks, in the order in which PostgreSQL leaves them (CEMS); "
+        "dense: they share one rank.",
     )
     normalization: Normalization = param(
-        "max", "ts_rank normalisation", "max divides by the list's best, as CEMS does."
+        "max",
+        "ts_rank normalisation",
+        "What makes a ts_rank (mostly below 0.1) comparable with other scores, for the threshold and the score blend. max divides by the "
+        "list's best, whose first is then 1.0 however weak it is (CEMS); minmax also takes the list's least to 0; saturating is s / (1 + s).",
     )
 
 
@@ -227,17 +274,25 @@ class RelationsList(Section):
     mode: Literal["strongest", "each"] = param(
         "strongest",
         "Relations counted",
-        "strongest: a neighbour stands once, by its strongest relation to a seed. each: once for every relation, in the order of the "
-        "seeds, which are the first of the hybrid list, or of the vector list (CEMS).",
+        "How often a neighbour counts. strongest: once, by its strongest relation to a seed, in either direction; seeds are the first of a "
+        "plain fusion of vector and lexical. each (CEMS): once for every relation that leads to it from a seed, so that a memory with three "
+        "gets three ranks and bonuses; seeds are the first of the hybrid list, else of the vector list, and follow its sliders.",
         kind="gather",
     )
     seeds: int = param(
-        5, "Relation seeds", "First hits whose neighbours are taken.", kind="gather", ge=1, le=100, step=1, soft=(1, 20)
+        5,
+        "Relation seeds",
+        "First hits whose neighbours are taken (CEMS: 5).",
+        kind="gather",
+        ge=1,
+        le=100,
+        step=1,
+        soft=(1, 20),
     )
     per_seed: int = param(
         8,
         "Neighbours per seed",
-        "Most neighbours taken of one seed.",
+        "Most neighbours taken of one seed, the strongest relations first (CEMS: 8).",
         kind="gather",
         ge=1,
         le=100,
