@@ -8,6 +8,7 @@ from cems_workbench.analysis.expansion import QueryShares, query_shares
 from cems_workbench.cli.options import print_json, print_table
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.result import ScoreNeed
 
 EXCERPT = 160
@@ -41,7 +42,7 @@ def print_trace(trace: Trace, as_json: bool) -> None:
         print_table(["rank", "score", "memory", *(["given by query"] if several else []), "content"], results)
     else:
         typer.echo("No results.")
-    budget = trace.config.assembly.max_tokens
+    budget = trace.stage(ASSEMBLY).fields.budget
     used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     skipped = f", {len(trace.skipped_for_budget)} memories did not fit" if trace.skipped_for_budget else ""
     typer.echo(f"\n{used}{skipped}; config {trace.config.name}")

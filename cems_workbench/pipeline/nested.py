@@ -280,12 +280,17 @@ def nested_table(
 
 def _entries(row: NestedRow, index: dict[str, int]) -> list[tuple[int, int, float, float]]:
     """(candidate, chunk, rank by meaning, rank by ts_rank) of every chunk in either list inside."""
-    assert row.vector is not None and row.text is not None
-    by_meaning = sorted(row.vector.hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
     return [
         (index[memory_id], -1 if chunk is None else chunk, pair[0], pair[1])
-        for (memory_id, chunk), pair in chunk_ranks(by_meaning, row.text.hits).items()
+        for (memory_id, chunk), pair in ranks_inside(row).items()
     ]
+
+
+def ranks_inside(row: NestedRow) -> dict[tuple[str, int | None], list[float]]:
+    """The `chunk_ranks` of the two lists that a hybrid list is made of."""
+    assert row.vector is not None and row.text is not None
+    by_meaning = sorted(row.vector.hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
+    return chunk_ranks(by_meaning, row.text.hits)
 
 
 def chunk_ranks(by_meaning: Sequence[Hit], by_text: Sequence[Hit]) -> dict[tuple[str, int | None], list[float]]:

@@ -100,9 +100,9 @@ class AdjustConfig(Section):
     metadata_of: Literal["memory", "version"] = param(
         "memory",
         "Metadata of",
-        "Whose dates and feedback the factors read. memory: always the memory's own. version (CEMS): of a memory whose best score is that of "
-        "a relation, time decay counts from its last update instead of the decay clock, and the feedback factor does not apply; a memory "
-        "that some search found best is treated as with memory.",
+        "Whose dates and feedback the factors read. memory: always the memory's own. version (CEMS): of a memory whose best score is "
+        "that of a relation, time decay counts from its last update instead of the decay clock, and the feedback factor does not apply; "
+        "what some search found best is treated as with memory.",
     )
 
 

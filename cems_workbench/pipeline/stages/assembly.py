@@ -59,11 +59,15 @@ class AssemblyRow(StageRow):
 
 @dataclass(frozen=True, slots=True)
 class AssemblyFields(StageFields):
-    """How the results were chosen, the tokens they take, and the ids of those that did not fit, sorted."""
+    """How the results were chosen, the tokens they take, the ids of those that did not fit, sorted, and the budget of this query.
+
+    `budget` is None where there is none; for an aggregation query it may be more than `max_tokens`.
+    """
 
     strategy: Literal["greedy", "mmr"] = "greedy"
     tokens_used: int = 0
     skipped_for_budget: tuple[str, ...] = ()
+    budget: int | None = None
 
 
 @dataclass
@@ -140,7 +144,8 @@ def apply_assembly(
 
     def fields(q: int) -> AssemblyFields:
         skipped = tuple(sorted(table.ids[q][c] for c in selection(q).skipped))
-        return AssemblyFields("mmr" if by_mmr[q] else "greedy", selection(q).tokens, skipped)
+        most = None if np.isinf(budget[q]) else int(budget[q])
+        return AssemblyFields("mmr" if by_mmr[q] else "greedy", selection(q).tokens, skipped, most)
 
     def warnings(q: int) -> list[str]:
         found = []

@@ -116,7 +116,7 @@ def _cut(
         row=_row(table, lists, present),
         fields=lambda q: _fields(search, config, limit, q),
         reason=lambda q, c: f"best list score {best[q, c]:.4f} is below the threshold {search.final[q]:.4g}",
-        warnings=_warnings(search, config, limit),
+        warnings=_warnings(search, lists.present, subject, config, limit),
         lists=ListArrays(lists.places, present, lists.score, lists.active),
     )
 
@@ -163,8 +163,14 @@ def _row(
     return row
 
 
-def _warnings(search: _Search, config: ThresholdConfig, limit: int | None) -> Callable[[int], list[str]]:
+def _warnings(
+    search: _Search, present: Bools, subject: Bools, config: ThresholdConfig, limit: int | None
+) -> Callable[[int], list[str]]:
     def warnings(q: int) -> list[str]:
+        if not subject[q].any() and present[q].any():
+            return [
+                f"it applies to {', '.join(config.applies_to) or 'no list'}, where there is no hit: every list passes whole"
+            ]
         reached = int(search.counts[q, np.flatnonzero(search.tried == search.final[q])[0]])
         if config.mode == "adaptive" and reached < _target(config, limit):
             return [

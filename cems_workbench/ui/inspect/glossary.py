@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cems_workbench.config.sections.adjusting import AssemblyConfig
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import BY_NAME, adjust
 from cems_workbench.pipeline.stages.lists import turn_of
@@ -24,3 +25,10 @@ def about(name: str) -> str:
         return f"{SOURCES[source]} This list: those that a {ordinal(turn)} relation leads to, which count once more."
     searched = "" if not variant else " 0: the query as it is." if variant == "0" else f" {variant}: variant {variant}."
     return SOURCES.get(source, "") + searched
+
+
+def counted_words(config: AssemblyConfig) -> str:
+    """How tokens are counted, and of which text."""
+    counter = "counted as ceil(characters / 4)" if config.token_counter == "chars4" else "those of cl100k"
+    text = "the contents" if config.text == "memory" else "the text by which each scored best: its chunk, or the whole"
+    return f"Tokens are {counter}, of {text}."

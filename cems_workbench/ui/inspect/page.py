@@ -18,6 +18,7 @@ from cems_workbench.ui.inspect import baseline, gathering, state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
+from cems_workbench.ui.inspect.glossary import counted_words
 from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.results import judged_summary, results_html
 from cems_workbench.ui.inspect.sections import draw_sections
@@ -38,8 +39,8 @@ LONG_LABEL = 48
 PAINT_SECONDS = 0.08
 """Pause after the ranking of a moved slider: the browser paints it before charts and controls are on their way to it."""
 BUDGET_HELP = (
-    "Tokens the results take, of the budget (a token is counted as 4 characters). Candidates: every memory some list found. "
-    "diverse (mmr): results that say the same are held back (Assembly in the sidebar)."
+    "Tokens the results take, of the budget{more}. {counted} Candidates: every memory some list found. diverse (mmr): results that say the "
+    "same are held back (Assembly in the sidebar)."
 )
 
 
@@ -230,7 +231,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     count = len(trace.results)
     left.markdown(f"##### {count} result{'s' if count != 1 else ''}")
-    right.caption(_budget_line(trace), text_alignment="right", help=BUDGET_HELP)
+    right.caption(_budget_line(trace), text_alignment="right", help=_budget_help(trace))
     if against is not None:
         st.html(baseline.against_html(against))
     if trace.results:
@@ -245,10 +246,17 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
 
 def _budget_line(trace: Trace) -> str:
     """Tokens, how the results were chosen, and out of how many."""
-    budget = trace.config.assembly.max_tokens
+    budget = trace.stage(ASSEMBLY).fields.budget
     tokens = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     diverse = " · diverse (mmr)" if trace.stage(ASSEMBLY).fields.strategy == "mmr" else ""
     return f"{tokens}{diverse} · {len(trace.evidence.memories)} candidates"
+
+
+def _budget_help(trace: Trace) -> str:
+    """What the line above the results counts, under this config."""
+    config, budget = trace.config.assembly, trace.stage(ASSEMBLY).fields.budget
+    more = f", which is {config.max_tokens} but for aggregation queries" if budget != config.max_tokens else ""
+    return BUDGET_HELP.format(more=more, counted=counted_words(config))
 
 
 def _nothing_found(trace: Trace) -> None:

@@ -21,7 +21,7 @@ from cems_workbench.analysis.index_check import (
 from cems_workbench.config import list_depths
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.evidence import RankedList
-from cems_workbench.pipeline.gather import EVERYTHING
+from cems_workbench.pipeline.gather import EVERYTHING, inner_depth
 from cems_workbench.store.search.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -47,7 +47,7 @@ COLUMNS = {
 GRAPH_HELP = (
     "A vector index walks a graph (HNSW) instead of comparing every embedding: fast, and now and then it misses a near memory. "
     f"Up to {EXACT_ROWS:,} memories the workbench compares them all, so its own list misses none; the graph's answer is what a system "
-    "gets that always asks Chroma."
+    "gets that always asks Chroma. What PostgreSQL's index would leave of a hybrid list is Lists → Rows of the vector index."
 )
 
 
@@ -72,7 +72,7 @@ def draw(context: InspectContext) -> None:
         return
     vectors = context.resources.indexes.vectors
     where = search_filter(context.request, context.trace.config)
-    depth = list_depths(context.trace.config)["vector"] or EVERYTHING
+    depth = _depth(context, ranked)
     key = (
         context.request,
         ranked.variant,
@@ -97,6 +97,15 @@ def draw(context: InspectContext) -> None:
         last = st.session_state[COMPARED] = (key, compared)
     exact, rows = last[1]
     _draw(context, ranked, exact, rows)
+
+
+def _depth(context: InspectContext, ranked: RankedList) -> int:
+    """Memories of the list that count: as deep as it is, or those of the chunks that a hybrid list is made of."""
+    config = context.trace.config
+    if config.lists.vector.enabled or not config.lists.hybrid.enabled:
+        return list_depths(config)["vector"] or EVERYTHING
+    rows = inner_depth(config, context.trace.evidence.searched)
+    return len({hit.memory_id for hit in ranked.hits[:rows]})
 
 
 def _list(context: InspectContext) -> RankedList | None:

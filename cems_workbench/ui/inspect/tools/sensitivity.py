@@ -24,7 +24,7 @@ from cems_workbench.analysis.sensitivity.scan import (
     sweep,
 )
 from cems_workbench.analysis.why.rescue import searched_specs
-from cems_workbench.config import field_spec
+from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.evaluation.grades import helpful
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
@@ -169,7 +169,6 @@ def _metrics(figure: Figure, curve: Curve) -> None:
     figure.update_yaxes(range=[min(every) - room, max(every) + room], tickformat=".2f", fixedrange=True, row=3)
 
 
-FIRST = "lists.lexical.weight"
 KS = (1, 3, 5, 10)
 LINES = 12
 NEW_ORDER, NEW_MEMBER = "a new order", "a new memory"
@@ -191,7 +190,7 @@ def draw(context: InspectContext) -> None:
     if not context.trace.evidence.candidate_ids:
         st.info("No list found a candidate for this query, so no parameter can change its results.")
         return
-    path, k, counted = _choose()
+    path, k, counted = _choose(context.trace.config)
     trace = context.trace
     swept = context.remembered(
         "sensitivity:sweep", lambda: sweep(trace.evidence, trace.config, path, k, context.variants_off), path, k
@@ -218,12 +217,19 @@ def apply(path: str, value: Any) -> None:
     state.apply({path: value})
 
 
-def _choose() -> tuple[str, int, str]:
+def first_weight(config: PipelineConfig) -> str:
+    """The parameter that is looked at first: the weight of the list by words, or of the first other one where none is on."""
+    sources = ("lexical", "ts_rank", "vector", "hybrid")
+    on = next((source for source in sources if config.get(f"lists.{source}.enabled")), sources[0])
+    return f"lists.{on}.weight"
+
+
+def _choose(config: PipelineConfig) -> tuple[str, int, str]:
     paths = [spec.path for spec in searched_specs()]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         path = st.selectbox(
-            "Parameter", paths, paths.index(FIRST), format_func=label_of, key="inspect:sensitivity:path", persist_state="session",
-            width=330, help="Any parameter that needs no new search. Of a depth, only smaller values than now.",
+            "Parameter", paths, paths.index(first_weight(config)), format_func=label_of, key="inspect:sensitivity:path",
+            persist_state="session", width=330, help="Any parameter that needs no new search. Of a depth, only smaller values than now.",
         )  # fmt: skip
         k = st.segmented_control(
             "First", KS, default=5, required=True, key="inspect:sensitivity:k", persist_state="session",

@@ -14,12 +14,12 @@ import streamlit as st
 from cems_workbench.analysis.sensitivity.scan import is_number
 from cems_workbench.analysis.weight_map import WeightMap, weight_map
 from cems_workbench.analysis.why.rescue import searched_specs
-from cems_workbench.config import FieldSpec
+from cems_workbench.config import FieldSpec, PipelineConfig
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import shown
-from cems_workbench.ui.inspect.tools.sensitivity import label_of
+from cems_workbench.ui.inspect.tools.sensitivity import first_weight, label_of
 from cems_workbench.ui.kit.escape import excerpt, tick
 from cems_workbench.ui.kit.figures import HOVERTEXT, NO_TOOLBAR, bold, lines
 from cems_workbench.ui.kit.progress import progress_in
@@ -174,7 +174,7 @@ def _axis(spec: FieldSpec, values: Sequence[Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FIRST_X, FIRST_Y = "lists.lexical.weight", "fusion.k"
+FIRST_Y = "fusion.k"
 SIZES = {12: "12 × 12", 24: "24 × 24", 40: "40 × 40"}
 
 
@@ -183,7 +183,7 @@ def draw(context: InspectContext) -> None:
     if not context.trace.evidence.candidate_ids:
         st.info("No list found a candidate for this query, so every cell of a map would be empty.")
         return
-    x, y, size = _choose()
+    x, y, size = _choose(context.trace.config)
     if x == y:
         st.info("Choose two different parameters.")
         return
@@ -203,13 +203,13 @@ def draw(context: InspectContext) -> None:
     _offer(grid, picked)
 
 
-def _choose() -> tuple[str, str, int]:
+def _choose(config: PipelineConfig) -> tuple[str, str, int]:
     paths = [spec.path for spec in searched_specs() if is_number(spec)]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         x = st.selectbox(
             "Across",
             paths,
-            paths.index(FIRST_X),
+            paths.index(first_weight(config)),
             format_func=label_of,
             key="inspect:map:x",
             persist_state="session",

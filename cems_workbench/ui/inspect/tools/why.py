@@ -262,11 +262,18 @@ def places_html(places: Sequence[ListPlace]) -> Markup:
     lines = [
         PlaceLine(
             called(place.list), about(place.list), _rank(place.rank), _score(place.score),
-            "all" if place.depth is None else str(place.depth), "✓ yes" if place.returned else "✕ no", place.words,
+            _depth(place), "✓ yes" if place.returned else "✕ no", place.words,
         )
         for place in places
     ]  # fmt: skip
     return render("inspect/why/places.html", lines=lines)
+
+
+def _depth(place: ListPlace) -> str:
+    """How much of a list counts: memories, or chunks where it is only what another list is made of."""
+    if place.depth is not None:
+        return str(place.depth)
+    return "all" if place.chunks is None else f"{place.chunks} chunks"
 
 
 def rescue_html(rescue: Rescue) -> Markup:

@@ -70,7 +70,8 @@ def adjust_table(trace: Trace, top: int, against: Against | None = None) -> pd.D
         for row in trace.stage(ADJUST).rows[:top]
     ]
     frame = compared(pd.DataFrame(rows), against, ADJUST.name, "rank")
-    return frame.drop(columns=[name for name in FACTORS if name in frame and frame[name].isna().all()])
+    empty = [name for name in FACTORS if name in frame and frame[name].isna().all()]
+    return frame.drop(columns=empty if trace.config.adjust.clamp else [*empty, "before clamp"], errors="ignore")
 
 
 VIEW = View("Adjust", 90, draw)

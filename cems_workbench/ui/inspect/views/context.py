@@ -8,6 +8,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.glossary import counted_words
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import short_id
 
@@ -27,7 +28,7 @@ def draw(context: InspectContext) -> None:
     st.caption(
         f"{trace.tokens_used} tokens, assembled by {strategy}.{left_out}",
         help="greedy: in order of score, what fits the token budget. mmr: the same, but what says something new goes first. "
-        "Tokens are counted as ceil(characters / 4) of each content. Texts are shown as they are, never rendered.",
+        f"{counted_words(trace.config.assembly)} Texts are shown as they are, never rendered.",
     )
     st.code(context_text(trace), language=None, wrap_lines=True)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import streamlit as st
 
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.nested import NestedRow, hybrid_cuts, ranks_inside, with_nested
 from cems_workbench.pipeline.stages import LISTS
-from cems_workbench.pipeline.stages.lists import called
+from cems_workbench.pipeline.stages.lists import INSIDE, ListsFields, ListUse, called
+from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import RAW, about
@@ -21,6 +24,11 @@ from cems_workbench.ui.kit.tables import draw_table
 if TYPE_CHECKING:
     import pandas as pd
 
+INNER = {
+    "meaning #": "The rank of that chunk by meaning, inside the hybrid list; empty: past what counts there",
+    "words #": "The rank of that chunk by ts_rank, inside the hybrid list; empty: past what counts there",
+}
+"""Of a hybrid list: the ranks that its scores are made of."""
 WHOLE = [source.name for source in LIST_SOURCES if not source.relevance]
 """Lists whose raw scores are whole numbers: seconds, and counts."""
 
@@ -44,11 +52,17 @@ def draw(context: InspectContext) -> None:
         columns = st.columns(len(entries))  # the stylesheet wraps them
     for column, entry in zip(columns, entries, strict=True):
         with column:
-            note = "" if entry.active else " · off"
+            note = "" if entry.active else inside(stage.fields, entry) or " · off"
             st.markdown(
                 f"**{called(entry.name)}**  {entry.used} of {entry.gathered} hits{note}", help=about(entry.name)
             )
             _draw_list(trace, entry.name)
+
+
+def inside(fields: ListsFields, entry: ListUse) -> str:
+    """Which hybrid list is made of a list that is none of its own; empty for none."""
+    made = [one.name for one in fields.lists if one.source == "hybrid" and one.active and one.variant == entry.variant]
+    return f" · inside {made[0]}" if made and entry.source in INSIDE else ""
 
 
 def _draw_list(trace: Trace, name: str) -> None:
@@ -68,6 +82,7 @@ def _draw_list(trace: Trace, name: str) -> None:
                 width=66,
                 help="The place of that chunk among the chunks of the list; memories take their best",
             ),
+            **{name: number(name, width=74, help=meaning) for name, meaning in INNER.items()},
             "raw": number("raw", format="%.0f" if source in WHOLE else "%.4f", width=84, help=RAW.get(source)),
             "normalised": number(
                 "normalised", format="%.4f", width=84, help="What threshold and fusion work with; empty: cut or off"
@@ -98,7 +113,26 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
         ranks = [hit.chunk_rank for _, _, hit in hits]
         if any(ranks):
             frame.insert(3, "chunk #", pd.Series(ranks, dtype="Int64"))
+    inner = inner_ranks(trace, name)
+    for i, column in enumerate(INNER if inner else ()):
+        found = [inner.get((memory_id, hit.chunk), (None, None))[i] for _, memory_id, hit in hits]
+        frame.insert(list(frame.columns).index("raw"), column, pd.Series(found, dtype="Int64"))
     return frame
+
+
+def inner_ranks(trace: Trace, name: str) -> dict[tuple[str, int | None], tuple[int | None, int | None]]:
+    """Of a hybrid list: by memory and chunk, its rank by meaning and by ts_rank as far as those count; empty for other lists."""
+    row = next((row for row in with_nested(trace.evidence) if isinstance(row, NestedRow) and row.name == name), None)
+    if row is None or row.source != "hybrid":
+        return {}
+    several = is_aggregation(trace.evidence.query, trace.config.query.detectors)
+    cuts = hybrid_cuts(trace.config.lists.hybrid, np.array([several]))
+    limits = cuts.by_meaning[0], cuts.by_text[0]
+
+    def counted(rank: float, limit: float) -> int | None:
+        return int(rank) if rank <= limit and rank < np.inf else None
+
+    return {key: (counted(pair[0], limits[0]), counted(pair[1], limits[1])) for key, pair in ranks_inside(row).items()}
 
 
 def _text(trace: Trace, memory_id: str, seq: int | None) -> str:
