@@ -84,6 +84,10 @@ class TsRankIndex:
         """Number of indexed chunks."""
         return len(self._columns["memories"]) if self._columns else 0
 
+    def chunks_with(self, lexeme: str) -> int:
+        """Number of indexed chunks that have a lexeme."""
+        return len(self._postings(lexeme)[0]) if self._columns else 0
+
     def search(
         self, query: str | TextQuery, k: int, where: Filter = ANY, ties: Ties = "id", depth: int | None = None
     ) -> ChunkHits:

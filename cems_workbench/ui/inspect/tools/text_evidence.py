@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import streamlit as st
@@ -20,6 +20,7 @@ from cems_workbench.analysis.text_evidence import (
     read_until,
 )
 from cems_workbench.analysis.token_heat import TokenHeat, token_heat
+from cems_workbench.analysis.ts_rank_evidence import RankEvidence, lexeme_matches, rank_evidence
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
@@ -27,8 +28,10 @@ from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.pipeline.stages.fusion import FUSION
+from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Memory, indexed_text
+from cems_workbench.store.search.postgres_text import TsQueryError
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html, goes_on, joined, met_tokens
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -42,6 +45,19 @@ WORDS_HELP = (
     "BM25 scores a memory by the words it shares with the query: each gives idf × a factor that grows with how often it stands in the "
     "memory and shrinks with the memory's length. Words are compared by their stem. The parts add up to the score in the lexical list."
 )
+RANK_HELP = (
+    "ts_rank adds up what each lexeme of the query gives, and divides by their number: 0.0608 for one that stands once, little more "
+    "for one that stands often (at most 1.64 times that). How rare a word is and how long the text is count nothing. The parts add up to "
+    "the score in the ts_rank list."
+)
+RANK_COLUMNS = {
+    "word": "As the query has it",
+    "lexeme": "What PostgreSQL looks for: the word's stem",
+    "times": "How often it stands in the text that was searched",
+    "chunks": "In how many chunks of the store it stands; it counts nothing",
+    "ts_rank": "Its summand in the text's rank",
+    "share": "Its share of the rank",
+}
 COLUMNS = {
     "word": "As the query has it",
     "search term": "What the index looks for: the word's stem, or an identifier and its parts",
@@ -51,7 +67,7 @@ COLUMNS = {
     "BM25": "Its summand in the memory's score",
     "share": "Its share of the memory's score",
 }
-NUMBERS = ("tf", "df", "idf", "BM25")
+NUMBERS = ("tf", "df", "idf", "BM25", "times", "chunks", "ts_rank")
 HEAT_HELP = (
     "The text in the pieces the model reads. The stronger the tint, the nearer in meaning to a rare token of the query. Underlined: "
     "the token that a query token met (its number stands above); these meetings alone make the late-interaction score."
@@ -91,27 +107,112 @@ def _candidate(context: InspectContext) -> str:
     return chosen
 
 
-def _draw_words(context: InspectContext, memory: Memory) -> LexicalEvidence:
-    """The terms of one query variant, as a table; the choice where there are several variants."""
+def _draw_words(context: InspectContext, memory: Memory) -> WordsInCommon:
+    """The words of one query variant, as a table, by the search of the config that compares words."""
+    lists = context.trace.config.lists
+    if not lists.lexical.enabled and (lists.ts_rank.enabled or lists.hybrid.enabled):
+        return _draw_lexemes(context, memory)
     st.markdown("###### Words in common", help=WORDS_HELP)
-    variants = context.trace.evidence.variants
     lexical = context.resources.indexes.lexical
     texts = context.resources.store.indexes.texts([memory.id]).get(memory.id)
-    every = [lexical_evidence(lexical, variant.text, memory, texts) for variant in variants]
-    best = max(range(len(every)), key=lambda i: (bool(every[i].matched), -i))
-    which = best
-    if len(variants) > 1:
-        which = st.selectbox(
-            "Query variant", range(len(variants)), best, key=f"inspect:text_evidence:variant:{hash(context.request)}:{memory.id}",
-            format_func=lambda i: f"{i}  {excerpt(variants[i].text, 80)}  ({len(every[i].matched)} of {len(every[i].terms)} terms)",
-            help="Each form of the query was searched on its own.",
-        )  # fmt: skip
+    every = [lexical_evidence(lexical, variant.text, memory, texts) for variant in context.trace.evidence.variants]
+    which = _variant(context, memory.id, [(len(found.matched), len(found.terms)) for found in every])
     words = every[which]
     place = _list_line(context, memory.id, which, words)
-    chunk = chunk_words(context.trace.evidence, memory.id, words.chunk)
-    counted = f"Counted in the {chunk}, where these words give most. " if chunk else ""
-    st.html(terms_html(words) + words_html(words, counted + place))
-    return words
+    st.html(terms_html(words) + words_html(words, _counted(context, memory.id, words.chunk) + place))
+    tips = {term.term: f"{term.term}: {100 * words.share(term):.1f} % of the BM25" for term in words.matched}
+    return WordsInCommon(tips, lambda text: matches(text, tips))
+
+
+@dataclass(frozen=True, slots=True)
+class WordsInCommon:
+    """What is marked in the memory's text: the tip of each term that met it, and where a text has those terms."""
+
+    tips: Mapping[str, str]
+    found_in: Callable[[str], Sequence[Match]]
+
+
+def _variant(context: InspectContext, memory_id: str, met: Sequence[tuple[int, int]]) -> int:
+    """Which variant of the query is looked at, the choice where there are several; `met`: how many of its terms meet."""
+    variants = context.trace.evidence.variants
+    best = max(range(len(met)), key=lambda i: (bool(met[i][0]), -i))
+    if len(variants) < 2:
+        return best
+    chosen: int = st.selectbox(
+        "Query variant", range(len(variants)), best, key=f"inspect:text_evidence:variant:{hash(context.request)}:{memory_id}",
+        format_func=lambda i: f"{i}  {excerpt(variants[i].text, 80)}  ({met[i][0]} of {met[i][1]} terms)",
+        help="Each form of the query was searched on its own.",
+    )  # fmt: skip
+    return chosen
+
+
+def _counted(context: InspectContext, memory_id: str, seq: int | None) -> str:
+    chunk = chunk_words(context.trace.evidence, memory_id, seq)
+    return f"Counted in the {chunk}, where these words give most. " if chunk else ""
+
+
+def _draw_lexemes(context: InspectContext, memory: Memory) -> WordsInCommon:
+    """The lexemes of one query variant, for lists by PostgreSQL's ts_rank."""
+    st.markdown("###### Words in common", help=RANK_HELP)
+    texts = context.resources.store.indexes.texts([memory.id]).get(memory.id, {})
+    index = context.resources.full_text()
+    try:
+        every = [rank_evidence(index, variant.text, texts) for variant in context.trace.evidence.variants]
+    except TsQueryError as error:
+        st.caption(plain(str(error)))
+        return WordsInCommon({}, lambda text: ())
+    which = _variant(context, memory.id, [(len(found.matched), len(found.lexemes)) for found in every])
+    words = every[which]
+    place = _rank_line(context, memory.id, which, words)
+    st.html(lexemes_html(words) + rank_words_html(words, _counted(context, memory.id, words.chunk) + place))
+    tips = {found.lexeme: f"{found.lexeme}: {100 * words.share(found):.1f} % of the ts_rank" for found in words.matched}
+    return WordsInCommon(tips, lambda text: lexeme_matches(text, tips))
+
+
+def _rank_line(context: InspectContext, memory_id: str, which: int, words: RankEvidence) -> str:
+    """Where the memory stands in this variant's ts_rank list, and in the hybrid list that is made with it."""
+    row = context.trace.stage(LISTS).by_id.get(memory_id)
+    entries = {entry.list: entry for entry in row.lists} if row is not None else {}
+    used = {entry.name: entry for entry in context.trace.stage(LISTS).fields.lists}
+    said = []
+    for name in (f"ts_rank:{which}", f"hybrid:{which}"):
+        listed, entry = used.get(name), entries.get(name)
+        if listed is None or not listed.active:
+            continue
+        if entry is not None and entry.kept:
+            said.append(f"Rank {entry.rank} of {listed.used} in {name}.")
+        else:
+            past = f", past its depth at rank {entry.rank}" if entry is not None else ""
+            said.append(f"Not in {name}{past}.")
+    if words.by_distance:
+        said.append("PostgreSQL ranks this query by how near its words stand to one another, not word by word.")
+    return " ".join(said)
+
+
+def lexemes_html(words: RankEvidence) -> Markup:
+    """A row per matched lexeme, the largest part first, and the rank; empty when none matched."""
+    if not words.matched:
+        return Markup("")
+    rows = [(found, f"{100 * words.share(found):.1f}") for found in words.matched]
+    return render("inspect/text_evidence/lexemes.html", columns=RANK_COLUMNS, numbers=NUMBERS, words=words, rows=rows)
+
+
+def rank_words_html(words: RankEvidence, place: str) -> Markup:
+    """What the table does not say: the place in the lists, the lexemes that met nothing, and the stop words."""
+    unmatched = ", ".join(
+        f"{' / '.join(found.words)} ({'in no chunk' if not found.chunks else f'in {found.chunks:,}'})"
+        for found in words.unmatched
+    )
+    if not words.lexemes:
+        verdict = "This query has stop words only: ts_rank finds nothing with it."
+    elif not words.matched:
+        verdict = "No word in common: ts_rank cannot find this memory with this query."
+    else:
+        verdict = f"{len(words.matched)} of {len(words.lexemes)} lexemes are in this memory."
+    return render(
+        "inspect/text_evidence/words.html", verdict=verdict, place=place, unmatched=unmatched,
+        stop_words=", ".join(words.stop_words),
+    )  # fmt: skip
 
 
 def _list_line(context: InspectContext, memory_id: str, which: int, words: LexicalEvidence) -> str:
@@ -158,7 +259,7 @@ def _verdict(words: LexicalEvidence) -> str:
     return f"{len(words.matched)} of {len(words.terms)} search terms are in this memory."
 
 
-def _draw_whole(context: InspectContext, memory: Memory, words: LexicalEvidence) -> None:
+def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -> None:
     """The memory in full: terms marked, the reranker's part between its edges, and where the embedder stopped reading."""
     st.markdown("###### The whole memory")
     config = context.trace.config.rerank
@@ -173,10 +274,10 @@ def _draw_whole(context: InspectContext, memory: Memory, words: LexicalEvidence)
         memory.id not in context.trace.evidence.chunks
     ):  # chunks are cut so that the embedder reads them, or as they were given
         edges += _embedder_edge(memory, room)
-    tips = {term.term: f"{term.term}: {100 * words.share(term):.1f} % of the BM25" for term in words.matched}
+    tips = words.tips
     title = "" if not memory.title or memory.content.startswith(memory.title) else memory.title
-    body = marked_html(memory.content, matches(memory.content, tips), tips, place, edges)
-    top = marked_html(title, matches(title, tips), tips) if title else None
+    body = marked_html(memory.content, words.found_in(memory.content), tips, place, edges)
+    top = marked_html(title, words.found_in(title), tips) if title else None
     key = {"marked": bool(tips), "read": place is not None, "cut": bool(edges)}
     st.html(render("inspect/text_evidence/whole.html", title=top, body=body, **key))
     if chunk is not None and place is None:

@@ -1,0 +1,106 @@
+"""Which lexemes of a query met which text, and what each is worth in its ts_rank.
+
+    ts_rank(text) = 1/n * sum over the query's n lexemes of gain(how often it stands in the text)
+    gain(c) = 0.1 * (1 + 1/4 + 1/9 + ... + 1/c²) / 1.64493, so 0.0608 for once and at most 1.64 times that
+
+Neither how rare a lexeme is nor how long the text is counts. A query that PostgreSQL reads as a phrase or as words that must all stand
+there is ranked by their distances instead: its lexemes have no parts, only the whole has a rank.
+
+Source: store/search/postgres_text.py, which computes it as the server does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from cems_workbench.analysis.text_evidence import Match
+from cems_workbench.store.search.postgres_text import GAINS, lexemes, or_query, ts_rank
+from cems_workbench.store.search.ts_rank_index import TsRankIndex
+
+
+@dataclass(frozen=True, slots=True)
+class LexemeEvidence:
+    """One lexeme of the query: `words` are the query's words it comes from.
+
+    count: times in the text; chunks: chunks of the store that have it; `part`: its summand of the rank, 0 where there are none.
+    """
+
+    lexeme: str
+    words: tuple[str, ...]
+    count: int
+    chunks: int
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankEvidence:
+    """All lexemes of one query variant against the chunk of a memory that they rank highest; `chunk` None is the whole memory."""
+
+    lexemes: tuple[LexemeEvidence, ...]
+    stop_words: tuple[str, ...]
+    score: float
+    by_distance: bool
+    """Is it ranked by how near the words stand, so that no lexeme has a part?"""
+    chunk: int | None = None
+
+    @property
+    def matched(self) -> tuple[LexemeEvidence, ...]:
+        """The lexemes that the text has, the largest part first."""
+        return tuple(sorted((found for found in self.lexemes if found.count), key=lambda found: -found.part))
+
+    @property
+    def unmatched(self) -> tuple[LexemeEvidence, ...]:
+        """The lexemes that the text lacks, in the order of the query."""
+        return tuple(found for found in self.lexemes if not found.count)
+
+    def share(self, found: LexemeEvidence) -> float:
+        """The lexeme's share of the rank, 0..1."""
+        return found.part / self.score if self.score > 0 else 0.0
+
+
+WORD = re.compile(r"[^\W_]+(?:[-'’._/@:][^\W_]+)*")
+"""A word as it is marked in a text: what PostgreSQL may parse as one token, without the marks around it."""
+
+
+def rank_evidence(index: TsRankIndex, query: str, texts: Mapping[int | None, str]) -> RankEvidence:
+    """What each lexeme of `query` gives the best of `texts`, which are what a memory is found by (`store.indexes.texts`).
+
+    Raises TsQueryError where the server refuses the query.
+    """
+    asked = or_query(query)
+    documents = {chunk: lexemes(text) for chunk, text in texts.items()}
+    best = max(documents, key=lambda chunk: ts_rank(documents[chunk], asked), default=None)
+    inside = documents.get(best, {})
+    words: dict[str, list[str]] = {}
+    stop_words: list[str] = []
+    for match in WORD.finditer(query):
+        found = lexemes(match[0])
+        for lexeme in found:
+            words.setdefault(lexeme, []).append(match[0])
+        if not found:
+            stop_words.append(match[0])
+    n = len(asked.terms)
+    met = [
+        LexemeEvidence(
+            term.lexeme, tuple(dict.fromkeys(words.get(term.lexeme, [term.lexeme]))), count := len(inside.get(term.lexeme, ())),
+            index.chunks_with(term.lexeme), 0.0 if asked.ranks_pairs else float(GAINS[count]) / n,
+        )
+        for term in asked.terms
+    ]  # fmt: skip
+    place = {lexeme: i for i, lexeme in enumerate(words)}
+    met.sort(key=lambda found: place.get(found.lexeme, len(place)))
+    score = ts_rank(inside, asked) if any(found.count for found in met) else 0.0
+    return RankEvidence(tuple(met), tuple(dict.fromkeys(stop_words)), score, asked.ranks_pairs, best)
+
+
+def lexeme_matches(text: str, wanted: Collection[str]) -> list[Match]:
+    """Where `text` has one of these lexemes, in order, without overlaps: the words that give them."""
+    asked = set(wanted)
+    found = []
+    for match in WORD.finditer(text):
+        met = tuple(lexeme for lexeme in lexemes(match[0]) if lexeme in asked)
+        if met:
+            found.append(Match(match.start(), match.end(), met))
+    return found
