@@ -351,14 +351,20 @@ def what_if(
     if any(edited.id in scores for scores in evidence.judge_scores.values()):
         scratch = judge_missing(scratch, config, resources, progress, switched_off=switched_off)
     before, after = (replay(one, config, switched_off=switched_off) for one in (evidence, scratch))
-    return WhatIf(stored, edited, before, after, tuple(_approximated(stored, edited, evidence, resources)))
+    return WhatIf(stored, edited, before, after, tuple(_approximated(stored, edited, evidence, config, resources)))
 
 
-def _approximated(stored: Memory, edited: Memory, evidence: Evidence, resources: Resources) -> list[str]:
+def _approximated(
+    stored: Memory, edited: Memory, evidence: Evidence, config: PipelineConfig, resources: Resources
+) -> list[str]:
     if indexed_text(stored) == indexed_text(edited):
         return []
     said = []
-    if any(ranked.source == "lexical" for ranked in evidence.lists):
+    relations = config.lists.relations
+    by_bm25 = config.lists.lexical.enabled or (
+        relations.enabled and relations.mode == "strongest"
+    )  # whose seeds it finds
+    if by_bm25 and any(ranked.source == "lexical" for ranked in evidence.lists):
         said.append(
             "BM25 takes word frequencies and mean length from the store as it is; a real edit would shift them a little."
         )
@@ -383,9 +389,18 @@ def _ranks(trace: Trace) -> dict[str, int]:
 
 
 def _in_lists(trace: Trace, memory_id: str) -> dict[str, Place]:
-    row = trace.stage(LISTS).by_id.get(memory_id)
+    stage = trace.stage(LISTS)
+    row = stage.by_id.get(memory_id)
+    cut = {
+        one.name: f"inside {hybrid}"
+        if (hybrid := stage.fields.inside(one))
+        else "past its depth"
+        if one.active
+        else "off"
+        for one in stage.fields.lists
+    }
     return {
-        entry.list: Place(entry.rank, entry.raw, entry.kept, "" if entry.kept else "off, or past its depth")
+        entry.list: Place(entry.rank, entry.raw, entry.kept, "" if entry.kept else cut[entry.list])
         for entry in (row.lists if row else ())
     }
 

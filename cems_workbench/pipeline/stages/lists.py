@@ -95,6 +95,13 @@ class ListsFields(StageFields):
         """Names of the lists that take part and have a hit within their depth."""
         return [entry.name for entry in self.lists if entry.active and entry.used]
 
+    def inside(self, entry: ListUse) -> str | None:
+        """The hybrid list that is made of a list which is none of its own; None for every other list."""
+        if entry.active or entry.source not in INSIDE:
+            return None
+        same = [one for one in self.lists if one.variant == entry.variant and one.active]
+        return next((one.name for one in same if one.source == "hybrid"), None)
+
 
 def apply_lists(
     table: CandidateTable,

@@ -12,7 +12,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.nested import NestedRow, hybrid_cuts, ranks_inside, with_nested
 from cems_workbench.pipeline.stages import LISTS
-from cems_workbench.pipeline.stages.lists import INSIDE, ListsFields, ListUse, called
+from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, called
 from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -52,17 +52,16 @@ def draw(context: InspectContext) -> None:
         columns = st.columns(len(entries))  # the stylesheet wraps them
     for column, entry in zip(columns, entries, strict=True):
         with column:
-            note = "" if entry.active else inside(stage.fields, entry) or " · off"
-            st.markdown(
-                f"**{called(entry.name)}**  {entry.used} of {entry.gathered} hits{note}", help=about(entry.name)
-            )
+            st.markdown(f"**{called(entry.name)}**  {use_words(stage.fields, entry)}", help=about(entry.name))
             _draw_list(trace, entry.name)
 
 
-def inside(fields: ListsFields, entry: ListUse) -> str:
-    """Which hybrid list is made of a list that is none of its own; empty for none."""
-    made = [one.name for one in fields.lists if one.source == "hybrid" and one.active and one.variant == entry.variant]
-    return f" · inside {made[0]}" if made and entry.source in INSIDE else ""
+def use_words(fields: ListsFields, entry: ListUse) -> str:
+    """How many hits of a list count, or which hybrid list is made of a list that is none of its own."""
+    hybrid = fields.inside(entry)
+    if hybrid:
+        return f"{entry.gathered} hits · inside {hybrid}"
+    return f"{entry.used} of {entry.gathered} hits" + ("" if entry.active else " · off")
 
 
 def _draw_list(trace: Trace, name: str) -> None:
