@@ -16,6 +16,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,14 +32,13 @@ from cems_workbench.models.resolve import locate, resolve
 from cems_workbench.models.servers import SERVER_SECONDS, Answers, ask_all
 from cems_workbench.runs.embedder_match import match_store
 from cems_workbench.runs.opening import embedder, for_store, openai_embedder
+from cems_workbench.runs.source_status import MATCH_SECONDS, SourceStatus, ask_sources, snapshot_line
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
     from cems_workbench.store import Store
 
 Status = Literal["ok", "warning", "failed"]
-MATCH_SECONDS = 20.0
-"""What embedding some stored texts again may take; the weights of a model that runs here are loaded within it."""
 EMBEDS_AT: dict[str, str] = {"ollama": "ollama", "openai": "embedding"}
 """The answer that says whether the server of an embedder is there."""
 OTHER_EMBEDDER = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
@@ -199,13 +199,18 @@ WITHOUT_LLM = (
 def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[Check]:
     """Every check, in the order a reader wants them; what `config` asks for is needed (default: the default preset)."""
     config = config or preset(DEFAULT).config
-    answers = ask_all(
-        settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, settings.chroma_url,
-        openai_embedder(settings, SERVER_SECONDS, tries=1) if _server(settings) == "openai" else None,
-    )  # fmt: skip
-    packages = _packages()
-    cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
-    store = _store(settings, answers)
+    with ExitStack() as stack:
+        store = _opened(settings)
+        if not isinstance(store, Check):
+            stack.enter_context(store)
+            settings = for_store(settings, store)
+        answers = ask_all(
+            settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, settings.chroma_url,
+            openai_embedder(settings, SERVER_SECONDS, tries=1) if _server(settings) == "openai" else None,
+        )  # fmt: skip
+        packages = _packages()
+        cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
+        stored = [store] if isinstance(store, Check) else _store(settings, store, answers)
     servers = answers()
     return [
         packages,
@@ -217,7 +222,7 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[C
         _ollama(settings, config, servers),
         _llm(settings, config, servers),
         *_chroma(settings, servers),
-        *store,
+        *stored,
         *extensions_check(),
     ]
 
@@ -338,42 +343,74 @@ def _chroma(settings: Settings, servers: Answers) -> list[Check]:
     return [Check("Chroma server", "failed", str(servers.chroma), advice)]
 
 
-def _store(settings: Settings, answers: Callable[[], Answers]) -> list[Check]:
+def _opened(settings: Settings) -> Store | Check:
     from cems_workbench.store import Store
 
-    where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
     try:
-        store = Store.open(settings.store, create=False, chroma_url=settings.chroma_url)
+        return Store.open(settings.store, create=False, chroma_url=settings.chroma_url)
     except StoreLockedError as error:
-        return [Check("store", "warning", str(error), "close the app, or name another --store")]
+        return Check("store", "warning", str(error), "close the app, or name another --store")
     except StoreError as error:
-        return [Check("store", "failed", str(error), "python -m cems_workbench import sample_data")]
-    with store:
-        count = store.memories.count()
-        content = (
-            f"{where}: {count} memories, {len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
-        )
-        checks = [Check("store", "ok" if count else "warning", content, "" if count else "import something")]
-        checks.append(_chunks(store))
-        settings = for_store(settings, store)
-        for state in store.indexes.states(_embedder_id(settings, answers)):
-            note = state.note or f"content version {state.version}"
-            status: Status = "ok" if state.fresh else "warning"
-            advice = "" if state.fresh else "it is rebuilt at the next search"
-            checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
-        checks += _embedder_match(settings, store, answers)
-    return checks
+        return Check("store", "failed", str(error), "python -m cems_workbench import sample_data")
 
 
-def _embedder_match(settings: Settings, store: Store, answers: Callable[[], Answers]) -> list[Check]:
-    """Were the store's vectors made by this embedder; asked of it where a name does not prove it: on a server, or stated by the user."""
-    name, server = "embedder match", _server(settings)
-    if server and isinstance(getattr(answers(), EMBEDS_AT[server]), ModelError):
-        return []
+def _store(settings: Settings, store: Store, answers: Callable[[], Answers]) -> list[Check]:
+    """The content of the store, its indexes, whose vectors they are, and its sources; they are asked while the rest is looked at."""
+    away = _embedder_away(settings, answers)
+    asked = ask_sources(store, None if away else embedder(settings))
+    where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
+    count = store.memories.count()
+    content = f"{where}: {count} memories, {len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
+    checks = [Check("store", "ok" if count else "warning", content, "" if count else "import something")]
+    checks.append(_chunks(store))
+    for state in store.indexes.states(_embedder_id(settings, answers)):
+        note = state.note or f"content version {state.version}"
+        status: Status = "ok" if state.fresh else "warning"
+        advice = "" if state.fresh else "it is rebuilt at the next search"
+        checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
+    checks += [] if away else _embedder_match(settings, store)
+    return checks + source_checks(asked(), datetime.now(UTC))
+
+
+def source_checks(found: Sequence[SourceStatus], now: datetime) -> list[Check]:
+    """A check for each source of a store. One that is away, or was not taken whole, is a warning: what was taken can be worked with."""
+    return [_source(each, now) for each in found]
+
+
+def _source(found: SourceStatus, now: datetime) -> Check:
+    record, advice = found.record, []
+    if found.probe is None:
+        advice.append("start it, or check address, password and rights; only lists.origin=source and connect ask it")
+    if not record.complete or found.behind:
+        advice.append(f"connect {record.address}, which takes what changed")
+    if record.dimension is not None and record.model_id is None:
+        advice.append(f"name its embedder: connect {record.address} --embedder MODEL")
+    elif found.other_embedder:
+        advice.append(f"set CEMS_WORKBENCH_EMBEDDER to {record.embedder}")
+    elif found.doubtful:
+        advice.append(f"if it is another model, name it: connect {record.address} --embedder MODEL")
+    reached = found.problem if found.probe is None else f"{found.probe.engine} answers"
+    finding = f"{reached}; {found.rows}; snapshot {snapshot_line(record, now)}; {found.embedder}"
+    return Check(f"source {record.address}", "warning" if advice else "ok", finding, "; ".join(advice))
+
+
+def _embedder_away(settings: Settings, answers: Callable[[], Answers]) -> bool:
+    """Whether the embedder is on a server that does not answer."""
+    server = _server(settings)
+    return server is not None and isinstance(getattr(answers(), EMBEDS_AT[server]), ModelError)
+
+
+def _embedder_match(settings: Settings, store: Store) -> list[Check]:
+    """Were the store's vectors made by this embedder; asked of it where a name does not prove it: on a server, or stated by the user.
+
+    Of vectors that came from a source the source's check tells.
+    """
+    name = "embedder match"
     embeds = embedder(settings)
     try:
         store.indexes.check(embeds.model_id, None)
-        if not server and not settings.embedding_same_as:
+        proven = _server(settings) is None and not settings.embedding_same_as
+        if proven or any(each.memories for each in store.sources.read()):
             return []
         found = in_thread(lambda: _matched(store, embeds)).result(MATCH_SECONDS)
     except (EmbedderMismatchError, StoreError) as refusal:

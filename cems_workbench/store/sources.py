@@ -35,7 +35,7 @@ _COLUMNS = "id, address, mapping, probe, secret_from, dimension, embedder, model
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """A source as the store knows it. `memories` are those of its memories that are live here."""
+    """A source as the store knows it. `memories` are those of its memories that are live here, `deleted` those a user deleted here."""
 
     id: int
     address: str
@@ -51,6 +51,7 @@ class SourceRecord:
     taken_at: datetime | None
     """When the last complete snapshot was begun; None while there is none."""
     memories: int = 0
+    deleted: int = 0
 
     @property
     def complete(self) -> bool:
@@ -69,14 +70,15 @@ class Sources:
     def read(self) -> list[SourceRecord]:
         """Every source, in the order in which they were first connected."""
         with self._database.reading() as cursor:
-            counted = dict(
-                cursor.execute(
-                    "SELECT s.source_id, count(*) FROM source_rows AS s JOIN memories AS m ON m.id = s.memory_id "
-                    "WHERE s.marker IS NOT NULL AND m.deleted_at IS NULL GROUP BY s.source_id"
+            counted = {
+                source_id: (live, deleted)
+                for source_id, live, deleted in cursor.execute(
+                    "SELECT s.source_id, count(*) FILTER (m.deleted_at IS NULL), count(m.deleted_at) FROM source_rows AS s "
+                    "JOIN memories AS m ON m.id = s.memory_id WHERE s.marker IS NOT NULL GROUP BY s.source_id"
                 ).fetchall()
-            )
+            }
             rows = cursor.execute(f"SELECT {_COLUMNS} FROM sources ORDER BY id").fetchall()
-        return [_record(row, counted.get(row[0], 0)) for row in rows]
+        return [_record(row, counted.get(row[0], (0, 0))) for row in rows]
 
     def begin(
         self, address: str, probe: Mapping[str, Any], dimension: int | None, mapping: Mapping[str, Any] | None,
@@ -310,20 +312,20 @@ def check_embedder(cursor: duckdb.DuckDBPyConnection, model_id: str) -> None:
         if made_by is None:
             raise StoreError(
                 f"nothing says which model made the {dimension} numbers of each vector of {address}, so they cannot be searched with "
-                f"{model_id}; name it: connect {address} --embedder MODEL"
+                f"{model_id}; name it: connect {address} --embedder MODEL, or Sources on the Memories page"
             )
         raise StoreError(
             f"the vectors of {address} were made by {made_by}, and the embedder is {model_id}; set CEMS_WORKBENCH_EMBEDDER to the first"
         )
 
 
-def _record(row: tuple[Any, ...], count: int) -> SourceRecord:
+def _record(row: tuple[Any, ...], counts: tuple[int, int]) -> SourceRecord:
     id_, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at = row
     begun = to_aware(begun_at)
     assert begun is not None
     return SourceRecord(
         id_, address, None if mapping is None else json.loads(mapping), json.loads(probe), secret_from, dimension, embedder,
-        model_id, begun, to_aware(taken_at), count,
+        model_id, begun, to_aware(taken_at), *counts,
     )  # fmt: skip
 
 
