@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cems_workbench.config import parse_config, preset
+from tests.processes import python
 
 if TYPE_CHECKING:
     from conftest import Command, Finished
@@ -256,9 +257,7 @@ def held(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "held"
     code = "import sys; from pathlib import Path; from cems_workbench.store import Store\n"
     code += "store = Store.open(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", code, str(folder)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    holder = python(code, folder)
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
         yield folder

@@ -10,9 +10,10 @@ import pytest
 
 from cems_workbench import formats
 from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.evaluation.metrics import Measure, graded, standard_measures
+from cems_workbench.evaluation.metrics import graded, standard_measures
 from cems_workbench.records import Memory, Query, indexed_text
 from cems_workbench.store.search.tokenizer import tokenize
+from tests.oracle import judged_run, oracle
 
 pytest.importorskip("ir_measures")
 DEPTH = 100
@@ -35,27 +36,10 @@ def searched(memories: Sequence[Memory], queries: Sequence[Query]) -> dict[str, 
     return found
 
 
-def oracle(measure: Measure):  # type: ignore[no-untyped-def]
-    import ir_measures as ir
-
-    names = {
-        "hit": ir.Success,
-        "recall": ir.R,
-        "P": ir.P,
-        "MRR": ir.RR,
-        "AP": ir.AP,
-        "nDCG": ir.nDCG,
-        "Judged": ir.Judged,
-    }
-    found = names[measure.family]
-    return found if measure.k is None else found @ measure.k
-
-
 def compared(rankings: Mapping[str, Sequence[str]], grades: Mapping[str, Mapping[str, int]]) -> None:
     import ir_measures as ir
 
-    qrels = [ir.Qrel(qid, key, grade) for qid, row in grades.items() for key, grade in row.items()]
-    run = [ir.ScoredDoc(qid, key, 1 / rank) for qid, row in rankings.items() for rank, key in enumerate(row, 1)]
+    qrels, run = judged_run(rankings, grades)
     measures = standard_measures()
     found = graded([rankings[qid] for qid in rankings], [grades[qid] for qid in rankings])
     values = {str(oracle(measure)): measure.values(found) for measure in measures}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cems_workbench.evaluation.metrics import Measure, graded, parse_measures, rbo
 from cems_workbench.evaluation.statistics import bounds, holm, means, randomisation_test
 from cems_workbench.pipeline.table import _places
+from tests.oracle import judged_run, oracle
 
 IDS = [f"d{i}" for i in range(8)]
 MEASURES = parse_measures(
@@ -31,31 +32,12 @@ def ranked(scores: Mapping[str, float]) -> list[str]:
     return [ids[i] for i in np.argsort(places)]
 
 
-def oracle(measure: Measure):  # type: ignore[no-untyped-def]
-    import ir_measures as ir
-
-    names = {
-        "hit": ir.Success,
-        "recall": ir.R,
-        "P": ir.P,
-        "MRR": ir.RR,
-        "AP": ir.AP,
-        "nDCG": ir.nDCG,
-        "Judged": ir.Judged,
-    }
-    found = names[measure.family]
-    if measure.family not in ("nDCG", "Judged"):
-        found = found(rel=measure.grade)
-    return found if measure.k is None else found @ measure.k
-
-
 def by_oracle(
     rankings: Mapping[str, Sequence[str]], grades: Mapping[str, Mapping[str, int]]
 ) -> dict[str, dict[str, float]]:
-    """Value by measure and query. The oracle sorts by score, so ranks are given as falling scores."""
+    """Value by measure and query."""
     ir = pytest.importorskip("ir_measures")
-    qrels = [ir.Qrel(qid, key, grade) for qid, row in grades.items() for key, grade in row.items()]
-    run = [ir.ScoredDoc(qid, key, 1 / rank) for qid, row in rankings.items() for rank, key in enumerate(row, 1)]
+    qrels, run = judged_run(rankings, grades)
     meant = {str(oracle(measure)): str(measure) for measure in MEASURES}
     found: dict[str, dict[str, float]] = {}
     for metric in ir.iter_calc([oracle(measure) for measure in MEASURES], qrels, run):

@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 
 from cems_workbench.store import Store
-
-ROOT = Path(__file__).parents[3]
-
-
-def python(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Run code in another process whose standard input and output are pipes."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-
+from tests.processes import python
 
 IMPORT_FOR_EVER = """
 import sys, pathlib

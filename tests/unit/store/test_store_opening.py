@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -18,19 +14,7 @@ from cems_workbench.records import Memory
 from cems_workbench.store import Store
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import text_sha
-
-ROOT = Path(__file__).parents[3]
-
-
-def python(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Run code in another process whose standard input and output are pipes."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+from tests.processes import python
 
 
 def test_a_store_is_created_and_opened_again(tmp_path, rows):
