@@ -18,10 +18,9 @@ import asyncio
 import json
 import logging
 import math
-import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -398,20 +397,3 @@ def server_name(url: str) -> str:
     """Host, port and path of a URL, for labels and cache keys: what stands before an @ is a secret."""
     parts = urlsplit(server_url(url))
     return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def in_thread(ask: Callable[[], T]) -> Future[T]:
-    """`ask`, begun in a thread of its own: `.result(seconds)` is what it returns or raises, or TimeoutError by then.
-
-    What is given up on runs on unseen and does not keep the process from ending, as a thread of a pool would.
-    """
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(ask())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="in_thread", daemon=True).start()
-    return future

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import util
 from pathlib import Path
 
-from cems_workbench.models.http import in_thread
+from cems_workbench.deadline import in_thread
 
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
 PROBE_SECONDS = 2.0

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from cems_workbench.deadline import in_thread
 from cems_workbench.errors import ModelError
 from cems_workbench.models.http import (
     CallError,
     CallLimits,
     ModelServer,
     authorization,
-    in_thread,
     server_name,
     server_url,
     status_error,

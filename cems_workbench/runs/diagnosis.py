@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench import extensions
 from cems_workbench.config import DEFAULT, PipelineConfig, preset, preset_names
+from cems_workbench.deadline import in_thread
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
-from cems_workbench.models.http import in_thread, server_name
+from cems_workbench.models.http import server_name
 from cems_workbench.models.minilm_judge import MODEL_ID, available
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import locate, resolve

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
+from cems_workbench.deadline import in_thread
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.models.embedder_match import EmbedderMatch
-from cems_workbench.models.http import in_thread
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.runs.embedder_match import match_embedder
 from cems_workbench.sources import opening
