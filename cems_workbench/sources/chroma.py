@@ -1,0 +1,269 @@
+"""Chroma: a collection on a server, or in a directory that Chroma wrote.
+
+    chroma://HOST[:8000]/COLLECTION   chroma+https://HOST/COLLECTION?tenant=T&database=D   chroma:/DIRECTORY/COLLECTION
+
+The key goes as `x-chroma-token` and as a Bearer token; a user before the @ makes it basic authentication. Chroma's client migrates and
+rewrites what it opens, so a directory is read from a copy. Its searches go through the HNSW graph (or SPANN) whose settings belong to
+the collection: neither an exact search nor another `ef_search` can be had for one query.
+
+Source: https://docs.trychroma.com/docs/collections/configure
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.collection import CollectionSource, Near, Query, Row, ask, chosen, copied, directory_of
+from cems_workbench.sources.payload import SHARED_WORDS, Payload
+from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Vector
+
+if TYPE_CHECKING:
+    from chromadb.api.client import Client
+    from chromadb.api.models.Collection import Collection
+
+PORT = 8000
+SIGN = "chroma.sqlite3"
+"""The file that a directory of Chroma has."""
+LISTED = 50_000
+"""Rows whose ids are asked for at once."""
+WITH_FIELDS = 1_000
+"""Rows whose metadata are asked for at once."""
+DISTANCES: Mapping[str, Distance] = {"cosine": "cosine", "l2": "l2", "ip": "ip"}
+MODEL_FIELDS = ("model_name", "model", "model_id", "embedding_model", "embedder", "deployment_id")
+
+
+def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
+    """Open a collection. Raises InputError for one that is not there, or a mapping that does not fit, and SourceError."""
+    return CollectionSource(address, mapping, timeout, lambda: _connect(address, timeout))
+
+
+def _connect(address: Address, timeout: float) -> _Chroma:
+    with ExitStack() as opened:
+        if address.host:
+            name, client = address.path, ask(address, timeout, lambda: _server(address), _reason)
+        else:
+            directory, name = directory_of(address, SIGN)
+            copy = opened.enter_context(copied(address, directory))
+            client = ask(address, timeout, lambda: _directory(str(copy)), _reason)
+        opened.callback(client.close)
+
+        def find() -> Collection:
+            names = [each.name for each in client.list_collections()]
+            return client.get_collection(chosen(address, name, names), embedding_function=None)
+
+        collection = ask(address, timeout, find, _reason)
+        return _Chroma(address, client, collection, opened.pop_all())
+
+
+def _server(address: Address) -> Client:
+    import chromadb
+
+    secure = address.scheme.endswith("https")
+    port = address.port or (443 if secure else PORT)
+    where = {name: address.options[name] for name in ("tenant", "database") if name in address.options}
+    return cast("Client", chromadb.HttpClient(address.host, port, secure, _headers(address), _settings(), **where))
+
+
+def _directory(path: str) -> Client:
+    import chromadb
+
+    return cast("Client", chromadb.PersistentClient(path, _settings()))
+
+
+def _settings() -> Any:
+    from chromadb.config import Settings
+
+    return Settings(anonymized_telemetry=False)
+
+
+def _headers(address: Address) -> dict[str, str]:
+    if address.secret is None:
+        return {}
+    secret = address.secret.get_secret_value()
+    if address.user:
+        return {"Authorization": "Basic " + base64.b64encode(f"{address.user}:{secret}".encode()).decode()}
+    return {"x-chroma-token": secret, "Authorization": f"Bearer {secret}"}
+
+
+class _Chroma:
+    """A collection of Chroma as an `Engine`."""
+
+    def __init__(self, address: Address, client: Client, collection: Collection, opened: ExitStack) -> None:
+        self._address, self._client, self._collection, self._opened = address, client, collection, opened
+
+    def reason(self, error: Exception) -> str | None:
+        return _reason(error)
+
+    def describe(self) -> Probe:
+        collection = self._collection
+        rows = collection.count()
+        configuration = _configuration(collection)
+        labels = collection.metadata or {}
+        graph, clusters = configuration.get("hnsw") or {}, configuration.get("spann") or {}
+        space = self._space()
+        if space not in DISTANCES:
+            raise SourceError(
+                f"{self._address.plain}: its vectors are compared by {space}, which cannot be computed here"
+            )
+        kind, parameters = ("HNSW", graph) if graph or not clusters else ("SPANN", clusters)
+        shown = ", ".join(
+            f"{name} {value}" for name, value in parameters.items() if name != "space" and value is not None
+        )
+        names = ("ef_search",) if kind == "HNSW" else ("search_nprobe", "ef_search")
+        settings = [
+            Setting(f"{kind.lower()}.{name}", str(parameters[name]), _UNITS[name])
+            for name in names
+            if parameters.get(name)
+        ]
+        notes = []
+        if settings:
+            change = f'{{"{kind.lower()}": {{"{names[0]}": N}}}}'
+            notes.append(
+                f"{settings[0].name} is set for the whole collection: collection.modify(configuration={change})"
+            )
+        if not self._address.host:
+            notes.append(
+                "Chroma writes to a directory that it opens, so a copy of it is read: connect again to see what changed"
+            )
+        return Probe(
+            kind="chroma",
+            engine=f"Chroma {self._client.get_version()}"
+            if self._address.host
+            else f"Chroma directory, read by Chroma {_version()}",
+            memories=rows,
+            vectors=rows,
+            dimension=self._dimension() if rows else None,
+            distance=DISTANCES[space],
+            index=f"{kind} ({shown})" if shown else kind,
+            model=_model(configuration, labels),
+            settings=tuple(settings),
+            missing=(
+                "an exact search cannot be asked for, nor another setting for one search: the exact list is computed here",
+            ),
+            notes=tuple(notes),
+        )
+
+    def sample(self, rows: int) -> Sequence[Row]:
+        return self._rows(self._collection.get(limit=rows, include=["documents", "metadatas"]))
+
+    def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
+        size = WITH_FIELDS if names else LISTED
+        seen: set[str] = set()
+        # The count may grow meanwhile; a page that is not full is the last.
+        for offset in range(0, 2**62, size):
+            found = self._collection.get(limit=size, offset=offset, include=["metadatas"] if names else [])
+            rows: Sequence[Payload | None] = found["metadatas"] or [None] * len(found["ids"])
+            fresh = [
+                (each, payload or {}) for each, payload in zip(found["ids"], rows, strict=True) if each not in seen
+            ]
+            seen.update(found["ids"])
+            yield fresh
+            if len(found["ids"]) < size:
+                return
+
+    def take(self, ids: Sequence[str]) -> Sequence[Row]:
+        return self._rows(self._collection.get(ids=list(ids), include=["documents", "metadatas", "embeddings"]))
+
+    def search(self, query: Query) -> Sequence[Near]:
+        if query.trial.exact:
+            raise SourceError(f"{self._address.plain}: Chroma has no exact search; the exact list is computed here")
+        if query.trial.settings:
+            raise SourceError(
+                f"{self._address.plain}: {', '.join(query.trial.settings)} cannot be set for one search, only for the whole collection"
+            )
+        where: Any = None
+        if query.scope is not None:
+            where = {query.scope_field: {"$in" if query.scope == "shared" else "$nin": list(SHARED_WORDS)}}
+        found = self._collection.query(
+            query_embeddings=cast(Any, query.vector.reshape(1, -1)), n_results=query.rows, where=where,
+            include=["distances", "metadatas"] if query.names else ["distances"],
+        )  # fmt: skip
+        ids, distances = found["ids"][0], cast(Any, found["distances"])[0]
+        payloads: Sequence[Payload | None] = found["metadatas"][0] if found["metadatas"] else [None] * len(ids)
+        score = _SCORES[DISTANCES[self._space()]]
+        return [Near(each, payload or {}, score(d)) for each, payload, d in zip(ids, payloads, distances, strict=True)]
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def _space(self) -> str:
+        configuration = _configuration(self._collection)
+        parameters = configuration.get("hnsw") or configuration.get("spann") or {}
+        return str(parameters.get("space") or (self._collection.metadata or {}).get("hnsw:space") or "l2")
+
+    def _dimension(self) -> int | None:
+        first = self._collection.get(limit=1, include=["embeddings"])["embeddings"]
+        return None if first is None or not len(first) else len(first[0])
+
+    @staticmethod
+    def _rows(found: Any) -> list[Row]:
+        ids = found["ids"]
+        nothing = [None] * len(ids)
+        texts, payloads = found["documents"] or nothing, found["metadatas"] or nothing
+        vectors = nothing if found["embeddings"] is None else found["embeddings"]
+        return [
+            Row(each, payload or {}, text, _vector(vector))
+            for each, text, payload, vector in zip(ids, texts, payloads, vectors, strict=True)
+        ]
+
+
+_UNITS = {"ef_search": "nodes of the graph looked at", "search_nprobe": "clusters looked at"}
+_SCORES: Mapping[Distance, Callable[[float], float]] = {
+    "cosine": lambda distance: 1.0 - float(distance),
+    "ip": lambda distance: 1.0 - float(distance),
+    "l2": lambda distance: -math.sqrt(max(float(distance), 0.0)),
+}
+"""The cosine, the inner product, or the negated Euclidean distance, of which Chroma gives the square."""
+
+
+def _vector(value: Any) -> Vector | None:
+    return None if value is None else np.asarray(value, np.float32)
+
+
+def _configuration(collection: Collection) -> dict[str, Any]:
+    found = collection.configuration_json
+    return dict(found) if isinstance(found, Mapping) else {}
+
+
+def _model(configuration: Mapping[str, Any], labels: Mapping[str, Any]) -> str | None:
+    """The model that the collection names, with the embedding function that calls it."""
+    function = configuration.get("embedding_function") or {}
+    name, config = function.get("name"), function.get("config") or {}
+    model = next((str(place[field]) for place in (config, labels) for field in MODEL_FIELDS if place.get(field)), None)
+    if name == "default":
+        return "all-MiniLM-L6-v2 (Chroma's default)"
+    return f"{model} ({name})" if model and name else model or name
+
+
+def _version() -> str:
+    import chromadb
+
+    return str(chromadb.__version__)
+
+
+def _reason(error: Exception) -> str | None:
+    import httpx
+    from chromadb.errors import ChromaError
+
+    # Chroma's client words some errors of its connection anew, as a ValueError.
+    cause = error.__context__ if isinstance(error.__context__, httpx.TransportError) else error
+    if isinstance(cause, httpx.TimeoutException):
+        return "it did not answer in time"
+    if isinstance(cause, httpx.ConnectError):
+        return "nothing answers at this address"
+    if isinstance(cause, httpx.TransportError):
+        return f"the connection broke: {cause}"
+    said = str(error) or type(error).__name__
+    if "not authenticated" in said.lower() or "unauthorized" in said.lower() or "forbidden" in said.lower():
+        return f"the key is refused, or none was given: set CHROMA_API_KEY ({said})"
+    # Beside its own errors Chroma raises plain exceptions, with a reply it did not understand.
+    if isinstance(error, (ChromaError, ValueError, KeyError, OSError)) or type(error) is Exception:
+        return said
+    return None

@@ -1,0 +1,44 @@
+"""A real Chroma server, `chroma run`, in a process of its own."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+START_SECONDS = 60.0
+
+
+@contextmanager
+def running(directory: Path) -> Iterator[int]:
+    """The port of a server on this machine whose database is in `directory`; it ends with the context."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    program = Path(sys.executable).parent / "chroma"
+    command = [str(program), "run", "--path", str(directory), "--host", "127.0.0.1", "--port", str(port)]
+    with (directory.parent / "chroma.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        try:
+            _wait(server, port, directory.parent / "chroma.log")
+            yield port
+        finally:
+            server.terminate()
+            server.wait(10)
+
+
+def _wait(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    ends = time.monotonic() + START_SECONDS
+    while server.poll() is None and time.monotonic() < ends:
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/api/v2/heartbeat", timeout=1).status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise RuntimeError(f"chroma run did not start: {log.read_text(errors='replace')[-500:]}")
