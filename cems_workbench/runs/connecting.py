@@ -9,11 +9,12 @@ all of it: open, take, find out which embedder made the vectors, search with tha
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import yaml
@@ -31,6 +32,8 @@ from cems_workbench.sources.source import Probe, RowProblem, Source, SourceError
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
 from cems_workbench.store.sources import SourceRecord
+
+Item = TypeVar("Item")
 
 SHOWN_PROBLEMS = 1_000
 """Problems of rows that a report lists; the rest is counted."""
@@ -175,6 +178,7 @@ class _Tally:
 
     seen: list[Any] = field(default_factory=list)
     there: int = 0
+    same: int = 0
     read: int = 0
     added: int = 0
     updated: int = 0
@@ -198,10 +202,16 @@ def take_snapshot(
     probe = source.probe()
     source_id = store.sources.begin(source.address, asdict(probe), probe.dimension, mapping, secret_from, when)
     tally = _Tally()
+
+    def changed(ids: Sequence[str], markers: Sequence[str]) -> Sequence[str]:
+        wanted = store.sources.changed(source_id, ids, markers)
+        tally.same += len(ids) - len(wanted)
+        return wanted
+
     try:
         with store.sources.taking(), source.snapshot() as snapshot:
             progress("taking memories", 0, snapshot.total)
-            for batch in snapshot.batches(lambda ids, markers: store.sources.changed(source_id, ids, markers)):
+            for batch in one_ahead(snapshot.batches(changed)):
                 _count(tally, batch.seen, batch.problems)
                 counts = store.sources.put(source_id, batch.taken)
                 tally.read += len(batch.taken)
@@ -210,7 +220,7 @@ def take_snapshot(
                     vectors = [chunk.vector for chunk in taken.chunks] or [taken.vector]
                     have = sum(vector is not None for vector in vectors)
                     tally.vectors, tally.without = tally.vectors + have, tally.without + len(vectors) - have
-                progress("taking memories", tally.there, snapshot.total)
+                progress("taking memories", tally.same + tally.read, snapshot.total)
             deleted = store.sources.remove_absent(source_id, tally.seen)
             progress("taking relations", 0, 0)
             edges, edges_deleted = store.sources.relate(source_id, snapshot.relations())
@@ -234,6 +244,19 @@ def take_snapshot(
         more_problems=tally.more_problems,
         seconds=time.perf_counter() - started,
     )
+
+
+def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, the next of which is fetched in a thread while one is worked on; closed, it waits for that one."""
+    try:
+        with ThreadPoolExecutor(1, "ahead") as pool:
+            coming = pool.submit(next, items, None)
+            while (item := coming.result()) is not None:
+                coming = pool.submit(next, items, None)
+                yield item
+    finally:
+        if isinstance(items, Generator):
+            items.close()
 
 
 def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -> None:
