@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -67,17 +67,17 @@ class Names:
 
     @cached_property
     def known(self) -> Mapping[str, tuple[str, ...]]:
-        """By field its names; one that was given is the only one."""
-        return {field: (self.given[field],) if field in self.given else names for field, names in NAMES.items()}
+        """By field the paths to look at; one that was given is the only one."""
+        nested = {field: tuple(path for name in names for path in _paths(name)) for field, names in NAMES.items()}
+        return nested | {field: (name,) for field, name in self.given.items()}
 
     def found(self, payload: Payload, field: str) -> str | None:
-        """The name of a field that is in the payload with a value, None when there is none; not for `given` paths."""
-        return next((name for name in self.known[field] if _at(payload, name) is not None), None)
+        """The path of a field that is in the payload with a value, None when there is none."""
+        return next((path for path in self.known[field] if _at(payload, path) is not None), None)
 
     def value(self, payload: Payload, field: str) -> Any:
         """What the payload has as this field, None when nothing."""
-        name = self.found(payload, field)
-        return None if name is None else _at(payload, name)
+        return next((value for path in self.known[field] if (value := _at(payload, path)) is not None), None)
 
 
 def names_of(mapping: Mapping[str, Any] | None) -> Names:
@@ -169,7 +169,7 @@ def canonical(payload: Payload) -> str:
 
 
 def used_names(payloads: Sequence[Payload], names: Names) -> dict[str, str]:
-    """By field the name that most of these payloads have it under; fields that none has are absent."""
+    """By field the path that most of these payloads have it under; fields that none has are absent."""
     chosen: dict[str, str] = {}
     for field in NAMES:
         seen = [name for payload in payloads if (name := names.found(payload, field)) is not None]
@@ -178,14 +178,19 @@ def used_names(payloads: Sequence[Payload], names: Names) -> dict[str, str]:
     return chosen
 
 
-def _at(payload: Payload, name: str) -> Any:
-    """The value under a name, in the payload, in one of its `NESTED` objects, or along the dots of the name."""
-    for place in (payload, *(payload.get(inner) for inner in NESTED)):
-        if isinstance(place, Mapping) and place.get(name) is not None:
-            return place[name]
-    head, dot, rest = name.partition(".")
-    inner = payload.get(head)
-    return _at(inner, rest) if dot and isinstance(inner, Mapping) else None
+def _paths(name: str) -> Iterator[str]:
+    yield name
+    for outer in NESTED:
+        yield f"{outer}.{name}"
+
+
+def _at(payload: Payload, path: str) -> Any:
+    """The value under a name, or along the dots of it; None when there is none."""
+    if path in payload:
+        return payload[path]
+    head, dot, rest = path.partition(".")
+    inner = payload.get(head) if dot else None
+    return _at(inner, rest) if isinstance(inner, Mapping) else None
 
 
 def _node_text(payload: Payload) -> str | None:

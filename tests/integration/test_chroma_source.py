@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import chroma_server
+import collection_rows
 import numpy as np
 import pytest
+from collection_rows import all_new, files_of, memories, taken
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import Address, parse
 from cems_workbench.sources.opening import open_source
-from cems_workbench.sources.source import Batch, EngineQuery, Source, SourceError, TakenMemory, Trial
+from cems_workbench.sources.source import EngineQuery, SourceError, Trial
 
 ROWS, DIMENSION = 300, 16
 KEY = "a-key-that-nobody-shows"
 
 
 def vectors(rows: int = ROWS) -> np.ndarray:
-    return np.random.default_rng(7).normal(size=(rows, DIMENSION)).astype(np.float32)
-
-
-def all_new(ids: Sequence[str], markers: Sequence[str]) -> Sequence[str]:
-    return ids
-
-
-def taken(source: Source, changed: Callable[[Sequence[str], Sequence[str]], Sequence[str]] = all_new) -> list[Batch]:
-    with source.snapshot() as snapshot:
-        return list(snapshot.batches(changed))
-
-
-def memories(batches: Sequence[Batch]) -> dict[str, TakenMemory]:
-    return {each.memory.id: each for batch in batches for each in batch.taken}
+    return collection_rows.vectors(rows, DIMENSION)
 
 
 def fill(client: Any, name: str = "notes", space: str = "cosine") -> Any:
@@ -263,15 +251,11 @@ def test_no_byte_of_a_directory_is_changed(tmp_path: Path) -> None:
     fill(client)
     client.close()
 
-    def state() -> dict[str, tuple[str, int]]:
-        files = [file for file in directory.rglob("*") if file.is_file()]
-        return {str(file): (hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_mtime_ns) for file in files}
-
-    before = state()
+    before = files_of(directory)
     with closing(open_source(parse(f"chroma:{str(directory).replace(' ', '%20')}/notes", {}))) as source:
         probe, found = source.probe(), memories(taken(source))
         (answer,) = source.search(EngineQuery("", vectors()[3], {"vector": 5}))
-    assert state() == before
+    assert files_of(directory) == before
     assert (len(found), probe.memories, answer.hits[0].memory_id) == (ROWS, ROWS, "m3")
     assert any("copy" in note for note in probe.notes)
 

@@ -1,0 +1,289 @@
+"""Qdrant: a collection on a server, or in a directory that Qdrant's client wrote in its local mode.
+
+    qdrant://HOST[:6333]/COLLECTION   qdrant+https://HOST/COLLECTION?vector=NAME   qdrant:/DIRECTORY/COLLECTION
+
+`vector` names which of several vectors of a point is meant. The client locks and rewrites a directory that it opens, so that is read
+from a copy; the directory holds pickled Python objects, so only one's own is to be opened. Without a server every search is exact.
+
+Source: https://qdrant.tech/documentation/concepts/search/#search-api (hnsw_ef, exact, indexed_only)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cems_workbench.errors import InputError
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.collection import CollectionSource, Near, Query, Row, ask, chosen, copied, directory_of
+from cems_workbench.sources.payload import SHARED_WORDS, Payload
+from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Trial
+
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+    from qdrant_client.models import CollectionInfo, Filter, SearchParams, VectorParams
+
+PORT = 6333
+SIGN = "meta.json"
+"""The file that a directory of the client's local mode has."""
+LISTED = 5_000
+"""Points whose ids are asked for at once."""
+DISTANCES: Mapping[str, Distance] = {"Cosine": "cosine", "Euclid": "l2", "Dot": "ip"}
+TRIED = (64, 128, 256, 512)
+"""Values of hnsw_ef worth trying."""
+SETTINGS = ("hnsw_ef", "indexed_only")
+
+
+def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
+    """Open a collection. Raises InputError for one that is not there, or a mapping that does not fit, and SourceError."""
+    return CollectionSource(address, mapping, timeout, lambda: _connect(address, timeout))
+
+
+def _connect(address: Address, timeout: float) -> _Qdrant:
+    with ExitStack() as opened:
+        if address.host:
+            name, client = address.path, ask(address, timeout, lambda: _server(address, timeout), _reason)
+        else:
+            directory, name = directory_of(address, SIGN)
+            copy = opened.enter_context(copied(address, directory))
+            client = ask(address, timeout, lambda: _directory(str(copy)), _reason)
+        opened.callback(client.close)
+
+        def find() -> _Collection:
+            there = [each.name for each in client.get_collections().collections]
+            collection = chosen(address, name, there)
+            return _Collection(collection, *_vector(address, client.get_collection(collection)))
+
+        return _Qdrant(address, client, ask(address, timeout, find, _reason), opened.pop_all())
+
+
+def _server(address: Address, timeout: float) -> QdrantClient:
+    from qdrant_client import QdrantClient
+
+    secure = address.scheme.endswith("https")
+    port = address.port or (443 if secure else PORT)
+    key = address.secret.get_secret_value() if address.secret else None
+    with warnings.catch_warnings():
+        # That the key goes without TLS is as the address says: http on one's own machine or network.
+        warnings.simplefilter("ignore", UserWarning)
+        return QdrantClient(
+            host=address.host, port=port, https=secure, api_key=key, timeout=max(1, math.ceil(timeout)), check_compatibility=False
+        )  # fmt: skip
+
+
+def _directory(path: str) -> QdrantClient:
+    from qdrant_client import QdrantClient
+
+    with warnings.catch_warnings():
+        # That local mode is slow with many points.
+        warnings.simplefilter("ignore", UserWarning)
+        return QdrantClient(path=path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """A collection, and the vector that is meant: its name, empty where it has none, and parameters."""
+
+    name: str
+    vector: str
+    parameters: VectorParams
+
+
+def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]:
+    """The vector of the points that is asked for, or the only one. Raises InputError that names those that are there."""
+    vectors, asked = found.config.params.vectors, address.options.get("vector", "")
+    if isinstance(vectors, dict):
+        if asked not in vectors and (asked or len(vectors) != 1):
+            which = f"no vector {asked}" if asked else f"{len(vectors)} vectors"
+            raise InputError(
+                f"{address.plain}: a point has {which}; add ?vector= with one of: {', '.join(sorted(vectors))}"
+            )
+        name = asked or next(iter(vectors))
+        parameters = vectors[name]
+    elif vectors is None or asked:
+        what = (
+            "only sparse vectors, which are not taken"
+            if vectors is None
+            else "one vector, which has no name: leave ?vector= out"
+        )
+        raise InputError(f"{address.plain}: a point has {what}")
+    else:
+        name, parameters = "", vectors
+    if parameters.multivector_config is not None:
+        raise InputError(f"{address.plain}: the vector {name} of a point is several, which are not taken")
+    if parameters.distance.value not in DISTANCES:
+        raise InputError(
+            f"{address.plain}: its vectors are compared by {parameters.distance.value}, which is none of {', '.join(DISTANCES)}"
+        )
+    return name, parameters
+
+
+class _Qdrant:
+    """A collection of Qdrant as an `Engine`."""
+
+    def __init__(self, address: Address, client: QdrantClient, collection: _Collection, opened: ExitStack) -> None:
+        self._address, self._client, self._collection, self._opened = address, client, collection, opened
+
+    def reason(self, error: Exception) -> str | None:
+        return _reason(error)
+
+    def describe(self) -> Probe:
+        found = self._client.get_collection(self._collection.name)
+        parameters, graph = self._collection.parameters, found.config.hnsw_config
+        own = parameters.hnsw_config
+        m, ef, scanned = (
+            getattr(own, name, None) or getattr(graph, name) for name in ("m", "ef_construct", "full_scan_threshold")
+        )
+        points = self._client.count(self._collection.name, exact=True).count
+        indexed = found.indexed_vectors_count or 0
+        notes = []
+        if not self._address.host:
+            notes.append("a directory of Qdrant's local mode is read from a copy: connect again to see what changed")
+        elif indexed:
+            notes.append(
+                f"{indexed} vectors are in the index; the others are scanned, and left out of a search with indexed_only"
+            )
+        else:
+            notes.append("no vector is indexed yet, so every search is exact")
+        quantized = parameters.quantization_config or found.config.quantization_config
+        if quantized is not None:
+            notes.append(
+                f"its vectors are quantised ({type(quantized).__name__}), so scores may differ from exact ones"
+            )
+        if found.config.params.sparse_vectors:
+            notes.append(f"sparse vectors are not taken: {', '.join(sorted(found.config.params.sparse_vectors))}")
+        if parameters.distance.value == "Cosine":
+            notes.append("Qdrant keeps vectors of a cosine collection with length 1")
+        return Probe(
+            kind="qdrant",
+            engine=f"Qdrant {self._client.info().version}" if self._address.host else "Qdrant's local mode",
+            memories=points,
+            vectors=points,
+            dimension=parameters.size,
+            distance=DISTANCES[parameters.distance.value],
+            index=f"HNSW (m {m}, ef_construct {ef}, full_scan_threshold {scanned} KB)" if indexed else None,
+            settings=(Setting("hnsw_ef", str(ef), "nodes of the graph looked at", _others(ef)),) if indexed else (),
+            notes=tuple(notes),
+        )
+
+    def sample(self, rows: int) -> Sequence[Row]:
+        points, _ = self._client.scroll(self._collection.name, limit=rows, with_payload=True, with_vectors=False)
+        return [Row(str(point.id), point.payload or {}) for point in points]
+
+    def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
+        offset: Any = None
+        while True:
+            points, offset = self._client.scroll(
+                self._collection.name, limit=LISTED, offset=offset, with_payload=list(names) or False, with_vectors=False
+            )  # fmt: skip
+            yield [(str(point.id), point.payload or {}) for point in points]
+            if offset is None:
+                return
+
+    def take(self, ids: Sequence[str]) -> Sequence[Row]:
+        name = self._collection.vector
+        wanted = [int(each) if each.isdigit() else each for each in ids]
+        points = self._client.retrieve(
+            self._collection.name, wanted, with_payload=True, with_vectors=[name] if name else True
+        )
+        rows = []
+        for point in points:
+            given: Any = point.vector.get(name) if isinstance(point.vector, dict) else point.vector
+            rows.append(
+                Row(str(point.id), point.payload or {}, None, None if given is None else np.asarray(given, np.float32))
+            )
+        return rows
+
+    def search(self, query: Query) -> Sequence[Near]:
+        if query.vector.size != self._collection.parameters.size:
+            raise SourceError(
+                f"{self._address.plain}: the query's vector has {query.vector.size} numbers, "
+                f"those of the collection {self._collection.parameters.size}"
+            )
+        with warnings.catch_warnings():
+            # That parameters of the index have no effect in local mode, which has none.
+            warnings.simplefilter("ignore", UserWarning)
+            found = self._client.query_points(
+                self._collection.name, query=query.vector.tolist(), using=self._collection.vector or None, limit=query.rows,
+                query_filter=_filter(query), search_params=self._parameters(query.trial), with_payload=list(query.names) or False,
+            )  # fmt: skip
+        sign = -1.0 if self._collection.parameters.distance.value == "Euclid" else 1.0
+        return [Near(str(point.id), point.payload or {}, sign * point.score) for point in found.points]
+
+    def close(self) -> None:
+        self._opened.close()
+
+    def _parameters(self, trial: Trial) -> SearchParams | None:
+        """How this search differs; None when it does not. Raises SourceError for a setting that is none."""
+        from qdrant_client.models import SearchParams
+
+        for name, value in trial.settings.items():
+            if name not in SETTINGS:
+                raise SourceError(
+                    f"{self._address.plain}: {name} is no setting of a search; there are {', '.join(SETTINGS)}"
+                )
+            if name == "hnsw_ef" and not (value.isascii() and value.isdigit() and int(value) > 0):
+                raise SourceError(f"{self._address.plain}: hnsw_ef must be a whole number from 1, found {value!r}")
+            if name == "indexed_only" and value not in ("true", "false"):
+                raise SourceError(f"{self._address.plain}: indexed_only must be true or false, found {value!r}")
+        if not trial.settings and not trial.exact:
+            return None
+        ef = trial.settings.get("hnsw_ef")
+        return SearchParams(
+            hnsw_ef=int(ef) if ef else None,
+            exact=trial.exact,
+            indexed_only=trial.settings.get("indexed_only") == "true",
+        )
+
+
+def _filter(query: Query) -> Filter | None:
+    from qdrant_client.models import FieldCondition, Filter, MatchAny
+
+    if query.scope is None:
+        return None
+    shared = FieldCondition(key=query.scope_field, match=MatchAny(any=list(SHARED_WORDS)))
+    return Filter(must=[shared]) if query.scope == "shared" else Filter(must_not=[shared])
+
+
+def _others(present: int) -> tuple[str, ...]:
+    return tuple(str(value) for value in TRIED if value != present)
+
+
+def _reason(error: Exception) -> str | None:
+    import httpx
+    from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+
+    if isinstance(error, UnexpectedResponse):
+        said = _said(error)
+        if error.status_code in (401, 403):
+            return f"the key is refused, or none was given: set QDRANT_API_KEY ({said})"
+        return f"HTTP {error.status_code}: {said}"
+    cause = error.source if isinstance(error, ResponseHandlingException) else error
+    if isinstance(cause, httpx.TimeoutException):
+        return "it did not answer in time"
+    if isinstance(cause, httpx.ConnectError):
+        return "nothing answers at this address"
+    if isinstance(cause, httpx.TransportError):
+        return f"the connection broke: {cause}"
+    if isinstance(error, ResponseHandlingException) or isinstance(cause, json.JSONDecodeError):
+        return f"its answer is none of Qdrant: {cause}"
+    if isinstance(error, (ApiException, ValueError, KeyError, RuntimeError, OSError)):
+        return str(error) or type(error).__name__
+    return None
+
+
+def _said(error: Any) -> str:
+    """What the server's reply says, or its text."""
+    text = error.content.decode("utf-8", "replace").strip()
+    try:
+        status = json.loads(text)["status"]
+        return str(status["error"])
+    except (ValueError, KeyError, TypeError):
+        return text or str(error.reason_phrase)

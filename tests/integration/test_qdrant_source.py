@@ -1,0 +1,274 @@
+"""Qdrant as a source: its client's local mode, of whose directory no byte changes, and servers that fail."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from collection_rows import files_of, memories, taken, vectors
+from qdrant_client import QdrantClient
+from qdrant_client import models as qdrant
+
+from cems_workbench.errors import InputError
+from cems_workbench.sources.address import Address, parse
+from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.source import EngineQuery, SourceError, Trial
+
+ROWS, DIMENSION = 80, 16
+KEY = "a-key-that-nobody-shows"
+
+
+def ids(n: int) -> str:
+    return str(uuid.UUID(int=n + 1))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "qdrant"
+
+
+@contextmanager
+def written(directory: Path) -> Iterator[QdrantClient]:
+    client = QdrantClient(path=str(directory))
+    yield client
+    client.close()
+
+
+def fill(directory: Path, distance: qdrant.Distance = qdrant.Distance.DOT) -> None:
+    """As mem0 writes it."""
+    with written(directory) as client:
+        client.create_collection("mem0", vectors_config=qdrant.VectorParams(size=DIMENSION, distance=distance))
+        client.upsert("mem0", [
+            qdrant.PointStruct(id=ids(n), vector=vectors(ROWS, DIMENSION)[n].tolist(), payload={
+                "data": f"text {n}", "user_id": "ann", "run_id": "r1", "hash": "x", "created_at": "2026-01-02T03:04:05-08:00",
+                "scope": "team" if n % 2 else "private"}) for n in range(ROWS)
+        ])  # fmt: skip
+
+
+def address(directory: Path, rest: str = "mem0") -> Address:
+    return parse(f"qdrant:{directory}/{rest}", {})
+
+
+def test_memories_of_mem0_are_taken_and_no_byte_is_changed(directory) -> None:
+    fill(directory)
+    before = files_of(directory)
+    with closing(open_source(address(directory))) as source:
+        probe, found = source.probe(), memories(taken(source))
+        (answer,) = source.search(EngineQuery("", vectors(ROWS, DIMENSION)[3], {"vector": 5}))
+    assert files_of(directory) == before
+    assert (probe.kind, probe.memories, probe.vectors, probe.dimension, probe.distance) == (
+        "qdrant",
+        ROWS,
+        ROWS,
+        DIMENSION,
+        "ip",
+    )
+    assert probe.index is None and probe.settings == ()
+    assert any("author from user_id" in note and "session from run_id" in note for note in probe.notes), probe.notes
+    assert sorted(found) == sorted(map(ids, range(ROWS)))
+    each = found[ids(7)]
+    assert (each.memory.content, each.memory.author, each.memory.session, each.memory.scope) == (
+        "text 7",
+        "ann",
+        "r1",
+        "shared",
+    )
+    assert each.memory.created_at is not None and each.memory.created_at.isoformat() == "2026-01-02T11:04:05+00:00"
+    assert each.vector is not None and np.array_equal(each.vector, vectors(ROWS, DIMENSION)[7])
+    rows = vectors(ROWS, DIMENSION)
+    assert [hit.memory_id for hit in answer.hits] == [ids(int(n)) for n in np.argsort(-(rows @ rows[3]))[:5]]
+
+
+def test_only_what_changed_is_taken_again(directory) -> None:
+    fill(directory)
+    with closing(open_source(address(directory))) as source:
+        before = {each.memory.id: each.marker for each in memories(taken(source)).values()}
+    with written(directory) as client:
+        client.set_payload("mem0", {"data": "another text"}, [ids(1)])
+        client.update_vectors("mem0", [qdrant.PointVectors(id=ids(2), vector=[1.0] * DIMENSION)])
+        client.delete("mem0", [ids(3)])
+        client.upsert("mem0", [qdrant.PointStruct(id=77, vector=[1.0] * DIMENSION, payload={"data": "new"})])
+
+    def changed(given: Sequence[str], markers: Sequence[str]) -> list[str]:
+        return [each for each, marker in zip(given, markers, strict=True) if before.get(each) != marker]
+
+    with closing(open_source(address(directory))) as source:
+        batches = taken(source, changed)
+    assert sorted(memories(batches)) == sorted(["77", ids(1), ids(2)])
+    seen = {each for batch in batches for each in batch.seen}
+    assert set(before) - seen == {ids(3)} and seen - set(before) == {"77"}
+
+
+def test_a_mapping_says_what_a_field_is_and_takes_all_anew(directory) -> None:
+    fill(directory)
+    with closing(open_source(address(directory))) as source:
+        before = {each.memory.id: each.marker for each in memories(taken(source)).values()}
+    with closing(open_source(address(directory), {"title": "hash"})) as source:
+        found = memories(taken(source))
+    assert found[ids(1)].memory.title == "x" and found[ids(1)].marker != before[ids(1)]
+    with pytest.raises(InputError, match="titel is no field of a memory; did you mean title"):
+        open_source(address(directory), {"titel": "hash"})
+
+
+@pytest.mark.parametrize("distance", [qdrant.Distance.COSINE, qdrant.Distance.EUCLID, qdrant.Distance.DOT])
+def test_a_search_gives_the_engines_list(directory, distance) -> None:
+    fill(directory, distance)
+    rows = vectors(ROWS, DIMENSION)
+    query = rows[5] + 0.1
+    expected = {
+        "Cosine": rows @ query / np.linalg.norm(rows, axis=1) / np.linalg.norm(query),
+        "Euclid": -np.linalg.norm(rows - query, axis=1),
+        "Dot": rows @ query,
+    }[distance.value]
+    with closing(open_source(address(directory))) as source:
+        (answer,) = source.search(EngineQuery("", query, {"vector": 10}))
+        (tried,) = source.search(EngineQuery("", query, {"vector": 10}), Trial({"hnsw_ef": "64"}, exact=True))
+        (shared,) = source.search(EngineQuery("", query, {"vector": ROWS}, scope="shared"))
+        (personal,) = source.search(EngineQuery("", query, {"vector": ROWS}, scope="personal"))
+    best = np.argsort(-expected)[:10]
+    assert (
+        [hit.memory_id for hit in answer.hits] == [ids(int(n)) for n in best] == [hit.memory_id for hit in tried.hits]
+    )
+    np.testing.assert_allclose([hit.score for hit in answer.hits], expected[best], rtol=1e-4)
+    assert {hit.memory_id for hit in shared.hits} == {ids(n) for n in range(1, ROWS, 2)}
+    assert {hit.memory_id for hit in personal.hits} == {ids(n) for n in range(0, ROWS, 2)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"ef": "1"}, "ef is no setting of a search; there are hnsw_ef, indexed_only"),
+        ({"hnsw_ef": "many"}, "hnsw_ef must be a whole number from 1, found 'many'"),
+        ({"indexed_only": "1"}, "indexed_only must be true or false, found '1'"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(directory, settings, line) -> None:
+    fill(directory)
+    with closing(open_source(address(directory))) as source, pytest.raises(SourceError, match=line):
+        source.search(EngineQuery("", vectors(1, DIMENSION)[0], {"vector": 10}), Trial(settings))
+
+
+def test_a_vector_of_another_length_is_refused(directory) -> None:
+    fill(directory)
+    with (
+        closing(open_source(address(directory))) as source,
+        pytest.raises(SourceError, match="has 3 numbers, those of the collection 16"),
+    ):
+        source.search(EngineQuery("", np.ones(3, np.float32), {"vector": 10}))
+
+
+def test_of_several_vectors_one_is_named(directory) -> None:
+    with written(directory) as client:
+        parameters = {
+            name: qdrant.VectorParams(size=size, distance=qdrant.Distance.DOT)
+            for name, size in (("title", 2), ("body", 3))
+        }
+        said = {"page_content": "one", "metadata": {"source": "a.md"}}
+        client.create_collection("two", vectors_config=parameters)
+        client.upsert("two", [
+            qdrant.PointStruct(id=1, vector={"title": [1, 2], "body": [1, 2, 3]}, payload=said),
+            qdrant.PointStruct(id=2, vector={"title": [1, 2]}, payload={"page_content": "two"}),
+            qdrant.PointStruct(id=3, vector={"body": [3, 2, 1]}, payload={}),
+        ])  # fmt: skip
+    with pytest.raises(InputError, match=r"a point has 2 vectors; add \?vector= with one of: body, title"):
+        open_source(address(directory, "two"))
+    with pytest.raises(InputError, match=r"a point has no vector bdy; add \?vector= with one of: body, title"):
+        open_source(address(directory, "two?vector=bdy"))
+    with closing(open_source(address(directory, "two?vector=body"))) as source:
+        probe, batches = source.probe(), taken(source)
+    found = memories(batches)
+    assert probe.dimension == 3 and any("source_ref from metadata.source" in note for note in probe.notes)
+    assert found["1"].memory.source_ref == "a.md" and list(found["1"].vector) == [1, 2, 3]
+    assert found["2"].vector is None
+    assert [(each.memory_id, each.field) for batch in batches for each in batch.problems] == [
+        ("3", "document"),
+        ("2", "vector"),
+    ]
+
+
+def test_rows_of_one_document_are_its_chunks_wherever_the_payload_says_so(directory) -> None:
+    with written(directory) as client:
+        client.create_collection("chunks", vectors_config=qdrant.VectorParams(size=4, distance=qdrant.Distance.DOT))
+        places = [("a", 1), ("a", 0), ("b", 0)]
+        client.upsert("chunks", [
+            qdrant.PointStruct(id=n, vector=vectors(3, 4)[n].tolist(), payload={
+                "page_content": f"text {n}", "metadata": {"document_id": document, "chunk_index": number}})
+            for n, (document, number) in enumerate(places)
+        ])  # fmt: skip
+    with closing(open_source(address(directory, "chunks"))) as source:
+        probe, found = source.probe(), memories(taken(source))
+        (answer,) = source.search(EngineQuery("", vectors(3, 4)[0], {"vector": 3}))
+    assert (probe.memories, probe.vectors) == (2, 3)
+    assert [(chunk.seq, chunk.text) for chunk in found["a"].chunks] == [(0, "text 1"), (1, "text 0")]
+    assert {(hit.memory_id, hit.seq) for hit in answer.hits} == {("a", 0), ("a", 1), ("b", 0)}
+
+
+def test_collections_that_are_there_are_named(directory) -> None:
+    fill(directory)
+    with pytest.raises(InputError, match=r"no collection mem1; did you mean mem0\? There are: mem0"):
+        open_source(address(directory, "mem1"))
+    with closing(open_source(parse(f"qdrant:{directory}", {}))) as source:
+        assert source.probe().memories == ROWS
+    with pytest.raises(InputError, match=r"neither .* has meta.json"):
+        open_source(address(directory.parent / "elsewhere"))
+
+
+@contextmanager
+def answering(status: int, body: str, wait: threading.Event | None = None) -> Iterator[int]:
+    """The port of an HTTP server that answers this to everything, after `wait`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if wait:
+                wait.wait(20)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        if wait:
+            wait.set()
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "line"),
+    [
+        (401, f"bad key {KEY}", "the key is refused, or none was given: set QDRANT_API_KEY"),
+        (500, json.dumps({"status": {"error": f"broken\n{KEY}"}}), "HTTP 500: broken"),
+        (200, "{", "its answer is none of Qdrant"),
+        (200, "<html>", "its answer is none of Qdrant"),
+    ],
+)
+def test_a_server_that_fails_is_one_line_without_the_key(status, body, line) -> None:
+    with answering(status, body) as port, pytest.raises(SourceError) as error:
+        open_source(parse(f"qdrant://127.0.0.1:{port}/mem0", {"QDRANT_API_KEY": KEY}), timeout=5)
+    assert line in str(error.value) and KEY not in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_server_that_hangs_or_is_away_is_one_line() -> None:
+    with (
+        answering(200, "{}", threading.Event()) as port,
+        pytest.raises(SourceError, match=r"no answer in 0.5 s|did not answer in time"),
+    ):
+        open_source(parse(f"qdrant://127.0.0.1:{port}/mem0", {}), timeout=0.5)
+    with pytest.raises(SourceError, match=r"qdrant://127.0.0.1:9/mem0: nothing answers at this address"):
+        open_source(parse("qdrant://127.0.0.1:9/mem0", {}), timeout=5)
