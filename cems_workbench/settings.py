@@ -15,7 +15,9 @@ SERVERS: tuple[Server, ...] = get_args(Server)
 class Settings(BaseSettings):
     """Where the store is and which models and servers to use."""
 
-    model_config = SettingsConfigDict(env_prefix="CEMS_WORKBENCH_", env_file=".env", extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="CEMS_WORKBENCH_", env_file=".env", env_ignore_empty=True, extra="ignore"
+    )
 
     store: Path = Field(Path(".workbench/store"), description="Directory of the store")
     chroma_url: str | None = Field(None, description="URL of a Chroma server; empty runs Chroma embedded")

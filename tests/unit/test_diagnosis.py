@@ -228,9 +228,48 @@ class TestServers:
         assert part in check.finding and "sesame" not in check.finding
         assert headers["authorization"] == "Bearer sesame"
 
+    @pytest.mark.parametrize(
+        ("paths", "status", "part"),
+        [
+            (
+                {"embeddings": sent({"data": [{"index": 0, "embedding": [3, 4]}]})},
+                "ok",
+                "does not say how much of a text",
+            ),
+            (
+                {
+                    "embeddings": sent({"data": [{"index": 0, "embedding": [3, 4]}]}),
+                    "models": sent({"data": [{"id": "mini", "max_model_len": 2048}]}),
+                },
+                "ok",
+                "vectors of 2 values, reads 2048 tokens of a text",
+            ),
+            ({"embeddings": Reply(b"key sesame is wrong", status=401)}, "failed", "HTTP 401: key *** is wrong"),
+            ({"embeddings": sent({"data": []})}, "failed", "0 vectors for 1 texts"),
+            ({"embeddings": HANG}, "failed", "timeout"),
+        ],
+    )
+    def test_an_embedder_on_an_openai_compatible_server(
+        self, paths: dict[str, Reply], status: str, part: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "ANSWERS_SECONDS", 1.0)
+        with serving(lambda path, body, before: paths.get(path.removeprefix("/v1/"), Reply(status=404))) as server:
+            of = settings(embedder="openai:mini", embedding_url=server.url, embedding_key="sesame")
+            check = checks(of)["embedder"]
+            asked = {headers.get("authorization") for _, _, headers in server.asked}
+        assert check.status == status and part in check.finding and "sesame" not in repr(check)
+        assert asked == {"Bearer sesame"}
+
+    def test_an_embedder_without_a_url_says_which_setting_is_missing(self) -> None:
+        check = checks(settings(embedder="openai:mini"))["embedder"]
+        assert check.status == "failed" and "CEMS_WORKBENCH_EMBEDDING_URL is not set" in check.finding
+
     def test_what_stands_before_an_at_is_kept_secret(self) -> None:
         url = nobody().replace("http://", "http://user:sesame@")
-        urls = {"llm_url": url, "ollama_url": url, "llama_server_url": url, "chroma_url": url}
+        urls = {"llm_url": url, "ollama_url": url, "llama_server_url": url, "chroma_url": url, "embedding_url": url}
+        for embedder in ("openai:mini", "ollama:mini"):
+            found = [repr(check) for check in diagnose(settings(llm_model="chatty", embedder=embedder, **urls))]
+            assert "sesame" not in json.dumps(found)
         assert "sesame" not in json.dumps([repr(check) for check in diagnose(settings(llm_model="chatty", **urls))])
 
     @pytest.mark.parametrize(("reply", "status"), [(sent({"nanosecond heartbeat": 1}), "ok"), (HANG, "failed")])
@@ -269,6 +308,10 @@ class TestTime:
             started = time.monotonic()
             found = checks(settings(embedder="some/model", llm_model="chatty", **urls), preset("ace").config)
             assert time.monotonic() - started < 5
+            started = time.monotonic()
+            served = checks(settings(embedder="openai:mini", embedding_url=url, **urls))["embedder"]
+            assert time.monotonic() - started < 5
+            assert served.status == "failed" and "timeout" in served.finding
         for name in ("llama.cpp server", "Ollama", "LLM", "Chroma server"):
             assert "timeout" in found[name].finding
         assert found["embedder"].status == "warning"
