@@ -7,6 +7,7 @@ can keep them and the pipeline can read them without importing one another. Fiel
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -250,6 +251,45 @@ class ParsedInput:
     """Chunks that came with the memories, in their order."""
     answers: tuple[RecordedAnswer, ...] = ()
     """What a real system answered to the queries, by their qids."""
+
+
+CEMS_SCOPES: Mapping[str, str] = {"personal": "personal", "shared": "shared", "team": "shared", "company": "shared"}
+"""The scope of a memory by that of a CEMS document."""
+_CEMS_PROJECT = re.compile(r"project:([^:#\s]+)")
+
+
+def cems_memory(
+    id: str, content: str, title: str | None, category: str | None, source_ref: str | None, user_id: str | None,
+    tags: tuple[str, ...], scope: str, created_at: datetime | None, updated_at: datetime | None, last_shown_at: datetime | None,
+    shown_count: int, relevant_count: int, noise_count: int,
+) -> Memory:  # fmt: skip
+    """A CEMS document as a memory: its project is that of a source_ref "project:ORG/REPO…", and it was last accessed when it was last
+    shown, else changed, else made. `scope` is one of CEMS_SCOPES."""
+    project = _CEMS_PROJECT.match(source_ref) if source_ref else None
+    return Memory(
+        id=id,
+        content=content,
+        title=title,
+        category=category,
+        project=project[1] if project else None,
+        author=user_id,
+        tags=tags,
+        created_at=created_at,
+        last_accessed=last_shown_at or updated_at or created_at,
+        access_count=shown_count,
+        relevant_count=relevant_count,
+        noise_count=noise_count,
+        scope=CEMS_SCOPES[scope],
+        source_ref=source_ref,
+        updated_at=updated_at,
+    )
+
+
+def place_of_chunk(content: str, text: str, after: int) -> int | None:
+    """Where a chunk begins in its document, from `after` on; None when it is not there. U+FFFD stands for a character cut in two."""
+    inner = text.strip("\ufffd")
+    place = content.find(inner, after)
+    return None if place < 0 else max(0, place - text.startswith("\ufffd"))
 
 
 def indexed_text(memory: Memory) -> str:

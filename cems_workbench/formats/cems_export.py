@@ -9,7 +9,6 @@ in its content where each is found; a chunk's `seq` orders it. team_id and sourc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from cems_workbench.formats.base.files import Sample, read_records, type_name
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
-from cems_workbench.records import Chunk, Memory, ParsedInput, RowError
+from cems_workbench.records import CEMS_SCOPES, Chunk, Memory, ParsedInput, RowError, cems_memory, place_of_chunk
 
 NAME = "cems-export"
 USED = (
@@ -32,8 +31,6 @@ KNOWN = (*USED, "team_id", "source", "content_hash", "content_bytes", "chunks")
 PLACES = ("seq", "chunk_index", "index")
 _MARKS = {"user_id", "team_id", "shown_count", "last_shown_at", "deleted_at", "content_hash", "chunks"}
 _OTHERS = {"project", "author", "session", "importance", "role", "speaker", "subject"}
-_PROJECT = re.compile(r"project:([^:#\s]+)")
-_SCOPES = {"personal": "personal", "shared": "shared", "team": "shared", "company": "shared"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +59,21 @@ class _Export:
 
 def parse_document(row: dict[str, Any]) -> Memory:
     """One document with content; raises FieldError."""
-    created, source_ref = fields.moment(row, "created_at"), fields.text(row, "source_ref")
-    project = _PROJECT.match(source_ref) if source_ref else None
-    return Memory(
+    return cems_memory(
         id=fields.identifier(row, "id"),
         content=fields.required_text(row, "content"),
         title=fields.text(row, "title"),
         category=fields.text(row, "category"),
-        project=project[1] if project else None,
-        author=fields.identifier(row, "user_id") if row.get("user_id") not in (None, "") else None,
+        source_ref=fields.text(row, "source_ref"),
+        user_id=fields.identifier(row, "user_id") if row.get("user_id") not in (None, "") else None,
         tags=fields.tags(row, "tags"),
-        created_at=created,
-        last_accessed=fields.moment(row, "last_shown_at") or fields.moment(row, "updated_at") or created,
-        access_count=fields.count(row, "shown_count"),
+        scope=fields.choice(row, "scope", CEMS_SCOPES, "personal"),
+        created_at=fields.moment(row, "created_at"),
+        updated_at=fields.moment(row, "updated_at"),
+        last_shown_at=fields.moment(row, "last_shown_at"),
+        shown_count=fields.count(row, "shown_count"),
         relevant_count=fields.count(row, "relevant_count"),
         noise_count=fields.count(row, "noise_count"),
-        scope=_SCOPES[fields.choice(row, "scope", _SCOPES, "personal")],
-        source_ref=source_ref,
-        updated_at=fields.moment(row, "updated_at"),
     )
 
 
@@ -198,16 +192,9 @@ def _given(export: _Export, documents: Sequence[Memory]) -> tuple[tuple[Chunk, .
             continue
         start: int | None = 0
         for seq, (_, text) in enumerate(sorted(texts, key=lambda text: text[0])):
-            start = _start(memory.content, text, start or 0)
+            start = place_of_chunk(memory.content, text, start or 0)
             found.append(Chunk(memory.id, seq, text, start))
     return tuple(found), cut_anew
-
-
-def _start(content: str, text: str, after: int) -> int | None:
-    """Where a chunk begins in its document, from `after` on; None when it is not there. U+FFFD stands for a character cut in two."""
-    inner = text.strip("\ufffd")
-    place = content.find(inner, after)
-    return None if place < 0 else max(0, place - text.startswith("\ufffd"))
 
 
 def sniff(sample: Sample) -> bool:

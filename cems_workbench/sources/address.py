@@ -4,7 +4,8 @@
     qdrant://host:6333/collection          qdrant:/directory/collection    http(s)://host:8765 (a CEMS server, for its answers)
     env:NAME                               the URL that stands in an environment variable
 
-Options follow a `?`: `user=ID` takes the memories of one user of a CEMS server; others are those of the client (`sslmode`, `host`).
+Options follow a `?`: `user=ID` takes the memories of one user, `team=ID` with those that
+the team shares, `table=NAME` those of one table; others are those of the client (`sslmode`, `host`).
 
 A password in the URL is taken out and kept in memory only; so is every query parameter that names one. Where the URL has none, it is
 that of the environment (PGPASSWORD, CHROMA_API_KEY, QDRANT_API_KEY, CEMS_API_KEY), for PostgreSQL also of `.pgpass`, or a prompt's.
@@ -32,6 +33,8 @@ VARIABLES: Mapping[str, str] = {
 """Where the secret of each kind of source is looked for."""
 FORMS = "postgresql://USER@HOST/DATABASE, chroma://HOST:PORT/COLLECTION, qdrant://HOST:PORT/COLLECTION, https://CEMS-HOST or env:NAME"
 _SECRET = re.compile(r"pass|pwd|key|token|secret", re.IGNORECASE)
+_FILES = ("sslkey", "passfile")
+"""Options that name a file in which a secret stands, and are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,8 @@ def _parsed(text: str, environment: Mapping[str, str], where: str) -> Address:
     if scheme not in SCHEMES:
         raise InputError(f"{where} begins with {scheme or 'no scheme'!r}; it should be one of {FORMS}")
     pairs = parse_qsl(parts.query, keep_blank_values=True)
-    options = {name: value for name, value in pairs if not _SECRET.search(name)}
-    secrets = [value for name, value in pairs if _SECRET.search(name) and value]
+    options = {name: value for name, value in pairs if name in _FILES or not _SECRET.search(name)}
+    secrets = [value for name, value in pairs if name not in options and value]
     password = unquote(parts.password) if parts.password else next(iter(secrets), "")
     user = unquote(parts.username or "")
     host = parts.hostname or ""

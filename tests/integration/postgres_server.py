@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -18,6 +19,7 @@ from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 if TYPE_CHECKING:
     import psycopg
@@ -80,6 +82,32 @@ class Server:
 
         return psycopg.connect(self.uri.replace("/postgres?", f"/{database}?"), autocommit=True)
 
+    def add_role(self, name: str, password: str) -> None:
+        """A role that has to give its password and may read nothing; every statement of its is logged."""
+        from psycopg import sql
+
+        with self.connect() as connection:
+            role = sql.Identifier(name)
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(role, sql.Literal(password)))
+            connection.execute(sql.SQL("ALTER ROLE {} SET log_statement = 'all'").format(role))
+            connection.execute("ALTER SYSTEM SET log_line_prefix = '%u|%p|'")
+            (rules,) = connection.execute("SELECT current_setting('hba_file')").fetchone() or ("",)
+            asked = f"local all {name} scram-sha-256\n"
+            Path(rules).write_text(asked + Path(rules).read_text("utf-8"), "utf-8")
+            connection.execute("SELECT pg_reload_conf()")
+
+    def address(self, database: str, role: str, **options: str) -> str:
+        """The address of a database for a role, without a password."""
+        place = parse_qs(urlsplit(self.uri).query)["host"][0]
+        return f"postgresql://{role}@/{database}?{urlencode({'host': place, **options})}"
+
+    def statements(self, role: str) -> list[str]:
+        """What the server logged of a role's statements, in order."""
+        with self.connect() as connection:
+            (folder,) = connection.execute("SELECT current_setting('data_directory')").fetchone() or ("",)
+        begun = re.compile(rf"{role}\|\d+\|LOG:  (?:statement|execute [^:]+|parse [^:]+|bind [^:]+): (.*)")
+        return [found[1] for found in map(begun.match, (Path(folder) / "log").read_text("utf-8").splitlines()) if found]
+
     @contextmanager
     def cems(self, name: str, dimension: int = 384) -> Iterator[Connection]:
         """A connection to a new database with CEMS's tables and one user; it is dropped afterwards."""
@@ -89,7 +117,7 @@ class Server:
                 connection.execute(SCHEMA % {"dimension": dimension})
                 connection.execute("INSERT INTO users VALUES (%s)", (USER,))
                 yield connection
-            first.execute(f"DROP DATABASE {name}")
+            first.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @contextmanager

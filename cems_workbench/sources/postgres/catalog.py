@@ -1,0 +1,165 @@
+"""What a database says of itself: versions, the columns of a table, its vector index, and the settings that decide what a search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cems_workbench.errors import InputError
+from cems_workbench.sources.postgres.connection import Database, Reader
+from cems_workbench.sources.source import Distance, Setting, SourceError, Trial
+
+VECTOR_TYPES = ("vector", "halfvec")
+OPERATORS: Mapping[Distance, str] = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
+_UNITS = {
+    "hnsw.ef_search": "rows an index scan returns, before any filter",
+    "hnsw.iterative_scan": "whether a scan goes on until the filter leaves enough rows",
+    "hnsw.max_scan_tuples": "rows after which an iterative scan ends",
+    "ivfflat.probes": "lists of the index that are looked into",
+    "ivfflat.iterative_scan": "whether a scan goes on until the filter leaves enough rows",
+}
+_TRIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "hnsw": {
+        "hnsw.ef_search": ("100", "200", "400", "1000"),
+        "hnsw.iterative_scan": ("relaxed_order", "strict_order"),
+        "hnsw.max_scan_tuples": (),
+    },
+    "ivfflat": {"ivfflat.probes": ("4", "10", "30", "100"), "ivfflat.iterative_scan": ("relaxed_order",)},
+}
+SETTINGS = (*_UNITS, "hnsw.scan_mem_multiplier", "ivfflat.max_probes")
+"""What may be set for a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: the name of its type, of a vector its dimension (None where the type states none), and whether the role may read it."""
+
+    name: str
+    type: str
+    dimension: int | None
+    readable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table or view; `kind` is that of pg_class: r a table, p a partitioned one, v a view, m a materialized view, f a foreign table."""
+
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    columns: Mapping[str, Column]
+
+    def __str__(self) -> str:
+        return self.name if self.schema == "public" else f"{self.schema}.{self.name}"
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether its rows have a place in a file of its own."""
+        return self.kind in "rm"
+
+    @property
+    def vectors(self) -> list[Column]:
+        """Its columns with vectors."""
+        return [column for column in self.columns.values() if column.type in VECTOR_TYPES]
+
+
+@dataclass(frozen=True, slots=True)
+class VectorIndex:
+    """An index over a vector column: hnsw or ivfflat, as it was created, and the distance that it orders by."""
+
+    method: str
+    definition: str
+    distance: Distance
+
+
+def engine(reader: Reader, database: Database) -> str:
+    """Product and versions; loads pgvector's library, whose settings are not there before. Raises SourceError where it is not installed."""
+    found = reader.rows(
+        "SELECT current_setting('server_version'), (SELECT extversion FROM pg_extension WHERE extname = 'vector')"
+    )
+    version, extension = found[0]
+    if extension is None:
+        raise SourceError(
+            f"{database.address.plain}: the database {database.address.path or reader.role!r} has no extension vector, so no vectors; "
+            "is it another database?"
+        )
+    reader.rows("SELECT '[1]'::vector IS NULL")
+    return f"PostgreSQL {version.split()[0]}, pgvector {extension}"
+
+
+def tables_with_vectors(reader: Reader) -> list[Table]:
+    """Every table and view outside the system's schemas that has a vector column, by name."""
+    rows = reader.rows(
+        "SELECT DISTINCT c.oid::int8, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "JOIN pg_attribute a ON a.attrelid = c.oid JOIN pg_type t ON t.oid = a.atttypid "
+        "WHERE c.relkind = ANY('{r,p,v,m,f}') AND NOT c.relispartition AND a.attnum > 0 AND NOT a.attisdropped "
+        "AND t.typname = ANY(%(types)s) AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' ORDER BY 2, 3",
+        {"types": list(VECTOR_TYPES)},
+    )
+    return [_table(reader, oid) for oid, _, _ in rows]
+
+
+def table(reader: Reader, name: str) -> Table | None:
+    """The table that a name means, with or without its schema; None when there is none."""
+    schema, _, last = name.rpartition(".")
+    rows = reader.rows(
+        "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = ANY('{r,p,v,m,f}') "
+        "AND c.relname = %(name)s "
+        "AND CASE WHEN %(schema)s::text = '' THEN pg_table_is_visible(c.oid) ELSE n.nspname = %(schema)s::text END",
+        {"name": last, "schema": schema},
+    )
+    return _table(reader, rows[0][0]) if rows else None
+
+
+def _table(reader: Reader, oid: int) -> Table:
+    schema, name, kind = reader.row(
+        "SELECT n.nspname, c.relname, c.relkind::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE c.oid = %(oid)s::oid",
+        {"oid": oid},
+    )
+    rows = reader.rows(
+        "SELECT a.attname, t.typname, a.atttypmod, has_column_privilege(a.attrelid, a.attnum, 'SELECT') "
+        "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+        "WHERE a.attrelid = %(oid)s::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum",
+        {"oid": oid},
+    )
+    columns = {
+        column: Column(column, type, modifier if type in VECTOR_TYPES and modifier > 0 else None, readable)
+        for column, type, modifier, readable in rows
+    }
+    return Table(oid, schema, name, kind, columns)
+
+
+def vector_index(reader: Reader, oid: int, column: str) -> VectorIndex | None:
+    """The valid index over a vector column that orders by a distance, the first there is."""
+    rows = reader.rows(
+        "SELECT am.amname, pg_get_indexdef(i.indexrelid), o.opcname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid "
+        "JOIN pg_am am ON am.oid = x.relam JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "JOIN pg_opclass o ON o.oid = i.indclass[0] "
+        "WHERE i.indrelid = %(oid)s::oid AND a.attname = %(column)s AND i.indisvalid AND am.amname IN ('hnsw', 'ivfflat', 'diskann') "
+        "ORDER BY i.indexrelid",
+        {"oid": oid, "column": column},
+    )
+    for method, definition, operators in rows:
+        for distance in OPERATORS:
+            if f"_{distance}_" in f"_{operators}_":
+                return VectorIndex(method, definition.partition(" USING ")[2], distance)
+    return None
+
+
+def settings(reader: Reader, index: VectorIndex | None) -> tuple[Setting, ...]:
+    """The settings that bear on an index, with values worth trying; none without an index."""
+    found = []
+    for name, tries in _TRIES.get(index.method if index else "", {}).items():
+        (value,) = reader.row("SELECT current_setting(%(name)s, true)", {"name": name})
+        if value is not None:
+            found.append(Setting(name, value, _UNITS[name], tuple(each for each in tries if each != value)))
+    return tuple(found)
+
+
+def checked(trial: Trial, plain: str) -> None:
+    """Raises InputError for a setting that no search depends on."""
+    for name in trial.settings:
+        if name not in SETTINGS:
+            raise InputError(f"{plain}: {name!r} is no setting of a vector search; these are: {', '.join(SETTINGS)}")

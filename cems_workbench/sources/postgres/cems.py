@@ -1,0 +1,489 @@
+"""The memories of a CEMS server in its PostgreSQL: memory_documents, memory_chunks with their vectors, memory_relations.
+
+Columns that older servers lack are done without, and named. A user sees what is theirs and what their team shares (`FilterBuilder` of
+CEMS); searches are the two of `hybrid_search_chunks`, statement by statement (src/cems/db/document_store.py at dded756).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.errors import InputError
+from cems_workbench.records import CEMS_SCOPES, Memory, Relation, TakenChunk, TakenMemory, cems_memory, place_of_chunk
+from cems_workbench.sources.postgres import catalog
+from cems_workbench.sources.postgres.connection import Database, Reader
+from cems_workbench.sources.postgres.snapshot import Page, as_text, batches, block_ranges, vectors
+from cems_workbench.sources.source import (
+    AS_IT_IS,
+    Batch,
+    Changed,
+    EngineHit,
+    EngineList,
+    EngineQuery,
+    Probe,
+    RowProblem,
+    SourceError,
+    Trial,
+)
+
+if TYPE_CHECKING:
+    from psycopg import sql
+
+    from cems_workbench.sources.postgres.connection import Row
+
+TABLES = ("memory_documents", "memory_chunks")
+RELATION_WEIGHT = 0.3
+"""CEMS's of an edge without a similarity."""
+PORTION = 5_000
+"""Edges that are read at once."""
+NEEDED = {"memory_documents": ("id", "content"), "memory_chunks": ("document_id", "seq", "content", "embedding")}
+DOCUMENT = (
+    "title", "category", "source_ref", "user_id", "tags", "scope", "created_at", "updated_at", "last_shown_at", "shown_count",
+    "relevant_count", "noise_count",
+)  # fmt: skip
+"""Columns that make a memory, as `cems_memory` takes them."""
+_TIMES = ("created_at", "updated_at", "last_shown_at")
+_WITHOUT: Mapping[str, str] = {
+    "user_id": "memories have no owner, and no user can be chosen",
+    "team_id": "what a team shares is seen by its owner only",
+    "scope": "every memory is personal",
+    "deleted_at": "what was deleted is there as well",
+    "source_ref": "no memory has a project",
+    "shown_count": "every memory counts as never shown",
+    "last_shown_at": "ages count from the last change",
+    "relevant_count": "there is no feedback", "noise_count": "there is no feedback",
+    "content_tsv": "there is no full-text list, neither here nor in CEMS",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The tables as they are, and what of them is visible."""
+
+    documents: catalog.Table
+    chunks: catalog.Table
+    relations: catalog.Table | None
+    user: uuid.UUID | None
+    team: uuid.UUID | None
+
+    def has(self, column: str) -> bool:
+        found = self.documents.columns.get(column)
+        return found is not None and found.readable
+
+    @property
+    def vector(self) -> catalog.Column:
+        return self.chunks.columns["embedding"]
+
+    @property
+    def full_text(self) -> bool:
+        found = self.chunks.columns.get("content_tsv")
+        return found is not None and found.readable
+
+    def visible(self, scope: str | None = None) -> tuple[sql.Composed, dict[str, Any]]:
+        """The condition on documents `d` that CEMS puts into its searches, and its parameters."""
+        from psycopg import sql
+
+        said, values = [sql.SQL("d.deleted_at IS NULL")] if self.has("deleted_at") else [], {}
+        if self.user is None or not self.has("user_id"):
+            said += [sql.SQL("d.scope = %(scope)s")] if scope else []
+        elif self.team is None or scope == "personal" or not self.has("team_id"):
+            said += [sql.SQL("d.user_id = %(user)s"), *([sql.SQL("d.scope = %(scope)s")] if scope else [])]
+        elif scope == "shared":
+            said += [sql.SQL("(d.user_id = %(user)s OR d.team_id = %(team)s)"), sql.SQL("d.scope = %(scope)s")]
+        else:
+            said += [sql.SQL("(d.user_id = %(user)s OR (d.team_id = %(team)s AND d.scope = 'shared'))")]
+        given = {"user": self.user, "team": self.team, "scope": scope}
+        clause = sql.SQL(" AND ").join(said or [sql.SQL("TRUE")])
+        values = {name: value for name, value in given.items() if f"%({name})s" in clause.as_string()}
+        return clause, values
+
+
+class CemsSource:
+    """A CEMS server's database. `user` and `team` of the address choose whose memories."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._user = _id_of(database, "user")
+        self._team = _id_of(database, "team")
+        if self._team and not self._user:
+            raise InputError(f"{self.address}: team= is what a user sees besides their own, so user= is needed too")
+
+    @property
+    def address(self) -> str:
+        """Where it is, without any secret."""
+        return self._database.address.plain
+
+    def probe(self) -> Probe:
+        """Counts, columns and index of what is visible. Raises SourceError."""
+        from psycopg import sql
+
+        with self._database.reading() as reader:
+            engine = catalog.engine(reader, self._database)
+            shape = self._shape(reader)
+            clause, values = shape.visible()
+            (memories,) = reader.row(sql.SQL("SELECT count(*) FROM memory_documents d WHERE {}").format(clause), values)
+            found = reader.row(
+                sql.SQL(
+                    "SELECT count(c.embedding) FROM memory_chunks c JOIN memory_documents d ON c.document_id = d.id WHERE {}"
+                ).format(clause),
+                values,
+            )
+            index = catalog.vector_index(reader, shape.chunks.oid, "embedding")
+            notes = self._notes(reader, shape)
+            if index and index.distance != "cosine":
+                notes.append(
+                    f"the index {index.definition} orders by {index.distance}, CEMS by cosine, so it is not used"
+                )
+                index = None
+            return Probe(
+                kind="cems", engine=engine, memories=memories, vectors=found[0], dimension=self._dimension(reader, shape),
+                index=index.definition if index else None,
+                lists=("vector", "ts_rank") if shape.full_text else ("vector",),
+                settings=catalog.settings(reader, index), missing=_missing(shape), notes=tuple(notes),
+            )  # fmt: skip
+
+    @contextmanager
+    def snapshot(self) -> Iterator[CemsSnapshot]:
+        """What is visible, as of now, on a connection of its own. Raises SourceError."""
+        own = self._database.another()
+        try:
+            with own.reading() as reader:
+                shape = self._shape(reader)
+                yield CemsSnapshot(reader, shape, self._dimension(reader, shape))
+        finally:
+            own.close()
+
+    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+        """CEMS's nearest chunks and its best by ts_rank, of one moment. Raises SourceError, InputError for a setting unknown."""
+        catalog.checked(trial, self.address)
+        with self._database.reading() as reader:
+            catalog.engine(reader, self._database)
+            shape = self._shape(reader)
+            dimension = self._dimension(reader, shape)
+            if dimension is not None and len(query.vector) != dimension:
+                raise SourceError(
+                    f"{self.address}: vectors there have {dimension} numbers, that of the query {len(query.vector)}"
+                )
+            for name, value in trial.settings.items():
+                reader.set(name, value)
+            lists = []
+            if (asked := query.depths.get("ts_rank")) and shape.full_text:
+                lists.append(_by_words(reader, shape, query, asked))
+            if asked := query.depths.get("vector"):
+                if trial.exact:  # After the other list, whose plan may want its indexes.
+                    reader.set("enable_indexscan", "off")
+                lists.insert(0, _nearest(reader, shape, query, asked))
+            return tuple(lists)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._database.close()
+
+    def _shape(self, reader: Reader) -> _Shape:
+        documents, chunks = (catalog.table(reader, name) for name in TABLES)
+        if documents is None or chunks is None:
+            raise SourceError(f"{self.address}: no longer has the tables {' and '.join(TABLES)}")
+        for table in (documents, chunks):
+            lacking = [name for name in NEEDED[table.name] if name not in table.columns]
+            if lacking:
+                raise SourceError(f"{self.address}: {table} lacks {', '.join(lacking)}; without it CEMS cannot be read")
+            closed = [name for name in NEEDED[table.name] if not table.columns[name].readable]
+            if closed:
+                raise SourceError(
+                    f"{self.address}: {reader.role} may not read {table}; what gives the right: GRANT SELECT ON {table} TO {reader.role}"
+                )
+        relations = catalog.table(reader, "memory_relations")
+        if relations and not all(column.readable for column in relations.columns.values()):
+            relations = None
+        shape = _Shape(documents, chunks, relations, self._user, self._team)
+        if self._user and not shape.has("user_id"):
+            raise InputError(f"{self.address}: memory_documents has no user_id, so user= chooses nothing")
+        if self._user is None and shape.has("user_id") and len(users := _users(reader, 2)) == 1:
+            return _Shape(documents, chunks, relations, users[0][0], None)
+        return shape
+
+    def _dimension(self, reader: Reader, shape: _Shape) -> int | None:
+        """That of the column, else of the most of a thousand vectors."""
+        if shape.vector.dimension is not None:
+            return shape.vector.dimension
+        rows = reader.rows(
+            "SELECT vector_dims(embedding) FROM (SELECT embedding FROM memory_chunks WHERE embedding IS NOT NULL LIMIT 1000) s "
+            "GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1"
+        )
+        return rows[0][0] if rows else None
+
+    def _notes(self, reader: Reader, shape: _Shape) -> list[str]:
+        notes = []
+        if not self._user and shape.has("user_id"):
+            users = _users(reader, 6)
+            if len(users) > 1:
+                named = ", ".join(f"{user} ({count})" for user, count in users[:5]) + (", …" if len(users) > 5 else "")
+                notes.append(
+                    f"memories of several users are taken, and searches go over all of them, as no user of CEMS searches; "
+                    f"?user=ID at the end of the address chooses one: {named}"
+                )
+        kept = {"id", "content", "team_id", "deleted_at", *DOCUMENT}
+        left = [
+            name for name in shape.documents.columns if name not in kept | {"source", "content_hash", "content_bytes"}
+        ]
+        if left:
+            notes.append(f"columns of memory_documents that are not taken: {', '.join(left)}")
+        return notes
+
+
+def _id_of(database: Database, option: str) -> uuid.UUID | None:
+    given = database.address.options.get(option)
+    if given is None:
+        return None
+    try:
+        return uuid.UUID(given)
+    except ValueError:
+        raise InputError(f"{database.address.plain}: {option}= is a UUID in CEMS, found {given!r}") from None
+
+
+def _users(reader: Reader, most: int) -> list[Row]:
+    """The users with documents and how many each has, most first."""
+    return reader.rows(
+        "SELECT user_id, count(*) FROM memory_documents GROUP BY user_id ORDER BY 2 DESC, 1 LIMIT %(most)s",
+        {"most": most},
+    )
+
+
+def _missing(shape: _Shape) -> tuple[str, ...]:
+    said = [
+        f"memory_documents has no {name}: {follows}" if name not in shape.documents.columns
+        else f"{name} of memory_documents may not be read: {follows}"
+        for name, follows in _WITHOUT.items() if name != "content_tsv" and not shape.has(name)
+    ]  # fmt: skip
+    if not shape.full_text:
+        said.append(f"memory_chunks has no content_tsv: {_WITHOUT['content_tsv']}")
+    if shape.relations is None:
+        said.append("there is no memory_relations that may be read: no memory is related to another")
+    return tuple(said)
+
+
+class CemsSnapshot:
+    """The documents that are visible, with their chunks, in the order in which the chunks lie."""
+
+    def __init__(self, reader: Reader, shape: _Shape, dimension: int | None) -> None:
+        from psycopg import sql
+
+        self._reader, self._shape, self._dimension = reader, shape, dimension
+        self._clause, self._values = shape.visible()
+        self._columns = [name for name in DOCUMENT if shape.has(name)]
+        # Another set of columns makes other memories of the same rows.
+        self._prefix = format(sum(1 << DOCUMENT.index(name) for name in self._columns), "x")
+        count = sql.SQL("SELECT count(*) FROM memory_documents d WHERE {}").format(self._clause)
+        self._total: int = reader.row(count, self._values)[0]
+
+    @property
+    def total(self) -> int:
+        """Documents that are visible."""
+        return self._total
+
+    def batches(self, changed: Changed) -> Iterator[Batch]:
+        """Every visible document, and those that are asked for with their chunks. Raises SourceError."""
+        return batches(self._pages(), changed, self._read)
+
+    def relations(self) -> Iterator[Sequence[Relation]]:
+        """The edges between visible documents, as they lie in their table."""
+        from psycopg import sql
+
+        table = self._shape.relations
+        if table is None:
+            return
+        kind = sql.SQL("r.relation_type" if "relation_type" in table.columns else "NULL::text")
+        weight = sql.SQL("r.similarity" if "similarity" in table.columns else "NULL::real")
+        ends = sql.SQL("SELECT d.id FROM memory_documents d WHERE {}").format(self._clause)
+        query = sql.SQL(
+            "SELECT r.source_id::text, r.target_id::text, {}, {}::float8 FROM memory_relations r "
+            "WHERE r.source_id IN ({}) AND r.target_id IN ({}) ORDER BY r.ctid"
+        ).format(kind, weight, ends, ends)
+        for rows in self._reader.portions(query, self._values, PORTION):
+            yield [
+                Relation(
+                    source, target, kind or "similar", RELATION_WEIGHT if weight is None else min(max(weight, 0.0), 1.0)
+                )
+                for source, target, kind, weight in rows
+            ]
+
+    def _pages(self) -> Iterator[Page]:
+        """Documents by where their first chunk lies; then those without any."""
+        from psycopg import sql
+
+        head = sql.SQL("SELECT d.id, d.xmin::text, octet_length(d.content), s.place FROM memory_documents d ")
+        here = head + sql.SQL(
+            "JOIN (SELECT c.document_id, min(c.ctid) AS place FROM memory_chunks c WHERE c.ctid >= %(from)s::tid AND c.ctid < %(to)s::tid "
+            "GROUP BY 1) s ON s.document_id = d.id WHERE {} ORDER BY s.place"
+        ).format(self._clause)
+        for place in block_ranges(self._reader, self._shape.chunks.oid):
+            documents = self._reader.rows(here, {**self._values, **place})
+            parts = self._parts([row[0] for row in documents])
+            # One whose first chunk lies further up was in that page.
+            first = [row for row in documents if parts[row[0]][-1] == row[3]]
+            yield self._page(first, parts)
+        alone = sql.SQL(
+            "SELECT d.id, d.xmin::text, octet_length(d.content) FROM memory_documents d "
+            "WHERE {} AND NOT EXISTS (SELECT 1 FROM memory_chunks c WHERE c.document_id = d.id)"
+        ).format(self._clause)
+        documents = self._reader.rows(alone, self._values)
+        lost = "has no chunks, so CEMS's search does not find it"
+        yield self._page(documents, {}, [RowProblem(str(row[0]), "chunks", lost) for row in documents])
+
+    def _parts(self, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Row]:
+        """Of each document's chunks: how many, a sum that changes with any of them, bytes, vectors, and where the first lies."""
+        rows = self._reader.rows(
+            "SELECT c.document_id, count(*), sum(c.xmin::text::bigint)::text, sum(octet_length(c.content)), "
+            "count(c.embedding), min(c.ctid) "
+            "FROM memory_chunks c WHERE c.document_id = ANY(%(ids)s) GROUP BY 1",
+            {"ids": list(ids)},
+        )
+        return {row[0]: row[1:] for row in rows}
+
+    def _page(
+        self, documents: Sequence[Row], parts: Mapping[uuid.UUID, Row], problems: Sequence[RowProblem] = ()
+    ) -> Page:
+        width = 4 * (self._dimension or 0)
+        found = [parts.get(row[0], (0, "0", 0, 0)) for row in documents]
+        return Page(
+            [str(row[0]) for row in documents],
+            [f"{self._prefix}.{row[1]}.{part[0]}.{part[1]}" for row, part in zip(documents, found, strict=True)],
+            [(row[2] or 0) + (part[2] or 0) + part[3] * width for row, part in zip(documents, found, strict=True)],
+            problems,
+        )
+
+    def _read(self, ids: Sequence[str], markers: Sequence[str]) -> tuple[list[TakenMemory], list[RowProblem]]:
+        """Documents with their chunks; a vector of another length and a row that makes no memory are problems."""
+        from psycopg import sql
+
+        wanted = {"ids": [uuid.UUID(id) for id in ids]}
+        columns = [_selected(name) for name in self._columns]
+        query = sql.SQL("SELECT d.id::text, d.content{} FROM memory_documents d WHERE d.id = ANY(%(ids)s)")
+        named = sql.SQL("").join(sql.SQL(", ") + column for column in columns)
+        rows = {row[0]: row for row in self._reader.rows(query.format(named), wanted)}
+        chunks, problems = self._chunks(wanted)
+        taken = []
+        for id, marker in zip(ids, markers, strict=True):
+            _, content, *values = rows[id]
+            found = chunks.get(id, [])
+            content = content if content and content.strip() else "\n".join(text for _, text, _ in found)
+            if not content.strip():
+                problems.append(RowProblem(id, "content", "is empty, and so are its chunks"))
+                continue
+            try:
+                memory = _memory(id, content, dict(zip(self._columns, values, strict=True)))
+            except ValueError as error:
+                problems.append(RowProblem(id, "scope", str(error)))
+                continue
+            taken.append(TakenMemory(memory, marker, _placed(content, found)))
+        return taken, problems
+
+    def _chunks(self, wanted: Mapping[str, Any]) -> tuple[dict[str, list[tuple[int, str, Any]]], list[RowProblem]]:
+        rows = self._reader.rows(
+            "SELECT c.document_id::text, c.seq, c.content, c.embedding FROM memory_chunks c WHERE c.document_id = ANY(%(ids)s) "
+            "ORDER BY c.document_id, c.seq, c.ctid",
+            wanted,
+        )
+        chunks: dict[str, list[tuple[int, str, Any]]] = defaultdict(list)
+        problems: list[RowProblem] = []
+        found = vectors([row[3] for row in rows], self._shape.vector.type)
+        for (id, seq, text, _), vector in zip(rows, found, strict=True):
+            if text is None or not text.strip():
+                problems.append(RowProblem(id, f"chunk {seq}", "has no text, and was left out"))
+                continue
+            if vector is None:
+                problems.append(RowProblem(id, f"chunk {seq}", "has no vector"))
+            elif len(vector) != self._dimension:
+                reason = f"its vector has {len(vector)} numbers, most there have {self._dimension}; it was left out"
+                problems.append(RowProblem(id, f"chunk {seq}", reason))
+                vector = None
+            chunks[id].append((seq, text, vector))
+        return chunks, problems
+
+
+def _selected(name: str) -> sql.Composed:
+    """A column as it is asked for: times that Python has none for are absent, identifiers are text."""
+    from psycopg import sql
+
+    column = sql.Identifier("d", name)
+    if name in _TIMES:
+        return sql.SQL("CASE WHEN {0} BETWEEN '0001-01-02' AND '9999-12-30' THEN {0} END").format(column)
+    return sql.SQL("{}::text").format(column) if name in ("user_id", "scope") else sql.Composed([column])
+
+
+def _memory(id: str, content: str, row: Mapping[str, Any]) -> Memory:
+    """Raises ValueError for a scope that CEMS does not have."""
+    scope = row.get("scope") or "personal"
+    if scope not in CEMS_SCOPES:
+        raise ValueError(f"must be one of {', '.join(CEMS_SCOPES)}, found {scope!r}")
+    return cems_memory(
+        id, content, _text(row.get("title")), _text(row.get("category")), _text(row.get("source_ref")), row.get("user_id"),
+        tuple(tag for tag in row.get("tags") or () if tag is not None), scope, _moment(row.get("created_at")),
+        _moment(row.get("updated_at")), _moment(row.get("last_shown_at")), max(0, row.get("shown_count") or 0),
+        max(0, row.get("relevant_count") or 0), max(0, row.get("noise_count") or 0),
+    )  # fmt: skip
+
+
+def _text(value: str | None) -> str | None:
+    return value if value and value.strip() else None
+
+
+def _moment(value: datetime | None) -> datetime | None:
+    """In UTC; a column without a time zone has it."""
+    return None if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _placed(content: str, chunks: Sequence[tuple[int, str, Any]]) -> tuple[TakenChunk, ...]:
+    made = []
+    start: int | None = 0
+    for seq, text, vector in chunks:
+        start = place_of_chunk(content, text, start or 0)
+        made.append(TakenChunk(seq, text, vector, start))
+    return tuple(made)
+
+
+def _nearest(reader: Reader, shape: _Shape, query: EngineQuery, asked: int) -> EngineList:
+    """The vector half of CEMS's search; its window is kept, because it bears on the plan and on the order of equals."""
+    from psycopg import sql
+
+    clause, values = shape.visible(query.scope)
+    kind = sql.SQL("halfvec" if shape.vector.type == "halfvec" else "vector")
+    statement = sql.SQL(
+        "SELECT c.document_id::text, c.seq, 1 - (c.embedding <=> %(vector)s::{kind}) AS vector_score, "
+        "ROW_NUMBER() OVER (ORDER BY c.embedding <=> %(vector)s::{kind}) AS vector_rank "
+        "FROM memory_chunks c JOIN memory_documents d ON c.document_id = d.id WHERE {clause} "
+        "ORDER BY c.embedding <=> %(vector)s::{kind} LIMIT %(asked)s"
+    ).format(kind=kind, clause=clause)
+    return _listed("vector", reader, statement, {"vector": as_text(query.vector), "asked": asked, **values})
+
+
+def _by_words(reader: Reader, shape: _Shape, query: EngineQuery, asked: int) -> EngineList:
+    """The full-text half: chunks with any of the query's lexemes."""
+    from psycopg import sql
+
+    clause, values = shape.visible(query.scope)
+    statement = sql.SQL(
+        "WITH or_tsquery AS (SELECT to_tsquery('english', string_agg((t).lexeme::text, ' | ' ORDER BY (t).lexeme)) AS q "
+        "FROM unnest(to_tsvector('english', %(text)s)) t) "
+        "SELECT c.document_id::text, c.seq, ts_rank(c.content_tsv, oq.q)::float8 AS text_score, "
+        "ROW_NUMBER() OVER (ORDER BY ts_rank(c.content_tsv, oq.q) DESC) AS text_rank "
+        "FROM memory_chunks c JOIN memory_documents d ON c.document_id = d.id CROSS JOIN or_tsquery oq "
+        "WHERE {clause} AND c.content_tsv @@ oq.q ORDER BY ts_rank(c.content_tsv, oq.q) DESC LIMIT %(asked)s"
+    ).format(clause=clause)
+    # A NUL character is in no text of PostgreSQL.
+    return _listed("ts_rank", reader, statement, {"text": query.text.replace("\0", " "), "asked": asked, **values})
+
+
+def _listed(name: Any, reader: Reader, statement: sql.Composed, values: Mapping[str, Any]) -> EngineList:
+    """Ranked as the statement ranks: by the number of the window."""
+    started = time.perf_counter()
+    rows = sorted(reader.rows(statement, values), key=lambda row: row[3])
+    hits = tuple(EngineHit(id, float(score), seq) for id, seq, score, _ in rows)
+    return EngineList(name, values["asked"], hits, time.perf_counter() - started)
