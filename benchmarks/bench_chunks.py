@@ -3,7 +3,7 @@
     python -m benchmarks.bench_chunks FOLDER
 
 FOLDER has memories.jsonl, queries.jsonl and qrels.txt (TREC qrels). Each rule gets a store of its own in a temporary folder, by the
-packaged embedder. "fused" is the preset `cems`; a list alone is its order by each memory's best chunk.
+packaged embedder. A preset is what it returns; a list alone, of `cems`, is its order by each memory's best chunk.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from cems_workbench import formats
-from cems_workbench.config import preset
+from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.records import CHUNK_RULES
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
 
-NAMES = ("vector", "BM25", "fused")
+PRESETS = ("cems", "cems_head")
+NAMES = ("vector", "BM25", *(f"`{name}`" for name in PRESETS))
 
 
 def measures(ranking: Sequence[str], relevant: dict[str, int]) -> tuple[float, float]:
@@ -37,7 +38,7 @@ def measures(ranking: Sequence[str], relevant: dict[str, int]) -> tuple[float, f
 
 def measured(folder: Path, rule: str) -> tuple[int, int, dict[str, tuple[float, float]]]:
     """Memories, chunks, and by list the means over the queries that have a relevant memory."""
-    config = preset("cems").config
+    configs = [with_values(preset(name).config, {"judge.backend": "none"}) for name in PRESETS]
     with tempfile.TemporaryDirectory() as place:
         resources = open_resources(Settings(store=Path(place) / "store"))
         try:
@@ -53,12 +54,17 @@ def measured(folder: Path, rule: str) -> tuple[int, int, dict[str, tuple[float, 
             for query in resources.store.queries.read():
                 if query.qid not in relevant:
                     continue
-                evidence = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+                asked = Request(query.query, query.project, query.as_of)
+                gathered = [gather_lists(asked, config, resources) for config in configs]
                 lists = {
-                    ranked.name: list(dict.fromkeys(hit.memory_id for hit in ranked.hits)) for ranked in evidence.lists
+                    ranked.name: list(dict.fromkeys(hit.memory_id for hit in ranked.hits))
+                    for ranked in gathered[0].lists
                 }
-                results = [result.memory_id for result in replay(evidence, config).results]
-                rankings = (lists["vector:0"], lists.get("lexical:0", []), results)
+                returned = [
+                    [result.memory_id for result in replay(evidence, config).results]
+                    for evidence, config in zip(gathered, configs, strict=True)
+                ]
+                rankings = (lists["vector:0"], lists.get("lexical:0", []), *returned)
                 for name, ranking in zip(NAMES, rankings, strict=True):
                     rows[name].append(measures(ranking, relevant[query.qid]))
             chunks = resources.store.chunks.statistics().chunks
