@@ -13,7 +13,7 @@ from cems_workbench.pipeline import replay
 from cems_workbench.ui.inspect import baseline
 from cems_workbench.ui.inspect.baseline import COLUMN
 
-from .inspect_page import config_of, control, evidence_of, order, pinned, replayed, search, set_config, state_of
+from .inspect_page import config_of, control, evidence_of, order, pinned, replayed, search, set_config, show, state_of
 from .pages import OpenPage, html
 
 pytestmark = [pytest.mark.models]
@@ -124,10 +124,30 @@ def test_a_baseline_that_asks_for_more_than_was_gathered_says_so_in_one_line(ope
     page = search(open_page())
     assert baseline.missing_line(replay(evidence_of(page), preset("cems").config)) == ""
     page.session_state["inspect:baseline:False"] = True
-    page = page.run().selectbox(key="inspect:pin_preset").select("qmd").run()
+    page = (
+        page.run().selectbox(key="inspect:pin_preset").select("ace").run()
+    )  # it makes variants of the query, and reranks
     said = html(page, "wb-against")
     assert said.count("⚠") == 1
-    assert re.search(r"Not gathered for the baseline: .*; \d+ scores by late_interaction\. Its ranks", said)
+    assert re.search(r"Not gathered for the baseline: .*; \d+ scores by cross_encoder\S*\. Its ranks", said)
+
+
+def test_a_baseline_of_other_lists_is_gathered_for_itself(open_page: OpenPage) -> None:
+    """CEMS's hybrid list is not in what preset `cems` gathers: without lists of its own the baseline would rank by none."""
+    page = open_page()
+    set_config(page, preset("cems_head").config)
+    own = order(search(page))
+    set_config(page, preset("cems").config)
+    page = page.run()
+    now = order(page)
+    page.session_state["inspect:baseline:False"] = True
+    page = page.run().selectbox(key="inspect:pin_preset").select("cems_head").run()
+    assert not page.exception
+    assert deltas(page) == expected(own, now)
+    assert "Not gathered" not in html(page, "wb-against")
+    for view in ("Journey", "Stages", "Rank flow", "Contributions", "Adjust"):
+        table(page, view) if view in ("Journey", "Adjust") else show(page, view)
+    assert set(own) - set(now) <= set(table(page, "Journey")["memory"])
 
 
 def test_unpinned_the_page_is_as_before(open_page: OpenPage) -> None:

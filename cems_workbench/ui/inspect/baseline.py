@@ -1,12 +1,14 @@
 """A pinned baseline: a config that everything is compared with until it is unpinned.
 
-Its replay runs over the evidence at hand and is kept as long as evidence, baseline and switched-off variants are the same, so
-that a moved slider costs nothing more than reading its ranks. Nothing pinned costs nothing. How far a rank is from the baseline's is
+Its replay runs over the evidence at hand, or over lists gathered for it where it asks for others, and is kept as long as evidence,
+baseline and switched-off variants are the same, so that a moved slider costs nothing more than reading its ranks. Nothing pinned costs
+nothing. How far a rank is from the baseline's is
 said in signs and words; the sign, never a colour, says which way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import streamlit as st
@@ -28,25 +30,34 @@ NAMED = 2
 """Parameters that the line above the ranking names; a tooltip has all."""
 
 
+Gather = Callable[[PipelineConfig], Evidence | None]
+"""The evidence of the present request as a config asks for it; None where it could not be gathered."""
+
+
 def pin_present() -> None:
     """Make the config as it is now the baseline."""
     changed = len(state.changed_parameters())
     state.pin(state.present_preset() + (f" with {changed} changed" if changed else ""), state.present_config())
 
 
-def against(trace: Trace, variants_off: frozenset[int]) -> Against | None:
-    """The trace beside the baseline's on the same evidence; None when nothing is pinned."""
+def against(trace: Trace, variants_off: frozenset[int], gather: Gather) -> Against | None:
+    """The trace beside the baseline's; None when nothing is pinned. `gather` gives the lists that the baseline asks for."""
     base = state.present().baseline
     if base is None:
         return None
-    return Against(base.name, trace, _replayed(trace.evidence, base.config, variants_off))
+    return Against(base.name, trace, _replayed(trace.evidence, base.config, variants_off, gather))
 
 
-def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int]) -> Trace:
+def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int], gather: Gather) -> Trace:
     last = state.present().baseline_replay
     if last is not None and last.evidence is evidence and (last.config, last.variants_off) == (config, off):
         return last.trace
     trace = replay(evidence, config, switched_off=off)
+    expansion = config.expansion
+    # Variants of its own would be asked of a model, and could not be told from those that are switched off here.
+    if _parameters(trace) and expansion.backend == "none" and not (expansion.hyde or expansion.decompose):
+        own = gather(config)
+        trace = trace if own is None else replay(own, config, switched_off=off)
     state.keep_baseline_replay(BaselineReplay(evidence, config, off, trace))
     return trace
 
@@ -183,5 +194,5 @@ class Gone:
 def _gone(against: Against, memory_id: str) -> Gone:
     lost = loss(against.now, memory_id)
     where = "no list has it" if lost is None else f"lost at {lost.stage}: {lost.reason}"
-    text = excerpt(against.now.evidence.memories[memory_id].content, 240)
+    text = excerpt(against.before.evidence.memories[memory_id].content, 240)
     return Gone(memory_id, against.delta(memory_id).before, where, text)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import streamlit as st
 
+from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.pipeline import Evidence, Trace, replay
@@ -95,6 +96,18 @@ def offer_again(needs: Sequence[Need]) -> None:
     text_box, button_box = st.columns([6, 1], vertical_alignment="center")
     text_box.info(f"{scores} candidates are not scored; what was scored is kept.", icon=":material/pause_circle:")
     button_box.button("Go on", key="inspect:go_on", on_click=state.try_again)
+
+
+def lists_for(config: PipelineConfig, trace: Trace, request: Request, resources: Resources) -> Evidence | None:
+    """The present request's evidence as another config asks for it, of the same moment, with the scores that the cache has.
+
+    No reranker is asked. None when it cannot be gathered.
+    """
+    try:
+        gathered = gather_lists(replace(request, as_of=trace.evidence.as_of), config, resources)
+        return score_missing(gathered, config, resources, cached_only=True)
+    except WorkbenchError:
+        return None
 
 
 def grades_of(request: Request, resources: Resources) -> dict[str, int]:

@@ -213,7 +213,7 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
         resources=resources,
         grades=gathering.grades_of(request, resources),
         variants_off=off,
-        against=baseline.against(trace, off),
+        against=baseline.against(trace, off, lambda config: gathering.lists_for(config, trace, request, resources)),
         followed=followed if followed in trace.evidence.memories else None,
     )
     _draw_ranking(context, started)

@@ -60,13 +60,15 @@ def journey_table(trace: Trace, top: int, followed: str | None = None, against: 
     if followed is not None and followed not in shown:
         shown.append(followed)
     in_lists = trace.stage(LISTS).by_id
+    memories = {**(against.before.evidence.memories if against is not None else {}), **trace.evidence.memories}
     rows = []
     for memory_id in shown:
-        hits = {hit.list: hit.rank for hit in in_lists[memory_id].lists if hit.kept}
+        found = in_lists.get(memory_id)  # a baseline that was gathered on its own may know others
+        hits = {hit.list: hit.rank for hit in found.lists if hit.kept} if found is not None else {}
         path = dict(trace.path(memory_id))
         lost, why = next(((stage, row.reason) for stage, row in path.items() if not row.kept), ("", ""))
         ranks = [path[stage].rank_out if stage in path else None for stage in RANKED_STAGES]
-        text = excerpt(trace.evidence.memories[memory_id].content)
+        text = excerpt(memories[memory_id].content)
         rows.append([memory_id, lost, *(hits.get(name) for name in lists), *ranks, why, text])
     frame = pd.DataFrame(rows, columns=["memory", "lost at", *lists, *RANKED_STAGES, "why", "content"])
     return compared(frame.astype({name: "Int64" for name in [*lists, *RANKED_STAGES]}), against, RESULTS, "memory")
