@@ -126,7 +126,9 @@ def _draw_recorded(name: str, resources: Resources) -> None:
         else "then the lowest scores"
     )
     st.caption(
-        f"First {nothing} without a result, {then}." if nothing else f"{then.removeprefix('then ').capitalize()} first."
+        f"First those without a result ({nothing}), {then}."
+        if nothing
+        else f"{then.removeprefix('then ').capitalize()} first."
     )
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
     draw_table(
@@ -137,10 +139,10 @@ def _draw_recorded(name: str, resources: Resources) -> None:
         on_select=lambda: _bring_selected(answers),
         selection_mode="single-row",
         columns={
-            "results": number("results", width=60, help="How many memories were returned"),
-            "top score": number("top score", width=76, format="%.3f", help="The best recorded score"),
-            "RBO": number("RBO", width=56, format="%.2f", help="Rank-biased overlap with the results of the config as it is set now"),
-            "query": text("query", width=280),
+            "results": number("results", width=58, help="How many memories were returned"),
+            "top score": number("top score", width=72, format="%.3f", help="The best recorded score"),
+            "RBO": number("RBO", width=50, format="%.2f", help="Rank-biased overlap with the results of the config as it is set now"),
+            "query": text("query", width=236),
             "asked": st.column_config.DatetimeColumn("asked", width=120, format="YYYY-MM-DD HH:mm", help="UTC"),
             "project": text("project", width=80, help="The project it was asked in"),
         },
