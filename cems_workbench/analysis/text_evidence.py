@@ -205,7 +205,7 @@ class Room:
 
 
 def embedder_room(embedder: QueryEmbedder) -> Room | None:
-    """What the embedder, and late interaction over it, reads of one text; None for one on a server, which does not say."""
+    """What the embedder, and late interaction over it, reads of one text; None for one on a server, whose tokens are not known."""
     if not isinstance(embedder, SentenceTransformerEmbedder):
         return None
     special = 2  # [CLS] and [SEP] take their room
