@@ -27,7 +27,7 @@ from cems_workbench.runs import opening
 from cems_workbench.runs.embedder_match import match_embedder
 from cems_workbench.settings import Settings
 from cems_workbench.sources import opening as sources
-from cems_workbench.sources.address import Address, again, parse
+from cems_workbench.sources.address import TYPED, Address, again, parse
 from cems_workbench.sources.source import Probe, RowProblem, Source, SourceError
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
@@ -86,14 +86,16 @@ def places(resources: Resources, typed: str | None, mapping: Mapping[str, Any] |
     if typed is None:
         if not kept:
             raise InputError("the store has no source yet; name its address")
-        return [
-            Place(resources.address(each.address) or again(each.address, each.secret_from), each.mapping)
-            for each in kept
-        ]
+        return [known_place(resources, each) for each in kept]
     address = parse(typed)
-    if address.secret is None:
+    if address.secret_from != TYPED:
         address = resources.address(address.plain) or address
     return [Place(address, mapping or next((each.mapping for each in kept if each.address == address.plain), None))]
+
+
+def known_place(resources: Resources, record: SourceRecord) -> Place:
+    """A source of the store, with its secret looked for where it was found. Raises InputError."""
+    return Place(resources.address(record.address) or again(record.address, record.secret_from), record.mapping)
 
 
 def read_mapping(text: str, named: str) -> Mapping[str, Any]:

@@ -32,6 +32,8 @@ VARIABLES: Mapping[str, str] = {
 }  # fmt: skip
 """Where the secret of each kind of source is looked for."""
 FORMS = "postgresql://USER@HOST/DATABASE, chroma://HOST:PORT/COLLECTION, qdrant://HOST:PORT/COLLECTION, https://CEMS-HOST or env:NAME"
+TYPED = "the address"
+"""What a secret was found in that stood in the address itself."""
 _SECRET = re.compile(r"pass|pwd|key|token|secret", re.IGNORECASE)
 _FILES = ("sslkey", "passfile")
 """Options that name a file in which a secret stands, and are none."""
@@ -79,7 +81,7 @@ def parse(text: str, environment: Mapping[str, str] = os.environ) -> Address:
         if not value or value.startswith("env:"):
             raise InputError(f"address env:{name}: the variable {name} holds no address; it should be one of {FORMS}")
         return replace(_parsed(value, environment, f"the variable {name}"), secret_from=f"env:{name}")
-    return _parsed(given, environment, "the address")
+    return _parsed(given, environment, TYPED)
 
 
 def _parsed(text: str, environment: Mapping[str, str], where: str) -> Address:

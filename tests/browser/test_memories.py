@@ -50,7 +50,7 @@ def test_a_table_offers_no_csv_that_a_spreadsheet_would_run(memories: Memories) 
 
 def test_every_view_fits_the_window(memories: Memories) -> None:
     memories.pick_first()
-    for name in ("Import", "Statistics", "Deleted", "Store", "Browse"):
+    for name in ("Import", "Sources", "Statistics", "Deleted", "Store", "Browse"):
         memories.window.view(name)
         for scheme in ("light", "dark"):
             for width in (900, 1440):

@@ -35,8 +35,10 @@ def time_left(seconds: float, done: int, rest: int) -> str:
 def progress_text(label: str, done: int, total: int, seconds: float, first: int = 0) -> str:
     """`embedding: 12 of 1,200 · about 3 min left`, after `seconds` of work that began at step `first`.
 
-    Reading counts bytes, which are shown as a share.
+    Reading counts bytes, which are shown as a share; what has no total yet is shown by its label.
     """
+    if not total and not label.startswith("reading"):
+        return label
     count = f"{100 * done // total if total else 0} %" if label.startswith("reading") else f"{done:,} of {total:,}"
     return f"{label}: {count}{time_left(seconds, done - first, total - done)}"
 

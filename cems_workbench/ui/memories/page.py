@@ -1,4 +1,4 @@
-"""The Memories page: what is in the store. Import, browse, edit, count; the health of the indexes; another store."""
+"""The Memories page: what is in the store. Import, running systems, browse, edit, count; the health of the indexes; another store."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from cems_workbench.ui.kit import handles, templates
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
-from cems_workbench.ui.memories import browse, deleted, detail, importing, state, statistics, store
+from cems_workbench.ui.memories import browse, deleted, detail, importing, sources, state, statistics, store
 
 VIEWS = {
     "Browse": browse.draw,
     "Import": importing.draw,
+    "Sources": sources.draw,
     "Statistics": statistics.draw,
     "Deleted": deleted.draw,
     "Store": store.draw,

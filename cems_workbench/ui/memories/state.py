@@ -17,7 +17,10 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory
+from cems_workbench.runs.connecting import Connected
 from cems_workbench.runs.importing import FileImport
+from cems_workbench.runs.source_status import SourceStatus
+from cems_workbench.sources.source import Probe
 from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit.progress import cancellable
@@ -72,6 +75,14 @@ class MemoriesState:
     """Why another folder could not be opened."""
     notice: str = ""
     """What became of the last edit."""
+    looked: tuple[str, Probe] | None = None
+    """The plain address of the source that was looked at last, and what it said."""
+    connected: Connected | None = None
+    """What became of the sources that were taken last."""
+    source_problem: str = ""
+    """Why a source could not be looked at, taken or forgotten."""
+    sources_asked: tuple[object, list[SourceStatus]] | None = None
+    """How the sources of the store stand, and of which content and embedder that was asked."""
 
 
 _page = PageState("memories", MemoriesState)
@@ -153,14 +164,12 @@ def dismiss_undo() -> None:
     update(deleted=None)
 
 
-def work(place: DeltaGenerator, name: str) -> AbstractContextManager[Progress]:
-    """Progress of long work in `place`, with Cancel, which also leaves the indexes as they are by then."""
-    return cancellable(
-        f"memories:cancel:{name}",
-        "Stop here. What is finished stays; the next search, or Bring up to date under Store, does the rest.",
-        place=place,
-        on_cancel=_leave_indexes,
-    )
+STOP = "Stop here. What is finished stays; the next search, or Bring up to date under Store, does the rest."
+
+
+def work(place: DeltaGenerator, name: str, stop: str = STOP) -> AbstractContextManager[Progress]:
+    """Progress of long work in `place`, with Cancel, which also leaves the indexes as they are by then; `stop` is its tooltip."""
+    return cancellable(f"memories:cancel:{name}", stop, place=place, on_cancel=_leave_indexes)
 
 
 def _leave_indexes() -> None:

@@ -1,8 +1,9 @@
-"""The Store view: which folder is open, opening another one, and the health of the search indexes."""
+"""The Store view: which folder is open, opening another one, the health of the search indexes, and of the sources."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import streamlit as st
@@ -12,11 +13,12 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.errors import EmbedderMismatchError, ModelError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ChunkRule
+from cems_workbench.runs.diagnosis import source_checks
 from cems_workbench.store import IndexState, RefreshReport
 from cems_workbench.store.chunks import ChunkStatistics
 from cems_workbench.ui.kit import handles, templates
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.memories import state
+from cems_workbench.ui.memories import sources, state
 
 COLUMNS = {
     "Index": "What a search looks memories up in.",
@@ -43,10 +45,18 @@ CHUNKS = (
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
-    """The folder on top, the indexes below."""
+    """The folder on top, the indexes below, and the sources where there are any."""
     folder(resources.store.path)
     st.space("small")
     indexes(resources, place)
+    if resources.store.sources.read():
+        st.space("small")
+        st.markdown(
+            "###### Sources",
+            help="The running systems that memories were taken from; the view Sources takes what changed.",
+        )
+        found = source_checks(sources.asked(resources, place), datetime.now(UTC))
+        templates.draw("memories/checks.html", checks=found)
 
 
 def folder(present: Path | None) -> None:

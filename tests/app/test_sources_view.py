@@ -1,0 +1,193 @@
+"""The Sources view of the Memories page, on a real directory of Chroma: look, take, take again, cancel, name, forget."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.sources import opening as sources
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.source import RowProblem, SourceError
+from cems_workbench.ui.kit import handles
+from tests.planted_source import Planted, planted, taken
+from tests.small_store import empty_store
+
+from .pages import OpenPage, all_html, captions, checked, drawn, html, markdown, plainly, press, table_with
+
+__all__ = ["empty_store"]
+pytestmark = [pytest.mark.models]
+
+TEXTS = {
+    "deploy": "Deploy the harbor dashboard with make ship, never by hand.",
+    "tea": "She drinks <b>green</b> tea in the morning.",
+    "keys": "The deploy keys are in the vault of the infrastructure team.",
+}
+Collection = Any
+
+
+@pytest.fixture
+def collection(tmp_path: Path, make_collection: Callable[[Path], Collection]) -> Collection:
+    """A collection of a directory of Chroma with `TEXTS`, embedded by the packaged embedder."""
+    return make_collection(tmp_path / "chroma")
+
+
+@pytest.fixture
+def make_collection(open_page: OpenPage) -> Callable[[Path], Collection]:
+    def make(folder: Path) -> Collection:
+        import chromadb
+        from chromadb.config import Settings
+
+        client = chromadb.PersistentClient(str(folder), Settings(anonymized_telemetry=False))
+        made = client.create_collection("notes", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None)
+        add(made, TEXTS)
+        return made
+
+    return make
+
+
+def add(collection: Collection, texts: dict[str, str]) -> None:
+    from cems_workbench.settings import Settings
+
+    from .conftest import loaded_once
+
+    vectors = loaded_once(Settings()).encode(list(texts.values()))
+    collection.add(ids=list(texts), documents=list(texts.values()), embeddings=vectors.tolist())
+
+
+@pytest.fixture
+def page(open_page: OpenPage, empty_store: Path, tmp_path: Path) -> AppTest:
+    """The view, on an empty store."""
+    opened = open_page(Path(shutil.copytree(empty_store, tmp_path / "store"))).switch_page("pages/memories.py").run()
+    opened.session_state["memories:view"] = "Sources"
+    return checked(opened.run())
+
+
+def typed(page: AppTest, address: str, password: str = "") -> AppTest:
+    page.text_input(key="memories:source:address").set_value(address)
+    page.text_input(key="memories:source:password").set_value(password)
+    return drawn(page.run())
+
+
+def go(page: AppTest, button: str) -> AppTest:
+    return drawn(page.button(key=f"memories:source:{button}").click().run())
+
+
+def notes(tmp_path: Path) -> str:
+    return f"chroma:{tmp_path}/chroma/notes"
+
+
+def test_a_store_without_a_source_says_what_addresses_look_like(page: AppTest) -> None:
+    assert "postgresql://USER@HOST:5432/DATABASE" in all_html(page) and "env:NAME" in all_html(page)
+    assert "nothing is ever written to the source" in captions(page)
+    assert page.button(key="memories:source:look").disabled and page.button(key="memories:source:take").disabled
+
+
+def test_looking_says_what_is_there_and_takes_nothing(page: AppTest, collection: Collection, tmp_path: Path) -> None:
+    page = checked(go(typed(page, notes(tmp_path)), "look"))
+    found = html(page, "wb-mem-source")
+    assert "<div>3</div>" in found and "3 of 384 numbers, cosine distance" in found and "HNSW" in found
+    assert "no relations between memories" in found
+    assert handles.resources().store.memories.count() == 0
+
+
+def test_memories_are_taken_searched_and_taken_again_where_they_changed(
+    page: AppTest, collection: Collection, tmp_path: Path
+) -> None:
+    page = checked(go(typed(page, notes(tmp_path)), "take"))
+    counts = table_with(page, "added").iloc[0]
+    assert (counts["added"], counts["unchanged"]) == (3, 0)
+    card = html(page, "wb-mem-source")
+    assert "✓</span> answers" in card and "3 there, 3 here" in card and "complete, just now" in card
+    assert "3 of 3 stored vectors reproduced, lowest cosine 1.0000" in card and "⚠" not in card
+    resources = handles.resources()
+    hits = resources.indexes.vectors.search(resources.embedder.encode_query("vault of deploy keys"), 1)
+    assert [hit[0] for hit in hits] == ["keys"]
+
+    add(collection, {"new": "A new note."})
+    collection.delete(ids=["tea"])
+    page = checked(go(page, "ask"))
+    page = checked(go(page, "1:take"))
+    counts = table_with(page, "added").iloc[0]
+    assert (counts["added"], counts["unchanged"], counts["deleted"]) == (1, 2, 1)
+    assert resources.store.memories.ids() == ["deploy", "keys", "new"]
+
+    page = checked(page.button(key="memories:source:1:forget").click().run())
+    assert resources.store.memories.count() == 0 and "An address is one of" in all_html(page)
+
+
+def test_the_store_view_has_the_check_that_doctor_has(page: AppTest, collection: Collection, tmp_path: Path) -> None:
+    page = go(typed(page, notes(tmp_path)), "take")
+    page.session_state["memories:view"] = "Store"
+    found = html(checked(page.run()), "wb-mem-checks")
+    assert "✓" in found and "memories: 3 there, 3 here; snapshot complete" in found
+
+
+def test_a_password_is_taken_out_of_the_page(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Address] = []
+
+    def opened(address: Address, mapping: object = None, timeout: float = 0) -> Planted:
+        asked.append(address)
+        raise SourceError(f"{address.plain}: password authentication failed")
+
+    monkeypatch.setattr(sources, "open_source", opened)
+    page = go(typed(page, "postgresql://me:in-the-address@here/cems"), "look")
+    page = go(typed(page, "postgresql://me@here/cems", "typed-beside"), "look")
+    secrets = [each.secret.get_secret_value() for each in asked if each.secret is not None]
+    assert secrets == ["in-the-address", "typed-beside"]
+    assert page.text_input(key="memories:source:address").value == "postgresql://me@here/cems"
+    assert page.text_input(key="memories:source:password").value == ""
+    assert "password authentication failed" in page.error[0].value
+    everything = repr(page.session_state) + str(page.main) + all_html(page)
+    assert "in-the-address" not in everything and "typed-beside" not in everything
+
+
+@pytest.mark.parametrize(
+    ("address", "mapping", "said"),
+    [
+        ("mysql://here/x", "", "begins with 'mysql'"),
+        ("chroma:/nowhere/at/all", "", "nowhere"),
+        ("postgresql://here/x", "- a list", "Mapping: must be names and columns"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(page: AppTest, address: str, mapping: str, said: str) -> None:
+    page.text_area(key="memories:source:mapping").set_value(mapping)
+    for button in ("look", "take"):
+        page = go(typed(page, address), button)
+        assert len(page.error) == 1 and said in plainly(page.error[0].value)
+        assert "\n" not in page.error[0].value
+
+
+def test_a_snapshot_that_breaks_off_is_gone_on_with_and_problems_are_listed(
+    page: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems = [RowProblem("<i>x</i>", "text", "it is NULL")]
+    source = Planted({name: taken(name) for name in "abcd"}, problems=problems, fails_after=2)
+    planted(monkeypatch, source)
+    page = go(typed(page, source.address), "take")
+    assert "2 memories were taken, connect again to go on" in plainly(page.error[0].value)
+    assert "⚠ broken off just now" in html(page, "wb-mem-source")
+    assert page.button(key="memories:source:1:take").label == "Go on"
+    source.fails_after = None
+    page = go(page, "1:take")
+    assert not page.error and source.read == ["c", "d"]
+    assert list(table_with(page, "reason").iloc[0]) == ["<i>x</i>", "text", "it is NULL"]
+    assert "1 row left out" in markdown(page)
+    # The vectors are of nobody that is known: what to do stands on the page, and on the card.
+    assert "Not searchable yet" in page.warning[0].value
+    page.session_state["memories:view"] = "Browse"
+    assert len(checked(page.run()).dataframe[0].value) == 4
+
+
+def test_an_embedder_is_named_on_the_card(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Planted({"a": taken("a")})
+    planted(monkeypatch, source)
+    page = go(typed(page, source.address), "take")
+    assert "makes 384 numbers, the source has 3" in captions(page)
+    page = drawn(page.text_input(key="memories:source:1:embedder").set_value("nobody/nothing").run())
+    page = press(page, "memories:source:1:name")
+    assert "384" in captions(page)  # the packaged one takes the place of what is nowhere, and its length does not fit
