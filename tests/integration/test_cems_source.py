@@ -10,34 +10,27 @@ import numpy as np
 import postgres_server
 import pytest
 from postgres_server import USER, LoadedChunk, Server, load, relate, uuid_of
+from source_server import PASSWORD, taken, watched
 
 from cems_workbench.errors import InputError
-from cems_workbench.records import Relation, TakenMemory
+from cems_workbench.records import Relation
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.opening import open_source
-from cems_workbench.sources.source import Batch, EngineQuery, Source, SourceError, Trial
+from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
 
 if TYPE_CHECKING:
     from postgres_server import Connection
 
 pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))
 
-PASSWORD = "a-secret-4417"
 OTHER = uuid.UUID(int=2)
 TEAM = uuid.UUID(int=7)
-ALLOWED = ("SELECT ", "WITH ", "SET LOCAL ", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "ROLLBACK", "COMMIT")
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server with a role `reader`, whose every statement is looked at in the end."""
-    with postgres_server.running() as server:
-        server.add_role("reader", PASSWORD)
+    with watched() as server:
         yield server
-        statements = server.statements("reader")
-        assert len(statements) > 100
-        assert [said for said in statements if not said.startswith(ALLOWED)] == []
-        assert [said for said in statements if "api_key" in said] == []
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +79,6 @@ def opened(server: Server) -> Iterator[Opened]:
         source.close()
 
 
-def everything(ids: Sequence[str], markers: Sequence[str]) -> Sequence[str]:
-    return ids
-
-
-def taken(source: Source) -> tuple[list[Batch], dict[str, TakenMemory]]:
-    with source.snapshot() as snapshot:
-        batches = list(snapshot.batches(everything))
-        assert sum(len(batch.seen) for batch in batches) == snapshot.total
-    return batches, {each.memory.id: each for batch in batches for each in batch.taken}
-
-
 def test_what_it_is_can_be_seen(cems: Connection, opened: Opened) -> None:
     probe = opened().probe()
     assert (probe.kind, probe.memories, probe.vectors, probe.dimension, probe.distance) == ("cems", 12, 24, 8, "cosine")
@@ -109,7 +91,8 @@ def test_what_it_is_can_be_seen(cems: Connection, opened: Opened) -> None:
 
 def test_a_snapshot_has_what_was_loaded_to_the_bit(cems: Connection, opened: Opened) -> None:
     source = opened()
-    _, found = taken(source)
+    batches, found = taken(source)
+    assert [id for batch in batches for id in batch.seen] == list(found)
     assert list(found) == [str(uuid_of(f"m{i}")) for i in range(12)]
     stored = cems.execute("SELECT document_id::text, seq, embedding::real[] FROM memory_chunks").fetchall()
     for id, seq, values in stored:

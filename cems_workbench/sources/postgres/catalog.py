@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.postgres.connection import Database, Reader
-from cems_workbench.sources.source import Distance, Setting, SourceError, Trial
+from cems_workbench.sources.source import Distance, EngineQuery, Setting, SourceError, Trial
 
 VECTOR_TYPES = ("vector", "halfvec")
 OPERATORS: Mapping[Distance, str] = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
@@ -158,8 +158,25 @@ def settings(reader: Reader, index: VectorIndex | None) -> tuple[Setting, ...]:
     return tuple(found)
 
 
-def checked(trial: Trial, plain: str) -> None:
-    """Raises InputError for a setting that no search depends on."""
-    for name in trial.settings:
+def prepare(reader: Reader, query: EngineQuery, trial: Trial, dimension: int | None, plain: str) -> None:
+    """Make a trial's settings for this transaction. Raises SourceError for a query that does not fit, InputError for an unknown setting."""
+    if dimension is not None and len(query.vector) != dimension:
+        raise SourceError(f"{plain}: vectors there have {dimension} numbers, that of the query {len(query.vector)}")
+    for name, value in trial.settings.items():
         if name not in SETTINGS:
             raise InputError(f"{plain}: {name!r} is no setting of a vector search; these are: {', '.join(SETTINGS)}")
+        reader.set(name, value)
+
+
+def dimension(reader: Reader, table: Table, column: Column) -> int | None:
+    """That of the column's type, else of the most of a thousand vectors."""
+    from psycopg import sql
+
+    if column.dimension is not None:
+        return column.dimension
+    query = sql.SQL(
+        "SELECT vector_dims(v) FROM (SELECT {0} AS v FROM {1} WHERE {0} IS NOT NULL LIMIT 1000) s GROUP BY 1 "
+        "ORDER BY count(*) DESC, 1 LIMIT 1"
+    )
+    rows = reader.rows(query.format(sql.Identifier(column.name), sql.Identifier(table.schema, table.name)))
+    return rows[0][0] if rows else None

@@ -12,14 +12,23 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import CEMS_SCOPES, Memory, Relation, TakenChunk, TakenMemory, cems_memory, place_of_chunk
 from cems_workbench.sources.postgres import catalog
 from cems_workbench.sources.postgres.connection import Database, Reader
-from cems_workbench.sources.postgres.snapshot import Page, as_text, batches, block_ranges, vectors
+from cems_workbench.sources.postgres.snapshot import (
+    Page,
+    as_text,
+    batches,
+    block_ranges,
+    moment,
+    of_another_length,
+    said,
+    vectors,
+    within_years,
+)
 from cems_workbench.sources.source import (
     AS_IT_IS,
     Batch,
@@ -162,17 +171,11 @@ class CemsSource:
 
     def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
         """CEMS's nearest chunks and its best by ts_rank, of one moment. Raises SourceError, InputError for a setting unknown."""
-        catalog.checked(trial, self.address)
         with self._database.reading() as reader:
             catalog.engine(reader, self._database)
             shape = self._shape(reader)
             dimension = self._dimension(reader, shape)
-            if dimension is not None and len(query.vector) != dimension:
-                raise SourceError(
-                    f"{self.address}: vectors there have {dimension} numbers, that of the query {len(query.vector)}"
-                )
-            for name, value in trial.settings.items():
-                reader.set(name, value)
+            catalog.prepare(reader, query, trial, dimension, self.address)
             lists = []
             if (asked := query.depths.get("ts_rank")) and shape.full_text:
                 lists.append(_by_words(reader, shape, query, asked))
@@ -210,14 +213,7 @@ class CemsSource:
         return shape
 
     def _dimension(self, reader: Reader, shape: _Shape) -> int | None:
-        """That of the column, else of the most of a thousand vectors."""
-        if shape.vector.dimension is not None:
-            return shape.vector.dimension
-        rows = reader.rows(
-            "SELECT vector_dims(embedding) FROM (SELECT embedding FROM memory_chunks WHERE embedding IS NOT NULL LIMIT 1000) s "
-            "GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1"
-        )
-        return rows[0][0] if rows else None
+        return catalog.dimension(reader, shape.chunks, shape.vector)
 
     def _notes(self, reader: Reader, shape: _Shape) -> list[str]:
         notes = []
@@ -401,8 +397,7 @@ class CemsSnapshot:
             if vector is None:
                 problems.append(RowProblem(id, f"chunk {seq}", "has no vector"))
             elif len(vector) != self._dimension:
-                reason = f"its vector has {len(vector)} numbers, most there have {self._dimension}; it was left out"
-                problems.append(RowProblem(id, f"chunk {seq}", reason))
+                problems.append(RowProblem(id, f"chunk {seq}", of_another_length(vector, self._dimension)))
                 vector = None
             chunks[id].append((seq, text, vector))
         return chunks, problems
@@ -414,7 +409,7 @@ def _selected(name: str) -> sql.Composed:
 
     column = sql.Identifier("d", name)
     if name in _TIMES:
-        return sql.SQL("CASE WHEN {0} BETWEEN '0001-01-02' AND '9999-12-30' THEN {0} END").format(column)
+        return within_years(column)
     return sql.SQL("{}::text").format(column) if name in ("user_id", "scope") else sql.Composed([column])
 
 
@@ -424,20 +419,11 @@ def _memory(id: str, content: str, row: Mapping[str, Any]) -> Memory:
     if scope not in CEMS_SCOPES:
         raise ValueError(f"must be one of {', '.join(CEMS_SCOPES)}, found {scope!r}")
     return cems_memory(
-        id, content, _text(row.get("title")), _text(row.get("category")), _text(row.get("source_ref")), row.get("user_id"),
-        tuple(tag for tag in row.get("tags") or () if tag is not None), scope, _moment(row.get("created_at")),
-        _moment(row.get("updated_at")), _moment(row.get("last_shown_at")), max(0, row.get("shown_count") or 0),
+        id, content, said(row.get("title")), said(row.get("category")), said(row.get("source_ref")), row.get("user_id"),
+        tuple(tag for tag in row.get("tags") or () if tag is not None), scope, moment(row.get("created_at")),
+        moment(row.get("updated_at")), moment(row.get("last_shown_at")), max(0, row.get("shown_count") or 0),
         max(0, row.get("relevant_count") or 0), max(0, row.get("noise_count") or 0),
     )  # fmt: skip
-
-
-def _text(value: str | None) -> str | None:
-    return value if value and value.strip() else None
-
-
-def _moment(value: datetime | None) -> datetime | None:
-    """In UTC; a column without a time zone has it."""
-    return None if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 def _placed(content: str, chunks: Sequence[tuple[int, str, Any]]) -> tuple[TakenChunk, ...]:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.source import Batch, Changed, RowProblem, TakenMemory, Vector, bounded
+
+if TYPE_CHECKING:
+    from psycopg import sql
 
 PAGE_BLOCKS = 1_024
 """Blocks of 8 KiB that are asked for at once: some thousand rows with vectors in them."""
@@ -78,3 +83,25 @@ def vectors(sent: Sequence[bytes | None], kind: str) -> list[Vector | None]:
 def as_text(vector: Vector) -> str:
     """A vector as pgvector reads it, to the last bit."""
     return "[" + ",".join(f"{value:.9g}" for value in vector.tolist()) + "]"
+
+
+def within_years(column: sql.Composable) -> sql.Composed:
+    """A time as an expression that is absent where Python has none for it, as for infinity."""
+    from psycopg import sql
+
+    return sql.SQL("CASE WHEN {0} BETWEEN '0001-01-02' AND '9999-12-30' THEN {0} END").format(column)
+
+
+def moment(value: datetime | None) -> datetime | None:
+    """In UTC; one of a column without a time zone has it."""
+    return None if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def said(value: str | None) -> str | None:
+    """Text, unless it is blank."""
+    return value if value and value.strip() else None
+
+
+def of_another_length(vector: Vector, dimension: int | None) -> str:
+    """Why a vector is left out."""
+    return f"its vector has {len(vector)} numbers, most there have {dimension}; it was left out"

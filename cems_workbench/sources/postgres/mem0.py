@@ -1,0 +1,48 @@
+"""The memories of mem0 in its pgvector table: (id uuid, vector vector(N), payload jsonb), a row a memory.
+
+The text is the payload's `data`; a search is `ORDER BY vector <=> query`, for one user where one is chosen
+(mem0/vector_stores/pgvector.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cems_workbench.sources.postgres.catalog import Table
+from cems_workbench.sources.postgres.connection import Reader
+from cems_workbench.sources.postgres.table import Layout, id_type
+
+COLUMNS: Mapping[str, str] = {"id": "uuid", "vector": "vector", "payload": "jsonb"}
+KEYS: Mapping[str, str] = {
+    "title": "title", "category": "category", "project": "project", "author": "user_id", "session": "run_id",
+    "created_at": "created_at", "updated_at": "updated_at",
+}  # fmt: skip
+"""Fields of a memory by the key of the payload that has them."""
+NO_MEMORIES = ("mem0migrations",)
+
+
+def is_mem0(table: Table) -> bool:
+    """Whether a table has mem0's columns."""
+    return all(table.columns.get(name) and table.columns[name].type == type for name, type in COLUMNS.items())
+
+
+def collections(tables: Sequence[Table]) -> list[Table]:
+    """The tables that hold memories: not those of entities that mem0 keeps beside them, nor its own notes."""
+    found = [table for table in tables if is_mem0(table) and table.name not in NO_MEMORIES]
+    names = {table.name for table in found}
+    return [table for table in found if not (table.name.endswith("_entities") and table.name[:-9] in names)]
+
+
+def layout(reader: Reader, table: Table) -> Layout:
+    """Where the parts of a memory stand."""
+    from psycopg import sql
+
+    def key(name: str) -> sql.Composed:
+        return sql.SQL("{} ->> {}").format(sql.Identifier("payload"), sql.Literal(name))
+
+    fields = {field: key(name) for field, name in KEYS.items()}
+    fields["author"] = sql.SQL("COALESCE({}, {})").format(key("user_id"), key("agent_id"))
+    return Layout(
+        "mem0", table, sql.Identifier("id"), id_type(reader, table, "id"), True, key("data"), table.columns["vector"],
+        "cosine", fields, user=key("user_id"),
+    )  # fmt: skip

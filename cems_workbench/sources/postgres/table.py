@@ -1,0 +1,519 @@
+"""Memories in any table or view that has an id, a text and a vector in each row.
+
+Which columns are which says a mapping, as YAML:
+
+    table: public.notes
+    id: note_id
+    text: body
+    vector: embedding
+    title: subject         # any field of a memory: a column
+    distance: cosine       # or l2, ip; without it that of the index
+
+Without a mapping it is guessed by names and types, and said. A row's marker is its place and its last transaction; of a view, which
+has neither, it is a hash of the row.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, get_args
+
+from cems_workbench.errors import InputError, nearest
+from cems_workbench.records import CEMS_SCOPES, Memory, Relation, TakenMemory
+from cems_workbench.sources.postgres import catalog
+from cems_workbench.sources.postgres.catalog import Column, Table
+from cems_workbench.sources.postgres.connection import Database, Reader
+from cems_workbench.sources.postgres.snapshot import (
+    Page,
+    as_text,
+    batches,
+    block_ranges,
+    moment,
+    of_another_length,
+    said,
+    vectors,
+    within_years,
+)
+from cems_workbench.sources.source import (
+    AS_IT_IS,
+    Batch,
+    Changed,
+    Distance,
+    EngineHit,
+    EngineList,
+    EngineQuery,
+    Probe,
+    RowProblem,
+    SourceError,
+    Trial,
+)
+
+if TYPE_CHECKING:
+    from psycopg import sql
+
+    from cems_workbench.sources.postgres.connection import Row
+
+PAGE_ROWS = 20_000
+"""Rows of a view that are asked for at once."""
+FIELDS = tuple(field.name for field in fields(Memory) if field.name not in ("id", "content"))
+"""What a mapping may give besides id, text and vector."""
+NEEDED = ("table", "id", "text", "vector")
+IMPORTANCE = ("low", "normal", "high")
+TEXT_TYPES = ("text", "varchar", "bpchar")
+TIME_TYPES = ("timestamptz", "timestamp", "date")
+TEXT_NAMES = ("content", "text", "document", "body", "memory", "page_content", "chunk", "message", "data", "value")
+GUESSED: Mapping[str, tuple[str, ...]] = {
+    "title": ("title", "subject"), "category": ("category",), "project": ("project",), "author": ("author", "user_id"),
+    "session": ("session", "session_id"), "created_at": ("created_at", "created"), "updated_at": ("updated_at", "updated"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the parts of a memory stand in a row: expressions over the columns of one table."""
+
+    kind: str
+    table: Table
+    id: sql.Composable
+    id_type: str
+    unique: bool
+    text: sql.Composable
+    vector: Column
+    distance: Distance | None
+    fields: Mapping[str, sql.Composable]
+    user: sql.Composable | None = None
+    """What is compared with the address's user."""
+    notes: tuple[str, ...] = ()
+
+
+class TableSource:
+    """A table of memories with their vectors."""
+
+    def __init__(self, database: Database, layout: Callable[[Reader], Layout]) -> None:
+        self._database, self.layout = database, layout
+
+    @property
+    def address(self) -> str:
+        """Where it is, without any secret."""
+        return self._database.address.plain
+
+    def probe(self) -> Probe:
+        """Counts, dimension, distance and index. Raises SourceError."""
+        from psycopg import sql
+
+        with self._database.reading() as reader:
+            engine = catalog.engine(reader, self._database)
+            layout = self._checked(reader)
+            where, values = self._condition(layout)
+            count = sql.SQL("SELECT count(*), count({}) FROM {} WHERE {}")
+            memories, with_vector = reader.row(count.format(_vector(layout), _from(layout), where), values)
+            index = catalog.vector_index(reader, layout.table.oid, layout.vector.name)
+            distance, notes = _distance(layout, index), list(layout.notes)
+            if index and index.distance != distance:
+                notes.append(
+                    f"the index {index.definition} orders by {index.distance}, not by {distance}, so it is not used"
+                )
+                index = None
+            if layout.distance is None and index is None:
+                notes.append(
+                    "no index says which distance is meant: cosine is taken; `distance:` in a mapping says otherwise"
+                )
+            return Probe(
+                kind=layout.kind, engine=engine, memories=memories, vectors=with_vector,
+                dimension=catalog.dimension(reader, layout.table, layout.vector), distance=distance,
+                index=index.definition if index else None, settings=catalog.settings(reader, index), notes=tuple(notes),
+            )  # fmt: skip
+
+    @contextmanager
+    def snapshot(self) -> Iterator[TableSnapshot]:
+        """The rows as of now, on a connection of its own. Raises SourceError."""
+        own = self._database.another()
+        try:
+            with own.reading() as reader:
+                layout = self._checked(reader)
+                where, values = self._condition(layout)
+                yield TableSnapshot(reader, layout, where, values)
+        finally:
+            own.close()
+
+    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+        """The rows by distance. Raises SourceError, InputError for an unknown setting."""
+        from psycopg import sql
+
+        asked = query.depths.get("vector")
+        with self._database.reading() as reader:
+            catalog.engine(reader, self._database)
+            layout = self._checked(reader)
+            catalog.prepare(reader, query, trial, catalog.dimension(reader, layout.table, layout.vector), self.address)
+            if not asked:
+                return ()
+            if trial.exact:
+                reader.set("enable_indexscan", "off")
+            index = catalog.vector_index(reader, layout.table.oid, layout.vector.name)
+            distance = _distance(layout, index)
+            where, values = self._condition(layout, query.scope)
+            statement = sql.SQL(
+                "SELECT {id}::text, {vector} {operator} %(vector)s::{type} AS distance FROM {table} WHERE {where} "
+                "ORDER BY distance LIMIT %(asked)s"
+            ).format(
+                id=layout.id, vector=_vector(layout), operator=sql.SQL(catalog.OPERATORS[distance]), table=_from(layout),
+                type=sql.SQL("halfvec" if layout.vector.type == "halfvec" else "vector"), where=where,
+            )  # fmt: skip
+            started = time.perf_counter()
+            rows = reader.rows(statement, {"vector": as_text(query.vector), "asked": asked, **values})
+            seconds = time.perf_counter() - started
+        high = 1.0 if distance == "cosine" else 0.0
+        hits = tuple(EngineHit(id, high - far) for id, far in rows if far is not None)
+        return (EngineList("vector", asked, hits, seconds),)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._database.close()
+
+    def _checked(self, reader: Reader) -> Layout:
+        layout = self.layout(reader)
+        if not all(column.readable for column in layout.table.columns.values()):
+            table = layout.table
+            raise SourceError(
+                f"{self.address}: {reader.role} may not read {table}; what gives the right: GRANT SELECT ON {table} TO {reader.role}"
+            )
+        return layout
+
+    def _condition(self, layout: Layout, scope: str | None = None) -> tuple[sql.Composed, dict[str, Any]]:
+        """Rows of the address's user, and of a scope where rows have one."""
+        from psycopg import sql
+
+        conditions: list[sql.Composed] = []
+        values: dict[str, Any] = {}
+        if user := self._database.address.options.get("user"):
+            if layout.user is None:
+                raise InputError(
+                    f"{self.address}: no column says whose a row is, so user= chooses nothing; map `author`"
+                )
+            conditions.append(sql.SQL("({})::text = %(user)s").format(layout.user))
+            values["user"] = user
+        if scope and "scope" in layout.fields:
+            conditions.append(sql.SQL("{} = %(scope)s").format(layout.fields["scope"]))
+            values["scope"] = scope
+        return sql.SQL(" AND ").join(conditions or [sql.SQL("TRUE").format()]), values
+
+
+class TableSnapshot:
+    """The rows of a table, in the order in which they lie; of a view by id."""
+
+    def __init__(self, reader: Reader, layout: Layout, where: sql.Composed, values: dict[str, Any]) -> None:
+        from psycopg import sql
+
+        self._reader, self._layout, self._where, self._values = reader, layout, where, values
+        self._dimension = catalog.dimension(reader, layout.table, layout.vector)
+        # A table's rows are read again when the mapping is another one.
+        (self._prefix,) = reader.row(
+            "SELECT to_hex(hashtext(%(said)s))",
+            {"said": "|".join(each.as_string() for each in (layout.text, _vector(layout), *layout.fields.values()))},
+        )
+        self._seen: set[str] = set()
+        count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(_from(layout), where)
+        self._total: int = reader.row(count, values)[0]
+
+    @property
+    def total(self) -> int:
+        """Rows that are there."""
+        return self._total
+
+    def batches(self, changed: Changed) -> Iterator[Batch]:
+        """Every row, and those that are asked for with their vectors. Raises SourceError."""
+        self._seen.clear()
+        return batches(map(self._page, self._rows()), changed, self._read)
+
+    def relations(self) -> Iterator[Sequence[Relation]]:
+        """None: a table of memories has no edges."""
+        return iter(())
+
+    def _rows(self) -> Iterator[list[Row]]:
+        """Id, marker and size of every row, a page at a time."""
+        from psycopg import sql
+
+        layout = self._layout
+        size = sql.SQL("octet_length(({})::text)").format(layout.text)
+        head = sql.SQL("SELECT {id}::text, {marker}, {size} FROM {table} WHERE {where} AND {page}")
+        if layout.table.has_blocks:
+            query = head.format(
+                id=layout.id, size=size, table=_from(layout), where=self._where, marker=sql.SQL("xmin::text || ctid::text"),
+                page=sql.SQL("ctid >= %(from)s::tid AND ctid < %(to)s::tid ORDER BY ctid"),
+            )  # fmt: skip
+            for place in block_ranges(self._reader, layout.table.oid):
+                yield self._reader.rows(query, {**self._values, **place})
+            return
+        every = sql.SQL(", ").join([layout.text, _vector(layout), *layout.fields.values()])
+        query = head.format(
+            id=layout.id, size=size, table=_from(layout), where=self._where,
+            marker=sql.SQL("to_hex(hashtextextended(ROW({})::text, 0))").format(every),
+            page=sql.SQL("(%(last)s::text IS NULL OR {id} > %(last)s::{type}) ORDER BY {id} LIMIT %(most)s").format(
+                id=layout.id, type=sql.SQL(layout.id_type)
+            ),
+        )  # fmt: skip
+        last = None
+        while rows := self._reader.rows(query, {**self._values, "last": last, "most": PAGE_ROWS}):
+            yield rows
+            last = rows[-1][0]
+            if last is None or len(rows) < PAGE_ROWS:
+                return
+
+    def _page(self, rows: Sequence[Row]) -> Page:
+        """The rows whose id is there, and stands in no row before."""
+        good, problems = [], []
+        for row in rows:
+            if row[0] is None or not row[0].strip():
+                problems.append(RowProblem("(none)", "id", "is empty, so the row was left out"))
+            elif row[0] in self._seen:
+                problems.append(RowProblem(row[0], "id", "stands in more than one row; the first was taken"))
+            else:
+                good.append(row)
+                if not self._layout.unique:
+                    self._seen.add(row[0])
+        width = 4 * (self._dimension or 0)
+        return Page(
+            [row[0] for row in good], [f"{self._prefix}.{row[1]}" for row in good],
+            [(row[2] or 0) + width for row in good], problems,
+        )  # fmt: skip
+
+    def _read(self, ids: Sequence[str], markers: Sequence[str]) -> tuple[list[TakenMemory], list[RowProblem]]:
+        from psycopg import sql
+
+        layout = self._layout
+        columns = [layout.id, layout.text, *layout.fields.values()]
+        named = sql.SQL(", ").join([_vector(layout), *(sql.SQL("({})").format(each) for each in columns[2:])])
+        query = sql.SQL(
+            "SELECT {id}::text, ({text})::text, {named} FROM {table} WHERE {id} = ANY(%(ids)s::{type}[]) AND {where} {order}"
+        )
+        found = self._reader.rows(
+            query.format(
+                id=layout.id, text=layout.text, named=named, table=_from(layout), where=self._where,
+                type=sql.SQL(layout.id_type),
+                order=sql.SQL("ORDER BY ctid" if layout.table.has_blocks else ""),
+            ),
+            {**self._values, "ids": list(ids)},
+        )  # fmt: skip
+        problems: list[RowProblem] = []
+        rows: dict[str, tuple[Row, Any]] = {}
+        for row, vector in zip(found, vectors([row[2] for row in found], layout.vector.type), strict=True):
+            rows.setdefault(row[0], (row, vector))
+        taken = []
+        for id, marker in zip(ids, markers, strict=True):
+            row, vector = rows[id]
+            if row[1] is None or not row[1].strip():
+                problems.append(RowProblem(id, "text", "is empty, so the row was left out"))
+                continue
+            if vector is None:
+                problems.append(RowProblem(id, layout.vector.name, "has no vector"))
+            elif len(vector) != self._dimension:
+                problems.append(RowProblem(id, layout.vector.name, of_another_length(vector, self._dimension)))
+                vector = None
+            values = {}
+            for field, value in zip(layout.fields, row[3:], strict=True):
+                try:
+                    read = _value(field, value)
+                except ValueError as error:
+                    problems.append(RowProblem(id, field, str(error)))
+                    continue
+                if read is not None:
+                    values[field] = read
+            taken.append(TakenMemory(Memory(id, row[1], **values), marker, vector=vector))
+        return taken, problems
+
+
+def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
+    """The layout that a mapping states. Raises InputError where it does not fit the table."""
+    from psycopg import sql
+
+    known = (*NEEDED, "distance", *FIELDS)
+    for name, value in mapping.items():
+        if name not in known:
+            like = nearest(str(name), known)
+            hint = f" (did you mean {like}?)" if like else ""
+            raise InputError(f"mapping: unknown field {str(name)!r}{hint}; known are {', '.join(known)}")
+        if not isinstance(value, str) or not value:
+            raise InputError(f"mapping: {name}: must be a name, found {value!r}")
+    if lacking := [name for name in NEEDED if name not in mapping]:
+        raise InputError(
+            f"mapping: {', '.join(lacking)} must be given: table, id, text and vector say what a memory is"
+        )
+    if mapping.get("distance") not in (None, *get_args(Distance)):
+        raise InputError(
+            f"mapping: distance: must be one of {', '.join(get_args(Distance))}, found {mapping['distance']!r}"
+        )
+    table = catalog.table(reader, mapping["table"])
+    if table is None:
+        there = [str(each) for each in catalog.tables_with_vectors(reader)]
+        raise InputError(
+            f"mapping: table: {plain} has no {mapping['table']!r}; with vectors there are {', '.join(there) or 'none'}"
+        )
+    for name, column in mapping.items():
+        if name not in ("table", "distance") and column not in table.columns:
+            like = nearest(column, table.columns)
+            hint = f" (did you mean {like}?)" if like else ""
+            raise InputError(
+                f"mapping: {name}: {table} has no column {column!r}{hint}; it has {', '.join(table.columns)}"
+            )
+    vector = table.columns[mapping["vector"]]
+    if vector.type not in catalog.VECTOR_TYPES:
+        raise InputError(f"mapping: vector: {vector.name} is of type {vector.type}, not vector or halfvec")
+    given = {field: mapping[field] for field in FIELDS if field in mapping}
+    return Layout(
+        "table", table, sql.Identifier(mapping["id"]), id_type(reader, table, mapping["id"]), _unique(reader, table, mapping["id"]),
+        sql.Identifier(mapping["text"]), vector, mapping.get("distance"),
+        {field: _expression(table.columns[name]) for field, name in given.items()},
+        user=sql.Identifier(given["author"]) if "author" in given else None,
+    )  # fmt: skip
+
+
+def guessed(reader: Reader, table: Table, plain: str) -> dict[str, str]:
+    """A mapping by names and types. Raises InputError where they do not say enough."""
+    rows = reader.rows(
+        "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = %(table)s::oid AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL ORDER BY i.indisprimary DESC",
+        {"table": table.oid},
+    )
+    ids = [*(row[0] for row in rows), *(name for name in ("id", "uuid", "key") if name in table.columns)]
+    texts = [
+        column.name for column in table.columns.values() if column.type in TEXT_TYPES and column.name not in ids[:1]
+    ]
+    text = next((name for name in TEXT_NAMES if name in texts), texts[0] if len(texts) == 1 else None)
+    if len(table.vectors) != 1 or not ids or text is None:
+        lacking = "id" if not ids else "text" if text is None else "vector"
+        raise InputError(
+            f"{plain}: cannot tell which column of {table} is the {lacking}; a mapping says it (table, id, text, vector); "
+            f"it has {', '.join(table.columns)}"
+        )
+    found = {"table": f"{table.schema}.{table.name}", "id": ids[0], "text": text, "vector": table.vectors[0].name}
+    for field, names in GUESSED.items():
+        allowed = TIME_TYPES if field.endswith("_at") else (*TEXT_TYPES, "uuid", "int4", "int8")
+        name = next((name for name in names if name in table.columns and table.columns[name].type in allowed), None)
+        if name and name not in found.values():
+            found[field] = name
+    return found
+
+
+def id_type(reader: Reader, table: Table, column: str) -> str:
+    """The type of a column as SQL writes it."""
+    (name,) = reader.row(
+        "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %(table)s::oid AND attname = %(column)s",
+        {"table": table.oid, "column": column},
+    )
+    return str(name)
+
+
+def _unique(reader: Reader, table: Table, column: str) -> bool:
+    rows = reader.rows(
+        "SELECT 1 FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0] "
+        "WHERE i.indrelid = %(table)s::oid AND a.attname = %(column)s AND i.indisunique AND i.indnkeyatts = 1 AND i.indpred IS NULL",
+        {"table": table.oid, "column": column},
+    )
+    return bool(rows)
+
+
+def _distance(layout: Layout, index: catalog.VectorIndex | None) -> Distance:
+    """As the mapping states, else as the index orders, else cosine."""
+    return layout.distance or (index.distance if index else "cosine")
+
+
+def _from(layout: Layout) -> sql.Identifier:
+    from psycopg import sql
+
+    return sql.Identifier(layout.table.schema, layout.table.name)
+
+
+def _vector(layout: Layout) -> sql.Identifier:
+    from psycopg import sql
+
+    return sql.Identifier(layout.vector.name)
+
+
+def _expression(column: Column) -> sql.Composable:
+    from psycopg import sql
+
+    name = sql.Identifier(column.name)
+    if column.type in TIME_TYPES:
+        return within_years(name)
+    # Types that psycopg has no form for come as text.
+    plain = (
+        *TEXT_TYPES,
+        "uuid",
+        "int2",
+        "int4",
+        "int8",
+        "float4",
+        "float8",
+        "numeric",
+        "bool",
+        "_text",
+        "_varchar",
+        "json",
+        "jsonb",
+    )
+    return name if column.type in plain else sql.SQL("{}::text").format(name)
+
+
+def _value(field: str, value: Any) -> Any:
+    """A cell as the field of a memory; None where it is empty. Raises ValueError saying what it must be."""
+    if value is None:
+        return None
+    if field in ("created_at", "updated_at", "last_accessed"):
+        return _time(value)
+    if field == "tags":
+        return _tags(value)
+    if field in ("access_count", "relevant_count", "noise_count"):
+        if isinstance(value, bool) or not str(value).isdigit():
+            raise ValueError(f"must be a whole number from 0, found {str(value)[:40]!r}")
+        return int(value)
+    if field == "priority":
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = 0.0
+        if not 1 <= number <= 2:
+            raise ValueError(f"must be a number 1–2, found {str(value)[:40]!r}")
+        return number
+    if field == "pinned":
+        if not isinstance(value, bool):
+            raise ValueError(f"must be true or false, found {str(value)[:40]!r}")
+        return value
+    text = said(str(value))
+    if field == "scope" and text is not None:
+        if text not in CEMS_SCOPES:
+            raise ValueError(f"must be one of {', '.join(CEMS_SCOPES)}, found {text[:40]!r}")
+        return CEMS_SCOPES[text]
+    if field == "importance" and text not in (None, *IMPORTANCE):
+        raise ValueError(f"must be one of {', '.join(IMPORTANCE)}, found {str(text)[:40]!r}")
+    return text
+
+
+def _time(value: Any) -> datetime | None:
+    if isinstance(value, str):
+        if not value.strip():
+            return None
+        try:
+            return moment(datetime.fromisoformat(value.strip()))
+        except (ValueError, OverflowError):
+            raise ValueError(f"must be a date or time, found {value[:40]!r}") from None
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    raise ValueError(f"must be a date or time, found {str(value)[:40]!r}")
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.lstrip().startswith("[") else value.split(",")
+        except ValueError:
+            value = value.split(",")
+    if not isinstance(value, list) or not all(isinstance(each, str) or each is None for each in value):
+        raise ValueError("must be a list of texts, or texts between commas")
+    return tuple(each.strip() for each in value if each and each.strip())

@@ -1,0 +1,272 @@
+"""mem0's table, a mapped table and a view as sources, on a real PostgreSQL with pgvector; and a source that fails on the way."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import postgres_server
+import pytest
+from postgres_server import Server
+from source_server import PASSWORD, taken, watched
+
+from cems_workbench.errors import InputError
+from cems_workbench.sources.address import parse
+from cems_workbench.sources.opening import open_source
+from cems_workbench.sources.source import EngineQuery, Source, SourceError, Trial
+
+if TYPE_CHECKING:
+    from postgres_server import Connection
+
+pytestmark = pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing()))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with watched() as server:
+        yield server
+
+
+@pytest.fixture
+def database(server: Server) -> Iterator[Connection]:
+    """A new database, called `own`, whose tables the role may read."""
+    with server.connect() as first:
+        first.execute("CREATE DATABASE own")
+        with server.connect("own") as connection:
+            connection.execute("CREATE EXTENSION vector")
+            connection.execute("ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader")
+            yield connection
+        first.execute("DROP DATABASE own WITH (FORCE)")
+
+
+Opened = Callable[..., Source]
+
+
+@pytest.fixture
+def opened(server: Server) -> Iterator[Opened]:
+    sources: list[Source] = []
+
+    def open_(mapping: Mapping[str, Any] | None = None, timeout: float = 60.0, **options: str) -> Source:
+        address = parse(server.address("own", "reader", **options), {"PGPASSWORD": PASSWORD})
+        sources.append(open_source(address, mapping, timeout))
+        return sources[-1]
+
+    yield open_
+    for source in sources:
+        source.close()
+
+
+def written(vector: Sequence[float]) -> str:
+    return json.dumps([float(value) for value in vector])
+
+
+def numbers(i: int) -> np.ndarray:
+    return np.random.default_rng(i).normal(size=5).astype(np.float32)
+
+
+def mem0(connection: Connection, name: str = "mem0") -> None:
+    """As mem0 1.x makes and fills it (mem0/vector_stores/pgvector.py, mem0/memory/main.py)."""
+    connection.execute(f"CREATE TABLE {name} (id UUID PRIMARY KEY, vector vector(5), payload JSONB)")
+    connection.execute(f"CREATE INDEX {name}_hnsw_idx ON {name} USING hnsw (vector vector_cosine_ops)")
+    for i in range(8):
+        payload = {
+            "data": f"likes tea {i}", "hash": "0" * 32, "user_id": "ann" if i % 2 else "bob", "run_id": f"r{i}",
+            "created_at": "2025-06-07T08:09:10.111213-07:00",
+        }  # fmt: skip
+        values = (uuid.UUID(int=i + 1), written(numbers(i)), json.dumps(payload))
+        connection.execute(f"INSERT INTO {name} VALUES (%s, %s, %s)", values)
+
+
+def test_the_table_of_mem0_is_known_and_searched_for_its_user(database: Connection, opened: Opened) -> None:
+    mem0(database)
+    database.execute("CREATE TABLE mem0_entities (LIKE mem0)")
+    source = opened()
+    probe = source.probe()
+    assert (probe.kind, probe.memories, probe.vectors, probe.dimension, probe.distance) == ("mem0", 8, 8, 5, "cosine")
+    assert probe.index is not None and probe.index.startswith("hnsw")
+    _, found = taken(source)
+    one = found[str(uuid.UUID(int=2))]
+    assert (one.memory.content, one.memory.author, one.memory.session) == ("likes tea 1", "ann", "r1")
+    assert one.memory.created_at == datetime(2025, 6, 7, 15, 9, 10, 111213, tzinfo=UTC)
+    assert one.vector is not None and one.vector.tolist() == numbers(1).tolist() and one.chunks == ()
+    query = EngineQuery("tea", numbers(99), {"vector": 3})
+    (of_ann,) = opened(user="ann").search(query, Trial(exact=True))
+    cosine = {
+        i: float(numbers(i) @ numbers(99) / np.linalg.norm(numbers(i)) / np.linalg.norm(numbers(99)))
+        for i in (1, 3, 5, 7)
+    }
+    best = sorted(cosine, key=lambda i: -cosine[i])[:3]
+    assert [hit.memory_id for hit in of_ann.hits] == [str(uuid.UUID(int=i + 1)) for i in best]
+    assert [hit.score for hit in of_ann.hits] == pytest.approx([cosine[i] for i in best], abs=1e-6)
+    assert taken(opened(user="ann"))[1].keys() == {str(uuid.UUID(int=i + 1)) for i in (1, 3, 5, 7)}
+
+
+NOTES = """
+CREATE SCHEMA other;
+CREATE TABLE other."My notes" (
+    nr int PRIMARY KEY, body text, emb halfvec(5), subject text, labels text[], made timestamp, seen bigint, rank text);
+INSERT INTO other."My notes" VALUES
+    (1, 'one', '[1,0,0,0,0]', 'First', '{a,b}', '2024-05-06 07:08:09', 3, '1.5'),
+    (2, 'two', '[0,2,0,0,0]', NULL, NULL, 'infinity', NULL, NULL),
+    (3, 'three', NULL, ' ', '{}', NULL, -4, 'high'),
+    (4, '  ', '[0,0,1,0,0]', NULL, NULL, NULL, 0, NULL);
+CREATE INDEX ON other."My notes" USING ivfflat (emb halfvec_ip_ops) WITH (lists = 1);
+GRANT USAGE ON SCHEMA other TO reader;
+"""
+MAPPING = {
+    "table": "other.My notes", "id": "nr", "text": "body", "vector": "emb", "title": "subject", "tags": "labels", "created_at": "made",
+    "access_count": "seen", "priority": "rank",
+}  # fmt: skip
+
+
+def test_a_mapped_table_gives_what_the_mapping_says(database: Connection, opened: Opened) -> None:
+    database.execute(NOTES)
+    source = opened(MAPPING)
+    probe = source.probe()
+    assert (probe.kind, probe.memories, probe.vectors, probe.dimension, probe.distance) == ("table", 4, 3, 5, "ip")
+    assert [setting.name for setting in probe.settings] == ["ivfflat.probes", "ivfflat.iterative_scan"]
+    batches, found = taken(source)
+    one = found["1"].memory
+    assert (one.content, one.title, one.tags, one.access_count, one.priority) == ("one", "First", ("a", "b"), 3, 1.5)
+    assert one.created_at == datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC) and found["2"].memory.created_at is None
+    assert {(problem.memory_id, problem.field): problem.reason for batch in batches for problem in batch.problems} == {
+        ("3", "emb"): "has no vector",
+        ("3", "access_count"): "must be a whole number from 0, found '-4'",
+        ("3", "priority"): "must be a number 1–2, found 'high'",
+        ("4", "text"): "is empty, so the row was left out",
+    }
+    assert found["2"].vector is not None and found["2"].vector.tolist() == [0, 2, 0, 0, 0]
+    (nearest,) = source.search(
+        EngineQuery("", np.array([0.5, 1, 0.25, 0, 0], np.float32), {"vector": 9}), Trial(exact=True)
+    )
+    assert [(hit.memory_id, hit.score) for hit in nearest.hits] == [("2", 2.0), ("1", 0.5), ("4", 0.25)]
+    (by_l2,) = opened({**MAPPING, "distance": "l2"}).search(
+        EngineQuery("", np.array([0, 2, 0, 0, 0], np.float32), {"vector": 1})
+    )
+    assert [(hit.memory_id, hit.score) for hit in by_l2.hits] == [("2", 0.0)]
+    assert "not by l2" in opened({**MAPPING, "distance": "l2"}).probe().notes[0]
+
+
+def test_a_table_alone_is_guessed_and_the_guess_is_said(database: Connection, opened: Opened) -> None:
+    database.execute(
+        "CREATE TABLE facts (key text PRIMARY KEY, source text, document text, embedding vector(5), title varchar, created_at date)"
+    )
+    database.execute(
+        "INSERT INTO facts VALUES ('k1', 's', 'tea is hot', %s, 'Tea', '2024-01-02')", (written(numbers(1)),)
+    )
+    source = opened()
+    note = source.probe().notes[0]
+    assert "id: key, text: document, vector: embedding, title: title, created_at: created_at" in note
+    memory = taken(source)[1]["k1"].memory
+    assert (memory.content, memory.title, memory.created_at) == ("tea is hot", "Tea", datetime(2024, 1, 2, tzinfo=UTC))
+
+
+def test_a_view_is_read_by_the_hash_of_its_rows(database: Connection, opened: Opened) -> None:
+    database.execute("CREATE TABLE kept (id int, said text, v vector(5))")
+    for i in (3, 1, 2, 2):
+        database.execute("INSERT INTO kept VALUES (%s, %s, %s)", (i, f"said {i}", written(numbers(i))))
+    database.execute("CREATE VIEW shown AS SELECT id, said, v FROM kept")
+    source = opened({"table": "shown", "id": "id", "text": "said", "vector": "v"})
+    batches, first = taken(source)
+    assert list(first) == ["1", "2", "3"]
+    assert [(problem.memory_id, problem.field) for batch in batches for problem in batch.problems] == [("2", "id")]
+    database.execute("UPDATE kept SET v = %s WHERE id = 3", (written(numbers(9)),))
+    database.execute("UPDATE kept SET id = id")
+    second = taken(source)[1]
+    assert [id for id in first if first[id].marker != second[id].marker] == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"titel": "subject"}, "mapping: unknown field 'titel' (did you mean title?); known are table, id,"),
+        ({"title": "subjct"}, "mapping: title: other.My notes has no column 'subjct' (did you mean subject?); it has nr, body, emb"),
+        ({"vector": "body"}, "mapping: vector: body is of type text, not vector or halfvec"),
+        ({"distance": "manhattan"}, "mapping: distance: must be one of cosine, l2, ip, found 'manhattan'"),
+        ({"table": "notes"}, "mapping: table: postgresql://reader@/own"),
+        ({"id": 3}, "mapping: id: must be a name, found 3"),
+    ],
+)  # fmt: skip
+def test_a_mapping_that_does_not_fit_is_one_line(
+    database: Connection, opened: Opened, change: dict[str, Any], says: str
+) -> None:
+    database.execute(NOTES)
+    with pytest.raises(InputError) as error:
+        opened({**MAPPING, **change})
+    assert str(error.value).startswith(says)
+
+
+def test_a_database_that_leaves_a_choice_names_it(database: Connection, opened: Opened) -> None:
+    with pytest.raises(SourceError, match="has neither CEMS's tables"):
+        opened()
+    mem0(database, "one")
+    mem0(database, "two")
+    with pytest.raises(SourceError, match=r"several tables with vectors \(one, two\); \?table=NAME chooses one"):
+        opened()
+    assert opened(table="two").probe().memories == 8
+    database.execute("DROP EXTENSION vector CASCADE")
+    with pytest.raises(SourceError, match="has no extension vector"):
+        opened(table="two")
+
+
+def test_a_role_without_rights_is_told_what_gives_them(database: Connection, opened: Opened) -> None:
+    mem0(database)
+    database.execute("REVOKE SELECT ON mem0 FROM reader")
+    with pytest.raises(
+        SourceError, match="reader may not read mem0; what gives the right: GRANT SELECT ON mem0 TO reader"
+    ):
+        opened().probe()
+
+
+def test_a_source_that_drops_on_the_way_is_one_line_and_is_there_again(database: Connection, opened: Opened) -> None:
+    mem0(database)
+    source = opened()
+    source.probe()
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cems-workbench'"
+    with (
+        pytest.raises(SourceError, match=r"the connection was lost on the way .*; connect again to go on"),
+        source.snapshot() as snapshot,
+    ):
+        database.execute(end)
+        list(snapshot.batches(lambda ids, markers: ids))
+    database.execute(end)
+    assert source.probe().memories == 8
+    (found,) = source.search(EngineQuery("", numbers(1), {"vector": 2}))
+    assert len(found.hits) == 2
+
+
+def test_a_statement_that_hangs_is_ended(database: Connection, opened: Opened) -> None:
+    mem0(database)
+    database.execute(
+        "CREATE VIEW slow AS SELECT id, payload ->> 'data' AS said, vector FROM mem0 WHERE pg_sleep(3600) IS NOT NULL"
+    )
+    source = opened({"table": "slow", "id": "id", "text": "said", "vector": "vector"}, timeout=0.3)
+    with pytest.raises(SourceError, match=r"a statement was ended after 0\.3 s"):
+        source.probe()
+
+
+def test_a_server_that_falls_silent_is_given_up(
+    database: Connection, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped, its process can end no statement, while its machine still answers for the connection."""
+    import os
+    import signal
+
+    from cems_workbench.sources.postgres import connection
+
+    monkeypatch.setattr(connection, "SILENCE_S", 0.2)
+    mem0(database)
+    source = opened(timeout=0.3)
+    with pytest.raises(SourceError, match="the connection was lost on the way"), source.snapshot() as snapshot:
+        rows = database.execute("SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction'").fetchall()
+        for (process,) in rows:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            list(snapshot.batches(lambda ids, markers: ids))
+        finally:
+            for (process,) in rows:
+                os.kill(process, signal.SIGCONT)
