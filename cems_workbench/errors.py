@@ -7,6 +7,7 @@ prints that line and exits with 2; a page shows it in place. Anything else that 
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Iterable
 
 
@@ -41,3 +42,24 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.55)
     return matches[0] if matches else None
+
+
+def one_line(text: str, chars: int = 200) -> str:
+    """Whitespace and control characters as single spaces, cut to `chars` characters."""
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= chars else f"{line[: chars - 1]}…"
+
+
+def reply_words(text: str) -> str:
+    """What a server's error reply says: the message in its JSON, or its text."""
+    text = text.strip()
+    try:
+        reply = json.loads(text)
+    except (ValueError, RecursionError):
+        return "a page of HTML" if text.startswith("<") else text or "no further words"
+    if isinstance(reply, dict) and isinstance(reply.get("status"), dict):
+        reply = reply["status"]
+    for key in ("error", "message", "detail"):
+        if isinstance(reply, dict) and key in reply:
+            reply = reply[key]
+    return reply if isinstance(reply, str) else json.dumps(reply)

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from cems_workbench.errors import ModelError
-from cems_workbench.models.http import one_line
+from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.protocol import TRUNCATED, PairScore
 from cems_workbench.models.resolve import Resolved, locate
 from cems_workbench.records import MS_MARCO, JudgeScale

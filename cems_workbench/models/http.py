@@ -15,7 +15,6 @@ Source: docs/specification.md, "rerank" (max_concurrent, timeout_s, flagged fail
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 import time
@@ -28,7 +27,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import tenacity
 
-from cems_workbench.errors import ModelError
+from cems_workbench.errors import ModelError, one_line, reply_words
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.protocol import CAUSES, PairScore
 
@@ -43,7 +42,6 @@ CONNECT_SECONDS = 5.0
 CONNECT_SHARE = 0.8
 """Of a deadline, what connecting may take: a server that is away is told from one that is slow."""
 LONGEST_WAIT_SECONDS = 10.0
-SAID_CHARS = 200
 SECRET_CHARS = 4
 """A user name or a value in a URL that is shorter is no secret: taking it out would tear words apart."""
 NOT_ASKED = "refused: not asked"
@@ -153,7 +151,7 @@ class ModelServer:
         async def check(response: httpx.Response) -> None:
             if response.status_code >= 400:
                 await response.aread()
-                said = self.redacted(_said(response))
+                said = self.redacted(reply_words(response.text))
                 raise status_error(response.status_code, said, response.headers.get("retry-after"))
 
         return {
@@ -232,7 +230,10 @@ async def post_json(server: ModelServer, path: str, body: Any) -> Any:
         raise CallError("bad reply", f"HTTP {response.status_code}: the server sends elsewhere; check the URL")
     reply = response.json()
     if isinstance(reply, dict) and reply.get("error"):
-        code, said = reply["error"].get("code") if isinstance(reply["error"], dict) else None, _said(response)
+        code, said = (
+            reply["error"].get("code") if isinstance(reply["error"], dict) else None,
+            reply_words(response.text),
+        )
         if isinstance(code, int) and code >= 400:
             raise status_error(code, server.redacted(said))
         raise CallError("server error", f"HTTP {response.status_code} with an error: {server.redacted(said)}")
@@ -344,25 +345,6 @@ def _certificates() -> ssl.SSLContext:
     import httpx
 
     return httpx.create_ssl_context()
-
-
-def _said(response: httpx.Response) -> str:
-    """What a server's error reply says: the message in its JSON, or its text."""
-    text = response.text.strip()
-    try:
-        reply = json.loads(text)
-    except (ValueError, RecursionError):
-        return "a page of HTML" if text.startswith("<") else text or "no further words"
-    for key in ("error", "message", "detail"):
-        if isinstance(reply, dict) and key in reply:
-            reply = reply[key]
-    return reply if isinstance(reply, str) else json.dumps(reply)
-
-
-def one_line(text: str, chars: int = SAID_CHARS) -> str:
-    """Whitespace and control characters as single spaces, cut to `chars` characters."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return line if len(line) <= chars else f"{line[: chars - 1]}…"
 
 
 def authorization(key: str) -> dict[str, str]:

@@ -24,14 +24,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from cems_workbench.errors import ModelError
+from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import (
     LONGEST_WAIT_SECONDS,
     CallError,
     CallLimits,
     ModelServer,
-    one_line,
     score_pairs,
     server_url,
 )

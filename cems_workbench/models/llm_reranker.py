@@ -22,8 +22,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from cems_workbench.errors import one_line
 from cems_workbench.models.chat import Chat
-from cems_workbench.models.http import CallError, one_line, score_pairs
+from cems_workbench.models.http import CallError, score_pairs
 from cems_workbench.models.prompts import READ_CHARS, json_values, plain
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import JudgeScale

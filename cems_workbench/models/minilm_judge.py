@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.errors import ModelError
-from cems_workbench.models.http import one_line, sendable
+from cems_workbench.errors import ModelError, one_line
+from cems_workbench.models.http import sendable
 from cems_workbench.models.protocol import TRUNCATED, PairScore
 from cems_workbench.records import JudgeScale
 

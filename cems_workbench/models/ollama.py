@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cems_workbench.errors import ModelError
+from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.circuit_breaker import CircuitBreaker
-from cems_workbench.models.http import CallError, CallLimits, ModelServer, one_line, score_pairs, sendable, server_name
+from cems_workbench.models.http import CallError, CallLimits, ModelServer, score_pairs, sendable, server_name
 from cems_workbench.models.protocol import Float64, PairScore
 from cems_workbench.models.server_embedder import ServerEmbedder
 from cems_workbench.records import JudgeScale

@@ -25,8 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, get_args
 
-from cems_workbench.errors import ModelError
-from cems_workbench.models.http import one_line
+from cems_workbench.errors import ModelError, one_line
 
 READ_CHARS = 20_000
 LINE_CHARS = 300

@@ -35,8 +35,8 @@ FORMS = "postgresql://USER@HOST/DATABASE, chroma://HOST:PORT/COLLECTION, qdrant:
 TYPED = "the address"
 """What a secret was found in that stood in the address itself."""
 _SECRET = re.compile(r"pass|pwd|key|token|secret", re.IGNORECASE)
-_FILES = ("sslkey", "passfile")
-"""Options that name a file in which a secret stands, and are none."""
+_HARMLESS = ("sslkey", "passfile", "max_tokens")
+"""Options that are none: a file in which a secret stands, a number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _parsed(text: str, environment: Mapping[str, str], where: str) -> Address:
     if scheme not in SCHEMES:
         raise InputError(f"{where} begins with {scheme or 'no scheme'!r}; it should be one of {FORMS}")
     pairs = parse_qsl(parts.query, keep_blank_values=True)
-    options = {name: value for name, value in pairs if name in _FILES or not _SECRET.search(name)}
+    options = {name: value for name, value in pairs if name in _HARMLESS or not _SECRET.search(name)}
     secrets = [value for name, value in pairs if name not in options and value]
     password = unquote(parts.password) if parts.password else next(iter(secrets), "")
     user = unquote(parts.username or "")

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.collection import CollectionSource, Near, Query, Row, ask, chosen, copied, directory_of
+from cems_workbench.sources.asking import ask, check_options
+from cems_workbench.sources.collection import CollectionSource, Near, Query, Row, chosen, copied, directory_of
 from cems_workbench.sources.payload import SHARED_WORDS, Payload
 from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Vector
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from chromadb.api.client import Client
     from chromadb.api.models.Collection import Collection
 
+OPTIONS = ("tenant", "database")
 PORT = 8000
 SIGN = "chroma.sqlite3"
 """The file that a directory of Chroma has."""
@@ -41,6 +43,7 @@ MODEL_FIELDS = ("model_name", "model", "model_id", "embedding_model", "embedder"
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
     """Open a collection. Raises InputError for one that is not there, or a mapping that does not fit, and SourceError."""
+    check_options(address, OPTIONS)
     return CollectionSource(address, mapping, timeout, lambda: _connect(address, timeout))
 
 

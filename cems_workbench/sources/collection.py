@@ -21,11 +21,11 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from cems_workbench.deadline import in_thread
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.records import Memory, Relation
 from cems_workbench.sources.address import Address
+from cems_workbench.sources.asking import ask
 from cems_workbench.sources.payload import (
     Payload,
     canonical,
@@ -369,27 +369,6 @@ class CollectionSnapshot:
             problems.append(RowProblem(row.id, "vector", "has values that are no numbers; it was left out"))
             return None
         return row.vector
-
-
-def ask(address: Address, seconds: float, call: Callable[[], T], reason: Callable[[Exception], str | None]) -> T:
-    """What `call` returns. Raises SourceError, one line without any secret, when it fails or takes longer than `seconds`."""
-    try:
-        return in_thread(call).result(seconds)
-    except (SourceError, InputError):
-        raise
-    except TimeoutError:
-        raise SourceError(f"{address.plain}: no answer in {seconds:g} s") from None
-    except Exception as error:
-        said = reason(error)
-        if said is None:
-            raise
-        raise SourceError(f"{address.plain}: {one_line(address.hidden(said))}") from None
-
-
-def one_line(text: str, chars: int = 300) -> str:
-    """Printable, on one line, cut."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return line if len(line) <= chars else f"{line[: chars - 1]}…"
 
 
 def chosen(address: Address, asked: str, there: Sequence[str]) -> str:

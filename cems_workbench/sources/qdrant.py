@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, reply_words
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.collection import CollectionSource, Near, Query, Row, ask, chosen, copied, directory_of
+from cems_workbench.sources.asking import ask, check_options
+from cems_workbench.sources.collection import CollectionSource, Near, Query, Row, chosen, copied, directory_of
 from cems_workbench.sources.payload import SHARED_WORDS, Payload
 from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Trial
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
     from qdrant_client.models import CollectionInfo, Filter, SearchParams, VectorParams
 
+OPTIONS = ("vector",)
 PORT = 6333
 SIGN = "meta.json"
 """The file that a directory of the client's local mode has."""
@@ -43,6 +45,7 @@ SETTINGS = ("hnsw_ef", "indexed_only")
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
     """Open a collection. Raises InputError for one that is not there, or a mapping that does not fit, and SourceError."""
+    check_options(address, OPTIONS)
     return CollectionSource(address, mapping, timeout, lambda: _connect(address, timeout))
 
 
@@ -261,7 +264,7 @@ def _reason(error: Exception) -> str | None:
     from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
     if isinstance(error, UnexpectedResponse):
-        said = _said(error)
+        said = reply_words(error.content.decode("utf-8", "replace")) or error.reason_phrase
         if error.status_code in (401, 403):
             return f"the key is refused, or none was given: set QDRANT_API_KEY ({said})"
         return f"HTTP {error.status_code}: {said}"
@@ -277,13 +280,3 @@ def _reason(error: Exception) -> str | None:
     if isinstance(error, (ApiException, ValueError, KeyError, RuntimeError, OSError)):
         return str(error) or type(error).__name__
     return None
-
-
-def _said(error: Any) -> str:
-    """What the server's reply says, or its text."""
-    text = error.content.decode("utf-8", "replace").strip()
-    try:
-        status = json.loads(text)["status"]
-        return str(status["error"])
-    except (ValueError, KeyError, TypeError):
-        return text or str(error.reason_phrase)
