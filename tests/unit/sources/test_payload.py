@@ -1,0 +1,153 @@
+"""Payloads of vector databases read as memories: the names of several systems, chunks, and values that do not fit."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.sources.payload import canonical, memory_of, names_of, place_of, text_of, used_names
+
+ANY = names_of(None)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = st.sampled_from(["data", "title", "tags", "created_at", "priority", "pinned", "scope", "metadata", "document_id", "chunk_index",
+                          "_node_content", "shown_count", "source", "importance"])  # fmt: skip
+NODE = json.dumps({"text": "", "text_resource": {"text": "of a node"}})
+
+
+@pytest.mark.parametrize(
+    ("document", "payload", "text"),
+    [
+        ("of Chroma", {"data": "another"}, "of Chroma"),
+        (None, {"data": "of mem0", "hash": "x"}, "of mem0"),
+        (None, {"page_content": "of LangChain", "metadata": {"text": "not this"}}, "of LangChain"),
+        (None, {"content": "of Haystack", "meta": {}}, "of Haystack"),
+        (None, {"_node_content": NODE, "doc_id": "d"}, "of a node"),
+        (None, {"_node_content": json.dumps({"text": "older"})}, "older"),
+        (None, {"_node_content": "no JSON"}, None),
+        (None, {"metadata": {"text": "within"}}, "within"),
+        ("  ", {"text": " "}, None),
+        (None, {"text": 5}, None),
+        (None, {}, None),
+    ],
+)
+def test_the_text_is_found_where_each_system_keeps_it(document, payload, text) -> None:
+    assert text_of(document, payload, ANY) == text
+
+
+def test_a_mapping_says_where_a_field_is() -> None:
+    names = names_of({"content": "deep.er.body", "title": "headline"})
+    payload = {"deep": {"er": {"body": "this"}}, "headline": "T", "title": "not this", "text": "nor this"}
+    assert text_of("nor that", payload, names) == "this"
+    assert memory_of("1", "this", payload, names)[0].title == "T"
+    assert text_of(None, {"text": "x"}, names) is None, "a name that was given is the only one"
+
+
+@pytest.mark.parametrize(
+    ("mapping", "line"),
+    [
+        (
+            {"titel": "x"},
+            r"mapping: titel is no field of a memory; did you mean title\? It may be one of content, title",
+        ),
+        ({"title": 5}, "mapping: title: must be the name of a field of the payload, found 5"),
+        ({"title": ""}, "mapping: title: must be the name of a field of the payload, found ''"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_is_one_line(mapping, line) -> None:
+    with pytest.raises(InputError, match=line):
+        names_of(mapping)
+
+
+def test_fields_are_known_by_their_names() -> None:
+    payload = {
+        "user_id": "ann", "run_id": 7, "memory_type": "fact", "labels": "a; b, c", "metadata": {"title": "T", "visibility": "team"},
+        "createdAt": 1_700_000_000_000, "last_modified": "2026-01-02", "shown_count": 3, "source_ref": "project:org/repo#x",
+        "importance": "high", "pinned": True, "priority": 1.5,
+    }  # fmt: skip
+    memory, problems = memory_of("1", "text", payload, ANY)
+    assert problems == []
+    assert (memory.author, memory.session, memory.category, memory.tags) == ("ann", "7", "fact", ("a", "b", "c"))
+    assert (memory.title, memory.scope, memory.project) == ("T", "shared", "org/repo")
+    assert memory.created_at == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    assert memory.updated_at == datetime(2026, 1, 2, tzinfo=UTC)
+    assert (memory.access_count, memory.importance, memory.pinned, memory.priority) == (3, "high", True, 1.5)
+
+
+@pytest.mark.parametrize(("tags", "read"), [(["a", "b"], ("a", "b")), ('["a", "b"]', ("a", "b")), ("", ())])
+def test_tags_are_a_list_or_a_text(tags, read) -> None:
+    assert memory_of("1", "text", {"tags": tags}, ANY)[0].tags == read
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [
+        ({"metadata": {"importance": 0.8}}, "metadata.importance"),
+        ({"keywords": [1]}, "keywords"),
+        ({"tags": "[1"}, "tags"),
+        ({"timestamp": 1e300}, "timestamp"),
+        ({"date": "last week"}, "date"),
+        ({"scope": "galaxy"}, "scope"),
+        ({"title": {"en": "T"}}, "title"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_by_its_path_and_left_out(payload, field) -> None:
+    memory, problems = memory_of("1", "text", payload, ANY)
+    assert [(each.memory_id, each.field) for each in problems] == [("1", field)]
+    assert memory == memory_of("1", "text", {}, ANY)[0]
+
+
+@pytest.mark.parametrize(
+    ("payload", "place"),
+    [
+        ({"document_id": "d", "chunk_index": 3}, ("d", 3)),
+        ({"doc_id": 5, "seq": "07"}, ("5", 7)),
+        ({"metadata": {"parent_id": "p", "chunk_index": 2.0}}, ("p", 2)),
+        ({"document_id": "d"}, None),
+        ({"chunk_index": 3}, None),
+        ({"document_id": "d", "chunk_index": -1}, None),
+        ({"document_id": "d", "chunk_id": "abc"}, None),
+        ({"document_id": "d", "chunk_index": True}, None),
+        ({"document_id": "", "chunk_index": 1}, None),
+        ({"document_id": {}, "chunk_index": 1}, None),
+        ({"document_id": "d", "chunk_index": float("inf")}, None),
+    ],
+)
+def test_a_chunk_names_its_document_and_its_number(payload, place) -> None:
+    assert place_of(payload, ANY) == place
+
+
+@given(st.dictionaries(FIELDS, JSON, max_size=6), st.none() | st.text(max_size=20))
+def test_any_payload_is_read_or_said_to_be_none(payload: dict[str, Any], document: str | None) -> None:
+    place_of(payload, ANY)
+    text = text_of(document, payload, ANY)
+    if text is None:
+        return
+    try:
+        memory, problems = memory_of("1", text, payload, ANY)
+    except FieldError as error:
+        assert error.field == "content"
+        return
+    assert memory.content == text
+    assert all("\n" not in each.reason for each in problems)
+    assert memory.scope in ("personal", "shared") and 1 <= memory.priority <= 2
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=5))
+def test_the_order_of_a_payload_does_not_matter(payload: dict[str, Any]) -> None:
+    assert canonical(payload) == canonical(dict(reversed(payload.items())))
+
+
+def test_the_name_that_most_rows_have_is_said() -> None:
+    payloads = [{"user_id": "a"}, {"user_id": "b"}, {"author": "c"}, {"metadata": {"title": "T"}}]
+    assert used_names(payloads, ANY) == {"author": "user_id", "title": "metadata.title"}
