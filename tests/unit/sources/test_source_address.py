@@ -70,3 +70,13 @@ def test_what_is_no_address_is_said_without_its_secret(text: str, says: str) -> 
     with pytest.raises(InputError, match="it should be one of") as error:
         parse(text, {})
     assert says in str(error.value) and "hunter2" not in str(error.value)
+
+
+def test_an_option_that_counts_tokens_is_no_secret() -> None:
+    found = parse("https://cems.example/?max_tokens=900&token=abcdef", {})
+    assert (
+        dict(found.options) == {"max_tokens": "900"}
+        and found.secret is not None
+        and found.secret.get_secret_value() == "abcdef"
+    )
+    assert "900" in found.plain and "abcdef" not in found.plain

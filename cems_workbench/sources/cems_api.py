@@ -1,0 +1,285 @@
+"""Answers of a running CEMS, by its REST API: what it returns for queries today.
+
+    https://HOST/?max_tokens=4000&mode=vector&…   http://HOST:8765     key: CEMS_API_KEY, as a Bearer token
+
+Each query is one `POST /api/memory/search`, `per_second` of them at most. The API returns neither vectors nor CEMS's lists: they come from
+its PostgreSQL. An answer's texts are cut to 500 characters by the server. Its settings are not told either, so a recording states none.
+
+Source: CEMS 0.9.3, src/cems/api/handlers/memory.py (api_memory_search)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import tenacity
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from cems_workbench.errors import InputError, one_line, reply_words
+from cems_workbench.formats.base.files import type_name
+from cems_workbench.formats.recorded_answers import Recording
+from cems_workbench.formats.responses import parse_rows
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Query, RecordedAnswer, RowError
+from cems_workbench.sources.address import Address
+from cems_workbench.sources.asking import ask
+from cems_workbench.sources.source import SourceError
+
+if TYPE_CHECKING:
+    pass
+
+PATH = "/api/memory/search"
+TRIES = 4
+LONGEST_WAIT_S = 30.0
+"""Of a wait between tries; a server that wants more is not waited for."""
+STEP_S = 0.5
+"""How long a wait goes on before `progress` is asked whether to go on."""
+FAILURES_IN_A_ROW = 3
+"""Queries that may fail one after the other before the rest is not asked."""
+
+
+class SearchOptions(BaseModel):
+    """What is asked beside the query: fields of the request, with CEMS's own defaults but for `limit`, and our own rate."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limit: int = Field(1_000, ge=1)
+    max_tokens: int = Field(4_000, ge=1)
+    scope: Literal["personal", "shared", "both"] = "both"
+    mode: Literal["auto", "vector", "hybrid"] = "vector"
+    raw: bool = False
+    enable_graph: bool = True
+    enable_query_synthesis: bool = False
+    enable_hyde: bool = False
+    enable_decomposition: bool = True
+    per_second: float = Field(2.0, gt=0, le=1_000)
+
+    def body(self, query: Query) -> dict[str, Any]:
+        """The request for a query."""
+        asked = self.model_dump(exclude={"per_second"}) | {"query": query.query}
+        return asked | {"project": query.project} if query.project else asked
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer, and what CEMS says of how it came about; what it does not say is None or empty."""
+
+    recorded: RecordedAnswer
+    mode: str | None = None
+    queries_used: tuple[str, ...] = ()
+    total_candidates: int | None = None
+    filtered_count: int | None = None
+    tokens_used: int | None = None
+    intent: str | None = None
+    problems: tuple[RowError, ...] = ()
+    """Rows of it that could not be used; the answer's number stands for the row."""
+
+
+class _Refused(SourceError):
+    """An answer of the server that asking again, or for another query, does not change."""
+
+
+class _Passing(SourceError):
+    """A failure that may pass; `wait_s` is what the server asks to wait."""
+
+    def __init__(self, line: str, wait_s: float = 0.0) -> None:
+        super().__init__(line)
+        self.wait_s = wait_s
+
+
+class CemsApi:
+    """A CEMS server that is asked for answers; a context manager."""
+
+    def __init__(
+        self, address: Address, options: SearchOptions | None = None, timeout: float = 30.0, sleep: Callable[[float], None] = time.sleep
+    ) -> None:  # fmt: skip
+        """`options` go before those of the address. Raises InputError for an option that is none, and without a key."""
+        import httpx
+
+        if address.secret is None:
+            raise InputError(f"{address.plain}: a CEMS server wants a key: set CEMS_API_KEY")
+        key = address.secret.get_secret_value()
+        if not key.isascii() or not key.isprintable():
+            raise InputError(f"{address.plain}: the key has characters that no key has; was it pasted whole?")
+        self.options = options or options_of(address)
+        self._address, self._timeout, self._sleep = address, timeout, sleep
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        place = f"{address.scheme}://{host}" + (f":{address.port}" if address.port else "")
+        self._url = f"{place}/{address.path.strip('/')}".rstrip("/") + PATH
+        self._client = httpx.Client(timeout=timeout, headers={"Authorization": f"Bearer {key}"}, follow_redirects=False)
+        self._next = 0.0
+        self._go_on: Callable[[], None] = lambda: None
+
+    def __enter__(self) -> CemsApi:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()
+
+    def answers(self, queries: Sequence[Query], progress: Progress = silent) -> Iterator[Answer | RowError]:
+        """One after the other the answer to each query, or why there is none, with the query's number as its row.
+
+        Raises what `progress` raises; what was yielded by then is the caller's. Raises SourceError when the server is away or refuses
+        the key, or when several queries in a row fail: the others are not asked.
+        """
+        failures = 0
+        for number, query in enumerate(queries, 1):
+            self._go_on = partial(progress, "asking CEMS", number - 1, len(queries))
+            self._go_on()
+            try:
+                yield self._answer(number, query)
+                failures = 0
+            except _Refused:
+                raise
+            except SourceError as error:
+                failures += 1
+                if len(queries) == 1:
+                    raise
+                if failures >= min(FAILURES_IN_A_ROW, len(queries)):
+                    raise SourceError(
+                        f"{error}; {failures} queries in a row failed, so the others are not asked"
+                    ) from None
+                yield RowError(
+                    self._address.plain, number, str(error).removeprefix(f"{self._address.plain}: "), query.qid
+                )
+        progress("asking CEMS", len(queries), len(queries))
+
+    def recording(self, given: Sequence[Answer | RowError], answered_at: datetime | None = None) -> Recording:
+        """Answers as the recording that `fidelity` reads; `answered_at` is when they were asked for, now unless stated."""
+        answers = [each for each in given if isinstance(each, Answer)]
+        modes = {each.mode for each in answers}
+        errors = [error for each in given for error in ([each] if isinstance(each, RowError) else each.problems)]
+        return Recording(
+            name=self._address.plain,
+            form="answers of a CEMS server",
+            answers=tuple(each.recorded for each in answers),
+            max_tokens=None if self.options.raw else self.options.max_tokens,
+            answered_at=answered_at or datetime.now(UTC),
+            system="CEMS",
+            mode=modes.pop() if len(modes) == 1 else None,
+            whole=all(len(each.recorded.returned) < self.options.limit for each in answers),
+            errors=tuple(errors),
+        )
+
+    def _answer(self, number: int, query: Query) -> Answer:
+        if not query.query.strip():
+            raise SourceError(f"{self._address.plain}: the query is empty; it was not asked")
+        body = self.options.body(query)
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_Passing), stop=tenacity.stop_after_attempt(TRIES), wait=_wait, sleep=self._pause,
+            reraise=True,
+        )  # fmt: skip
+        return self._read(number, query, retrying(self._ask, body))
+
+    def _ask(self, body: dict[str, Any]) -> Any:
+        """The reply to one request, when the rate allows it. Raises SourceError."""
+        now = time.monotonic()
+        if now < self._next:
+            self._pause(self._next - now)
+        self._next = max(now, self._next) + 1 / self.options.per_second
+        response = ask(self._address, self._timeout, lambda: self._client.post(self._url, json=body), _reason)
+        status = response.status_code
+        if status != 200:
+            said = one_line(self._address.hidden(reply_words(response.text)))
+            if status in (401, 403):
+                raise _Refused(f"{self._address.plain}: the key in {self._address.secret_from} is refused: {said}")
+            if status == 429:
+                after = response.headers.get("retry-after", "")
+                wait = float(after) if after.isascii() and after.isdigit() else 0.0
+                line = f"{self._address.plain}: it is asked too often (HTTP 429: {said}); lower per_second"
+                raise (
+                    _Passing(line, wait)
+                    if wait <= LONGEST_WAIT_S
+                    else _Refused(f"{line}; it wants {wait:g} s of waiting")
+                )
+            if status >= 500:
+                raise _Passing(f"{self._address.plain}: HTTP {status}: {said}")
+            if status in (301, 302, 307, 308, 404, 405):
+                raise _Refused(f"{self._address.plain}: HTTP {status} at {PATH}: is a CEMS server there?")
+            raise SourceError(f"{self._address.plain}: HTTP {status}: {said}")
+        try:
+            return response.json()
+        except (ValueError, RecursionError):
+            raise SourceError(
+                f"{self._address.plain}: its answer is no JSON: {one_line(self._address.hidden(response.text), 60)}"
+            ) from None
+
+    def _pause(self, seconds: float) -> None:
+        """Wait; raises what `progress` raises."""
+        while seconds > 0:
+            self._sleep(min(STEP_S, seconds))
+            seconds -= STEP_S
+            self._go_on()
+
+    def _read(self, number: int, query: Query, reply: Any) -> Answer:
+        if not isinstance(reply, dict) or not isinstance(reply.get("results"), list):
+            found = type_name(reply) if not isinstance(reply, dict) else f"results {type_name(reply.get('results'))}"
+            raise SourceError(f"{self._address.plain}: its answer has no list of results, found {found}")
+        problems: list[RowError] = []
+        returned = parse_rows(reply["results"], self._address.plain, problems)
+        intent, used = reply.get("intent"), reply.get("queries_used")
+        recorded = RecordedAnswer(number, query.qid, query.query, query.project, returned, asked_at=datetime.now(UTC))
+        return Answer(
+            recorded,
+            mode=_text(reply.get("mode")),
+            queries_used=tuple(str(each) for each in used) if isinstance(used, list) else (),
+            total_candidates=_count(reply.get("total_candidates")),
+            filtered_count=_count(reply.get("filtered_count")),
+            tokens_used=_count(reply.get("tokens_used")),
+            intent=_text(intent.get("primary_intent")) if isinstance(intent, dict) else None,
+            problems=tuple(
+                RowError(each.source, number, f"results[{each.row - 1}]: {each.reason}", each.field)
+                for each in problems
+            ),
+        )
+
+
+def options_of(address: Address) -> SearchOptions:
+    """The options that stand in an address. Raises InputError for one that is none, or a value that does not fit."""
+    try:
+        return SearchOptions.model_validate(dict(address.options))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        if first["type"] == "extra_forbidden":
+            raise InputError(
+                f"{address.plain}: {name} is no option of a CEMS server; it may be {', '.join(SearchOptions.model_fields)}"
+            ) from None
+        raise InputError(
+            f"{address.plain}: {name}: {first['msg'][0].lower()}{first['msg'][1:]}, found {first['input']}"
+        ) from None
+
+
+def _wait(state: tenacity.RetryCallState) -> float:
+    failure = state.outcome.exception() if state.outcome else None
+    asked = failure.wait_s if isinstance(failure, _Passing) else 0.0
+    return max(asked, tenacity.wait_exponential(0.5, LONGEST_WAIT_S)(state))
+
+
+def _reason(error: Exception) -> str | None:
+    import httpx
+
+    if isinstance(error, httpx.TimeoutException):
+        return "it did not answer in time"
+    if isinstance(error, httpx.ConnectError):
+        return "nothing answers at this address"
+    if isinstance(error, httpx.TransportError):
+        return f"the connection broke: {error}"
+    return f"it cannot be asked: {error}" if isinstance(error, (httpx.HTTPError, httpx.InvalidURL)) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
