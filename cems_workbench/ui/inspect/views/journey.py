@@ -9,7 +9,7 @@ import streamlit as st
 from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Against, lists_in_use
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, LISTS
-from cems_workbench.pipeline.stages.lists import called
+from cems_workbench.pipeline.stages.lists import called, turn_of
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -30,7 +30,8 @@ def draw(context: InspectContext) -> None:
     frame = journey_table(context.trace, TOP, context.followed, context.against)
     text = st.column_config.TextColumn
     ranks = {
-        name: st.column_config.NumberColumn(called(name), width=72, help=about(name)) for name in frame.columns[2:-2]
+        name: st.column_config.NumberColumn(called(name), width=72 if turn_of(name) is None else 104, help=about(name))
+        for name in frame.columns[2:-2]
     }
     draw_table(
         marked(frame, context.followed),
