@@ -59,6 +59,8 @@ SAMPLE_ROWS = 200
 """Rows that are looked at to see how the collection is used."""
 FIRST_ROWS = 64
 """Rows of the first page, whose size is not known yet."""
+PAGE_BYTES = BATCH_BYTES // 4
+"""Bytes of texts and vectors of a page: numbers travel as JSON and are Python's meanwhile, at many times their size."""
 NAMED = 10
 """Collections that a message lists."""
 COPIES = 3
@@ -297,7 +299,7 @@ class CollectionSnapshot:
             digest, size = _digest(row)
             rows[row.id], markers[row.id], sizes = row, digest, sizes + size
         self._page = max(
-            1, min(BATCH_ROWS, 2 * self._page, BATCH_BYTES * len(rows) // max(sizes, 1) if rows else BATCH_ROWS)
+            1, min(BATCH_ROWS, 2 * self._page, PAGE_BYTES * len(rows) // max(sizes, 1) if rows else BATCH_ROWS)
         )
         problems: list[RowProblem] = []
         seen: dict[str, str] = {}

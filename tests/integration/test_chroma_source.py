@@ -193,6 +193,40 @@ def test_a_vector_of_another_length_is_refused(client, port) -> None:
         source.search(EngineQuery("", np.ones(3, np.float32), {"vector": 10}))
 
 
+def test_rows_that_cannot_be_told_apart_are_named(client, port) -> None:
+    collection = client.create_collection("chunks", embedding_function=None)
+    places = [("a", number) for number in range(200)]
+    collection.add(
+        ids=[f"r{n}" for n in range(200)], embeddings=vectors(200), documents=[f"text {n}" for n in range(200)],
+        metadatas=[{"doc_id": document, "seq": number} for document, number in places],
+    )  # fmt: skip
+    collection.add(ids=["twice", "a", "alone"], embeddings=vectors(3), documents=["twice", "a", "alone"],
+                   metadatas=[{"doc_id": "a", "seq": 7}, {"title": "named as the document is"}, {"title": "by itself"}])  # fmt: skip
+    with closing(open_source(address(port, "chunks"))) as source:
+        probe, batches = source.probe(), taken(source)
+    found = memories(batches)
+    problems = [(each.memory_id, each.reason) for batch in batches for each in batch.problems]
+    assert [each for each, _ in problems] == ["twice", "a"] and "chunk 7 of a" in problems[0][1]
+    assert sorted(found) == ["a", "alone"] and probe.memories == 2
+    assert [chunk.seq for chunk in found["a"].chunks] == list(range(200)) and found["alone"].chunks == ()
+
+
+def test_a_server_that_stops_meanwhile_is_one_line(tmp_path: Path) -> None:
+    import chromadb
+
+    with chroma_server.running(tmp_path / "db") as own:
+        client = chromadb.HttpClient("127.0.0.1", own)
+        fill(client)
+        client.close()
+        source = open_source(address(own))
+        snapshot = source.snapshot()
+        batches = snapshot.__enter__().batches(all_new)
+        next(batches)
+    with pytest.raises(SourceError, match=rf"^chroma://127.0.0.1:{own}/notes: (nothing answers|the connection broke)"):
+        list(batches)
+    source.close()
+
+
 def test_a_collection_that_goes_away_meanwhile_is_one_line(client, port) -> None:
     fill(client)
     with closing(open_source(address(port))) as source, source.snapshot() as snapshot:

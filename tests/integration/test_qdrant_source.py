@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import qdrant_rest
 from collection_rows import files_of, memories, taken, vectors
 from qdrant_client import QdrantClient
 from qdrant_client import models as qdrant
@@ -219,6 +220,41 @@ def test_collections_that_are_there_are_named(directory) -> None:
         assert source.probe().memories == ROWS
     with pytest.raises(InputError, match=r"neither .* has meta.json"):
         open_source(address(directory.parent / "elsewhere"))
+
+
+def test_a_server_is_only_read_and_its_index_may_be_tried_for_one_search(directory) -> None:
+    fill(directory)
+    with written(directory) as client, qdrant_rest.running(client, KEY, indexed=70) as rest:
+        where = parse(f"qdrant://127.0.0.1:{rest.port}/mem0", {"QDRANT_API_KEY": KEY})
+        with closing(open_source(where)) as source:
+            probe, found = source.probe(), memories(taken(source))
+            query = EngineQuery("", vectors(ROWS, DIMENSION)[3], {"vector": 5}, scope="shared")
+            (answer,) = source.search(query)
+            (tried,) = source.search(query, Trial({"hnsw_ef": "256", "indexed_only": "true"}))
+            (exact,) = source.search(query, Trial(exact=True))
+        with pytest.raises(
+            SourceError, match=r"the key is refused, or none was given: set QDRANT_API_KEY \(Invalid API key or JWT\)$"
+        ):
+            open_source(parse(f"qdrant://127.0.0.1:{rest.port}/mem0", {"QDRANT_API_KEY": "another"}))
+    assert (probe.engine, probe.memories, probe.dimension) == ("Qdrant 1.16.0", ROWS, DIMENSION)
+    assert probe.index == "HNSW (m 16, ef_construct 100, full_scan_threshold 10000 KB)"
+    assert [(each.name, each.value, each.tries) for each in probe.settings] == [
+        ("hnsw_ef", "100", ("64", "128", "256", "512"))
+    ]
+    assert any(note.startswith("70 vectors are in the index") for note in probe.notes)
+    assert sorted(found) == sorted(map(ids, range(ROWS)))
+    np.testing.assert_allclose(found[ids(5)].vector, vectors(ROWS, DIMENSION)[5], rtol=1e-6)
+    assert answer.hits == tried.hits == exact.hits and len(answer.hits) == 5
+    parameters = [search.get("params") or {} for search in rest.searches]
+    assert [(each.get("hnsw_ef"), bool(each.get("indexed_only")), bool(each.get("exact"))) for each in parameters] == [
+        (None, False, False), (256, True, False), (None, False, True)
+    ]  # fmt: skip
+    assert {path.removeprefix("/collections/mem0") for _, path in rest.asked} == {
+        "/", "/collections", "", "/points", "/points/count", "/points/scroll", "/points/query"
+    }  # fmt: skip
+    assert {method for method, _ in rest.asked} == {"GET", "POST"}, (
+        "points are written by PUT, and by POST to none of these"
+    )
 
 
 @contextmanager
