@@ -192,6 +192,43 @@ def test_a_user_sees_their_own_and_what_the_team_shares(cems: Connection, opened
         cems.execute("UPDATE memory_documents SET user_id = %s, scope = 'personal', team_id = NULL", (USER,))
 
 
+def test_a_list_that_the_index_cuts_is_mended_by_its_settings(server: Server, opened: Opened) -> None:
+    """Most of the nearest are another user's: an index scan gives 40 rows, and the filter that follows leaves few of them."""
+    with server.cems("cut", 8) as connection:
+        connection.execute("INSERT INTO users VALUES (%s)", (OTHER,))
+        made = np.random.default_rng(4417).normal(size=(2_000, 8))
+        with connection.cursor().copy(
+            "COPY memory_documents (id, user_id, content, content_hash, content_bytes) FROM STDIN"
+        ) as copy:
+            for i in range(2_000):
+                copy.write_row((uuid.UUID(int=i), USER if i % 20 == 0 else OTHER, f"memory {i}", str(i), 9))
+        with connection.cursor().copy(
+            "COPY memory_chunks (document_id, seq, pos, content, embedding) FROM STDIN"
+        ) as copy:
+            for i, vector in enumerate(made.tolist()):
+                copy.write_row((uuid.UUID(int=i), 0, 0, f"memory {i}", str(vector)))
+        connection.execute("ANALYZE")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+        # A table of this size is scanned; a large one has its index used.
+        for name in ("enable_seqscan", "enable_sort"):
+            connection.execute(f"ALTER ROLE reader IN DATABASE cut SET {name} = off")
+        source = opened("cut", user=str(USER))
+        query = EngineQuery("memory", made[1].astype(np.float32), {"vector": 60})
+        (as_it_is,) = source.search(query)
+        (exact,) = source.search(query, Trial(exact=True))
+        assert len(as_it_is.hits) < 20 and as_it_is.asked == 60
+        mine = made[::20] @ made[1] / np.linalg.norm(made[::20], axis=1)
+        assert [hit.memory_id for hit in exact.hits] == [
+            str(uuid.UUID(int=int(i) * 20)) for i in np.argsort(-mine)[:60]
+        ]
+        wider = Trial({"hnsw.ef_search": "1000", "hnsw.iterative_scan": "strict_order"})
+        (mended,) = source.search(query, wider)
+        assert [hit.memory_id for hit in mended.hits] == [hit.memory_id for hit in exact.hits]
+        assert source.search(query)[0].hits == as_it_is.hits, "a trial leaves nothing behind"
+        with pytest.raises(InputError, match="'work_mem' is no setting of a vector search"):
+            source.search(query, Trial({"work_mem": "1GB"}))
+
+
 def test_rows_that_cannot_be_taken_are_named(server: Server, opened: Opened) -> None:
     with server.cems("broken", 8) as connection:
         connection.execute("DROP INDEX memory_chunks_embedding_idx")

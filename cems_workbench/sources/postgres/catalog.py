@@ -168,6 +168,12 @@ def prepare(reader: Reader, query: EngineQuery, trial: Trial, dimension: int | N
         reader.set(name, value)
 
 
+def scan_exactly(reader: Reader) -> None:
+    """Have the nearest rows found by looking at all, for the rest of the transaction: a vector index is used by index scans only."""
+    for name, value in (("enable_indexscan", "off"), ("enable_seqscan", "on"), ("enable_sort", "on")):
+        reader.set(name, value)
+
+
 def dimension(reader: Reader, table: Table, column: Column) -> int | None:
     """That of the column's type, else of the most of a thousand vectors."""
     from psycopg import sql

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, LiteralString
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import CEMS_SCOPES, Memory, Relation, TakenChunk, TakenMemory, cems_memory, place_of_chunk
@@ -58,6 +58,12 @@ DOCUMENT = (
     "relevant_count", "noise_count",
 )  # fmt: skip
 """Columns that make a memory, as `cems_memory` takes them."""
+_PARTS: LiteralString = (
+    "SELECT c.document_id, count(*) AS chunks, sum(c.xmin::text::bigint)::text AS changes, sum(octet_length(c.content)) AS bytes, "
+    "count(c.embedding) AS vectors, min(c.ctid) AS first FROM memory_chunks c "
+)
+"""Of a document's chunks: how many, a sum that changes with any of them, their size, and where the first lies."""
+_NO_PARTS = (None, 0, "0", 0, 0, None)
 _TIMES = ("created_at", "updated_at", "last_shown_at")
 _WITHOUT: Mapping[str, str] = {
     "user_id": "memories have no owner, and no user can be chosen",
@@ -181,7 +187,7 @@ class CemsSource:
                 lists.append(_by_words(reader, shape, query, asked))
             if asked := query.depths.get("vector"):
                 if trial.exact:  # After the other list, whose plan may want its indexes.
-                    reader.set("enable_indexscan", "off")
+                    catalog.scan_exactly(reader)
                 lists.insert(0, _nearest(reader, shape, query, asked))
             return tuple(lists)
 
@@ -314,44 +320,41 @@ class CemsSnapshot:
         """Documents by where their first chunk lies; then those without any."""
         from psycopg import sql
 
-        head = sql.SQL("SELECT d.id, d.xmin::text, octet_length(d.content), s.place FROM memory_documents d ")
-        here = head + sql.SQL(
-            "JOIN (SELECT c.document_id, min(c.ctid) AS place FROM memory_chunks c WHERE c.ctid >= %(from)s::tid AND c.ctid < %(to)s::tid "
-            "GROUP BY 1) s ON s.document_id = d.id WHERE {} ORDER BY s.place"
-        ).format(self._clause)
+        query = sql.SQL(
+            "SELECT d.id::text, d.xmin::text, octet_length(d.content), s.*, "
+            "(SELECT count(*) FROM memory_chunks e WHERE e.document_id = s.document_id) FROM memory_documents d JOIN ({}"
+            "WHERE c.ctid >= %(from)s::tid AND c.ctid < %(to)s::tid GROUP BY c.document_id) s "
+            "ON s.document_id = d.id WHERE {} ORDER BY s.first"
+        ).format(sql.SQL(_PARTS), self._clause)
         for place in block_ranges(self._reader, self._shape.chunks.oid):
-            documents = self._reader.rows(here, {**self._values, **place})
-            parts = self._parts([row[0] for row in documents])
+            documents = self._reader.rows(query, {**self._values, **place})
+            rest = self._parts([row[0] for row in documents if row[4] != row[9]])
             # One whose first chunk lies further up was in that page.
-            first = [row for row in documents if parts[row[0]][-1] == row[3]]
-            yield self._page(first, parts)
+            pairs = [(row, rest.get(row[0], row[3:9])) for row in documents]
+            yield self._page([(row, part) for row, part in pairs if part[5] == row[8]])
         alone = sql.SQL(
-            "SELECT d.id, d.xmin::text, octet_length(d.content) FROM memory_documents d "
+            "SELECT d.id::text, d.xmin::text, octet_length(d.content) FROM memory_documents d "
             "WHERE {} AND NOT EXISTS (SELECT 1 FROM memory_chunks c WHERE c.document_id = d.id)"
         ).format(self._clause)
         documents = self._reader.rows(alone, self._values)
         lost = "has no chunks, so CEMS's search does not find it"
-        yield self._page(documents, {}, [RowProblem(str(row[0]), "chunks", lost) for row in documents])
-
-    def _parts(self, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Row]:
-        """Of each document's chunks: how many, a sum that changes with any of them, bytes, vectors, and where the first lies."""
-        rows = self._reader.rows(
-            "SELECT c.document_id, count(*), sum(c.xmin::text::bigint)::text, sum(octet_length(c.content)), "
-            "count(c.embedding), min(c.ctid) "
-            "FROM memory_chunks c WHERE c.document_id = ANY(%(ids)s) GROUP BY 1",
-            {"ids": list(ids)},
+        yield self._page(
+            [(row, _NO_PARTS) for row in documents], [RowProblem(row[0], "chunks", lost) for row in documents]
         )
-        return {row[0]: row[1:] for row in rows}
 
-    def _page(
-        self, documents: Sequence[Row], parts: Mapping[uuid.UUID, Row], problems: Sequence[RowProblem] = ()
-    ) -> Page:
+    def _parts(self, ids: Sequence[str]) -> dict[str, Row]:
+        """What `_PARTS` says of documents, whose chunks lie wherever they do."""
+        from psycopg import sql
+
+        query = sql.SQL(_PARTS + "WHERE c.document_id = ANY(%(ids)s::uuid[]) GROUP BY c.document_id")
+        return {str(row[0]): row for row in self._reader.rows(query, {"ids": _array(ids)})} if ids else {}
+
+    def _page(self, documents: Sequence[tuple[Row, Row]], problems: Sequence[RowProblem] = ()) -> Page:
         width = 4 * (self._dimension or 0)
-        found = [parts.get(row[0], (0, "0", 0, 0)) for row in documents]
         return Page(
-            [str(row[0]) for row in documents],
-            [f"{self._prefix}.{row[1]}.{part[0]}.{part[1]}" for row, part in zip(documents, found, strict=True)],
-            [(row[2] or 0) + (part[2] or 0) + part[3] * width for row, part in zip(documents, found, strict=True)],
+            [row[0] for row, _ in documents],
+            [f"{self._prefix}.{row[1]}.{part[1]}.{part[2]}" for row, part in documents],
+            [(row[2] or 0) + (part[3] or 0) + part[4] * width for row, part in documents],
             problems,
         )
 
@@ -359,10 +362,11 @@ class CemsSnapshot:
         """Documents with their chunks; a vector of another length and a row that makes no memory are problems."""
         from psycopg import sql
 
-        wanted = {"ids": [uuid.UUID(id) for id in ids]}
-        columns = [_selected(name) for name in self._columns]
-        query = sql.SQL("SELECT d.id::text, d.content{} FROM memory_documents d WHERE d.id = ANY(%(ids)s)")
-        named = sql.SQL("").join(sql.SQL(", ") + column for column in columns)
+        wanted = {"ids": _array(ids)}
+        query = sql.SQL("SELECT d.id::text, d.content{} FROM memory_documents d WHERE d.id = ANY(%(ids)s::uuid[])")
+        named = sql.SQL("").join(
+            sql.SQL(", ") + (_selected(name) if name in self._columns else sql.SQL("NULL")) for name in DOCUMENT
+        )
         rows = {row[0]: row for row in self._reader.rows(query.format(named), wanted)}
         chunks, problems = self._chunks(wanted)
         taken = []
@@ -374,7 +378,7 @@ class CemsSnapshot:
                 problems.append(RowProblem(id, "content", "is empty, and so are its chunks"))
                 continue
             try:
-                memory = _memory(id, content, dict(zip(self._columns, values, strict=True)))
+                memory = _memory(id, content, *values)
             except ValueError as error:
                 problems.append(RowProblem(id, "scope", str(error)))
                 continue
@@ -383,8 +387,7 @@ class CemsSnapshot:
 
     def _chunks(self, wanted: Mapping[str, Any]) -> tuple[dict[str, list[tuple[int, str, Any]]], list[RowProblem]]:
         rows = self._reader.rows(
-            "SELECT c.document_id::text, c.seq, c.content, c.embedding FROM memory_chunks c WHERE c.document_id = ANY(%(ids)s) "
-            "ORDER BY c.document_id, c.seq, c.ctid",
+            "SELECT c.document_id::text, c.seq, c.content, c.embedding FROM memory_chunks c WHERE c.document_id = ANY(%(ids)s::uuid[])",
             wanted,
         )
         chunks: dict[str, list[tuple[int, str, Any]]] = defaultdict(list)
@@ -400,7 +403,14 @@ class CemsSnapshot:
                 problems.append(RowProblem(id, f"chunk {seq}", of_another_length(vector, self._dimension)))
                 vector = None
             chunks[id].append((seq, text, vector))
+        for several in chunks.values():
+            several.sort(key=lambda chunk: chunk[0])
         return chunks, problems
+
+
+def _array(ids: Sequence[str]) -> str:
+    """Ids as PostgreSQL writes an array of them; far quicker than a list of UUIDs."""
+    return "{" + ",".join(ids) + "}"
 
 
 def _selected(name: str) -> sql.Composed:
@@ -413,16 +423,17 @@ def _selected(name: str) -> sql.Composed:
     return sql.SQL("{}::text").format(column) if name in ("user_id", "scope") else sql.Composed([column])
 
 
-def _memory(id: str, content: str, row: Mapping[str, Any]) -> Memory:
-    """Raises ValueError for a scope that CEMS does not have."""
-    scope = row.get("scope") or "personal"
-    if scope not in CEMS_SCOPES:
+def _memory(id: str, content: str, *row: Any) -> Memory:
+    """A row of the columns of DOCUMENT; raises ValueError for a scope that CEMS does not have."""
+    title, category, source_ref, user_id, tags, scope, created_at, updated_at, last_shown_at, shown, relevant, noise = (
+        row
+    )
+    if scope not in (None, *CEMS_SCOPES):
         raise ValueError(f"must be one of {', '.join(CEMS_SCOPES)}, found {scope!r}")
     return cems_memory(
-        id, content, said(row.get("title")), said(row.get("category")), said(row.get("source_ref")), row.get("user_id"),
-        tuple(tag for tag in row.get("tags") or () if tag is not None), scope, moment(row.get("created_at")),
-        moment(row.get("updated_at")), moment(row.get("last_shown_at")), max(0, row.get("shown_count") or 0),
-        max(0, row.get("relevant_count") or 0), max(0, row.get("noise_count") or 0),
+        id, content, said(title), said(category), said(source_ref), user_id, tuple(tag for tag in tags if tag is not None) if tags else (),
+        scope or "personal", moment(created_at), moment(updated_at), moment(last_shown_at),
+        max(0, shown or 0), max(0, relevant or 0), max(0, noise or 0),
     )  # fmt: skip
 
 

@@ -153,7 +153,7 @@ class TableSource:
             if not asked:
                 return ()
             if trial.exact:
-                reader.set("enable_indexscan", "off")
+                catalog.scan_exactly(reader)
             index = catalog.vector_index(reader, layout.table.oid, layout.vector.name)
             distance = _distance(layout, index)
             where, values = self._condition(layout, query.scope)
