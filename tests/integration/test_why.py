@@ -142,6 +142,29 @@ def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path
     assert values == json.loads(command(*arguments, "--json").out)
 
 
+def test_further_lists_of_relations_are_called_as_the_page_calls_them(command: Command, store: Path) -> None:
+    asked = [
+        "ERR_PNPM_OUTDATED_LOCKFILE on the bot's branch",
+        "--store",
+        store,
+        "--preset",
+        "cems_head",
+        "--as-of",
+        AS_OF,
+    ]
+    finished = command("why", asked[0], "m314", *asked[1:])
+    said = " ".join(finished.out.split())
+    assert finished.code == 0 and "in relations (2nd)" in said and "relations:" not in said
+    assert "hybrid:0" in said and "whole store" in said
+    stages = json.loads(command("search", *asked, "--json").out)["stages"]
+    (row,) = [
+        row
+        for row in next(stage for stage in stages if stage["name"] == "fusion")["rows"]
+        if row["memory_id"] == "m314"
+    ]
+    assert "relations:2" in [term["list"] for term in row["contributions"]]  # a key stays a key
+
+
 def test_the_command_measures_on_the_judged_queries(command: Command, store: Path) -> None:
     found = command(
         "why", "why did the hits get worse again in August", "m332", "--store", store, "--preset", "cems",
