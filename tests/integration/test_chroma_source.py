@@ -257,11 +257,12 @@ def test_a_server_that_hangs_breaks_off_or_refuses_is_one_line_without_the_key(r
                     return
                 kept.append(connection)
                 if reply:
-                    connection.recv(65536)
+                    requests.append(connection.recv(65536).decode().lower())
                     connection.sendall(reply)
                     connection.close()
 
         kept: list[socket.socket] = []
+        requests: list[str] = []
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         with pytest.raises(SourceError) as error:
@@ -269,6 +270,8 @@ def test_a_server_that_hangs_breaks_off_or_refuses_is_one_line_without_the_key(r
         server.shutdown(socket.SHUT_RDWR)
     said = str(error.value)
     assert "\n" not in said and KEY not in said
+    assert all(f"x-chroma-token: {KEY}" in each and f"authorization: bearer {KEY}" in each for each in requests)
+    assert bool(requests) == bool(reply)
     assert {b"": "no answer in 1 s", b"H": "key is refused" if b"401" in reply else "broke"}[reply[:1]] in said
 
 
