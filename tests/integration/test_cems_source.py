@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -290,3 +291,69 @@ def test_what_cannot_be_opened_is_one_line(
     said = str(error.value)
     assert said.startswith("postgresql://reader@/") and says in said and "\n" not in said
     assert "another-5521" not in said and PASSWORD not in said
+
+
+def test_a_document_whose_chunks_lie_far_apart_is_seen_once(
+    server: Server, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cems_workbench.sources.postgres import snapshot
+
+    with server.cems("apart", 300) as connection:
+        for i in range(40):
+            vectors = [np.full(300, i + 1.0), np.full(300, i + 2.0)]
+            load(connection, document(i), [LoadedChunk(f"memory number {i}", vector) for vector in vectors])
+        late = "INSERT INTO memory_chunks (document_id, seq, pos, content, embedding) SELECT document_id, 2, 0, content, embedding "
+        connection.execute(late + "FROM memory_chunks WHERE seq = 0")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+        in_one_page, found = taken(opened("apart"))
+        monkeypatch.setattr(snapshot, "PAGE_BLOCKS", 2)
+        batches, again = taken(opened("apart"))
+        assert len(batches) > 5 > len(in_one_page)
+        assert [id for batch in batches for id in batch.seen] == [str(uuid_of(f"m{i}")) for i in range(40)]
+        assert {id: each.marker for id, each in again.items()} == {id: each.marker for id, each in found.items()}
+        assert [len(each.chunks) for each in again.values()] == [3] * 40
+
+
+def test_an_older_server_is_read_and_what_it_lacks_is_named(server: Server, opened: Opened) -> None:
+    with server.cems("older", 8) as connection:
+        load(connection, document(1), chunks(1))
+        connection.execute("DROP TABLE memory_relations")
+        connection.execute("ALTER TABLE memory_chunks DROP COLUMN content_tsv")
+        connection.execute(
+            "ALTER TABLE memory_documents DROP COLUMN team_id, DROP COLUMN shown_count, DROP COLUMN last_shown_at"
+        )
+        connection.execute("ALTER TABLE memory_documents ADD COLUMN weight real")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+        source = opened("older")
+        probe = source.probe()
+        assert probe.lists == ("vector",)
+        assert [said.split(":")[0] for said in probe.missing] == [
+            "memory_documents has no team_id", "memory_documents has no shown_count", "memory_documents has no last_shown_at",
+            "memory_chunks has no content_tsv", "there is no memory_relations that may be read",
+        ]  # fmt: skip
+        assert probe.notes == ("columns of memory_documents that are not taken: weight",)
+        memory = taken(source)[1][str(uuid_of("m1"))].memory
+        assert memory.access_count == 0 and memory.last_accessed == memory.updated_at
+        with source.snapshot() as snapshot:
+            assert list(snapshot.relations()) == []
+
+
+def test_a_password_of_pgpass_is_used(cems: Connection, server: Server, tmp_path: Path) -> None:
+    kept = tmp_path / "pgpass"
+    kept.write_text(f"*:*:cems:reader:{PASSWORD}\n", "utf-8")
+    kept.chmod(0o600)
+    address = parse(server.address("cems", "reader", passfile=str(kept)), {})
+    assert address.secret is None
+    source = open_source(address)
+    assert source.probe().memories == 12
+    source.close()
+
+
+def test_no_traceback_has_the_password(cems: Connection, opened: Opened) -> None:
+    import traceback
+
+    for arguments in ({"password": "another-5521"}, {"database": "nowhere"}):
+        with pytest.raises(SourceError) as error:
+            opened(**arguments)
+        told = "".join(traceback.format_exception(error.value))
+        assert PASSWORD not in told and "another-5521" not in told
