@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import CEMS_SCOPES, Memory, Relation, TakenChunk, TakenMemory, cems_memory, place_of_chunk
@@ -58,11 +58,15 @@ DOCUMENT = (
     "relevant_count", "noise_count",
 )  # fmt: skip
 """Columns that make a memory, as `cems_memory` takes them."""
-_PARTS: LiteralString = (
-    "SELECT c.document_id, count(*) AS chunks, sum(c.xmin::text::bigint)::text AS changes, sum(octet_length(c.content)) AS bytes, "
-    "count(c.embedding) AS vectors, min(c.ctid) AS first FROM memory_chunks c "
+_PARTS = (
+    "SELECT p.document_id, count(*) AS chunks, sum(p.change)::text AS changes, sum(p.size) AS bytes, count(p.has) AS vectors, "
+    "min(p.place) AS first FROM (SELECT c.document_id, c.xmin::text::bigint AS change, octet_length(c.content) AS size, "
+    "CASE WHEN c.embedding IS NOT NULL THEN 1 END AS has, c.ctid AS place FROM memory_chunks c WHERE {} OFFSET 0) p GROUP BY p.document_id"
 )
-"""Of a document's chunks: how many, a sum that changes with any of them, their size, and where the first lies."""
+"""Of a document's chunks: how many, a sum that changes with any of them, their size, and where the first lies.
+
+The inner query keeps its vectors out of the sort (OFFSET 0 has it done first).
+"""
 _NO_PARTS = (None, 0, "0", 0, 0, None)
 _TIMES = ("created_at", "updated_at", "last_shown_at")
 _WITHOUT: Mapping[str, str] = {
@@ -322,10 +326,9 @@ class CemsSnapshot:
 
         query = sql.SQL(
             "SELECT d.id::text, d.xmin::text, octet_length(d.content), s.*, "
-            "(SELECT count(*) FROM memory_chunks e WHERE e.document_id = s.document_id) FROM memory_documents d JOIN ({}"
-            "WHERE c.ctid >= %(from)s::tid AND c.ctid < %(to)s::tid GROUP BY c.document_id) s "
+            "(SELECT count(*) FROM memory_chunks e WHERE e.document_id = s.document_id) FROM memory_documents d JOIN ({}) s "
             "ON s.document_id = d.id WHERE {} ORDER BY s.first"
-        ).format(sql.SQL(_PARTS), self._clause)
+        ).format(sql.SQL(_PARTS).format(sql.SQL("c.ctid >= %(from)s::tid AND c.ctid < %(to)s::tid")), self._clause)
         for place in block_ranges(self._reader, self._shape.chunks.oid):
             documents = self._reader.rows(query, {**self._values, **place})
             rest = self._parts([row[0] for row in documents if row[4] != row[9]])
@@ -346,7 +349,7 @@ class CemsSnapshot:
         """What `_PARTS` says of documents, whose chunks lie wherever they do."""
         from psycopg import sql
 
-        query = sql.SQL(_PARTS + "WHERE c.document_id = ANY(%(ids)s::uuid[]) GROUP BY c.document_id")
+        query = sql.SQL(_PARTS).format(sql.SQL("c.document_id = ANY(%(ids)s::uuid[])"))
         return {str(row[0]): row for row in self._reader.rows(query, {"ids": _array(ids)})} if ids else {}
 
     def _page(self, documents: Sequence[tuple[Row, Row]], problems: Sequence[RowProblem] = ()) -> Page:
