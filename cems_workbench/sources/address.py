@@ -124,3 +124,13 @@ def again(plain: str, secret_from: str, environment: Mapping[str, str] = os.envi
         if named.plain == plain:
             return named
     return parse(plain, environment)
+
+
+def place_of(plain: str) -> str:
+    """In short where a plain address leads: its host, else its database or directory; of what is no address the text itself."""
+    try:
+        parts = urlsplit(plain)
+    except ValueError:
+        return plain
+    path = unquote(parts.path)
+    return parts.hostname or (path.removeprefix("/") if "://" in plain else path) or plain

@@ -187,7 +187,8 @@ def test_an_embedder_is_named_on_the_card(page: AppTest, monkeypatch: pytest.Mon
     source = Planted({"a": taken("a")})
     planted(monkeypatch, source)
     page = go(typed(page, source.address), "take")
-    assert "makes 384 numbers, the source has 3" in captions(page)
+    assert "makes 384 numbers, the source has 3" in all_html(page)
     page = drawn(page.text_input(key="memories:source:1:embedder").set_value("nobody/nothing").run())
     page = press(page, "memories:source:1:name")
-    assert "384" in captions(page)  # the packaged one takes the place of what is nowhere, and its length does not fit
+    assert "makes 384 numbers, the source has 3" in all_html(page)
+    # The packaged one takes the place of what is nowhere, and its length does not fit.

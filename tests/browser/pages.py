@@ -296,6 +296,29 @@ class Memories:
         expect(self.title).to_contain_text(title, timeout=WAIT)
 
 
+class Sources:
+    """The Sources view of the Memories page."""
+
+    def __init__(self, window: Window) -> None:
+        self.window, self.page = window, window.page
+        self.address = self.page.get_by_label("Address", exact=True)
+        self.card = self.page.locator(".wb-mem-source")
+
+    @classmethod
+    def open(cls, window: Window) -> Sources:
+        """A new session on the view."""
+        window.open("memories")
+        window.view("Sources")
+        return cls(window)
+
+    def take(self, address: str) -> None:
+        """Take the memories of the source at an address, and wait for its card."""
+        self.window.type(self.address, address)
+        self.window.press("Take memories")
+        expect(self.card).to_contain_text("complete", timeout=WAIT)
+        self.window.expect_no_error()
+
+
 def cells(table: Locator) -> list[list[str]]:
     """The cells of a table as assistive technology reads them, header first; the canvas itself says nothing."""
     table.locator("table tr").nth(1).wait_for(state="attached")

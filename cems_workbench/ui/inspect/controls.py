@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -56,10 +57,13 @@ class Control:
         return min(inside), max(inside)
 
 
-def draw_controls(config: PipelineConfig, base: PipelineConfig, generation: int, change: Change) -> None:
+def draw_controls(
+    config: PipelineConfig, base: PipelineConfig, generation: int, change: Change, inert: Mapping[str, str] = MappingProxyType({})
+) -> None:  # fmt: skip
     """One expander per stage with its controls. A closed expander draws nothing, which keeps reruns quick.
 
-    `base` is the preset: a control whose value differs from it is marked. `change` receives {path: value}.
+    `base` is the preset: a control whose value differs from it is marked. `change` receives {path: value}. `inert` says by path why a
+    parameter has no effect, which stands below its control.
     """
     for section, title in GROUPS.items():
         specs = [spec for spec in field_specs() if spec.section == section]
@@ -73,6 +77,8 @@ def draw_controls(config: PipelineConfig, base: PipelineConfig, generation: int,
                     draw_control(
                         spec, config.get(spec.path), base.get(spec.path), f"inspect:{generation}:{spec.path}", change
                     )
+                    if spec.path in inert:
+                        st.caption(f":material/link_off: {inert[spec.path]}")
 
 
 def draw_control(spec: FieldSpec, value: Any, preset_value: Any, key: str, change: Change) -> None:

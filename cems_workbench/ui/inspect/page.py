@@ -38,6 +38,7 @@ LONG_LABEL = 48
 """Characters from which a button may be cut, and shows its whole text as a tooltip."""
 PAINT_SECONDS = 0.08
 """Pause after the ranking of a moved slider: the browser paints it before charts and controls are on their way to it."""
+NO_SOURCE = "No effect: this store’s memories were taken from no running system. Memories → Sources connects one."
 BUDGET_HELP = (
     "Tokens the results take, of the budget{more}. {counted} Candidates: every memory some list found. diverse (mmr): results that say the "
     "same are held back (Assembly in the sidebar)."
@@ -53,7 +54,7 @@ def main() -> None:
         st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
         return
     if not resources.store.memories.count():
-        _draw_sidebar()
+        _draw_sidebar(resources)
         _offer_sample_data(resources)
         return
     open_link(resources)
@@ -62,7 +63,7 @@ def main() -> None:
     toolbar = st.container(horizontal=True)
     if request is None:
         _welcome(resources)
-        _draw_sidebar()
+        _draw_sidebar(resources)
     else:
         _inspect(request, resources, started)
     with toolbar:
@@ -70,7 +71,7 @@ def main() -> None:
     handles.warm_up(resources)
 
 
-def _draw_sidebar() -> None:
+def _draw_sidebar(resources: Resources) -> None:
     """Preset, its notes, and the controls of every stage."""
     present, names = state.present(), preset_names()
     key = f"inspect:preset:{present.generation}"
@@ -88,7 +89,8 @@ def _draw_sidebar() -> None:
         with st.container():
             if present.config_error:
                 st.error(present.config_error)
-        draw_controls(present.config, state.preset_config(), present.generation, state.change)
+        inert = {} if resources.engine() is not None else {"lists.origin": NO_SOURCE}
+        draw_controls(present.config, state.preset_config(), present.generation, state.change, inert)
 
 
 def _draw_toolbar(request: Request | None, resources: Resources) -> None:
@@ -200,7 +202,7 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
     trace = gathering.trace_at_hand(request, resources)
     fetch = gathering.has_to_fetch(trace, request)
     if fetch:
-        _draw_sidebar()  # fetching takes its time, and can be cancelled by any control
+        _draw_sidebar(resources)  # fetching takes its time, and can be cancelled by any control
         trace = gathering.fetched_trace(request, resources, trace)
     if trace is None:
         return
@@ -219,7 +221,7 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
     _draw_ranking(context, started)
     if not fetch:
         time.sleep(PAINT_SECONDS)
-        _draw_sidebar()
+        _draw_sidebar(resources)
     draw_sections(context)
 
 

@@ -200,11 +200,14 @@ def _draw_connected(found: Connected) -> None:
         },
     )  # fmt: skip
     for report, said in found.sources:
-        lines = (f"{report.read:,} memories read in {report.seconds:.1f} s, {report.vectors:,} vectors.", said)
-        for line in (*lines, *report.probe.missing, *report.probe.notes):
-            st.caption(plain(line))
-        if report.without:
-            st.caption(plain(f"{report.without:,} of the texts read have no vector there; no vector list holds them."))
+        read = f"{report.read:,} memories read in {report.seconds:.1f} s, {report.vectors:,} vectors."
+        without = (
+            f"{report.without:,} of the texts read have no vector there; no vector list holds them."
+            if report.without
+            else ""
+        )
+        lines = [line for line in (read, said, without, *report.probe.missing, *report.probe.notes) if line]
+        templates.draw("memories/source_said.html", lines=lines)
         _problems(report)
     if found.problem:
         st.warning(plain(f"Not searchable yet: {found.problem}"), icon=":material/warning:")

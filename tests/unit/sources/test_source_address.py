@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.sources.address import parse
+from cems_workbench.sources.address import parse, place_of
 
 
 @pytest.mark.parametrize(
@@ -80,3 +80,18 @@ def test_an_option_that_counts_tokens_is_no_secret() -> None:
         and found.secret.get_secret_value() == "abcdef"
     )
     assert "900" in found.plain and "abcdef" not in found.plain
+
+
+@pytest.mark.parametrize(
+    ("plain", "place"),
+    [
+        ("postgresql://me@db.example:5432/cems?sslmode=require", "db.example"),
+        ("postgresql://me@/cems?host=%2Frun", "cems"),
+        ("chroma:/var/data/notes", "/var/data/notes"),
+        ("qdrant://[::1]:6333/x", "::1"),
+        ("http://[", "http://["),
+        ("", ""),
+    ],
+)
+def test_where_an_address_leads_is_told_in_short_and_never_fails(plain: str, place: str) -> None:
+    assert place_of(plain) == place

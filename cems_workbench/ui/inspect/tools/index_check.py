@@ -1,4 +1,7 @@
-"""Index check: the exact cosine of every embedding against what this query's vector list, and Chroma's graph alone, answered."""
+"""Index check: the exact cosine of every embedding against what this query's vector list, and Chroma's graph alone, answered.
+
+Where the store was taken from a running system, its live index too: its own lists against the exact ones, and what mends them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.engine_check import EngineCheck, EngineComparison, cause, check_engine
 from cems_workbench.analysis.index_check import (
     Answer,
     ExactRanking,
@@ -20,11 +24,14 @@ from cems_workbench.analysis.index_check import (
 )
 from cems_workbench.config import list_depths
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.pipeline.engine import Engine
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import EVERYTHING, inner_depth
+from cems_workbench.sources.address import place_of
 from cems_workbench.store.search.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.glossary import answered_by
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
@@ -37,6 +44,7 @@ NEAR = 10
 SHOWN = 50
 GRAPH = "Chroma's graph"
 COMPARED = "inspect:index_check:compared"
+LIVE, TRIED = "inspect:index_check:live", "inspect:index_check:tried"
 COLUMNS = {
     "answer": "Whose first hits are compared with the exactly nearest",
     "how": "How that answer was found",
@@ -63,10 +71,25 @@ class Compared:
     pooled: bool = False
 
 
+LIVE_HELP = (
+    "The running system is asked for its own lists of this query, and they are compared with the exact ones: every vector of the "
+    "snapshot, every text ranked by ts_rank. It is only read."
+)
+
+
 def draw(context: InspectContext) -> None:
-    """The verdict, a row per answer, and who was missed."""
+    """The store's own index; and the live one where the store was taken from a running system."""
     write_stylesheet("evidence")
     ranked = _list(context)
+    _draw_own(context, ranked)
+    engine = context.resources.engine()
+    if engine is not None:
+        st.divider()
+        _draw_live(context, engine, (ranked.variant if ranked else None) or 0)
+
+
+def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
+    """The verdict, a row per answer, and who was missed."""
     if ranked is None:
         st.info("No vector list was searched for this query: there is no index to check.", icon=":material/search_off:")
         return
@@ -76,6 +99,7 @@ def draw(context: InspectContext) -> None:
     key = (
         context.request,
         ranked.variant,
+        answered_by(context.trace.evidence, ranked.name),
         depth,
         where,
         str(context.resources.store.path),
@@ -105,6 +129,8 @@ def _depth(context: InspectContext, ranked: RankedList) -> int:
     if config.lists.vector.enabled or not config.lists.hybrid.enabled:
         return list_depths(config)["vector"] or EVERYTHING
     rows = inner_depth(config, context.trace.evidence.searched)
+    if answered_by(context.trace.evidence, ranked.name):
+        return rows  # what the engine left out is missed too
     return len({hit.memory_id for hit in ranked.hits[:rows]})
 
 
@@ -141,7 +167,8 @@ def _compared(
     pooled = config.lists.pool.mode == "recent_access"
     walked = not pooled and len(ids) > EXACT_ROWS
     pool = f"exact, of the {config.lists.pool.size:,} last accessed and the lexical hits (Lists → Pool)"
-    how = pool if pooled else GRAPH if walked else "exact: every embedding was compared"
+    live = answered_by(context.trace.evidence, ranked.name)
+    how = live or (pool if pooled else GRAPH if walked else "exact: every embedding was compared")
     rows = [_row(ranked.name, how, exact, _by_memory(ranked)[:depth], depth, pooled)]
     if not walked:
         rows.append(_row("Chroma alone", GRAPH, exact, graph, depth))
@@ -164,12 +191,7 @@ def _row(name: str, how: str, exact: ExactRanking, answer: Answer, depth: int, p
 def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows: Sequence[Compared]) -> None:
     st.markdown(f"###### {_verdict(rows[0], len(exact))}", help=GRAPH_HELP)
     st.html(answers_html(rows))
-    elsewhere = {
-        hit.memory_id: other.name
-        for other in reversed(context.trace.evidence.lists)
-        if other.name != ranked.name and other.source != "recency" and other.source != "access"
-        for hit in other.hits
-    }
+    elsewhere = _elsewhere(context, ranked.name)
     for row in rows:
         if row.deep.missed:
             _draw_missed(context, row, elsewhere)
@@ -178,13 +200,23 @@ def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows
             st.caption(f"{plain(row.name)} would have missed nothing{either}.")
 
 
-def _verdict(row: Compared, count: int) -> str:
+def _elsewhere(context: InspectContext, name: str) -> dict[str, str]:
+    """By memory another list than this one that has it, the first of them."""
+    return {
+        hit.memory_id: other.name
+        for other in reversed(context.trace.evidence.lists)
+        if other.name != name and other.source != "recency" and other.source != "access"
+        for hit in other.hits
+    }
+
+
+def _verdict(row: Compared, count: int, nearest: str = "exactly nearest") -> str:
     missed, k = len(row.deep.missed), row.deep.k
     if not missed:
-        return f"Nothing was missed: {row.name} holds the {k:,} exactly nearest of {count:,} memories."
+        return f"Nothing was missed: {row.name} holds the {k:,} {nearest} of {count:,} memories."
     first = row.deep.missed[0].rank
     lost = "The pool left out" if row.pooled else f"{row.name} missed"
-    return f"{lost} {missed:,} of the {k:,} exactly nearest memories; the nearest of them stands at rank {first:,}."
+    return f"{lost} {missed:,} of the {k:,} {nearest} memories; the first of them stands at rank {first:,}."
 
 
 def answers_html(rows: Sequence[Compared]) -> Markup:
@@ -192,8 +224,8 @@ def answers_html(rows: Sequence[Compared]) -> Markup:
     return render("inspect/index_check/answers.html", columns=COLUMNS, rows=rows, depth=f"at {rows[0].deep.k:,}")
 
 
-def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str, str]) -> None:
-    """Who was missed, and whether another list found it all the same."""
+def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str, str], score: str = "cosine") -> None:
+    """Who was missed, and whether another list found it all the same; `score` is what the exact list ranks by."""
     import pandas as pd
 
     shown = row.deep.missed[:SHOWN]
@@ -205,7 +237,7 @@ def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str,
             {
                 "exact rank": missed.rank,
                 "memory": short_id(missed.memory_id),
-                "exact cosine": missed.cosine,
+                f"exact {score}": missed.cosine,
                 "found by": elsewhere.get(missed.memory_id, ""),
                 "content": excerpt(memories[missed.memory_id].content) if missed.memory_id in memories else "",
             }
@@ -219,11 +251,123 @@ def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str,
         columns={
             "exact rank": number("exact rank", width=80, help="Its place when every embedding is compared"),
             "memory": st.column_config.TextColumn("memory", width=110),
-            "exact cosine": number("exact cosine", format="%.4f", width=94, help="Cosine of query and memory"),
+            f"exact {score}": number(f"exact {score}", format="%.4f", width=94, help=f"The {score} of query and memory"),
             "found by": st.column_config.TextColumn("found by", width=90, help="Another list of this query that has it; empty: none"),
             "content": st.column_config.TextColumn("content", width="large"),
         },
     )  # fmt: skip
+
+
+def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
+    """The engine's own lists of this variant beside the exact ones, once it was asked."""
+    st.markdown("###### The live index", help=LIVE_HELP)
+    where = place_of(engine.address)
+    text, config = context.trace.evidence.variants[variant].text, context.trace.config
+    key = (context.request, text, config, engine.address, context.resources.store.content_version)
+    last: tuple[object, EngineCheck] | None = st.session_state.get(LIVE)
+    if last is None or last[0] != key:
+        st.session_state.pop(TRIED, None)
+        if not st.button(f"Ask {plain(where)}", key="inspect:index_check:ask", icon=":material/hub:", help=LIVE_HELP):
+            return
+        place = st.empty()
+        try:
+            found = check_engine(engine, context.resources, context.request, text, config, progress_in(place))
+        except WorkbenchError as error:
+            st.error(plain(str(error)), icon=":material/link_off:")
+            return
+        finally:
+            place.empty()
+        last = st.session_state[LIVE] = (key, found)
+    check = last[1]
+    st.caption(plain(f"{check.probe.engine} at {where}, {check.probe.index or 'no index: its searches are exact'}"))
+    for each in check.lists:
+        _draw_live_list(context, check, each, where)
+    _draw_settings(check)
+
+
+def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineComparison, where: str) -> None:
+    """One list of the engine: how much of the exact one it has, why not all, and who is missing."""
+    live, exact = found.live, check.exact[found.live.name]
+    row = Compared(f"{live.name} of {where}", rows_words(found), found.near, found.deep, found.off)
+    nearest = "exactly nearest" if live.name == "vector" else "best ranked"
+    st.markdown(f"**{plain(_verdict(row, len(exact), nearest))}**  {plain(cause(found, check.probe))}")
+    st.html(answers_html([row]))
+    if live.unknown:
+        st.warning(
+            f"{len(live.unknown):,} of its rows are not in the snapshot, the first at place {live.unknown[0][0]:,}: connect again to "
+            "take them (Memories → Sources).",
+            icon=":material/sync_problem:",
+        )  # fmt: skip
+    if found.deep.missed:
+        mine = next((each.name for each in context.trace.evidence.lists if each.source == live.name), "")
+        _draw_missed(context, row, _elsewhere(context, mine), "cosine" if live.name == "vector" else "rank")
+
+
+def rows_words(found: EngineComparison) -> str:
+    """How many rows were asked for and came, and how long that took."""
+    live = found.live
+    return f"{live.asked:,} rows asked for, {live.returned:,} came in {1000 * live.seconds:.0f} ms"
+
+
+def _draw_settings(check: EngineCheck) -> None:
+    """Each setting that can be tried for one search, and the first value that mends the vector list."""
+    vector = next((each for each in check.lists if each.live.name == "vector"), None)
+    if vector is None or vector.whole:
+        return
+    if not any(setting.tries for setting in check.probe.settings):
+        st.caption("None of its settings can be changed for a single search, so none can be tried here.")
+        return
+    last: tuple[EngineCheck, list[EngineComparison]] | None = st.session_state.get(TRIED)
+    if last is None or last[0] is not check:
+        names = ", ".join(setting.name for setting in check.probe.settings if setting.tries)
+        if not st.button(
+            "Try settings on the live engine", key="inspect:index_check:try", icon=":material/tune:",
+            help=f"Asks again with other values of {names}, each for that search alone; the system’s own settings stay as they are.",
+        ):  # fmt: skip
+            return
+        try:
+            with st.spinner("asking with other settings"):
+                last = st.session_state[TRIED] = (check, check.mending())
+        except WorkbenchError as error:
+            st.error(plain(str(error)), icon=":material/link_off:")
+            return
+    st.markdown(f"**{plain(mends(last[1]))}**")
+    number = st.column_config.NumberColumn
+    draw_table(
+        tried_rows([vector, *last[1]]), key="inspect:index_check:settings", most=12,
+        columns={
+            "setting": st.column_config.TextColumn("setting", width="medium"),
+            "rows": number("rows", help="Rows that came"),
+            "recall at 10": st.column_config.TextColumn("recall at 10", help=COLUMNS["at 10"]),
+            "recall": st.column_config.TextColumn("recall", help=COLUMNS["at depth"]),
+            "ms": number("ms", format="%.1f", help="Milliseconds that the search took there"),
+        },
+    )  # fmt: skip
+
+
+def tried_rows(found: Sequence[EngineComparison]) -> list[dict[str, str | float]]:
+    """A row for the present settings, and one for each that was tried."""
+    return [
+        {
+            "setting": " = ".join(each.changed) if each.changed else "as it is",
+            "rows": each.live.returned,
+            "recall at 10": f"{each.near.found:,} of {each.near.k:,}",
+            "recall": f"{each.deep.found:,} of {each.deep.k:,}",
+            "ms": 1000 * each.live.seconds,
+        }
+        for each in found
+    ]
+
+
+def mends(tried: Sequence[EngineComparison]) -> str:
+    """The settings that bring every missed memory back, or the one that brings back most."""
+    whole = [each for each in tried if each.whole and each.changed]
+    if whole:
+        named = " or ".join(" = ".join(each.changed) for each in whole if each.changed)
+        return f"{named} {'brings' if len(whole) == 1 else 'bring'} all {whole[0].deep.k:,} back."
+    best = max(tried, key=lambda each: each.deep.found)
+    said = " = ".join(best.changed or ())
+    return f"No value that was tried brings all back; {said} has {best.deep.found:,} of {best.deep.k:,}."
 
 
 VIEW = View("Index check", 40, draw, "Did the vector index miss a memory that is nearer than those it found?")

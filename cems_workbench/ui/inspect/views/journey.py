@@ -13,7 +13,7 @@ from cems_workbench.pipeline.stages.lists import called, turn_of
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.inspect.glossary import about, answered_by
 from cems_workbench.ui.inspect.tables import compared, marked
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.tables import draw_table
@@ -30,7 +30,9 @@ def draw(context: InspectContext) -> None:
     frame = journey_table(context.trace, TOP, context.followed, context.against)
     text = st.column_config.TextColumn
     ranks = {
-        name: st.column_config.NumberColumn(called(name), width=72 if turn_of(name) is None else 104, help=about(name))
+        name: st.column_config.NumberColumn(
+            called(name), width=72 if turn_of(name) is None else 104, help=_help(context.trace, name)
+        )
         for name in frame.columns[2:-2]
     }
     draw_table(
@@ -45,6 +47,12 @@ def draw(context: InspectContext) -> None:
             "content": text("content", width="large"),
         },
     )
+
+
+def _help(trace: Trace, name: str) -> str:
+    """What a list or stage is, and whose list it is."""
+    whose = answered_by(trace.evidence, name)
+    return f"{about(name)} {whose.capitalize()}." if whose else about(name)
 
 
 def journey_table(trace: Trace, top: int, followed: str | None = None, against: Against | None = None) -> pd.DataFrame:

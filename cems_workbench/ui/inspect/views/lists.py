@@ -16,9 +16,9 @@ from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, called
 from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import RAW, about
+from cems_workbench.ui.inspect.glossary import RAW, about, answered_by
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ def draw(context: InspectContext) -> None:
         columns = st.columns(len(entries))  # the stylesheet wraps them
     for column, entry in zip(columns, entries, strict=True):
         with column:
-            st.markdown(f"**{called(entry.name)}**  {use_words(stage.fields, entry)}", help=about(entry.name))
+            whose = answered_by(trace.evidence, entry.name)
+            said = f"{use_words(stage.fields, entry)} · {plain(whose)}" if whose else use_words(stage.fields, entry)
+            st.markdown(f"**{called(entry.name)}**  {said}", help=about(entry.name))
             _draw_list(trace, entry.name)
 
 

@@ -15,7 +15,7 @@ from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect.baseline import sign, words
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.inspect.glossary import about, answered_by
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.templates import render
 
@@ -44,6 +44,8 @@ class Column:
 
     name: str
     rows: Sequence[StageRow]
+    whose: str = ""
+    """Of a list that the running system answered: that it did, in words."""
 
     @property
     def title(self) -> str:
@@ -81,7 +83,8 @@ def side_by_side_html(
     for name in names:
         ranked = _in_stage(trace, name) if name in RANKED_STAGES else _in_list(trace, name)
         first = ranked[:top] + [row for row in ranked[top:] if row[0] == followed]
-        columns.append(Column(name, [_row(trace, name, row, followed, against) for row in first]))
+        rows = [_row(trace, name, row, followed, against) for row in first]
+        columns.append(Column(name, rows, answered_by(trace.evidence, name)))
     return render("inspect/stages.html", columns=columns, compared=against is not None)
 
 

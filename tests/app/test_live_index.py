@@ -1,0 +1,158 @@
+"""The live index on the Inspect page: nothing without a source, one line when the source is away, whose list each is."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from cems_workbench.pipeline import replay
+from cems_workbench.records import Memory, TakenMemory
+from cems_workbench.runs.connecting import take_snapshot
+from cems_workbench.settings import Settings
+from cems_workbench.sources.source import (
+    AS_IT_IS,
+    EngineHit,
+    EngineList,
+    EngineQuery,
+    Probe,
+    Setting,
+    SourceError,
+    Trial,
+)
+from cems_workbench.store import Store
+from cems_workbench.ui.inspect.views.stages import side_by_side_html
+from tests.planted_source import Planted, planted
+from tests.small_store import empty_store
+
+from .conftest import loaded_once
+from .inspect_page import PLAIN, config_of, configured, evidence_of, open_group, search, show, tool
+from .pages import OpenPage, captions, checked, drawn, html, markdown, plainly, press, table_with
+
+__all__ = ["empty_store"]
+pytestmark = [pytest.mark.models]
+TEXTS = {f"m{i}": text for i, text in enumerate(
+    ("Roll back a deploy with make undo.", "A deploy is rolled back by the release captain.", "Deploys happen on Tuesdays.",
+     "Tea is green.", "The harbor dashboard has dark mode.", "Tests run in containers."))}  # fmt: skip
+QUERY = "how do we roll back a deploy"
+
+
+@dataclass
+class Cut(Planted):
+    """A source that searches exactly, and returns `ef` rows; `strangers` stand first and are not in the snapshot."""
+
+    ef: int = 2
+    strangers: tuple[str, ...] = ()
+    away: bool = False
+    asked: list[Trial] = field(default_factory=list)
+
+    def probe(self) -> Probe:
+        return Probe(
+            "planted", "a test 1.0", len(self.memories), len(self.memories), 384, index="hnsw",
+            settings=(Setting("hnsw.ef_search", str(self.ef), "rows an index scan returns", ("4", "100")),),
+        )  # fmt: skip
+
+    def search(self, query: EngineQuery, trial: Trial = AS_IT_IS) -> tuple[EngineList, ...]:
+        if self.away:
+            raise SourceError(f"{self.address}: nothing answers at this address")
+        self.asked.append(trial)
+        scored = {
+            key: float(np.dot(each.vector, query.vector))
+            for key, each in self.memories.items()
+            if each.vector is not None
+        }
+        most = int(trial.settings.get("hnsw.ef_search", self.ef))
+        best = sorted(scored, key=lambda key: -scored[key])[: min(most, query.depths["vector"])]
+        hits = [EngineHit(key, 1.0) for key in self.strangers] + [EngineHit(key, scored[key]) for key in best]
+        return (EngineList("vector", query.depths["vector"], tuple(hits), 0.002),)
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch) -> Cut:
+    vectors = loaded_once(Settings()).encode(list(TEXTS.values()))
+    made = {
+        key: TakenMemory(Memory(key, text), "1", (), vector)
+        for (key, text), vector in zip(TEXTS.items(), vectors, strict=True)
+    }
+    found = Cut(made, address="postgresql://me@db.example/cems")
+    planted(monkeypatch, found)
+    monkeypatch.setattr("cems_workbench.pipeline.engine.open_source", lambda *given: found)
+    return found
+
+
+@pytest.fixture
+def page(open_page: OpenPage, source: Cut, empty_store: Path, tmp_path: Path) -> Callable[..., AppTest]:
+    def start(**changes: object) -> AppTest:
+        folder = Path(shutil.copytree(empty_store, tmp_path / "store"))
+        with Store.open(folder) as store:
+            report = take_snapshot(store, source, datetime.now(UTC))
+            embedder = loaded_once(Settings())
+            store.sources.name_embedder(report.source_id, Settings().embedder, embedder.model_id)
+        changed = {**PLAIN, **{name.replace("__", "."): value for name, value in changes.items()}}
+        return search(configured(open_page(folder), changed), QUERY)
+
+    return start
+
+
+def test_the_cut_list_is_found_with_its_cause_and_the_setting_that_mends_it(
+    page: Callable[..., AppTest], source: Cut
+) -> None:
+    opened = tool(page(), "Index check")
+    assert not source.asked  # a running system is asked when somebody wants it
+    assert plainly(opened.button(key="inspect:index_check:ask").label) == "Ask db.example"
+    opened = press(opened, "inspect:index_check:ask")
+    said = markdown(opened)
+    assert (
+        "vector of db.example missed 4 of the 6 exactly nearest memories; the first of them stands at rank 3." in said
+    )
+    assert "hnsw.ef_search is 2, rows an index scan returns" in said
+    live = html(opened, "rows asked for")
+    assert "2 came in 2 ms" in live and "✕ 2 of 6" in live
+    assert table_with(opened, "exact cosine").iloc[0]["exact rank"] == 3
+    opened = press(opened, "inspect:index_check:try")
+    assert "hnsw.ef_search = 100 brings all 6 back." in markdown(opened)
+    tried = table_with(opened, "setting")
+    assert list(tried["setting"]) == ["as it is", "hnsw.ef_search = 4", "hnsw.ef_search = 100"]
+    assert list(tried["rows"]) == [2, 4, 6] and list(tried["recall"]) == ["2 of 6", "4 of 6", "6 of 6"]
+    count = len(source.asked)
+    checked(opened.run())
+    assert len(source.asked) == count  # kept: it is not asked again
+
+
+def test_rows_that_came_since_the_snapshot_and_a_source_that_is_away_are_one_line(
+    page: Callable[..., AppTest], source: Cut
+) -> None:
+    source.strangers = ("new",)
+    opened = press(tool(page(), "Index check"), "inspect:index_check:ask")
+    assert "1 of its rows are not in the snapshot, the first at place 1: connect again" in opened.warning[0].value
+    source.away = True
+    opened = drawn(opened.button(key="inspect:index_check:try").click().run())
+    assert len(opened.error) == 1 and "nothing answers at this address" in plainly(opened.error[0].value)
+
+
+def test_the_views_say_whose_list_it_is(page: Callable[..., AppTest]) -> None:
+    opened = show(page(lists__origin="source"), "Lists")
+    assert "vector:0" in markdown(opened) and "as answered by db.example" in markdown(opened)
+    assert markdown(opened).count("as answered by") == 1  # the lexical list is the workbench's own
+    trace = replay(evidence_of(opened), config_of(opened))
+    columns = side_by_side_html(trace, ["vector:0", "lexical:0"], 3)
+    assert columns.count("as answered by db.example") == 1
+    said = tool(opened, "Index check")
+    assert "<td>as answered by db.example</td>" in html(said, "Chroma alone")
+
+
+def test_without_a_source_the_control_says_that_it_has_no_effect(open_page: OpenPage) -> None:
+    opened = open_group(open_page(), "lists")
+    assert "taken from no running system" in captions(opened)
+    opened = tool(search(opened), "Index check")
+    assert not any(button.key == "inspect:index_check:ask" for button in opened.button)
+
+
+def test_with_a_source_the_control_says_nothing(page: Callable[..., AppTest]) -> None:
+    assert "taken from no running system" not in captions(open_group(page(), "lists"))
