@@ -177,9 +177,13 @@ def _leave_indexes() -> None:
 
 
 def bring_up_to_date(resources: Resources, place: DeltaGenerator) -> None:
-    """Refresh the indexes when a change left them behind."""
+    """Refresh the indexes when a change left them behind. What fails is said once; the next search tries again."""
     if not present().indexes_behind:
         return
-    with work(place, "refresh") as progress:
-        resources.refresh(progress)
+    try:
+        with work(place, "refresh") as progress:
+            resources.refresh(progress)
+    except WorkbenchError:
+        update(indexes_behind=False)
+        raise
     update(indexes_behind=False)

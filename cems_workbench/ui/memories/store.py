@@ -10,7 +10,7 @@ import streamlit as st
 from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.errors import EmbedderMismatchError, ModelError, WorkbenchError
+from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ChunkRule
 from cems_workbench.runs.diagnosis import source_checks
@@ -172,7 +172,7 @@ def _vector_model(resources: Resources) -> tuple[str | None, str]:
     try:
         model = resources.embedder.model_id
         resources.store.indexes.check(model, None)
-    except EmbedderMismatchError as refusal:
+    except (EmbedderMismatchError, StoreError) as refusal:
         return model, f"No search is possible: {refusal}"
     except ModelError as error:
         return None, f"The embedding model cannot be reached: {error}"
