@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import yaml
 
+from cems_workbench import collector
 from cems_workbench.errors import InputError, ModelError, StoreError
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.resources import Resources
@@ -211,7 +212,7 @@ def take_snapshot(
         return wanted
 
     try:
-        with store.sources.taking(), source.snapshot() as snapshot:
+        with collector.paused(), store.sources.taking(), source.snapshot() as snapshot:
             progress("taking memories", 0, snapshot.total)
             for batch in one_ahead(snapshot.batches(changed)):
                 _count(tally, batch.seen, batch.problems)

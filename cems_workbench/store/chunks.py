@@ -7,7 +7,7 @@ until its content changes. A memory without chunks is searched as one text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -172,13 +172,18 @@ def give(cursor: duckdb.DuckDBPyConnection, given: Sequence[Chunk]) -> RowCounts
     return RowCounts(added, len(rows) - added, unchanged)
 
 
-def put_given(cursor: duckdb.DuckDBPyConnection, given: Mapping[str, Sequence[Chunk]], shas: Mapping[str, str]) -> None:
-    """Keep these chunks of memories, by id, in place of those they had; `shas` are of their contents.
+def put_given(
+    cursor: duckdb.DuckDBPyConnection,
+    given: Mapping[str, Sequence[Chunk]],
+    shas: Mapping[str, str],
+    sha: Callable[[str], str],
+) -> None:
+    """Keep these chunks of memories, by id, in place of those they had; `shas` are of their contents, `sha` is `text_sha`.
 
     A memory without any is kept whole by whatever rule, until its content changes.
     """
-    rows = [(chunk, True, False, text_sha(chunk.text)) for own in given.values() for chunk in own]
-    _replace(cursor, rows, [(memory_id, GIVEN, sha) for memory_id, sha in shas.items()])
+    rows = [(chunk, True, False, sha(chunk.text)) for own in given.values() for chunk in own]
+    _replace(cursor, rows, [(memory_id, GIVEN, digest) for memory_id, digest in shas.items()])
 
 
 def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:

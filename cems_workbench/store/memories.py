@@ -241,16 +241,20 @@ def staging(memories: Sequence[Memory]) -> pa.Table:
     kinds = {"priority": pa.float64(), "pinned": pa.bool_(), **dict.fromkeys(_TIMES, moment)}
     kinds |= dict.fromkeys(("access_count", "relevant_count", "noise_count"), number)
     values: dict[str, list[Any]] = {name: [getattr(memory, name) for memory in memories] for name in FIELDS}
-    values["tags"] = [json.dumps(tags, ensure_ascii=False) for tags in values["tags"]]
+    values["tags"] = [json.dumps(tags, ensure_ascii=False) if tags else "[]" for tags in values["tags"]]
     for name in _TIMES:
         values[name] = [to_naive(value) for value in values[name]]
     values["text_sha"] = [text_sha(indexed_text(memory)) for memory in memories]
     return pa.table({name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS})
 
 
-def upsert(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory]) -> RowCounts:
-    """Insert new rows and update those that differ; ids must be distinct within `memories`."""
+def upsert(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], *, new: bool = False) -> RowCounts:
+    """Insert new rows and update those that differ; ids must be distinct within `memories`. `new`: none of them has a row yet."""
     with staged(cursor, "staged_memories", staging(memories)):
+        if new:
+            columns = ", ".join(COLUMNS)
+            cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged_memories")
+            return RowCounts(added=len(memories))
         updated = cursor.execute(
             f"UPDATE memories AS m SET {', '.join(f'{name} = s.{name}' for name in COLUMNS if name != 'id')} "
             f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})"

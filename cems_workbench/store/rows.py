@@ -42,7 +42,9 @@ def text_sha(text: str) -> str:
 
 def to_naive(moment: datetime | None) -> datetime | None:
     """An aware time as the store keeps it: UTC without a zone."""
-    return None if moment is None else moment.astimezone(UTC).replace(tzinfo=None)
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).replace(tzinfo=None)
 
 
 def to_aware(moment: datetime | None) -> datetime | None:

@@ -8,10 +8,11 @@ from its source is deleted here, and comes back when the source has it again; on
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,8 +118,8 @@ class Sources:
             return int(row[0][0])
 
     def taking(self) -> AbstractContextManager[None]:
-        """While it is open the store keeps little in memory, however many memories are put."""
-        return self._database.frugal()
+        """While it is open many memories are put quickly, and the store keeps little of them in memory."""
+        return self._database.many_rows()
 
     def finish(self, source_id: int, when: datetime) -> None:
         """Note that the snapshot begun at `when` is complete."""
@@ -167,7 +168,7 @@ class Sources:
         ids = [each.memory.id for each in given]
         with self._database.transaction() as cursor:
             there = memories.known_ids(cursor, ids)
-            counts = memories.upsert(cursor, [each.memory for each in given])
+            counts = memories.upsert(cursor, [each.memory for each in given], new=not there)
             back = _ids(
                 cursor.execute(
                     "UPDATE memories SET deleted_at = NULL WHERE deleted_at IS NOT NULL AND id IN "
@@ -175,8 +176,9 @@ class Sources:
                     [ids],
                 ).fetchall()
             ) if there else []  # fmt: skip
-            _write_chunks(cursor, given)
-            _write_vectors(cursor, given, there)
+            sha = cache(text_sha)  # the text of a document of one chunk is its chunk's
+            _write_chunks(cursor, given, sha)
+            _write_vectors(cursor, given, there, sha)
             _write_rows(cursor, source_id, given, there)
             bump_content_version(cursor)
         self._hidden.difference_update(back)
@@ -258,13 +260,13 @@ class Sources:
         return {(memory_id, source_seq): seq for memory_id, source_seq, seq in rows}
 
     def sample_texts(self, source_id: int, most: int) -> list[tuple[Place, str, NDArray[np.float32]]]:
-        """`most` texts of a source with the vectors that came with them, spread over its memories."""
+        """`most` texts of a source with the vectors that came with them, spread over its memories; long ones only where others lack."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 "SELECT v.memory_id, v.seq, coalesce(c.content, m.content), m.title, v.vector FROM source_vectors AS v "
                 "JOIN source_rows AS r ON r.memory_id = v.memory_id AND r.source_id = ? JOIN memories AS m ON m.id = v.memory_id "
                 "LEFT JOIN chunks AS c ON c.memory_id = v.memory_id AND c.seq = v.seq "
-                "WHERE length(coalesce(c.content, m.content)) < 1000 ORDER BY hash(v.memory_id), v.seq LIMIT ?",
+                "ORDER BY length(coalesce(c.content, m.content)) > 1000, hash(v.memory_id), v.seq LIMIT ?",
                 [source_id, most],
             ).fetchall()
         return [(from_row(memory_id, seq), text, as_vector(blob)) for memory_id, seq, text, _, blob in rows]
@@ -333,7 +335,7 @@ def _ids(rows: Sequence[tuple[Any, ...]]) -> list[str]:
     return [row[0] for row in rows]
 
 
-def _write_chunks(cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory]) -> None:
+def _write_chunks(cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory], sha: Callable[[str], str]) -> None:
     """The chunks, numbered from 0 in the order of the source's numbers; a memory without any is marked, so that nothing cuts it."""
     put_given(
         cursor,
@@ -343,7 +345,8 @@ def _write_chunks(cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory
             ]
             for each in given
         },
-        {each.memory.id: text_sha(each.memory.content) for each in given},
+        {each.memory.id: sha(each.memory.content) for each in given},
+        sha,
     )
 
 
@@ -351,19 +354,23 @@ def _ordered(given: TakenMemory) -> list[TakenChunk]:
     return sorted(given.chunks, key=lambda chunk: chunk.seq)
 
 
-def _vectors(given: Sequence[TakenMemory]) -> Iterator[tuple[str, int, int | None, str, NDArray[np.float32]]]:
+def _vectors(
+    given: Sequence[TakenMemory], sha: Callable[[str], str]
+) -> Iterator[tuple[str, int, int | None, str, NDArray[np.float32]]]:
     for each in given:
         if each.vector is not None and not each.chunks:
-            yield each.memory.id, WHOLE, None, text_sha(indexed_text(each.memory)), each.vector
+            yield each.memory.id, WHOLE, None, sha(indexed_text(each.memory)), each.vector
         for i, chunk in enumerate(_ordered(each)):
             if chunk.vector is not None:
-                yield each.memory.id, i, chunk.seq, text_sha(chunk.text), chunk.vector
+                yield each.memory.id, i, chunk.seq, sha(chunk.text), chunk.vector
 
 
-def _write_vectors(cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory], there: Set[str]) -> None:
+def _write_vectors(
+    cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory], there: Set[str], sha: Callable[[str], str]
+) -> None:
     import pyarrow as pa
 
-    rows = list(_vectors(given))
+    rows = list(_vectors(given, sha))
     ids, seqs, source_seqs, shas, vectors = zip(*rows, strict=True) if rows else ([],) * 5
     table = pa.table(
         {

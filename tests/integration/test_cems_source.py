@@ -293,20 +293,24 @@ def test_what_cannot_be_opened_is_one_line(
     assert "another-5521" not in said and PASSWORD not in said
 
 
-def test_a_document_whose_chunks_lie_far_apart_is_seen_once(
+def test_many_pages_give_every_document_once_with_chunks_that_lie_far_apart(
     server: Server, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from cems_workbench.sources.postgres import snapshot
 
-    with server.cems("apart", 300) as connection:
+    with server.cems("apart", 4) as connection:
         for i in range(40):
-            vectors = [np.full(300, i + 1.0), np.full(300, i + 2.0)]
-            load(connection, document(i), [LoadedChunk(f"memory number {i}", vector) for vector in vectors])
+            vectors = [np.full(4, i + 1.0), np.full(4, i + 2.0)]
+            load(
+                connection,
+                document(i) | {"content": f"{i} " + "".join(chr(33 + (i * j * j) % 89) for j in range(1900))},
+                [LoadedChunk(f"{i} {i}", each) for each in vectors],
+            )
         late = "INSERT INTO memory_chunks (document_id, seq, pos, content, embedding) SELECT document_id, 2, 0, content, embedding "
         connection.execute(late + "FROM memory_chunks WHERE seq = 0")
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
         in_one_page, found = taken(opened("apart"))
-        monkeypatch.setattr(snapshot, "PAGE_BLOCKS", 2)
+        monkeypatch.setattr(snapshot, "PAGE_BLOCKS", 1)
         batches, again = taken(opened("apart"))
         assert len(batches) > 5 > len(in_one_page)
         assert [id for batch in batches for id in batch.seen] == [str(uuid_of(f"m{i}")) for i in range(40)]

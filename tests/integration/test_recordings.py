@@ -1,7 +1,7 @@
-"""The recorded answers of CEMS, out of a real PostgreSQL that was loaded from the same files.
+"""The recorded answers of CEMS, out of a real PostgreSQL that was loaded from the same files and connected to.
 
-What is searched comes from the server, with statements that say what CEMS's say: chunks by cosine, chunks by ts_rank of any of the
-words, edges of a memory by similarity. What is made of it is replay. From the files alone, `fidelity` does the same
+The memories, chunks, vectors and relations are taken from the server (`connect`), and both lists of every query are its own answer
+(`lists.origin` source). What is made of them is replay. From the files alone, `fidelity` does the same
 (tests/integration/test_fidelity_command.py; docs/cems.md has the figures).
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +20,19 @@ from postgres_server import LoadedChunk, Server, load, relate, uuid_of
 
 from cems_workbench.config import PipelineConfig, import_config, preset, with_values
 from cems_workbench.formats import read_path
-from cems_workbench.models import tokens
 from cems_workbench.models.chunking import cems_pieces
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.protocol import QueryEmbedder
-from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
-from cems_workbench.records import Chunk, ParsedInput, Query, Relation
+from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.gather import Request, gather_lists
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.connecting import settle_embedder, take_snapshot
 from cems_workbench.runs.importing import SAMPLE_DATA
+from cems_workbench.runs.opening import servers
 from cems_workbench.settings import Settings
+from cems_workbench.sources.address import parse
+from cems_workbench.sources.opening import open_source
+from cems_workbench.store import Store
 
 if TYPE_CHECKING:
     from postgres_server import Connection
@@ -38,79 +42,22 @@ pytestmark = [
     pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing())),
 ]
 
-BY_COSINE = (
-    "SELECT document_id, seq, 1 - (embedding <=> %(v)s::vector) FROM memory_chunks ORDER BY embedding <=> %(v)s::vector"
-)
-BY_WORDS = """
-WITH asked AS (
-    SELECT to_tsquery('english', string_agg(lexeme, ' | ' ORDER BY lexeme)) AS words
-    FROM unnest(to_tsvector('english', %(q)s)) AS found(lexeme, positions, weights)
-)
-SELECT document_id, seq, ts_rank(content_tsv, words) AS rank FROM memory_chunks, asked WHERE content_tsv @@ words ORDER BY rank DESC
-"""
-EDGES = """
-SELECT d.id, r.relation_type, r.similarity FROM memory_relations AS r JOIN memory_documents AS d ON r.target_id = d.id
-WHERE r.source_id = %(s)s ORDER BY r.similarity DESC NULLS LAST LIMIT 8
-"""
 
-
-class Loaded:
-    """A server that holds what is in a folder, and what it answers."""
-
-    def __init__(self, connection: Connection, folder: Path, embedder: QueryEmbedder) -> None:
-        self.connection, self.embedder = connection, embedder
-        parsed: Sequence[ParsedInput] = [part for part in read_path(folder)]
-        self.memories = {memory.id: memory for part in parsed for memory in part.memories}
-        self.queries = [query for part in parsed for query in part.queries]
-        self.texts = {
-            key: [piece.text for piece in cems_pieces(memory.content)] for key, memory in self.memories.items()
-        }
-        self.names = {uuid_of(key): key for key in self.memories}
-        every = [text for texts in self.texts.values() for text in texts]
-        vectors = iter(embedder.encode(every))
-        rows = [json.loads(line) for line in (folder / "memories.jsonl").read_text("utf-8").splitlines()]
-        for row in rows:
-            load(connection, row, [LoadedChunk(text, next(vectors)) for text in self.texts[row["id"]]])
-            # Dates and counts were written after the document: every update leaves a hole for a later row.
-            for _ in range(2):
-                connection.execute(
-                    "UPDATE memory_documents SET updated_at = created_at WHERE id = %s", (uuid_of(row["id"]),)
-                )
-        for line in (folder / "relations.jsonl").read_text("utf-8").splitlines():
-            relate(connection, json.loads(line))
-        connection.execute("SET enable_indexscan = off")  # exact search, as a small table is scanned
-        # The recorded server joined an edge's memories from the documents, whose order decides between equal edges.
-        connection.execute("SET enable_nestloop = off")
-        connection.execute("SET enable_mergejoin = off")
-        self.edges = [edge for key in self.memories for edge in self._edges(key)]
-
-    def _edges(self, key: str) -> list[Relation]:
-        rows = self.connection.execute(EDGES, {"s": uuid_of(key)}).fetchall()
-        return [Relation(key, self.names[target], kind, weight or 0.3) for target, kind, weight in rows]
-
-    def evidence(self, query: Query, as_of: datetime) -> Evidence:
-        vector = "[" + ",".join(f"{value:.9g}" for value in self.embedder.encode_query(query.query)) + "]"
-        lists = []
-        for source, statement in (("vector", BY_COSINE), ("ts_rank", BY_WORDS)):
-            rows = self.connection.execute(statement, {"v": vector, "q": query.query}).fetchall()
-            hits = tuple(Hit(self.names[document], float(score), seq) for document, seq, score in rows)
-            lists.append(RankedList(f"{source}:0", source, 0, hits))
-        return Evidence(
-            query=query.query,
-            memories=self.memories,
-            variants=(Variant(query.query),),
-            lists=tuple(lists),
-            as_of=as_of,
-            project=query.project,
-            chunks={
-                key: tuple(Chunk(key, i, text) for i, text in enumerate(texts)) for key, texts in self.texts.items()
-            },
-            relations=tuple(self.edges),
-            tokens={
-                key: (tokens.count(self.memories[key].content), *map(tokens.count, texts))
-                for key, texts in self.texts.items()
-            },
-        )
+def load_folder(connection: Connection, folder: Path, embedder: QueryEmbedder, when: str) -> None:
+    """Put the memories and relations of a folder into the tables of CEMS, as a server that was filled at `when` has them."""
+    rows = [json.loads(line) for line in (folder / "memories.jsonl").read_text("utf-8").splitlines()]
+    texts = [[piece.text for piece in cems_pieces(row["content"])] for row in rows]
+    vectors = iter(embedder.encode([text for own in texts for text in own]))
+    for row, own in zip(rows, texts, strict=True):
+        dated = {"created_at": when} | {name: value for name, value in row.items() if value is not None}
+        load(connection, dated, [LoadedChunk(text, next(vectors)) for text in own])
+        # Dates and counts were written after the document: every update leaves a hole for a later row.
+        for _ in range(2):
+            connection.execute(
+                "UPDATE memory_documents SET updated_at = created_at WHERE id = %s", (uuid_of(row["id"]),)
+            )
+    for line in (folder / "relations.jsonl").read_text("utf-8").splitlines():
+        relate(connection, json.loads(line))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +74,7 @@ def server() -> Iterator[Server]:
 def setting(recording: Mapping[str, Any]) -> PipelineConfig:
     variables = "\n".join(f"CEMS_{name.upper()}={value}" for name, value in recording["config"].items())
     config = import_config(variables, source=".env").config if variables else preset("cems_head").config
-    return with_values(config, {"assembly.max_tokens": recording["max_tokens"]})
+    return with_values(config, {"assembly.max_tokens": recording["max_tokens"], "lists.origin": "source"})
 
 
 @pytest.mark.parametrize(
@@ -140,28 +87,40 @@ def test_the_order_is_the_recorded_one(
     shared: Path,
     server: Server,
     embedder: QueryEmbedder,
+    tmp_path: Path,
     subtests: pytest.Subtests,
 ) -> None:
+    place = SAMPLE_DATA if folder == "sample_data" else shared / folder
+    asked = {query.qid: query for part in read_path(place) for query in part.queries}
+    recorded = {name: json.loads((shared / "cems" / f"{name}.json").read_text("utf-8")) for name in recordings}
     with server.cems(recordings[0]) as connection:
-        loaded = Loaded(connection, SAMPLE_DATA if folder == "sample_data" else shared / folder, embedder)
-        asked = {query.qid: query for query in loaded.queries}
-        evidence: dict[str, Evidence] = {}
-        for name in recordings:
-            with subtests.test(recording=name):
-                recording = json.loads((shared / "cems" / f"{name}.json").read_text("utf-8"))
-                config, as_of = setting(recording), datetime.fromisoformat(recording["answered_at"])
-                same = exact = 0
-                for answer in recording["answers"]:
-                    qid = answer["qid"]
-                    if qid not in evidence:
-                        evidence[qid] = loaded.evidence(asked[qid], as_of)
-                    results = replay(replace(evidence[qid], as_of=as_of), config).results
-                    if [row.memory_id for row in results] == [row["id"] for row in answer["results"]]:
-                        same += 1
-                        pairs = zip(results, answer["results"], strict=True)
-                        exact += all(abs((row.score or 0.0) - theirs["score"]) <= 1e-6 for row, theirs in pairs)
-                print(f"{name}: {same} of {len(recording['answers'])} in order, {exact} of them with equal scores")
-                assert same / len(recording["answers"]) >= 0.98
-                assert (
-                    exact / same >= 0.95
-                )  # an edge that ties with another may give its rank to it, and the order stays
+        load_folder(connection, place, embedder, min(each["answered_at"] for each in recorded.values()))
+        # Exact search, as a small table is scanned, and joined as the recorded server did: that decides between equal ranks.
+        for plan in ("enable_indexscan", "enable_nestloop", "enable_mergejoin"):
+            connection.execute(f"ALTER DATABASE {recordings[0]} SET {plan} = off")
+        address = parse(server.uri.replace("/postgres?", f"/{recordings[0]}?"))
+        with closing(Resources(Store.open(tmp_path / "store"), embedder, servers(Settings()))) as resources:
+            with closing(open_source(address)) as source:
+                take_snapshot(resources.store, source, datetime.now(UTC))
+            (record,) = resources.store.sources.read()
+            said = settle_embedder(resources.store, record, embedder, Settings().embedder, stated=False)
+            assert "20 of 20 stored vectors reproduced" in said
+            names = {str(uuid_of(key)): key for part in read_path(place) for key in (m.id for m in part.memories)}
+            for name in recordings:
+                with subtests.test(recording=name):
+                    recording = recorded[name]
+                    config, as_of = setting(recording), datetime.fromisoformat(recording["answered_at"])
+                    same = exact = 0
+                    for answer in recording["answers"]:
+                        query = asked[answer["qid"]]
+                        evidence = gather_lists(Request(query.query, query.project, as_of), config, resources)
+                        assert set(evidence.notes["engine"]["lists"]) == {"vector:0", "ts_rank:0"}
+                        results = replay(evidence, config).results
+                        if [names[row.memory_id] for row in results] == [row["id"] for row in answer["results"]]:
+                            same += 1
+                            pairs = zip(results, answer["results"], strict=True)
+                            exact += all(abs((row.score or 0.0) - theirs["score"]) <= 1e-6 for row, theirs in pairs)
+                    print(f"{name}: {same} of {len(recording['answers'])} in order, {exact} of them with equal scores")
+                    assert same / len(recording["answers"]) >= 0.98
+                    # An edge that ties with another may give its rank to it, and the order stays.
+                    assert exact / same >= 0.95

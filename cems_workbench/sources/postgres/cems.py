@@ -59,15 +59,15 @@ DOCUMENT = (
 )  # fmt: skip
 """Columns that make a memory, as `cems_memory` takes them."""
 _PARTS = (
-    "SELECT p.document_id, count(*) AS chunks, sum(p.change)::text AS changes, sum(p.size) AS bytes, count(p.has) AS vectors, "
-    "min(p.place) AS first FROM (SELECT c.document_id, c.xmin::text::bigint AS change, octet_length(c.content) AS size, "
-    "CASE WHEN c.embedding IS NOT NULL THEN 1 END AS has, c.ctid AS place FROM memory_chunks c WHERE {} OFFSET 0) p GROUP BY p.document_id"
+    "SELECT p.document_id, count(*) AS chunks, sum(p.change)::text AS changes, sum(p.size) AS bytes, count(p.has) AS vectors "
+    "FROM (SELECT c.document_id, c.xmin::text::bigint AS change, octet_length(c.content) AS size, "
+    "CASE WHEN c.embedding IS NOT NULL THEN 1 END AS has FROM memory_chunks c "
+    "WHERE c.document_id IN (SELECT d.id FROM memory_documents d WHERE {}) OFFSET 0) p GROUP BY p.document_id"
 )
-"""Of a document's chunks: how many, a sum that changes with any of them, their size, and where the first lies.
+"""Of the chunks of some documents: how many a document has, a sum that changes with any of them, their size, and how many vectors.
 
-The inner query keeps its vectors out of the sort (OFFSET 0 has it done first).
+The inner query keeps the vectors out of the sort (OFFSET 0 has it done first).
 """
-_NO_PARTS = (None, 0, "0", 0, 0, None)
 _TIMES = ("created_at", "updated_at", "last_shown_at")
 _WITHOUT: Mapping[str, str] = {
     "user_id": "memories have no owner, and no user can be chosen",
@@ -276,7 +276,7 @@ def _missing(shape: _Shape) -> tuple[str, ...]:
 
 
 class CemsSnapshot:
-    """The documents that are visible, with their chunks, in the order in which the chunks lie."""
+    """The documents that are visible, with their chunks, in the order in which they lie: it decides between equal edges."""
 
     def __init__(self, reader: Reader, shape: _Shape, dimension: int | None) -> None:
         from psycopg import sql
@@ -321,44 +321,25 @@ class CemsSnapshot:
             ]
 
     def _pages(self) -> Iterator[Page]:
-        """Documents by where their first chunk lies; then those without any."""
+        """Documents as they lie in their table, with what there is of their chunks."""
         from psycopg import sql
 
+        within = sql.SQL("d.ctid >= %(from)s::tid AND d.ctid < %(to)s::tid AND {}").format(self._clause)
         query = sql.SQL(
-            "SELECT d.id::text, d.xmin::text, octet_length(d.content), s.*, "
-            "(SELECT count(*) FROM memory_chunks e WHERE e.document_id = s.document_id) FROM memory_documents d JOIN ({}) s "
-            "ON s.document_id = d.id WHERE {} ORDER BY s.first"
-        ).format(sql.SQL(_PARTS).format(sql.SQL("c.ctid >= %(from)s::tid AND c.ctid < %(to)s::tid")), self._clause)
-        for place in block_ranges(self._reader, self._shape.chunks.oid):
-            documents = self._reader.rows(query, {**self._values, **place})
-            rest = self._parts([row[0] for row in documents if row[4] != row[9]])
-            # One whose first chunk lies further up was in that page.
-            pairs = [(row, rest.get(row[0], row[3:9])) for row in documents]
-            yield self._page([(row, part) for row, part in pairs if part[5] == row[8]])
-        alone = sql.SQL(
-            "SELECT d.id::text, d.xmin::text, octet_length(d.content) FROM memory_documents d "
-            "WHERE {} AND NOT EXISTS (SELECT 1 FROM memory_chunks c WHERE c.document_id = d.id)"
-        ).format(self._clause)
-        documents = self._reader.rows(alone, self._values)
-        lost = "has no chunks, so CEMS's search does not find it"
-        yield self._page(
-            [(row, _NO_PARTS) for row in documents], [RowProblem(row[0], "chunks", lost) for row in documents]
-        )
+            "SELECT d.id::text, d.xmin::text, octet_length(d.content), s.* FROM memory_documents d LEFT JOIN ({}) s "
+            "ON s.document_id = d.id WHERE {} ORDER BY d.ctid"
+        ).format(sql.SQL(_PARTS).format(within), within)
+        for place in block_ranges(self._reader, self._shape.documents.oid):
+            yield self._page(self._reader.rows(query, {**self._values, **place}))
 
-    def _parts(self, ids: Sequence[str]) -> dict[str, Row]:
-        """What `_PARTS` says of documents, whose chunks lie wherever they do."""
-        from psycopg import sql
-
-        query = sql.SQL(_PARTS).format(sql.SQL("c.document_id = ANY(%(ids)s::uuid[])"))
-        return {str(row[0]): row for row in self._reader.rows(query, {"ids": _array(ids)})} if ids else {}
-
-    def _page(self, documents: Sequence[tuple[Row, Row]], problems: Sequence[RowProblem] = ()) -> Page:
+    def _page(self, documents: Sequence[Row]) -> Page:
         width = 4 * (self._dimension or 0)
+        lost = "has no chunks, so CEMS's search does not find it"
         return Page(
-            [row[0] for row, _ in documents],
-            [f"{self._prefix}.{row[1]}.{part[1]}.{part[2]}" for row, part in documents],
-            [(row[2] or 0) + (part[3] or 0) + part[4] * width for row, part in documents],
-            problems,
+            [row[0] for row in documents],
+            [f"{self._prefix}.{row[1]}.{row[4] or 0}.{row[5] or 0}" for row in documents],
+            [(row[2] or 0) + (row[6] or 0) + (row[7] or 0) * width for row in documents],
+            [RowProblem(row[0], "chunks", lost) for row in documents if row[3] is None],
         )
 
     def _read(self, ids: Sequence[str], markers: Sequence[str]) -> tuple[list[TakenMemory], list[RowProblem]]:

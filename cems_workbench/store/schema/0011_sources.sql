@@ -13,5 +13,6 @@ CREATE TABLE sources (
 );
 CREATE TABLE source_rows (memory_id VARCHAR NOT NULL, source_id BIGINT NOT NULL, marker VARCHAR);
 CREATE TABLE source_vectors (
-    memory_id VARCHAR NOT NULL, seq BIGINT NOT NULL, source_seq BIGINT, text_sha VARCHAR NOT NULL, vector BLOB NOT NULL
+    memory_id VARCHAR NOT NULL, seq BIGINT NOT NULL, source_seq BIGINT, text_sha VARCHAR NOT NULL,
+    vector BLOB NOT NULL USING COMPRESSION uncompressed
 );
