@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -303,7 +304,7 @@ def test_many_pages_give_every_document_once_with_chunks_that_lie_far_apart(
             vectors = [np.full(4, i + 1.0), np.full(4, i + 2.0)]
             load(
                 connection,
-                document(i) | {"content": f"{i} " + "".join(chr(33 + (i * j * j) % 89) for j in range(1900))},
+                document(i) | {"content": f"{i} {random.Random(i).randbytes(700).hex()}"},
                 [LoadedChunk(f"{i} {i}", each) for each in vectors],
             )
         late = "INSERT INTO memory_chunks (document_id, seq, pos, content, embedding) SELECT document_id, 2, 0, content, embedding "
