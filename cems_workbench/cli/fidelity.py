@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,9 @@ from cems_workbench.cli.options import (
     progress_bar,
     settings_for,
 )
+from cems_workbench.cli.options import (
+    asked_queries as queries_of,
+)
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,6 +62,18 @@ def fidelity_command(
     recorded: Annotated[
         list[str] | None,
         typer.Option("--recorded", metavar="SET", help="A query set of the store with recorded answers; repeatable."),
+    ] = None,
+    ask: Annotated[
+        str | None,
+        typer.Option(
+            "--ask",
+            metavar="ADDRESS",
+            help="A CEMS server, such as https://HOST:8765, to ask now; its key is that of CEMS_API_KEY.",
+        ),
+    ] = None,
+    query_set: Annotated[
+        str | None,
+        typer.Option("--query-set", metavar="SET", help="What it is asked (default: every query of the store)."),
     ] = None,
     preset: PresetsOption = None,
     config: ConfigsOption = None,
@@ -97,6 +113,7 @@ def fidelity_command(
     from cems_workbench.runs.fidelity import (
         BASE,
         ORDERS,
+        ask_server,
         asked_queries,
         explained,
         kept_recording,
@@ -107,8 +124,14 @@ def fidelity_command(
         setting_for,
     )
 
-    if not answers and not recorded:
-        raise InputError("name a file of answers, or a query set of the store with --recorded SET")
+    if not answers and not recorded and ask is None:
+        raise InputError(
+            "name a file of answers, a query set of the store with --recorded SET, or a server with --ask ADDRESS"
+        )
+    if ask is not None and data is not None:
+        raise InputError("--ask: its memories are those of a store; name a --store, not a --data folder")
+    if query_set is not None and ask is None:
+        raise InputError("--query-set says what a server is asked; name one with --ask ADDRESS")
     if recorded and data is not None:
         raise InputError("--recorded: a --data folder keeps no answers; name a --store")
     if order not in ORDERS:
@@ -123,6 +146,12 @@ def fidelity_command(
     found: list[tuple[SetAgreement, list[Explanation[SetAgreement]]]] = []
     with progress_bar(as_json) as progress, _source(data, store, progress) as (resources, known):
         recordings += [kept_recording(resources.store, name) for name in recorded or ()]
+        if ask is not None:
+            answered = ask_server(ask, queries_of(resources.store, query_set), progress)
+            for error in answered.errors:
+                typer.echo(f"left out: {error}", err=True)
+            recordings.append(dataclasses.replace(answered, errors=()))
+            require_usable(recordings[-1])
         lists = lexical_lists(recordings)
         for setting in (setting_for(one, chosen, as_chosen=as_chosen) for one in recordings for chosen in configs):
             asked = asked_queries(setting.recording, known, moment, query)

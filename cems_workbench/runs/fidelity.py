@@ -44,6 +44,8 @@ from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
 from cems_workbench.runs.gathering import QuerySelection, obtained_evidence, request_for
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
+from cems_workbench.sources.address import parse
+from cems_workbench.sources.cems_api import CemsApi
 from cems_workbench.store import Store
 
 KEPT = "query set"
@@ -182,6 +184,19 @@ def kept_recording(store: Store, name: str) -> Recording:
         known = ", ".join(store.recorded_answers.sets()) or "none"
         raise InputError(f"query set {name} has no recorded answers; sets that have some: {known}")
     return Recording(name, KEPT, tuple(answers), rounded=True)
+
+
+def ask_server(address: str, queries: Sequence[Query], progress: Progress = silent) -> Recording:
+    """What the CEMS server at `address` answers to these queries now. What it did not answer is among the recording's errors.
+
+    Raises InputError for an address that is of no CEMS server or has no key, SourceError when it cannot be asked, and what `progress`
+    raises.
+    """
+    place = parse(address)
+    if place.kind != "cems":
+        raise InputError(f"{place.plain}: answers come from the REST API of a CEMS server, such as https://HOST:8765")
+    with CemsApi(place) as server:
+        return server.recording(list(server.answers(queries, progress)))
 
 
 def setting_for(
