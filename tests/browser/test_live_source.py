@@ -1,0 +1,86 @@
+"""A person connects a running CEMS, searches by its own lists, sees what its index left out, and tries the setting that mends it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from cems_workbench.store import Store
+from tests.integration.postgres_server import missing
+from tests.live_postgres import CUT, cut_short
+from tests.small_store import empty_store
+
+from .conftest import serving
+from .pages import DRAWN, Inspect, Sources, Window, cells, column, window_on
+
+__all__ = ["empty_store"]
+pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
+MEMORIES = 80
+ROLL_BACK = "how do we roll back a failed deploy?"
+
+
+@pytest.fixture
+def live(
+    browser: Browser, empty_store: Path, sample_store: Path, sample_vectors: dict[str, list[float]], tmp_path: Path
+) -> Iterator[tuple[Window, str]]:
+    """A window on the app with an empty store, and the address of a CEMS with the first of the sample's memories."""
+    with Store.open(shutil.copytree(sample_store, tmp_path / "sample")) as store:
+        memories = [each for each in store.memories.read().values() if each.content in sample_vectors][:MEMORIES]
+    texts = [(each.id, each.content) for each in memories]
+    store_folder = Path(shutil.copytree(empty_store, tmp_path / "app" / "store"))
+    with (
+        cut_short("cems", texts, [sample_vectors[text] for _, text in texts]) as address,
+        serving(store_folder) as url,
+        window_on(browser, url) as window,
+    ):
+        yield window, address
+
+
+def test_connect_search_and_the_live_list_beside_the_exact_one(live: tuple[Window, str]) -> None:
+    window, address = live
+    sources = Sources.open(window)
+    sources.take(address)
+    expect(sources.card).to_contain_text(f"{MEMORIES} there, {MEMORIES} here")
+    expect(sources.card).to_contain_text("20 of 20 stored vectors reproduced")
+
+    window.switch("Inspect")
+    inspect = Inspect(window)
+    inspect.search(ROLL_BACK)
+    inspect.preset("cems_head")
+    exact = inspect.order()
+    window.page.set_viewport_size({"width": 1440, "height": 2400})
+    window.settled()
+    with window.rerun():
+        window.page.get_by_test_id("stSidebar").get_by_text("Lists", exact=True).click()
+    origin = window.page.get_by_role("combobox", name="Lists from", exact=True)
+    choice = window.page.get_by_role("option", name="source", exact=True)
+    for _ in range(100):  # by keys, and again: a list whose place still moves closes by itself
+        if choice.is_visible():
+            break
+        origin.fill("")
+        origin.fill("source")
+        window.page.evaluate(DRAWN)
+    origin.press("ArrowDown")
+    with window.rerun():
+        origin.press("Enter")
+    live_order = inspect.order()
+    expect(window.page.locator(".wb-notes").first).to_contain_text(f"gave {CUT} of {MEMORIES}")
+    assert live_order and live_order != exact
+
+    inspect.view("Lists")
+    expect(window.page.get_by_text("as answered by cems").first).to_be_visible()
+
+    inspect.tool("Index check")
+    window.press("Ask cems")
+    verdict = window.page.get_by_text(f"and {CUT} came: hnsw.ef_search is {CUT}")
+    expect(verdict).to_be_visible()
+    window.press("Try settings on the live engine")
+    expect(window.page.get_by_text("hnsw.ef_search = 100")).to_contain_text(f"bring all {MEMORIES} back.")
+    tried = cells(window.page.get_by_test_id("stDataFrame").last)
+    assert column(tried, "setting")[:2] == ["as it is", "hnsw.ef_search = 100"]
+    assert column(tried, "rows")[:2] == [str(CUT), str(MEMORIES)]
+    window.expect_no_error()
