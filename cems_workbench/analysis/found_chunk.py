@@ -69,7 +69,7 @@ def chunks_read(trace: Trace) -> dict[str, int | None]:
     chunks = trace.evidence.chunks
     if not chunks:
         return {}
-    given = given_chunks(trace.evidence)
+    given = given_chunks(trace.evidence, trace.config)
     scored = [row.memory_id for row in trace.stage(RERANK).rows if row.outcome == "scored" and row.memory_id in chunks]
     return {memory_id: given[memory_id].seq if memory_id in given else None for memory_id in scored}
 

@@ -51,7 +51,7 @@ def score_missing(
     if not missing:
         return evidence
     query = config.rerank.query or evidence.searched
-    given = given_chunks(evidence)
+    given = given_chunks(evidence, config)
     chunks = {
         key: best_chunk(
             given[key].text if key in given else evidence.memories[key].content,
@@ -88,13 +88,13 @@ def score_missing(
     return replace(evidence, model_scores=merged, notes=notes)
 
 
-def given_chunks(evidence: Evidence) -> dict[str, Chunk]:
-    """By memory id the chunk that stands first in some list, which a reranker reads in place of the whole memory.
+def given_chunks(evidence: Evidence, config: PipelineConfig) -> dict[str, Chunk]:
+    """By memory id the chunk that stands first in some list, where a reranker reads that in place of the whole memory (`rerank.reads`).
 
     Of several lists in which a chunk of a memory stands as high the earlier one counts. Lists that a config has switched off count
     too, because a score serves every config. Memories that were found whole, or whose best place is not one of a chunk, are absent.
     """
-    if not evidence.chunks:
+    if config.rerank.reads == "memory" or not evidence.chunks:
         return {}
     best: dict[str, tuple[int, int | None]] = {}
     for ranked in evidence.lists:

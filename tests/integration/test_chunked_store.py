@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cems_workbench.config import preset
+from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.evidence_file import EvidenceFile, read_evidence_file
 from cems_workbench.models import tokens
 from cems_workbench.pipeline import Evidence, replay
@@ -51,9 +51,9 @@ def test_long_documents_have_several_chunks_and_lists_say_which(cems: Path, tmp_
     try:
         statistics = resources.store.chunks.statistics()
         assert statistics.memories == 19 and statistics.chunks > 19
-        config = preset("workbench").config
+        config = with_values(preset("workbench").config, {"rerank.reads": "chunk"})
         evidence = gather(Request(QUERY), config, resources)
-        _check_evidence(evidence)
+        _check_evidence(evidence, config)
         _check_files(evidence, tmp_path, resources)
         trace = replay(evidence, config)
         assert trace.results
@@ -61,7 +61,7 @@ def test_long_documents_have_several_chunks_and_lists_say_which(cems: Path, tmp_
         resources.close()
 
 
-def _check_evidence(evidence: Evidence) -> None:
+def _check_evidence(evidence: Evidence, config: PipelineConfig) -> None:
     for ranked in evidence.lists:
         if ranked.source in ("vector", "lexical"):
             assert all(hit.chunk is not None for hit in ranked.hits)
@@ -71,7 +71,7 @@ def _check_evidence(evidence: Evidence) -> None:
         chunks = evidence.chunks[key]
         assert evidence.tokens[key] == (tokens.count(memory.content), *(tokens.count(chunk.text) for chunk in chunks))
         assert all(memory.content[chunk.start :].startswith(chunk.text) for chunk in chunks)
-    given = given_chunks(evidence)
+    given = given_chunks(evidence, config)
     for scores in evidence.model_scores.values():
         assert all(score.chunk is not None and score.chunk in given[key].text for key, score in scores.items())
 

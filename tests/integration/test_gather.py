@@ -22,7 +22,7 @@ from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.rerankers import cross_encoder
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import given_chunks, judge_missing
+from cems_workbench.pipeline.scoring import judge_missing
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
 from cems_workbench.runs.opening import open_resources
@@ -226,9 +226,7 @@ def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked:
 
 def test_the_exact_text_that_was_read_is_in_the_evidence(reranked: Evidence) -> None:
     for key, score in reranked.model_scores["late_interaction"].items():
-        given = given_chunks(reranked).get(key)
-        text = reranked.memories[key].content if given is None else given.text
-        assert score.chunk == best_chunk(text, QUERY, 300, "seed_overlap")
+        assert score.chunk == best_chunk(reranked.memories[key].content, QUERY, 300, "seed_overlap")
 
 
 def raws(found: Evidence) -> dict[str, float | None]:

@@ -262,6 +262,13 @@ class RerankConfig(Section):
         unit="characters",
         exports=planned("RERANK_CHUNK_SIZE"),
     )
+    reads: Literal["memory", "chunk"] = param(
+        "memory",
+        "Chosen from",
+        "What is sent is chosen from the whole memory, or from the chunk of it that stands highest in a list that was searched. Memories that are "
+        "searched whole are the same under both.",
+        kind="gather",
+    )
     chunk_selection: Literal["seed_overlap", "term_overlap", "head"] = param(
         "seed_overlap",
         "Chunk choice",

@@ -15,6 +15,7 @@ from cems_workbench.ui.inspect.results import results_html
 
 TEXTS = ("one ", "two ", "three ")
 PLAIN = {
+    "rerank.reads": "chunk",
     "rerank.backend": "cross_encoder",
     "adjust.time_decay.mode": "none",
     "filter.min_score": None,
@@ -42,11 +43,12 @@ def card(given: Evidence, **changes: object) -> str:
     return str(results_html(replay(given, config), {}))
 
 
+CHUNK = with_values(PipelineConfig(), {"rerank.reads": "chunk"})
 BY_WORDS = Hit("L", 5.0, 2)
 
 
 def test_the_chunk_that_a_list_found_which_is_off_is_what_was_read_and_the_card_says_so() -> None:
-    assert given_chunks(evidence(BY_WORDS))["L"].seq == 2
+    assert given_chunks(evidence(BY_WORDS), CHUNK)["L"].seq == 2
     off = card(evidence(BY_WORDS), lists__lexical__enabled=False)
     assert "1st of 3 chunks" in off and "reranker read the 3rd of 3 chunks" in off
 
@@ -68,8 +70,14 @@ def test_nothing_is_said_of_what_no_reranker_read(changes: dict[str, object]) ->
 
 def test_a_memory_whose_first_place_is_not_that_of_a_chunk_was_read_whole() -> None:
     whole = evidence(Hit("L", 5.0))
-    assert "L" not in given_chunks(whole)
+    assert "L" not in given_chunks(whole, CHUNK)
     assert "reranker read the whole memory" in card(whole, lists__lexical__enabled=False)
+
+
+def test_a_reranker_that_reads_memories_is_given_no_chunk_and_the_card_says_so() -> None:
+    assert given_chunks(evidence(BY_WORDS), PipelineConfig()) == {}
+    shown = card(evidence(BY_WORDS), rerank__reads="memory")
+    assert "reranker read the whole memory" in shown and "Rerank → Chosen from" in shown
 
 
 def test_a_memory_of_one_chunk_needs_no_word() -> None:

@@ -377,7 +377,7 @@ def _reading_line(
         else ""
     )
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
-    given = given_chunks(context.trace.evidence).get(memory.id)
+    given = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
     part += f", from the {chunk_words(context.trace.evidence, memory.id, given.seq)}" if given is not None else ""
     return (
         f"The reranker read {part} (chunk of at most {config.chunk_chars:,}, by {plain(config.chunk_selection)}).{cut}"
@@ -389,7 +389,7 @@ def draw_token_heat(context: InspectContext, memory_id: str) -> None:
     st.markdown("###### Token by token", help=HEAT_HELP)
     trace, config = context.trace, context.trace.config.rerank
     score = trace.evidence.model_scores.get(model_key(config), {}).get(memory_id)
-    given = given_chunks(trace.evidence).get(memory_id)
+    given = given_chunks(trace.evidence, trace.config).get(memory_id)
     whole = trace.evidence.memories[memory_id].content if given is None else given.text
     text = (score.chunk if score is not None else None) or whole
     if given is not None:
