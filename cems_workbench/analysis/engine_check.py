@@ -95,8 +95,12 @@ class EngineCheck:
 def compared(
     live: LiveList, exact: ExactRanking, kept: int, changed: tuple[str, str] | None = None
 ) -> EngineComparison:
-    """A list of the engine beside the exact ranking of every memory; `kept` memories count."""
-    answer = by_memory(live.hits)
+    """A list of the engine beside the exact ranking; `kept` memories count.
+
+    What is not in the exact one does not: the engine knows nothing of the query's filter on projects.
+    """
+    passing = set(exact.ids)
+    answer = [hit for hit in by_memory(live.hits) if hit[0] in passing]
     return EngineComparison(
         live, recall_at(exact, answer, NEAR), recall_at(exact, answer, kept), largest_difference(exact, answer), changed
     )
