@@ -31,7 +31,7 @@ def open_source(address: Address, mapping: Mapping[str, Any] | None = None, time
     """
     if address.kind not in MODULES:
         raise InputError(
-            f"{address.plain} has no memories to take: a CEMS server gives answers only, see `connect --help`"
+            f"{address.plain} has no memories to take: a CEMS server gives answers only; `fidelity --ask` asks for them"
         )
     module = cast(_Module, import_module(MODULES[address.kind]))
     return module.open_address(address, mapping, timeout)
