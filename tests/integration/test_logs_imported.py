@@ -135,7 +135,10 @@ def test_a_log_of_the_hook_is_sampled(command: Command, store: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "error: name a file of answers, or a query set of the store with --recorded SET"),
+        (
+            [],
+            "error: name a file of answers, a query set of the store with --recorded SET, or a server with --ask ADDRESS",
+        ),
         (["--recorded", "none"], "error: no query set 'none' in the store"),
         (["--recorded", "x", "--data", "."], "error: --recorded: a --data folder keeps no answers; name a --store"),
         (["--recorded", "x", "--order", "best"], "error: --order: 'best' is not one of departing, lowest"),

@@ -71,7 +71,7 @@ def test_every_failing_query_has_a_cause_and_most_a_rescue(
 ) -> None:
     config = preset("cems").config
     rows = answered(resources, config)
-    assert len(rows) == 29
+    assert len(rows) == 30
     rescued = []
     for one in rows:
         path = one.why.path
