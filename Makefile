@@ -27,7 +27,7 @@ test: $(VENV)/.tests browser
 	@log=$$(mktemp); $(BIN)/mypy >$$log 2>&1 & types=$$!; \
 	$(PYTEST); tests=$$?; wait $$types; types=$$?; cat $$log; rm -f $$log; exit $$((tests | types))
 
-# The tests that need neither a store of sample data nor a page; properties are tried half as often as by `make test`.
+# The tests that need neither a store of sample data nor a page; properties are tried less often than by `make test`.
 fast: $(VENV)/.tests
 	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-20} $(PYTEST) tests/unit tests/property tests/golden
 
