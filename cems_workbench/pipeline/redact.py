@@ -338,11 +338,13 @@ def _signals(query: str) -> list[tuple[Any, ...]]:
 
 
 def _texts(evidence: Evidence) -> Iterator[str]:
-    """Every text that is replaced word by word."""
+    """Every text that is replaced word by word, and the names that are numbered: no pseudonym may read like one of them."""
     yield evidence.query
+    yield evidence.project or ""
     yield from (variant.text for variant in evidence.variants)
     for memory in evidence.memories.values():
         yield from (memory.content, memory.title or "", memory.source_ref or "", *memory.tags)
+        yield from (memory.id, memory.project or "", memory.session or "", memory.author or "")
     yield from (chunk.text for chunks in evidence.chunks.values() for chunk in chunks)
     yield from (relation.kind for relation in evidence.relations)
     for models in (evidence.model_scores, evidence.judge_scores):

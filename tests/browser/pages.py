@@ -135,6 +135,20 @@ class Window:
             while not self._running and choice.count() and choice.get_attribute("aria-selected") != "true":
                 choice.click()
 
+    def choose_by_keys(self, box: str, option: str) -> None:
+        """Choose another option of a select box by typing it, again where the list closed because its place had moved."""
+        place = self.page.get_by_role("combobox", name=box, exact=True)
+        choice = self.page.get_by_role("option", name=option, exact=True)
+        with self.rerun():
+            while not self._running:
+                place.fill("")
+                place.fill(option)
+                self.page.evaluate(DRAWN)
+                if choice.is_visible():
+                    place.press("ArrowDown")
+                    place.press("Enter")
+                    self.page.evaluate(DRAWN)
+
     def type(self, box: Locator, text: str) -> None:
         """Type a text into a box and commit it by the Enter key."""
         box.fill(text)

@@ -15,7 +15,7 @@ from tests.live_postgres import CUT, cut_short
 from tests.small_store import empty_store
 
 from .conftest import serving
-from .pages import DRAWN, Inspect, Sources, Window, cells, column, window_on
+from .pages import Inspect, Sources, Window, cells, column, window_on
 
 __all__ = ["empty_store"]
 pytestmark = [pytest.mark.browser, pytest.mark.models, pytest.mark.skipif(missing() is not None, reason=str(missing()))]
@@ -56,17 +56,7 @@ def test_connect_search_and_the_live_list_beside_the_exact_one(live: tuple[Windo
     window.settled()
     with window.rerun():
         window.page.get_by_test_id("stSidebar").get_by_text("Lists", exact=True).click()
-    origin = window.page.get_by_role("combobox", name="Lists from", exact=True)
-    choice = window.page.get_by_role("option", name="source", exact=True)
-    for _ in range(100):  # by keys, and again: a list whose place still moves closes by itself
-        if choice.is_visible():
-            break
-        origin.fill("")
-        origin.fill("source")
-        window.page.evaluate(DRAWN)
-    origin.press("ArrowDown")
-    with window.rerun():
-        origin.press("Enter")
+    window.choose_by_keys("Lists from", "source")
     live_order = inspect.order()
     expect(window.page.locator(".wb-notes").first).to_contain_text(f"gave {CUT} of {MEMORIES}")
     assert live_order and live_order != exact

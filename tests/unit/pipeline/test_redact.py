@@ -185,3 +185,12 @@ def test_the_command_line_replays_what_it_wrote(tmp_path: Path) -> None:
     again = read_bundle(tmp_path / "bundle.json")
     config = preset("cems").config
     assert replay(again, config).same_as(replay(redacted(evidence(), KEY), config))
+
+
+def test_no_pseudonym_reads_like_the_id_of_a_memory() -> None:
+    drawn = Pseudonyms(KEY + bytes(1), ["k8s1"]).text("k8s1")
+    taken = replace(CARL, id=drawn, content="k8s1")
+    after = redacted(
+        evidence(memories={memory.id: memory for memory in (ANNA, BERT, taken)}, lists=(), embeddings={}), KEY
+    )
+    assert drawn not in json.dumps(bundle_from(after))
