@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -29,22 +30,41 @@ QUERIES, CONFIGS, WAIT = 24, 30, 60
 SPACE = ("lists.vector.weight", "fusion.score_blend")
 
 
+@pytest.fixture(scope="module")
+def gathered_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store with a query set "few" of some of its answered queries, gathered for preset cems by the command."""
+    store = store_with_set(sample_store, tmp_path_factory.mktemp("gathered"), "few", QUERIES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            sys, "argv", ["cems_workbench", "evaluate", "few", "--preset", "cems", "--store", str(store), "--json"]
+        )
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert not ended.value.code
+    return store
+
+
 @pytest.fixture
-def small_store(sample_store: Path, tmp_path: Path) -> Path:
-    """The sample store with a query set "few" of some of its answered queries."""
-    return store_with_set(sample_store, tmp_path, "few", QUERIES)
+def small_store(gathered_store: Path, tmp_path: Path) -> Path:
+    """A copy of it for one test."""
+    return Path(shutil.copytree(gathered_store, tmp_path / "store"))
 
 
 @pytest.fixture
 def page(open_page: OpenPage, small_store: Path) -> AppTest:
-    """The Tune page on the small set, gathered for preset cems, with two weights to search."""
-    opened = open_page(small_store).switch_page("pages/tune.py").run()
-    opened.selectbox(key="tune:set").select("few").run()
-    opened.button(key="tune:gather").click().run()
+    """The Tune page on the small set, with two weights to search; what the command gathered is there."""
+    opened = tune_page(open_page, small_store)
+    assert not [button for button in opened.button if button.key == "tune:gather"]
     opened.selectbox(key="tune:group_by").select("query")
     opened.number_input(key="tune:trials").set_value(CONFIGS)
     opened.multiselect(key="tune:paths").set_value(list(SPACE))
     return checked(opened.run())
+
+
+def tune_page(open_page: OpenPage, store: Path) -> AppTest:
+    """The Tune page on the small set."""
+    opened = open_page(store).switch_page("pages/tune.py").run()
+    return checked(opened.selectbox(key="tune:set").select("few").run())
 
 
 @pytest.fixture
@@ -181,8 +201,15 @@ def test_looks_at_the_sealed_queries_are_one_count(
 
 
 def test_evaluate_measures_on_the_evidence_that_the_page_gathered(
-    page: AppTest, small_store: Path, command: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+    open_page: OpenPage,
+    sample_store: Path,
+    command: Callable[..., tuple[int, str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    small_store = store_with_set(sample_store, tmp_path, "few", QUERIES)
+    page = tune_page(open_page, small_store)
+    checked(page.button(key="tune:gather").click().run())
     evidence = shelf(small_store)
     searches: list[str] = []
     real = gathering.gather
@@ -201,12 +228,3 @@ def test_evaluate_measures_on_the_evidence_that_the_page_gathered(
         measured = [json.loads(out)["evaluations"][0]["measures"] for _, out in (of_set, of_file)]
         assert measured[0] == measured[1]
         assert len(json.loads(of_some[1])["evaluations"][0]["per_query"]) == 5
-
-
-def test_what_evaluate_gathered_is_there_for_the_page(
-    open_page: OpenPage, small_store: Path, command: Callable[..., tuple[int, str]]
-) -> None:
-    assert command("evaluate", "few", "--preset", "cems", "--store", small_store)[0] == 0
-    page = open_page(small_store).switch_page("pages/tune.py").run()
-    page.selectbox(key="tune:set").select("few").run()
-    assert not [button for button in checked(page).button if button.key == "tune:gather"]
