@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import tenacity
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -27,11 +27,8 @@ from cems_workbench.formats.responses import parse_rows
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query, RecordedAnswer, RowError
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.asking import ask
+from cems_workbench.sources.asking import ask, connection_reason
 from cems_workbench.sources.source import SourceError
-
-if TYPE_CHECKING:
-    pass
 
 PATH = "/api/memory/search"
 TRIES = 4
@@ -268,12 +265,8 @@ def _wait(state: tenacity.RetryCallState) -> float:
 def _reason(error: Exception) -> str | None:
     import httpx
 
-    if isinstance(error, httpx.TimeoutException):
-        return "it did not answer in time"
-    if isinstance(error, httpx.ConnectError):
-        return "nothing answers at this address"
-    if isinstance(error, httpx.TransportError):
-        return f"the connection broke: {error}"
+    if (said := connection_reason(error)) is not None:
+        return said
     return f"it cannot be asked: {error}" if isinstance(error, (httpx.HTTPError, httpx.InvalidURL)) else None
 
 

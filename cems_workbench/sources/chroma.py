@@ -14,14 +14,13 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.asking import ask, check_options
-from cems_workbench.sources.collection import CollectionSource, Near, Query, Row, chosen, copied, directory_of
+from cems_workbench.sources.asking import check_options, connection_reason
+from cems_workbench.sources.collection import CollectionSource, Engine, Near, Query, Row
 from cems_workbench.sources.payload import SHARED_WORDS, Payload
 from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Vector
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 OPTIONS = ("tenant", "database")
 PORT = 8000
-SIGN = "chroma.sqlite3"
-"""The file that a directory of Chroma has."""
 LISTED = 50_000
 """Rows whose ids are asked for at once."""
 WITH_FIELDS = 1_000
@@ -44,40 +41,7 @@ MODEL_FIELDS = ("model_name", "model", "model_id", "embedding_model", "embedder"
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
     """Open a collection. Raises InputError for one that is not there, or a mapping that does not fit, and SourceError."""
     check_options(address, OPTIONS)
-    return CollectionSource(address, mapping, timeout, lambda: _connect(address, timeout))
-
-
-def _connect(address: Address, timeout: float) -> _Chroma:
-    with ExitStack() as opened:
-        if address.host:
-            name, client = address.path, ask(address, timeout, lambda: _server(address), _reason)
-        else:
-            directory, name = directory_of(address, SIGN)
-            copy = opened.enter_context(copied(address, directory))
-            client = ask(address, timeout, lambda: _directory(str(copy)), _reason)
-        opened.callback(client.close)
-
-        def find() -> Collection:
-            names = [each.name for each in client.list_collections()]
-            return client.get_collection(chosen(address, name, names), embedding_function=None)
-
-        collection = ask(address, timeout, find, _reason)
-        return _Chroma(address, client, collection, opened.pop_all())
-
-
-def _server(address: Address) -> Client:
-    import chromadb
-
-    secure = address.scheme.endswith("https")
-    port = address.port or (443 if secure else PORT)
-    where = {name: address.options[name] for name in ("tenant", "database") if name in address.options}
-    return cast("Client", chromadb.HttpClient(address.host, port, secure, _headers(address), _settings(), **where))
-
-
-def _directory(path: str) -> Client:
-    import chromadb
-
-    return cast("Client", chromadb.PersistentClient(path, _settings()))
+    return CollectionSource(address, mapping, timeout, _Chroma)
 
 
 def _settings() -> Any:
@@ -95,14 +59,45 @@ def _headers(address: Address) -> dict[str, str]:
     return {"x-chroma-token": secret, "Authorization": f"Bearer {secret}"}
 
 
-class _Chroma:
-    """A collection of Chroma as an `Engine`."""
+class _Chroma(Engine["Client", "Collection"]):
+    """A collection of Chroma."""
 
-    def __init__(self, address: Address, client: Client, collection: Collection, opened: ExitStack) -> None:
-        self._address, self._client, self._collection, self._opened = address, client, collection, opened
+    sign = "chroma.sqlite3"
+
+    def server(self, timeout: float) -> Client:
+        import chromadb
+
+        address = self._address
+        secure = address.scheme.endswith("https")
+        port = address.port or (443 if secure else PORT)
+        where = {name: address.options[name] for name in ("tenant", "database") if name in address.options}
+        return cast("Client", chromadb.HttpClient(address.host, port, secure, _headers(address), _settings(), **where))
+
+    def directory(self, path: str) -> Client:
+        import chromadb
+
+        return cast("Client", chromadb.PersistentClient(path, _settings()))
+
+    def names(self) -> Sequence[str]:
+        return [each.name for each in self._client.list_collections()]
+
+    def collection(self, name: str) -> Collection:
+        return self._client.get_collection(name, embedding_function=None)
 
     def reason(self, error: Exception) -> str | None:
-        return _reason(error)
+        from chromadb.errors import ChromaError
+
+        # Chroma's client words some errors of its connection anew, as a ValueError.
+        broken = connection_reason(error.__context__) or connection_reason(error)
+        if broken is not None:
+            return broken
+        said = str(error) or type(error).__name__
+        if "not authenticated" in said.lower() or "unauthorized" in said.lower() or "forbidden" in said.lower():
+            return f"the key is refused, or none was given: set CHROMA_API_KEY ({said})"
+        # Beside its own errors Chroma raises plain exceptions, with a reply it did not understand.
+        if isinstance(error, (ChromaError, ValueError, KeyError, OSError)) or type(error) is Exception:
+            return said
+        return None
 
     def describe(self) -> Probe:
         collection = self._collection
@@ -193,9 +188,6 @@ class _Chroma:
         score = _SCORES[DISTANCES[self._space()]]
         return [Near(each, payload or {}, score(d)) for each, payload, d in zip(ids, payloads, distances, strict=True)]
 
-    def close(self) -> None:
-        self._opened.close()
-
     def _space(self) -> str:
         configuration = _configuration(self._collection)
         parameters = configuration.get("hnsw") or configuration.get("spann") or {}
@@ -249,24 +241,3 @@ def _version() -> str:
     import chromadb
 
     return str(chromadb.__version__)
-
-
-def _reason(error: Exception) -> str | None:
-    import httpx
-    from chromadb.errors import ChromaError
-
-    # Chroma's client words some errors of its connection anew, as a ValueError.
-    cause = error.__context__ if isinstance(error.__context__, httpx.TransportError) else error
-    if isinstance(cause, httpx.TimeoutException):
-        return "it did not answer in time"
-    if isinstance(cause, httpx.ConnectError):
-        return "nothing answers at this address"
-    if isinstance(cause, httpx.TransportError):
-        return f"the connection broke: {cause}"
-    said = str(error) or type(error).__name__
-    if "not authenticated" in said.lower() or "unauthorized" in said.lower() or "forbidden" in said.lower():
-        return f"the key is refused, or none was given: set CHROMA_API_KEY ({said})"
-    # Beside its own errors Chroma raises plain exceptions, with a reply it did not understand.
-    if isinstance(error, (ChromaError, ValueError, KeyError, OSError)) or type(error) is Exception:
-        return said
-    return None

@@ -12,12 +12,13 @@ import json
 import shutil
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -53,7 +54,14 @@ from cems_workbench.sources.source import (
     Vector,
 )
 
+
+class _Closable(Protocol):
+    def close(self) -> Any: ...
+
+
 T = TypeVar("T")
+Client = TypeVar("Client", bound=_Closable)
+Collection = TypeVar("Collection")
 
 SAMPLE_ROWS = 200
 """Rows that are looked at to see how the collection is used."""
@@ -88,29 +96,72 @@ class Near:
     score: float
 
 
-class Engine(Protocol):
+class Engine(ABC, Generic[Client, Collection]):
     """What a product answers about one collection. Methods may raise anything; `reason` says in words what it was."""
 
-    def reason(self, error: Exception) -> str | None:
-        """What an error of this product means, on one line; None for what is not the product's, which is a bug."""
+    sign: ClassVar[str]
+    """A file that a directory of this product has."""
 
-    def describe(self) -> Probe:
-        """The collection; `memories` counts its rows."""
-
-    def sample(self, rows: int) -> Sequence[Row]:
-        """Some rows, without vectors."""
-
-    def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
-        """Every row's id in portions, with at least these fields of its payload."""
-
-    def take(self, ids: Sequence[str]) -> Sequence[Row]:
-        """These rows, with vectors, in any order; those that are gone are absent."""
-
-    def search(self, query: Query) -> Sequence[Near]:
-        """The engine's own list, best first. Raises SourceError for a trial that it cannot do."""
+    def __init__(self, address: Address, timeout: float) -> None:
+        """Open the collection of a server, or of a copy of a directory. Raises InputError where none is meant, and SourceError."""
+        self._address = address
+        with ExitStack() as opened:
+            if address.host:
+                name, client = address.path, ask(address, timeout, lambda: self.server(timeout), self.reason)
+            else:
+                directory, name = directory_of(address, self.sign)
+                copy = opened.enter_context(copied(address, directory))
+                client = ask(address, timeout, lambda: self.directory(str(copy)), self.reason)
+            opened.callback(client.close)
+            self._client = client
+            self._collection = ask(
+                address, timeout, lambda: self.collection(chosen(address, name, self.names())), self.reason
+            )
+            self._opened = opened.pop_all()
 
     def close(self) -> None:
         """Let go of connections and copies."""
+        self._opened.close()
+
+    @abstractmethod
+    def server(self, timeout: float) -> Client:
+        """A client of the server at the address."""
+
+    @abstractmethod
+    def directory(self, path: str) -> Client:
+        """A client of a directory that may be written to."""
+
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """The collections that the client finds."""
+
+    @abstractmethod
+    def collection(self, name: str) -> Collection:
+        """One of them. Raises InputError when it is none that can be taken."""
+
+    @abstractmethod
+    def reason(self, error: Exception) -> str | None:
+        """What an error of this product means, on one line; None for what is not the product's, which is a bug."""
+
+    @abstractmethod
+    def describe(self) -> Probe:
+        """The collection; `memories` counts its rows."""
+
+    @abstractmethod
+    def sample(self, rows: int) -> Sequence[Row]:
+        """Some rows, without vectors."""
+
+    @abstractmethod
+    def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
+        """Every row's id in portions, with at least these fields of its payload."""
+
+    @abstractmethod
+    def take(self, ids: Sequence[str]) -> Sequence[Row]:
+        """These rows, with vectors, in any order; those that are gone are absent."""
+
+    @abstractmethod
+    def search(self, query: Query) -> Sequence[Near]:
+        """The engine's own list, best first. Raises SourceError for a trial that it cannot do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,12 +200,16 @@ class CollectionSource:
     """A collection as a `source.Source`."""
 
     def __init__(
-        self, address: Address, mapping: Mapping[str, Any] | None, timeout: float, connect: Callable[[], Engine]
+        self,
+        address: Address,
+        mapping: Mapping[str, Any] | None,
+        timeout: float,
+        engine: Callable[[Address, float], Engine[Any, Any]],
     ) -> None:
-        """Open it with `connect`; raises InputError for a mapping that does not fit and SourceError when it cannot be reached."""
+        """Open it with `engine`; raises InputError for a mapping that does not fit and SourceError when it cannot be reached."""
         self._address, self._mapping, self._timeout = address, mapping, timeout
         self._names = names_of(mapping)
-        self._engine = connect()
+        self._engine = engine(address, timeout)
 
     @property
     def address(self) -> str:

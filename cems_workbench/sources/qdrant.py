@@ -14,7 +14,6 @@ import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,8 @@ import numpy as np
 
 from cems_workbench.errors import InputError, reply_words
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.asking import ask, check_options
-from cems_workbench.sources.collection import CollectionSource, Near, Query, Row, chosen, copied, directory_of
+from cems_workbench.sources.asking import check_options, connection_reason
+from cems_workbench.sources.collection import CollectionSource, Engine, Near, Query, Row
 from cems_workbench.sources.payload import SHARED_WORDS, Payload
 from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Trial
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 OPTIONS = ("vector",)
 PORT = 6333
-SIGN = "meta.json"
-"""The file that a directory of the client's local mode has."""
 LISTED = 5_000
 """Points whose ids are asked for at once."""
 DISTANCES: Mapping[str, Distance] = {"Cosine": "cosine", "Euclid": "l2", "Dot": "ip"}
@@ -46,48 +43,7 @@ SETTINGS = ("hnsw_ef", "indexed_only")
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
     """Open a collection. Raises InputError for one that is not there, or a mapping that does not fit, and SourceError."""
     check_options(address, OPTIONS)
-    return CollectionSource(address, mapping, timeout, lambda: _connect(address, timeout))
-
-
-def _connect(address: Address, timeout: float) -> _Qdrant:
-    with ExitStack() as opened:
-        if address.host:
-            name, client = address.path, ask(address, timeout, lambda: _server(address, timeout), _reason)
-        else:
-            directory, name = directory_of(address, SIGN)
-            copy = opened.enter_context(copied(address, directory))
-            client = ask(address, timeout, lambda: _directory(str(copy)), _reason)
-        opened.callback(client.close)
-
-        def find() -> _Collection:
-            there = [each.name for each in client.get_collections().collections]
-            collection = chosen(address, name, there)
-            return _Collection(collection, *_vector(address, client.get_collection(collection)))
-
-        return _Qdrant(address, client, ask(address, timeout, find, _reason), opened.pop_all())
-
-
-def _server(address: Address, timeout: float) -> QdrantClient:
-    from qdrant_client import QdrantClient
-
-    secure = address.scheme.endswith("https")
-    port = address.port or (443 if secure else PORT)
-    key = address.secret.get_secret_value() if address.secret else None
-    with warnings.catch_warnings():
-        # That the key goes without TLS is as the address says: http on one's own machine or network.
-        warnings.simplefilter("ignore", UserWarning)
-        return QdrantClient(
-            host=address.host, port=port, https=secure, api_key=key, timeout=max(1, math.ceil(timeout)), check_compatibility=False
-        )  # fmt: skip
-
-
-def _directory(path: str) -> QdrantClient:
-    from qdrant_client import QdrantClient
-
-    with warnings.catch_warnings():
-        # That local mode is slow with many points.
-        warnings.simplefilter("ignore", UserWarning)
-        return QdrantClient(path=path)
+    return CollectionSource(address, mapping, timeout, _Qdrant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +84,55 @@ def _vector(address: Address, found: CollectionInfo) -> tuple[str, VectorParams]
     return name, parameters
 
 
-class _Qdrant:
-    """A collection of Qdrant as an `Engine`."""
+class _Qdrant(Engine["QdrantClient", "_Collection"]):
+    """A collection of Qdrant."""
 
-    def __init__(self, address: Address, client: QdrantClient, collection: _Collection, opened: ExitStack) -> None:
-        self._address, self._client, self._collection, self._opened = address, client, collection, opened
+    sign = "meta.json"
+
+    def server(self, timeout: float) -> QdrantClient:
+        from qdrant_client import QdrantClient
+
+        address = self._address
+        secure = address.scheme.endswith("https")
+        port = address.port or (443 if secure else PORT)
+        key = address.secret.get_secret_value() if address.secret else None
+        with warnings.catch_warnings():
+            # That the key goes without TLS is as the address says: http on one's own machine or network.
+            warnings.simplefilter("ignore", UserWarning)
+            return QdrantClient(
+                host=address.host, port=port, https=secure, api_key=key, timeout=max(1, math.ceil(timeout)), check_compatibility=False
+            )  # fmt: skip
+
+    def directory(self, path: str) -> QdrantClient:
+        from qdrant_client import QdrantClient
+
+        with warnings.catch_warnings():
+            # That local mode is slow with many points.
+            warnings.simplefilter("ignore", UserWarning)
+            return QdrantClient(path=path)
+
+    def names(self) -> Sequence[str]:
+        return [each.name for each in self._client.get_collections().collections]
+
+    def collection(self, name: str) -> _Collection:
+        return _Collection(name, *_vector(self._address, self._client.get_collection(name)))
 
     def reason(self, error: Exception) -> str | None:
-        return _reason(error)
+        from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+
+        if isinstance(error, UnexpectedResponse):
+            said = reply_words(error.content.decode("utf-8", "replace")) or error.reason_phrase
+            if error.status_code in (401, 403):
+                return f"the key is refused, or none was given: set QDRANT_API_KEY ({said})"
+            return f"HTTP {error.status_code}: {said}"
+        cause = error.source if isinstance(error, ResponseHandlingException) else error
+        if (broken := connection_reason(cause)) is not None:
+            return broken
+        if isinstance(error, ResponseHandlingException) or isinstance(cause, json.JSONDecodeError):
+            return f"its answer is none of Qdrant: {cause}"
+        if isinstance(error, (ApiException, ValueError, KeyError, RuntimeError, OSError)):
+            return str(error) or type(error).__name__
+        return None
 
     def describe(self) -> Probe:
         found = self._client.get_collection(self._collection.name)
@@ -220,9 +217,6 @@ class _Qdrant:
         sign = -1.0 if self._collection.parameters.distance.value == "Euclid" else 1.0
         return [Near(str(point.id), point.payload or {}, sign * point.score) for point in found.points]
 
-    def close(self) -> None:
-        self._opened.close()
-
     def _parameters(self, trial: Trial) -> SearchParams | None:
         """How this search differs; None when it does not. Raises SourceError for a setting that is none."""
         from qdrant_client.models import SearchParams
@@ -257,26 +251,3 @@ def _filter(query: Query) -> Filter | None:
 
 def _others(present: int) -> tuple[str, ...]:
     return tuple(str(value) for value in TRIED if value != present)
-
-
-def _reason(error: Exception) -> str | None:
-    import httpx
-    from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
-
-    if isinstance(error, UnexpectedResponse):
-        said = reply_words(error.content.decode("utf-8", "replace")) or error.reason_phrase
-        if error.status_code in (401, 403):
-            return f"the key is refused, or none was given: set QDRANT_API_KEY ({said})"
-        return f"HTTP {error.status_code}: {said}"
-    cause = error.source if isinstance(error, ResponseHandlingException) else error
-    if isinstance(cause, httpx.TimeoutException):
-        return "it did not answer in time"
-    if isinstance(cause, httpx.ConnectError):
-        return "nothing answers at this address"
-    if isinstance(cause, httpx.TransportError):
-        return f"the connection broke: {cause}"
-    if isinstance(error, ResponseHandlingException) or isinstance(cause, json.JSONDecodeError):
-        return f"its answer is none of Qdrant: {cause}"
-    if isinstance(error, (ApiException, ValueError, KeyError, RuntimeError, OSError)):
-        return str(error) or type(error).__name__
-    return None
