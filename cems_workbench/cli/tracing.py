@@ -8,6 +8,7 @@ from cems_workbench.analysis.expansion import QueryShares, query_shares
 from cems_workbench.cli.options import print_json, print_table
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.answered import answered_lists
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.result import ScoreNeed
 
@@ -46,6 +47,8 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     skipped = f", {len(trace.skipped_for_budget)} memories did not fit" if trace.skipped_for_budget else ""
     typer.echo(f"\n{used}{skipped}; config {trace.config.name}")
+    if answered := answered_lists(trace.evidence, [ranked.name for ranked in trace.evidence.lists]):
+        typer.echo(answered)
     for stage, text in trace.warnings:
         typer.echo(f"warning: {stage}: {text}", err=True)
     for need in trace.needs:

@@ -73,6 +73,7 @@ def why_command(
     request, chosen = asked(query, project, only_project, as_of, expand, chosen)
     from cems_workbench.analysis.why import explain, require_known
     from cems_workbench.pipeline import read_bundle
+    from cems_workbench.pipeline.answered import answered_lists
 
     if evidence is not None:
         if labelled:
@@ -82,6 +83,7 @@ def why_command(
         with progress_bar(as_json) as progress:
             left_out = require_variants(off, bundle)
             found = explain(memory_id, bundle, chosen, k=k, switched_off=left_out, progress=progress)
+        searched = bundle
     else:
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
             require_known(memory_id, resources.store.memories.ids())
@@ -90,10 +92,14 @@ def why_command(
                 memory_id, gathered, chosen, k=k, request=request, resources=resources, labelled=judged,
                 switched_off=left_out, progress=progress,
             )  # fmt: skip
+        searched = gathered
     if as_json:
-        print_json(found.to_json())
+        engine = searched.notes.get("engine")
+        print_json(found.to_json() | ({"engine": engine} if engine else {}))
     else:
         print_why(found)
+        if answered := answered_lists(searched, [ranked.name for ranked in searched.lists]):
+            typer.echo(answered)
 
 
 def _of(query: str, bundle: Evidence, path: Path) -> Evidence:

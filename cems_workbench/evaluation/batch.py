@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -174,20 +173,20 @@ class LabelledBatch:
     def _unmet(self, config: PipelineConfig) -> dict[str, int]:
         """Gather parameters that the config wants otherwise; asked once for queries that were gathered alike."""
         found: dict[str, int] = {}
-        for notes, count in self._alike:
-            for need in unmet(config, notes):
+        for evidence, count in self._alike:
+            for need in unmet(config, evidence):
                 words = f"{need.parameter}: gathered with {need.gathered}, wanted {need.wanted}"
                 found[words] = found.get(words, 0) + count
         return found
 
 
-def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Mapping[str, Any], int]]:
-    """The notes of one of each kind of evidence, by what it was gathered with, and how many there are of it."""
-    alike: dict[int, tuple[Mapping[str, Any], int]] = {}
+def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Evidence, int]]:
+    """One of each kind of evidence, by what it was gathered with and whether it has chunks, and how many there are of it."""
+    alike: dict[tuple[int, bool], tuple[Evidence, int]] = {}
     for evidence in evidences:
-        gathered = evidence.notes.get("gathered")
-        notes, count = alike.get(id(gathered), (evidence.notes, 0))
-        alike[id(gathered)] = (notes, count + 1)
+        key = id(evidence.notes.get("gathered")), bool(evidence.chunks)
+        first, count = alike.get(key, (evidence, 0))
+        alike[key] = (first, count + 1)
     return list(alike.values())
 
 

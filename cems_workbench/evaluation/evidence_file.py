@@ -23,12 +23,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.config import PipelineConfig, dump_config, parse_config
+import yaml
+
+from cems_workbench.config import PipelineConfig, dump_config, parse_config, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_rows import arrow, flat
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.needs import gather_parameters
+from cems_workbench.pipeline.needs import BEFORE, gather_parameters
 from cems_workbench.records import Judgment, Query
 
 if TYPE_CHECKING:
@@ -90,8 +92,12 @@ class Header:
 
     @property
     def config(self) -> PipelineConfig:
-        """The config whose gather parameters were used."""
-        return parse_config(self.config_yaml, "the evidence file's config")
+        """The config whose gather parameters were used; what it does not state was as it was before that was a parameter."""
+        config = parse_config(self.config_yaml, "the evidence file's config")
+        stated = yaml.safe_load(self.config_yaml)
+        return with_values(
+            config, {path: value for path, value in BEFORE.items() if not _states(stated, path.split("."))}
+        )
 
     @property
     def config_hash(self) -> str:
@@ -295,6 +301,15 @@ def mismatch(had: Header, wanted: Header) -> str | None:
 def config_text(config: PipelineConfig) -> str:
     """The config as the header keeps it."""
     return dump_config(config)
+
+
+def _states(values: Any, path: Sequence[str]) -> bool:
+    """Whether nested values have something at a path."""
+    for name in path:
+        if not isinstance(values, Mapping) or name not in values:
+            return False
+        values = values[name]
+    return True
 
 
 def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.protocol import Float32
-from cems_workbench.sources.address import Address, again
+from cems_workbench.sources.address import Address, again, name_of
 from cems_workbench.sources.opening import open_source
 from cems_workbench.sources.source import AS_IT_IS, EngineQuery, ListName, Probe, Source, SourceError, Trial
 from cems_workbench.store import Store
@@ -59,6 +59,11 @@ class Engine:
     def address(self) -> str:
         """Where it is, without any secret."""
         return self.record.address
+
+    @property
+    def name(self) -> str:
+        """Its database or collection, which does not say where it is."""
+        return name_of(self.record.address)
 
     def probe(self) -> Probe:
         """What it is, asked once. Raises SourceError."""

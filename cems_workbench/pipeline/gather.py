@@ -18,6 +18,7 @@ from typing import Any
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
+from cems_workbench.pipeline.answered import engine_note
 from cems_workbench.pipeline.engine import LiveList
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
@@ -34,6 +35,7 @@ from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, Relation
+from cems_workbench.sources.address import without_place
 from cems_workbench.sources.source import ListName, Probe, SourceError
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits, first_memories
@@ -213,24 +215,22 @@ def _ask_engine(
     if engine is None:
         return {}, None, ["these memories were taken from no running system: the lists are the store's own"]
     live: dict[tuple[int, str], ChunkHits] = {}
-    asked: dict[str, Any] = {}
+    asked: dict[str, LiveList] = {}
     said: list[str] = []
+    begun = datetime.now(UTC)
     try:
         depths = engine_depths(config, engine.probe(), typed)
         for i, variant in enumerate(variants):
             vector = resources.embedder.encode_query(variant.text)
             for name, found in engine.search(variant.text, vector, depths, where.required_scope).items():
                 live[i, name] = _passing(found.hits, where, resources)
-                asked[f"{name}:{i}"] = {
-                    "asked": found.asked,
-                    "returned": found.returned,
-                    "unknown": len(found.unknown),
-                    "seconds": round(found.seconds, 4),
-                }
+                asked[f"{name}:{i}"] = found
                 said += _shortfall(f"{name}:{i}", found, engine.probe())
+        note = engine_note(engine.name, engine.probe().kind, begun, asked)
     except SourceError as error:
-        return {}, None, [f"the lists are the store's own, not those of {engine.address}: {error}"]
-    return live, {"address": engine.address, "lists": asked}, said
+        why = without_place(str(error), engine.address).removeprefix("…: ")
+        return {}, None, [f"the lists are the store's own, not those of the running system: {why}"]
+    return live, note, said
 
 
 def engine_depths(config: PipelineConfig, probe: Probe, query: str) -> dict[ListName, int]:

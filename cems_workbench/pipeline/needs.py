@@ -1,7 +1,8 @@
 """What a config asks of the evidence that the evidence does not hold.
 
 Gather records the gather parameters it used in `notes["gathered"]`. A gather parameter that differs, or a depth that grew,
-is a need: the page fetches it, the CLI says so. Evidence without that record (a bundle from elsewhere) has none.
+is a need: the page fetches it, the CLI says so. Evidence without that record (a bundle from elsewhere) has none. Of a parameter that
+is younger than the evidence, `BEFORE` says what was done when there was no such choice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from cems_workbench.config import PipelineConfig, field_specs, list_depths
+from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
 
@@ -38,6 +40,10 @@ class ParameterNeed:
         return plain_fields(self, field_names(ParameterNeed))
 
 
+BEFORE: Mapping[str, Any] = {"lists.origin": "store", "rerank.reads": "chunk"}
+"""What was done when there was no parameter for it: the lists were the store's own, and of a memory with chunks the reranker read the one
+that was found. To a memory without chunks `rerank.reads` makes no difference."""
+
 Need = ParameterNeed | ScoreNeed
 """What a config asks for that the evidence does not hold."""
 
@@ -53,11 +59,13 @@ def gather_parameters(config: PipelineConfig) -> Mapping[str, Any]:
     return values | {f"lists.{source}.depth": depth for source, depth in list_depths(config).items()}
 
 
-def unmet(config: PipelineConfig, notes: Mapping[str, Any]) -> list[ParameterNeed]:
+def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
     """One entry per parameter that needs a gather."""
-    gathered = notes.get("gathered")
+    gathered = evidence.notes.get("gathered")
     if not isinstance(gathered, Mapping):
         return []
+    assumed = {path: value for path, value in BEFORE.items() if path != "rerank.reads" or evidence.chunks}
+    gathered = {**assumed, **gathered}
     kinds = {spec.path: spec.kind for spec in field_specs()}
     needs = []
     for path, wanted in gather_parameters(config).items():

@@ -6,8 +6,8 @@ the query's where it did); vectors, by coordinates with the same angles between 
 
 Kept, because replay reads it: dates and counts; importance and priority; categories, to which half-lives are given by name; the words
 of the query that a detector looks for, in their place; scores and the names of models; the gather parameters, which are compared
-with the config's. Of messages and of what a model said beside its score only what is not in the texts. Notes that replay does not
-know are left out.
+with the config's. Of a running system that was asked for its lists: what kind it is, when that was and how many rows came. Of messages
+and of what a model said beside its score only what is not in the texts. Notes that replay does not know are left out.
 
 Words replaced by others of the same length, the same for the same word, so that what is counted in a text stays the same.
 
@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.sections.understanding import Detectors
+from cems_workbench.pipeline.answered import without_source
 from cems_workbench.pipeline.evidence import Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
@@ -265,6 +266,8 @@ class _Redaction:
                 path: value for path, value in kept["gathered"].items() if path not in LEFT_OUT_PARAMETERS
             }
         kept |= {name: self.note(name, source[name]) for name in ("query", "expansion") if name in source}
+        if "engine" in source:
+            kept["engine"] = without_source(source["engine"])
         if "warnings" in source:
             kept["warnings"] = {
                 stage: [self.words.message(str(line)) for line in lines] for stage, lines in source["warnings"].items()

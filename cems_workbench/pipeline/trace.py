@@ -103,7 +103,7 @@ class Trace:
     @cached_property
     def needs(self) -> list[Need]:
         """What this config asks for that the evidence does not hold; empty when the trace is complete."""
-        return [*unmet(self.config, self.evidence.notes), *self.stage_needs]
+        return [*unmet(self.config, self.evidence), *self.stage_needs]
 
     @cached_property
     def warnings(self) -> list[tuple[str, str]]:
@@ -127,7 +127,7 @@ class Trace:
             "tokens_used": self.tokens_used,
             "skipped_for_budget": self.skipped_for_budget,
             "needs": [need.to_json() for need in self.needs],
-        }
+        } | ({"engine": evidence.notes["engine"]} if evidence.notes.get("engine") else {})
 
     def same_as(self, other: Trace) -> bool:
         """Equal in everything but the time the stages took."""

@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from pydantic import SecretStr
@@ -35,6 +36,8 @@ FORMS = "postgresql://USER@HOST/DATABASE, chroma://HOST:PORT/COLLECTION, qdrant:
 TYPED = "the address"
 """What a secret was found in that stood in the address itself."""
 _SECRET = re.compile(r"pass|pwd|key|token|secret", re.IGNORECASE)
+_NUMERIC = re.compile(r"(?<![\w.])[0-9a-fA-F]*[.:][0-9a-fA-F.:]*[0-9a-fA-F:](?!\w)")
+"""What may be an address of IPv4 or IPv6."""
 _HARMLESS = ("sslkey", "passfile", "max_tokens")
 """Options that are none: a file in which a secret stands, a number of tokens."""
 
@@ -126,11 +129,34 @@ def again(plain: str, secret_from: str, environment: Mapping[str, str] = os.envi
     return parse(plain, environment)
 
 
-def place_of(plain: str) -> str:
-    """In short where a plain address leads: its host, else its database or directory; of what is no address the text itself."""
+def name_of(plain: str) -> str:
+    """What a source is called in short: its database or collection, never where that is; "the source" where the address has none."""
     try:
-        parts = urlsplit(plain)
+        path = unquote(urlsplit(plain).path)
     except ValueError:
-        return plain
-    path = unquote(parts.path)
-    return parts.hostname or (path.removeprefix("/") if "://" in plain else path) or plain
+        path = ""
+    return path.rstrip("/").rpartition("/")[2] or "the source"
+
+
+def without_place(text: str, plain: str) -> str:
+    """A text without what a plain address says: the address, its host, port, user, directory, name and options become "…".
+
+    So do all numeric addresses: a server's own words name them. For texts that leave this machine.
+    """
+    address = _parsed(plain, {}, "the address")
+    directory, _, name = address.path.rpartition("/")
+    values = (address.host, address.user, directory, name, *address.options.values())
+    text = text.replace(plain, "…")
+    for value in sorted({each for each in values if each}, key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", "…", text)
+    if address.port:
+        text = re.sub(rf"\bport {address.port}\b|:{address.port}\b", "…", text)
+    return _NUMERIC.sub(lambda found: "…" if _is_numeric_address(found[0]) else found[0], text)
+
+
+def _is_numeric_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -13,6 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.answered import answered_by
 from cems_workbench.records import Memory, TakenMemory
 from cems_workbench.runs.connecting import take_snapshot
 from cems_workbench.settings import Settings
@@ -105,12 +106,10 @@ def test_the_cut_list_is_found_with_its_cause_and_the_setting_that_mends_it(
 ) -> None:
     opened = tool(page(), "Index check")
     assert not source.asked  # a running system is asked when somebody wants it
-    assert plainly(opened.button(key="inspect:index_check:ask").label) == "Ask db.example"
+    assert plainly(opened.button(key="inspect:index_check:ask").label) == "Ask cems"
     opened = press(opened, "inspect:index_check:ask")
     said = markdown(opened)
-    assert (
-        "vector of db.example missed 4 of the 6 exactly nearest memories; the first of them stands at rank 3." in said
-    )
+    assert "vector of cems missed 4 of the 6 exactly nearest memories; the first of them stands at rank 3." in said
     assert "hnsw.ef_search is 2, rows an index scan returns" in said
     live = html(opened, "rows asked for")
     assert "2 came in 2 ms" in live and "✕ 2 of 6" in live
@@ -138,13 +137,26 @@ def test_rows_that_came_since_the_snapshot_and_a_source_that_is_away_are_one_lin
 
 def test_the_views_say_whose_list_it_is(page: Callable[..., AppTest]) -> None:
     opened = show(page(lists__origin="source"), "Lists")
-    assert "vector:0" in markdown(opened) and "as answered by db.example" in markdown(opened)
+    assert "vector:0" in markdown(opened) and "as answered by cems at 2" in markdown(opened)
     assert markdown(opened).count("as answered by") == 1  # the lexical list is the workbench's own
     trace = replay(evidence_of(opened), config_of(opened))
     columns = side_by_side_html(trace, ["vector:0", "lexical:0"], 3)
-    assert columns.count("as answered by db.example") == 1
+    assert columns.count("as answered by cems at 2") == 1
     said = tool(opened, "Index check")
-    assert "<td>as answered by db.example</td>" in html(said, "Chroma alone")
+    assert "<td>as answered by cems at 2" in html(said, "Chroma alone")
+
+
+@pytest.mark.parametrize("view", ["Contributions", "Rank flow", "Threshold"])
+def test_other_views_say_whose_list_it_is_in_the_words_of_the_lists_view(
+    page: Callable[..., AppTest], view: str
+) -> None:
+    opened = show(page(lists__origin="source", threshold__mode="fixed", threshold__fixed=0.0), view)
+    whose = answered_by(evidence_of(opened), "vector:0")
+    assert whose and f"vector:0: {whose}" in captions(opened)  # and no other list
+    charts = "".join(chart.proto.spec for chart in opened.get("plotly_chart"))
+    assert view == "Threshold" or whose in charts  # on hover
+    own = show(search(configured(opened, {**PLAIN, "threshold.mode": "fixed"}), QUERY), view)
+    assert "as answered by" not in captions(own) + markdown(own)
 
 
 def test_without_a_source_the_control_says_that_it_has_no_effect(open_page: OpenPage) -> None:

@@ -228,7 +228,7 @@ def _worth(one: Explanation[Near]) -> tuple[float, int, float, str]:
 
 def _of_preset(replays: Replays, name: str) -> Explanation[Agreement]:
     config = preset(name).config
-    gathers = bool(unmet(config, replays.evidence.notes))
+    gathers = bool(unmet(config, replays.evidence))
     return Explanation((), replays.agreement(config), 1.0, name, gathers)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from cems_workbench.errors import StoreError
+from cems_workbench.errors import ModelError, StoreError
+from cems_workbench.models.http import server_name
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -42,8 +43,16 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
         port = where.port or (443 if secure else 8000)
         return chromadb.HttpClient(where.hostname or "", port, ssl=secure, settings=settings)
     except Exception as error:  # Chroma raises ValueError, its own errors and its Rust core's, by version.
-        place = f"server {url} cannot be reached" if url else f"index {directory} cannot be opened"
+        place = f"server {_shown(url)} cannot be reached" if url else f"index {directory} cannot be opened"
         raise StoreError(f"Chroma {place}: {_first_line(error)}") from error
+
+
+def _shown(url: str) -> str:
+    """The URL without what stands before an @ and in its query, which may be secrets."""
+    try:
+        return server_name(url)
+    except ModelError:
+        return "of the settings"
 
 
 def collection_name(store_id: str, embedder_id: str) -> str:

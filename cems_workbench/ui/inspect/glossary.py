@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from cems_workbench.config.sections.adjusting import AssemblyConfig
-from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import BY_NAME, adjust
-from cems_workbench.pipeline.stages.lists import INSIDE, turn_of
+from cems_workbench.pipeline.stages.lists import turn_of
 from cems_workbench.pipeline.stages.stage import ordinal
-from cems_workbench.sources.address import place_of
 
 SOURCES: dict[str, str] = {source.name: source.description for source in LIST_SOURCES}
 
 RAW: dict[str, str] = {source.name: source.raw for source in LIST_SOURCES}
 
 FACTORS = {name: factor.description for name, factor in adjust.FACTORS.items()}
-
-
-def answered_by(evidence: Evidence, name: str) -> str:
-    """Whose list this is where the running system answered it: "as answered by db.example"; empty where the workbench searched.
-
-    A hybrid list is made of two others, and is the engine's as far as they are.
-    """
-    engine = evidence.notes.get("engine")
-    source, _, variant = name.partition(":")
-    made_of = INSIDE if source == "hybrid" else (source,)
-    if not engine or not any(f"{part}:{variant}" in engine["lists"] for part in made_of):
-        return ""
-    return f"as answered by {place_of(engine['address'])}"
 
 
 def about(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -136,6 +137,16 @@ def test_a_file_gathered_with_something_else_is_refused_with_the_reason_and_can_
     with pytest.raises(InputError, match=reason):
         EvidenceFile.resume(path, replace(HEADER, **other), QUERIES)
     assert len(read_evidence_file(path).evidences) == 2
+
+
+def test_a_file_older_than_a_parameter_was_gathered_as_was_done_then() -> None:
+    assert HEADER.config.get("rerank.reads") == "memory"
+    older = replace(
+        HEADER, config_yaml=re.sub(r", reads: \w+|reads: \w+, |^ *reads: \w+\n", "", HEADER.config_yaml, flags=re.M)
+    )
+    assert older.config_yaml != HEADER.config_yaml
+    assert older.config == with_values(HEADER.config, {"rerank.reads": "chunk"})
+    assert mismatch(older, HEADER) == "other gather parameters: rerank.reads was 'chunk' and is 'memory'"
 
 
 def test_a_replay_parameter_may_differ() -> None:

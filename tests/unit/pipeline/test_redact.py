@@ -14,6 +14,7 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, load_config, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, bundle_from, read_bundle, replay
+from cems_workbench.pipeline.answered import answered_by
 from cems_workbench.pipeline.redact import Pseudonyms, redacted
 from cems_workbench.pipeline.stages.query import SIGNALS
 from cems_workbench.records import Memory
@@ -130,6 +131,20 @@ def test_notes_keep_what_replay_reads_and_lose_what_it_does_not_know() -> None:
     assert notes["expansion"]["probe"] == {"top": 4.0}
     assert notes["warnings"]["expansion"][0].startswith("1 expansions of “")
     assert "somebody else’s" not in notes
+
+
+def test_of_a_running_system_its_kind_and_the_moment_stay_and_its_name_goes() -> None:
+    note = {
+        "source": "acme_prod", "kind": "qdrant", "at": "2026-09-01T12:04:09+00:00",
+        "lists": {"vector:0": {"asked": 600, "returned": 40, "unknown": 0, "seconds": 0.01}},
+    }  # fmt: skip
+    whole = evidence()
+    whole = replace(whole, notes=whole.notes | {"engine": note})
+    assert answered_by(whole, "vector:0") == "as answered by acme_prod at 2026-09-01 12:04 UTC"
+    without = redacted(whole, KEY)
+    assert without.notes["engine"] == {name: note[name] for name in ("kind", "at", "lists")}
+    assert "acme_prod" not in json.dumps(bundle_from(without))
+    assert answered_by(without, "vector:0") == "as answered by Qdrant at 2026-09-01 12:04 UTC"
 
 
 def test_a_key_decides_the_pseudonyms_and_none_is_drawn_anew() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from cases import configured, evidence, falling, trace
 
 from cems_workbench.config import PipelineConfig, preset
+from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.stages import STAGES
+from cems_workbench.records import Chunk, Query
 
 SPEC_ORDER = [
     "query", "expansion", "lists", "threshold", "fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly", "judge",
@@ -135,6 +138,41 @@ def test_a_gather_parameter_that_differs_is_needed(path: str, value: Any) -> Non
 )
 def test_replay_parameters_and_those_of_what_is_off_need_nothing(changes: dict[str, Any]) -> None:
     assert missing(gathered(configured()), changes) == {}
+
+
+RERANKING = {"rerank.backend": "cross_encoder", "rerank.model": "oracle"}
+
+
+def gathered_without(path: str, chunks: dict[str, tuple[Chunk, ...]]) -> Evidence:
+    """Evidence as it was gathered before there was this parameter, every candidate scored."""
+    notes = {"gathered": {key: value for key, value in gather_parameters(configured(RERANKING)).items() if key != path}}
+    subject = evidence({"vector": falling(3)}, notes=notes, model=dict.fromkeys(falling(3), 0.5))
+    return replace(subject, chunks=chunks)
+
+
+def test_evidence_older_than_the_choice_of_what_a_reranker_reads_was_scored_by_the_found_chunk() -> None:
+    chunks = {"m01": (Chunk("m01", 0, "a"), Chunk("m01", 1, "b"))}
+    old = gathered_without("rerank.reads", chunks)
+    assert missing(old, RERANKING | {"rerank.reads": "memory"}) == {"rerank.reads": ("chunk", "memory")}
+    assert missing(old, RERANKING | {"rerank.reads": "chunk"}) == {}
+    assert missing(old, {"rerank.reads": "memory"}) == {}  # nothing is reranked
+    whole = gathered_without("rerank.reads", {})
+    assert missing(whole, RERANKING | {"rerank.reads": "memory"}) == {}  # the same under both
+
+
+def test_a_query_set_of_older_evidence_says_how_many_scores_were_gathered_otherwise() -> None:
+    chunks = {"m01": (Chunk("m01", 0, "a"),)}
+    old, whole = gathered_without("rerank.reads", chunks), gathered_without("rerank.reads", {})
+    queries = [Query(qid, old.query) for qid in ("a", "b", "c")]
+    batch = LabelledBatch(queries, {"a": whole, "b": old, "c": old}, {qid: {"m01": 1} for qid in "abc"})
+    needs = batch.rankings(configured(RERANKING)).needs
+    assert needs == {"rerank.reads: gathered with chunk, wanted memory": 2}
+
+
+def test_evidence_older_than_live_lists_holds_the_lists_of_the_store() -> None:
+    assert missing(gathered_without("lists.origin", {}), {"lists.origin": "source"}) == {
+        "lists.origin": ("store", "source")
+    }
 
 
 def test_a_broken_record_of_gathering_is_a_need_and_no_crash() -> None:

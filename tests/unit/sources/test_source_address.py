@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.sources.address import parse, place_of
+from cems_workbench.sources.address import name_of, parse, without_place
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,36 @@ def test_an_option_that_counts_tokens_is_no_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plain", "place"),
+    ("plain", "name"),
     [
-        ("postgresql://me@db.example:5432/cems?sslmode=require", "db.example"),
+        ("postgresql://me@db.example:5432/cems?sslmode=require", "cems"),
         ("postgresql://me@/cems?host=%2Frun", "cems"),
-        ("chroma:/var/data/notes", "/var/data/notes"),
-        ("qdrant://[::1]:6333/x", "::1"),
-        ("http://[", "http://["),
-        ("", ""),
+        ("postgresql://me@db.example", "the source"),
+        ("chroma:/var/data/notes", "notes"),
+        ("qdrant://[::1]:6333/x", "x"),
+        ("http://[", "the source"),
+        ("", "the source"),
     ],
 )
-def test_where_an_address_leads_is_told_in_short_and_never_fails(plain: str, place: str) -> None:
-    assert place_of(plain) == place
+def test_a_source_is_called_by_its_database_or_collection_and_never_by_where_it_is(plain: str, name: str) -> None:
+    assert name_of(plain) == name
+
+
+@pytest.mark.parametrize(
+    ("plain", "said", "told"),
+    [
+        (
+            "postgresql://rd@db.example:5433/cems?host=%2Frun%2Fpg&sslmode=require",
+            'postgresql://rd@db.example:5433/cems?host=%2Frun%2Fpg&sslmode=require: "db.example" (10.1.2.3), port 5433; "rd" in /run/pg/.s',
+            '…: "…" (…), …; "…" in …/.s',
+        ),
+        (
+            "chroma:/var/data/notes",
+            "/var/data: no space at 12:04, 1.5 of 18.3 GB",
+            "…: no space at 12:04, 1.5 of 18.3 GB",
+        ),
+        ("qdrant://[::1]:6333/x", "[::1]:6333 and fe80::2 refuse x; card is no d", "[…]… and … refuse …; card is no d"),
+    ],
+)
+def test_a_line_that_leaves_this_machine_says_nothing_of_where_a_source_is(plain: str, said: str, told: str) -> None:
+    assert without_place(said, plain) == told

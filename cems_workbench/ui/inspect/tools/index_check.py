@@ -24,14 +24,13 @@ from cems_workbench.analysis.index_check import (
 )
 from cems_workbench.config import list_depths
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.pipeline.answered import answered_by
 from cems_workbench.pipeline.engine import Engine
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import EVERYTHING, inner_depth
-from cems_workbench.sources.address import place_of
 from cems_workbench.store.search.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import answered_by
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
@@ -261,7 +260,7 @@ def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str,
 def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
     """The engine's own lists of this variant beside the exact ones, once it was asked."""
     st.markdown("###### The live index", help=LIVE_HELP)
-    where = place_of(engine.address)
+    where = engine.name
     text, config = context.trace.evidence.variants[variant].text, context.trace.config
     key = (context.request, text, config, engine.address, context.resources.store.content_version)
     last: tuple[object, EngineCheck] | None = st.session_state.get(LIVE)

@@ -9,13 +9,14 @@ import streamlit as st
 from cems_workbench.analysis.found_chunk import chunk_words
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.answered import answered_by, answered_lists
 from cems_workbench.pipeline.stages.fusion import FUSION, Contribution, FusionRow
 from cems_workbench.pipeline.stages.lists import LISTS, called
 from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_shares
-from cems_workbench.ui.kit.escape import excerpt, literal
+from cems_workbench.ui.kit.escape import excerpt, literal, plain
 from cems_workbench.ui.kit.figures import HOVERTEXT, NO_TOOLBAR, lines
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.theme import list_colour
@@ -42,6 +43,9 @@ def draw(context: InspectContext) -> None:
     )
     figure = contributions_figure(trace, against=context.against)
     st.plotly_chart(figure, key="inspect:contributions", config=NO_TOOLBAR)
+    answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
+    if answered:
+        st.caption(plain(answered))
     draw_shares(trace)
 
 
@@ -136,6 +140,8 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
     chunk = chunk_words(trace.evidence, row.memory_id, None if hit is None else hit.chunk)
     found = [f"found by the {chunk}"] if chunk else []
     place = f"{literal(called(entry.list))}, rank {rank}: {how}"
+    whose = answered_by(trace.evidence, entry.list)
+    found += [literal(whose)] if whose else []
     return lines(place, *found, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")
 
 

@@ -8,12 +8,13 @@ import streamlit as st
 
 from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Against, lists_in_use
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.answered import answered_by
 from cems_workbench.pipeline.stages import FUSION, LISTS
 from cems_workbench.pipeline.stages.lists import called, turn_of
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import about, answered_by
+from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.tables import compared, marked
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.tables import draw_table

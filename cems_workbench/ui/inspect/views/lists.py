@@ -9,6 +9,7 @@ import streamlit as st
 
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.answered import answered_by
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.nested import NestedRow, hybrid_cuts, ranks_inside, with_nested
 from cems_workbench.pipeline.stages import LISTS
@@ -16,7 +17,7 @@ from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, called
 from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import RAW, about, answered_by
+from cems_workbench.ui.inspect.glossary import RAW, about
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import draw_table

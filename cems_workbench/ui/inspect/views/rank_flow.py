@@ -17,6 +17,7 @@ from markupsafe import Markup
 from cems_workbench.analysis.rank_flow import FlowLine, RankFlow, rank_flow
 from cems_workbench.analysis.ranks import Against, lists_in_use
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.answered import answered_by, answered_lists
 from cems_workbench.pipeline.stages import JUDGE, LISTS
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect import state
@@ -24,7 +25,7 @@ from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import GRADES
-from cems_workbench.ui.kit.escape import excerpt, plain, tick
+from cems_workbench.ui.kit.escape import excerpt, literal, plain, tick
 from cems_workbench.ui.kit.figures import NO_TOOLBAR, bold, lines
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
@@ -316,6 +317,9 @@ def draw(context: InspectContext) -> None:
         figure, key=key, on_select=partial(follow_selected, key, order), selection_mode="points",
         config=NO_TOOLBAR, alt=_ALT,
     )  # fmt: skip
+    answered = answered_lists(trace.evidence, flow.lists)
+    if answered:
+        st.caption(plain(answered))
     lost = lost_html(flow, kinds, context.followed)
     if lost:
         st.html(lost)
@@ -366,7 +370,10 @@ def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
     about = [f"{bold(tick(line.memory_id, 40))}  {kind.name}", tick(text, 72)]
     for point in line.points:
         score = "" if point.score is None else f", score {point.score:.4f}"
-        about.append(f"{tick(called(point.column), 24)}: rank {point.rank}{score}")
+        whose = answered_by(trace.evidence, point.column)
+        about.append(
+            f"{tick(called(point.column), 24)}: rank {point.rank}{score}" + (f", {literal(whose)}" if whose else "")
+        )
     if line.loss is not None:
         rank = "" if line.loss.rank is None else f" from rank {line.loss.rank}"
         about.append(f"✕ lost at {line.loss.stage}{rank}: {tick(line.loss.reason, 90)}")

@@ -10,12 +10,13 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import RANKED_STAGES, Against, lists_in_use
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.answered import answered_by
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, LISTS, RERANK
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect.baseline import sign, words
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import about, answered_by
+from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.templates import render
 

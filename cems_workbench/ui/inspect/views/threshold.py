@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.answered import answered_lists
 from cems_workbench.pipeline.stages.lists import LISTS, called
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.strip import notes_html
+from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import HOVERTEXT, NO_TOOLBAR
 from cems_workbench.ui.kit.tables import draw_table
 
@@ -50,6 +52,9 @@ def draw(context: InspectContext) -> None:
             help="Hits whose normalised list score is below it are cut, before fusion. 0.0 means 0.0.",
         )
     _draw_cuts(cuts_table(trace))
+    answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
+    if answered:
+        st.caption(plain(answered))
 
 
 _ALT = "Distinct memories at each threshold that was tried, the target, and the threshold that was chosen."
