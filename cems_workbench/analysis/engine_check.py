@@ -9,43 +9,28 @@ for one search, and changes nothing there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cems_workbench.analysis.index_check import (
-    ExactRanking,
-    Recall,
-    embeddings_of,
-    exact_ranking,
-    largest_difference,
-    recall_at,
-    search_filter,
-)
+from cems_workbench.analysis.index_check import Comparison, ExactRanking, compare, embeddings_of, exact_ranking
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.pipeline.engine import Engine, LiveList
-from cems_workbench.pipeline.gather import EVERYTHING, Request, engine_depths
+from cems_workbench.pipeline.gather import EVERYTHING, Request, engine_depths, search_filter
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.sources.source import AS_IT_IS, ListName, Probe, Setting, Trial
 from cems_workbench.store.search.hits import by_memory
-from cems_workbench.store.search.postgres_text import TsQueryError
-
-NEAR = 10
 
 
 @dataclass(frozen=True, slots=True)
-class EngineComparison:
-    """One list of the engine beside the exact one.
+class EngineComparison(Comparison):
+    """One list of the engine beside the exact one, as deep as the config keeps of it.
 
-    `near` is the recall at 10, `deep` at the depth that the config keeps of the list. `off` is the largest distance of a score from the
-    exact one. `changed` says with which setting it was asked, None: as it is.
+    `changed` says with which setting it was asked, None: as it is.
     """
 
     live: LiveList
-    near: Recall
-    deep: Recall
-    off: float
     changed: tuple[str, str] | None = None
 
     @property
@@ -101,9 +86,8 @@ def compared(
     """
     passing = set(exact.ids)
     answer = [hit for hit in by_memory(live.hits) if hit[0] in passing]
-    return EngineComparison(
-        live, recall_at(exact, answer, NEAR), recall_at(exact, answer, kept), largest_difference(exact, answer), changed
-    )
+    found = compare(exact, answer, kept)
+    return EngineComparison(found.near, found.deep, found.off, live, changed)
 
 
 def check_engine(
@@ -124,13 +108,7 @@ def check_engine(
     if "vector" in depths:
         exact["vector"] = exact_ranking(vector, vectors.ids(where), embeddings_of(vectors), progress)
     if "ts_rank" in depths:
-        try:
-            hits = resources.full_text(progress).search(text, EVERYTHING, where, "window")
-        except TsQueryError:
-            hits = []
-        best: dict[str, float] = {}
-        for hit in hits:
-            best.setdefault(hit[0], float(hit[1]))
+        best = dict(by_memory(resources.full_text(progress).ranking(text, where)))
         exact["ts_rank"] = ExactRanking(tuple(best), np.array(list(best.values())))
     hybrid = config.lists.hybrid
     keeps = list_depths(config)
@@ -138,8 +116,7 @@ def check_engine(
         name: hybrid.depth if hybrid.enabled else keeps.get(name) or EVERYTHING for name in depths
     }
     check = EngineCheck(engine, probe, text, vector, depths, where.required_scope, exact, kept, ())
-    lists = tuple(check._compared(AS_IT_IS, None).values())
-    return EngineCheck(engine, probe, text, vector, depths, where.required_scope, exact, kept, lists)
+    return replace(check, lists=tuple(check._compared(AS_IT_IS, None).values()))
 
 
 def cause(found: EngineComparison, probe: Probe) -> str:
@@ -149,13 +126,12 @@ def cause(found: EngineComparison, probe: Probe) -> str:
         return ""
     if live.name == "ts_rank":
         return f"{len(missed)} memories rank otherwise there: another text search configuration, or rows changed since the snapshot."
-    limit = limiting(live, probe.settings)
-    if limit is not None:
-        return f"{live.asked:,} rows were asked for and {live.returned:,} came: {limit.name} is {limit.value}" + (
-            f", {limit.unit}." if limit.unit else "."
-        )
-    if live.returned < min(live.asked, probe.vectors):
-        return f"{live.asked:,} rows were asked for and {live.returned:,} came: what its index found was filtered afterwards."
+    short = live.shortfall(probe.vectors)
+    if short:
+        limit = limiting(live, probe.settings)
+        if limit is None:
+            return f"{short}: what its index found was filtered afterwards."
+        return f"{short}: {limit.name} is {limit.value}" + (f", {limit.unit}." if limit.unit else ".")
     if probe.index is None:
         return "Its search is exact: its rows changed since the snapshot. Connect again."
     return f"Its index is approximate ({probe.index}) and passed them by."

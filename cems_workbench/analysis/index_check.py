@@ -14,15 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.config import PipelineConfig
 from cems_workbench.models.protocol import Float32
-from cems_workbench.pipeline.gather import Request
 from cems_workbench.progress import Progress, silent
-from cems_workbench.store import Filter
 from cems_workbench.store.search.vector_index import VectorIndex
 
 BLOCK = 2_000
 """Embeddings that are read and multiplied at once."""
+NEAR = 10
+"""The first hits whose recall is counted apart."""
 SAME = 1e-6
 """Cosines nearer than this are the same: single precision has about 7 digits."""
 
@@ -65,9 +64,13 @@ class Recall:
         return self.found / self.k if self.k else 1.0
 
 
-def search_filter(request: Request, config: PipelineConfig) -> Filter:
-    """Which memories the searches of this request may return."""
-    return Filter(request.project, request.project_only, config.query.scope)
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """An answer beside the exact one: its recall at `NEAR` and at its own depth, and the largest distance of a score from the exact one."""
+
+    near: Recall
+    deep: Recall
+    off: float
 
 
 def embeddings_of(vectors: VectorIndex) -> Embeddings:
@@ -122,3 +125,10 @@ def largest_difference(exact: ExactRanking, answer: Answer) -> float:
     """The largest distance of a score in the answer from the exact cosine; 0 for an empty answer."""
     known = dict(zip(exact.ids, exact.cosines.tolist(), strict=True))
     return max((abs(score - known[memory_id]) for memory_id, score in answer if memory_id in known), default=0.0)
+
+
+def compare(exact: ExactRanking, answer: Answer, depth: int) -> Comparison:
+    """An answer of `depth` memories beside the exact one."""
+    return Comparison(
+        recall_at(exact, answer, NEAR), recall_at(exact, answer, depth), largest_difference(exact, answer)
+    )

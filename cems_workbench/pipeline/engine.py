@@ -39,6 +39,12 @@ class LiveList:
     unknown: tuple[tuple[int, str], ...]
     seconds: float
 
+    def shortfall(self, vectors: int) -> str:
+        """How short a vector list came back, of an engine with so many vectors, in words; empty when it did not."""
+        if self.name != "vector" or self.returned >= min(self.asked, vectors):
+            return ""
+        return f"{self.asked:,} rows were asked for and {self.returned:,} came"
+
 
 class Engine:
     """The running system of one source of a store, opened when it is first asked. Methods may be called from any thread."""

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
@@ -23,7 +25,7 @@ from cems_workbench.pipeline.engine import LiveList
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.needs import gather_parameters
-from cems_workbench.pipeline.nested import hybrid_depth
+from cems_workbench.pipeline.nested import hybrid_cuts
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
 from cems_workbench.pipeline.searches import SearchRequest, added_lists, passes, ranked_list, search_list
@@ -59,6 +61,11 @@ class Request:
     manual: tuple[str, ...] = ()
 
 
+def search_filter(request: Request, config: PipelineConfig) -> Filter:
+    """Which memories the searches of this request may return."""
+    return Filter(request.project, request.project_only, config.query.scope)
+
+
 def gather(request: Request, config: PipelineConfig, resources: Resources, progress: Progress = silent) -> Evidence:
     """Gather the evidence of one query: lists first, then the model scores that the config needs, then judgments.
 
@@ -80,7 +87,7 @@ def gather_lists(
         if not text.isprintable() and any("\ud800" <= character <= "\udfff" for character in text):
             raise InputError("query: it holds bytes that are not UTF-8 text; type it again")
     progress("searching", 0, 3)
-    where = Filter(request.project, request.project_only, config.query.scope)
+    where = search_filter(request, config)
     warnings: dict[str, list[str]] = {}
     llm = asker(resources)
     correction = corrected(query, config.query.typo_correction, resources, llm)
@@ -225,7 +232,7 @@ def _ask_engine(
             for name, found in engine.search(variant.text, vector, depths, where.required_scope).items():
                 live[i, name] = _passing(found.hits, where, resources)
                 asked[f"{name}:{i}"] = found
-                said += _shortfall(f"{name}:{i}", found, engine.probe())
+                said += _lacking(f"{name}:{i}", found, engine.probe())
         note = engine_note(engine.name, engine.probe().kind, begun, asked)
     except SourceError as error:
         why = without_place(str(error), engine.address).removeprefix("…: ")
@@ -250,13 +257,10 @@ def _passing(hits: ChunkHits, where: Filter, resources: Resources) -> ChunkHits:
     return [hit for hit in hits if passes(memories[hit[0]], where)]
 
 
-def _shortfall(name: str, found: LiveList, probe: Probe) -> list[str]:
+def _lacking(name: str, found: LiveList, probe: Probe) -> list[str]:
     """What a list of the engine lacks, as far as its length says it."""
-    said = []
-    if found.name == "vector" and found.returned < min(found.asked, probe.vectors):
-        said.append(
-            f"{name}: the engine was asked for {found.asked} rows and gave {found.returned} of {probe.vectors}; Index check says why"
-        )
+    short = found.shortfall(probe.vectors)
+    said = [f"{name}: {short}; Index check says why"] if short else []
     if found.unknown:
         said.append(f"{name}: {len(found.unknown)} hits are not in the snapshot; connect again to take them")
     return said
@@ -269,8 +273,8 @@ def inner_depth(config: PipelineConfig, query: str) -> int:
     """
     if not config.lists.hybrid.enabled:
         return 0
-    depth = hybrid_depth(config.lists.hybrid, is_aggregation(query, config.query.detectors))
-    return math.ceil(config.lists.hybrid.inner_factor * depth)
+    several = np.array([is_aggregation(query, config.query.detectors)])
+    return int(hybrid_cuts(config.lists.hybrid, several).by_text[0])
 
 
 def _depths(config: PipelineConfig) -> dict[str, int]:

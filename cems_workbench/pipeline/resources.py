@@ -61,8 +61,7 @@ class Resources:
 
     def close(self) -> None:
         """Release the store, and the running system it was taken from."""
-        if self._engine is not None and self._engine[1] is not None:
-            self._engine[1].close()
+        self._leave_engine()
         self.store.close()
 
     @property
@@ -77,8 +76,7 @@ class Resources:
         with self._lock:
             version = self.store.content_version
             if self._engine is None or self._engine[0] != version:
-                if self._engine is not None and self._engine[1] is not None:
-                    self._engine[1].close()
+                self._leave_engine()
                 records = [record for record in self.store.sources.read() if record.memories]
                 address = self._addresses.get(records[0].address) if records else None
                 found = Engine(self.store, records[0], self.breaker, address) if records else None
@@ -89,9 +87,12 @@ class Resources:
         """Ask the source at this address with the secret in it, for as long as this process lives."""
         with self._lock:
             self._addresses[address.plain] = address
-            if self._engine is not None and self._engine[1] is not None:
-                self._engine[1].close()
-            self._engine = None
+            self._leave_engine()
+
+    def _leave_engine(self) -> None:
+        if self._engine is not None and self._engine[1] is not None:
+            self._engine[1].close()
+        self._engine = None
 
     def address(self, plain: str) -> Address | None:
         """The address that was made known under this plain one, with its secret; None when none was."""

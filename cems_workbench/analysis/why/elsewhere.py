@@ -21,14 +21,13 @@ from cems_workbench.analysis.why.path import ListPlace
 from cems_workbench.config import PipelineConfig, field_spec, list_depths
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
-from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.gather import Request, search_filter
 from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.store import Filter
 from cems_workbench.store.search.hits import ChunkHits
-from cems_workbench.store.search.postgres_text import TsQueryError
 from cems_workbench.store.search.vector_index import EXACT_ROWS
 
 
@@ -62,7 +61,7 @@ def list_places(
     memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
 ) -> list[ListPlace]:
     """The memory's place in what is searched for each variant, by meaning and by words; also in lists that were not searched."""
-    where = Filter(request.project, request.project_only, config.query.scope)
+    where = search_filter(request, config)
     memory = resources.store.memories.get(memory_id)
     if memory is not None:
         barred = _barred(where, memory.project, memory.scope)
@@ -104,7 +103,7 @@ class _Search:
         if lists.lexical.enabled or not by_ts_rank:
             yield self._place("lexical", i, self._by_terms(text))
         if by_ts_rank:
-            by_words = self._by_ts_rank(text)
+            by_words = self.resources.full_text().ranking(text, self.where)
             found = _placed(self.memory_id, by_words)
             yield self._place("ts_rank", i, Place(found.rank, found.score or 0.0, found.chunk, found.chunk_rank))
             if lists.hybrid.enabled and by_meaning is not None:
@@ -127,13 +126,6 @@ class _Search:
         lexical = self.resources.indexes.lexical
         found = _placed(self.memory_id, lexical.search_chunks(text, lexical.document_count, self.where))
         return Place(found.rank, found.score or 0.0, found.chunk, found.chunk_rank)
-
-    def _by_ts_rank(self, text: str) -> ChunkHits:
-        index = self.resources.full_text()
-        try:
-            return index.search(text, index.chunk_count, self.where, "window")
-        except TsQueryError:
-            return []
 
     def _gathered(self, source: Source, i: int) -> RankedList | None:
         return next((ranked for ranked in self.evidence.lists if (ranked.source, ranked.variant) == (source, i)), None)
@@ -199,12 +191,12 @@ class _Search:
         self, i: int, by_meaning: ChunkHits, by_words: ChunkHits, factor: float
     ) -> nested.HybridPlace | None:
         """The place in a hybrid list whose lists inside are `factor` times as deep as it is."""
-        section = self.config.lists.hybrid
-        rows = factor if math.isinf(factor) else math.ceil(factor * float(self.cuts.memories[0]))
-        first = rows if section.index_rows is None else min(rows, section.index_rows)
+        section = self.config.lists.hybrid.model_copy(update={"inner_factor": factor})
+        cuts = nested.hybrid_cuts(section, np.array([self.several]))
         return nested.hybrid_place(
-            self.memory_id, _ranked("vector", i, by_meaning), _ranked("ts_rank", i, by_words), section, (first, rows)
-        )
+            self.memory_id, _ranked("vector", i, by_meaning), _ranked("ts_rank", i, by_words), section,
+            (float(cuts.by_meaning[0]), float(cuts.by_text[0])),
+        )  # fmt: skip
 
     def _deeper_hybrid(
         self, i: int, whole: nested.HybridPlace, by_meaning: ChunkHits, by_words: ChunkHits

@@ -28,6 +28,7 @@ from cems_workbench.store.search.postgres_text import (
     Phrase,
     Term,
     TextQuery,
+    TsQueryError,
     matches,
     or_query,
     ts_rank,
@@ -110,6 +111,13 @@ class TsRankIndex:
         memories, chunks = self._columns["memories"][best].tolist(), self._columns["chunks"][best].tolist()
         hits = zip(memories, scores[best].tolist(), chunks, strict=True)
         return [(self._ids[memory], score, None if chunk == WHOLE else chunk) for memory, score, chunk in hits]
+
+    def ranking(self, query: str, where: Filter = ANY) -> ChunkHits:
+        """Every chunk that matches `query`, as `search` gives them in the order of a window function; none where the server refuses it."""
+        try:
+            return self.search(query, self.chunk_count, where, "window")
+        except TsQueryError:
+            return []
 
     def _order(
         self, rows: NDArray[np.intp], scores: NDArray[np.float32], k: int, ties: Ties, depth: int

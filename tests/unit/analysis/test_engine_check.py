@@ -46,3 +46,11 @@ def test_the_setting_that_cut_a_list_is_the_cause() -> None:
     assert "approximate (hnsw (v)) and passed them by" in cause(passed_by, probe(EF))
     assert "changed since the snapshot" in cause(passed_by, probe(index=None))
     assert cause(compared(live("abcdef"), EXACT, 6), probe(EF)) == ""
+
+
+def test_a_list_that_came_back_whole_was_cut_by_no_setting() -> None:
+    whole = compared(live("abcdex", asked=9), EXACT, 6)
+    assert limiting(whole.live, (Setting("hnsw.ef_search", "7"),)) is not None
+    assert (
+        cause(whole, probe(Setting("hnsw.ef_search", "7"))) == "Its index is approximate (hnsw (v)) and passed them by."
+    )

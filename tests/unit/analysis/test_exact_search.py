@@ -16,11 +16,10 @@ from cems_workbench.analysis.index_check import (
     exact_ranking,
     largest_difference,
     recall_at,
-    search_filter,
 )
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.models.protocol import Float32
-from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.gather import Request, search_filter
 from cems_workbench.store import Filter
 
 VECTORS: dict[str, list[float]] = {"a": [3, 4], "b": [4, 3], "c": [0, 2], "d": [1, 0]}

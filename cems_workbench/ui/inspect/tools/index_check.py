@@ -12,22 +12,14 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.engine_check import EngineCheck, EngineComparison, cause, check_engine
-from cems_workbench.analysis.index_check import (
-    Answer,
-    ExactRanking,
-    Recall,
-    embeddings_of,
-    exact_ranking,
-    largest_difference,
-    recall_at,
-    search_filter,
-)
+from cems_workbench.analysis.index_check import Comparison, ExactRanking, compare, embeddings_of, exact_ranking
 from cems_workbench.config import list_depths
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.answered import answered_by
 from cems_workbench.pipeline.engine import Engine
 from cems_workbench.pipeline.evidence import RankedList
-from cems_workbench.pipeline.gather import EVERYTHING, inner_depth
+from cems_workbench.pipeline.gather import EVERYTHING, inner_depth, search_filter
+from cems_workbench.store.search.hits import by_memory
 from cems_workbench.store.search.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
@@ -39,7 +31,6 @@ from cems_workbench.ui.kit.templates import render
 
 AT_ONCE = 20_000
 """Up to so many embeddings are compared as soon as the tool is looked at."""
-NEAR = 10
 SHOWN = 50
 GRAPH = "Chroma's graph"
 COMPARED = "inspect:index_check:compared"
@@ -64,9 +55,7 @@ class Compared:
 
     name: str
     how: str
-    near: Recall
-    deep: Recall
-    off: float
+    found: Comparison
     pooled: bool = False
 
 
@@ -127,7 +116,7 @@ def _depth(context: InspectContext, ranked: RankedList) -> int:
     config = context.trace.config
     if config.lists.vector.enabled or not config.lists.hybrid.enabled:
         return list_depths(config)["vector"] or EVERYTHING
-    rows = inner_depth(config, context.trace.evidence.searched)
+    rows = inner_depth(config, context.trace.evidence.query)
     if answered_by(context.trace.evidence, ranked.name):
         return rows  # what the engine left out is missed too
     return len({hit.memory_id for hit in ranked.hits[:rows]})
@@ -168,23 +157,11 @@ def _compared(
     pool = f"exact, of the {config.lists.pool.size:,} last accessed and the lexical hits (Lists → Pool)"
     live = answered_by(context.trace.evidence, ranked.name)
     how = live or (pool if pooled else GRAPH if walked else "exact: every embedding was compared")
-    rows = [_row(ranked.name, how, exact, _by_memory(ranked)[:depth], depth, pooled)]
+    answer = by_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
+    rows = [Compared(ranked.name, how, compare(exact, answer, depth), pooled)]
     if not walked:
-        rows.append(_row("Chroma alone", GRAPH, exact, graph, depth))
+        rows.append(Compared("Chroma alone", GRAPH, compare(exact, graph, depth)))
     return exact, rows
-
-
-def _by_memory(ranked: RankedList) -> list[tuple[str, float]]:
-    """Each memory of the list once, by its nearest chunk."""
-    best: dict[str, float] = {}
-    for hit in ranked.hits:
-        best.setdefault(hit.memory_id, hit.score)
-    return list(best.items())
-
-
-def _row(name: str, how: str, exact: ExactRanking, answer: Answer, depth: int, pooled: bool = False) -> Compared:
-    off = largest_difference(exact, answer)
-    return Compared(name, how, recall_at(exact, answer, NEAR), recall_at(exact, answer, depth), off, pooled)
 
 
 def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows: Sequence[Compared]) -> None:
@@ -192,10 +169,10 @@ def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows
     st.html(answers_html(rows))
     elsewhere = _elsewhere(context, ranked.name)
     for row in rows:
-        if row.deep.missed:
+        if row.found.deep.missed:
             _draw_missed(context, row, elsewhere)
         elif row is not rows[0]:
-            either = "" if rows[0].deep.missed else " either"
+            either = "" if rows[0].found.deep.missed else " either"
             st.caption(f"{plain(row.name)} would have missed nothing{either}.")
 
 
@@ -210,25 +187,26 @@ def _elsewhere(context: InspectContext, name: str) -> dict[str, str]:
 
 
 def _verdict(row: Compared, count: int, nearest: str = "exactly nearest") -> str:
-    missed, k = len(row.deep.missed), row.deep.k
+    deep = row.found.deep
+    missed, k = len(deep.missed), deep.k
     if not missed:
         return f"Nothing was missed: {row.name} holds the {k:,} {nearest} of {count:,} memories."
-    first = row.deep.missed[0].rank
+    first = deep.missed[0].rank
     lost = "The pool left out" if row.pooled else f"{row.name} missed"
     return f"{lost} {missed:,} of the {k:,} {nearest} memories; the first of them stands at rank {first:,}."
 
 
 def answers_html(rows: Sequence[Compared]) -> Markup:
     """A row per answer: its recall at 10 and at the list's depth, and how far its scores are off."""
-    return render("inspect/index_check/answers.html", columns=COLUMNS, rows=rows, depth=f"at {rows[0].deep.k:,}")
+    return render("inspect/index_check/answers.html", columns=COLUMNS, rows=rows, depth=f"at {rows[0].found.deep.k:,}")
 
 
 def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str, str], score: str = "cosine") -> None:
     """Who was missed, and whether another list found it all the same; `score` is what the exact list ranks by."""
     import pandas as pd
 
-    shown = row.deep.missed[:SHOWN]
-    more = f" (the first {SHOWN})" if len(row.deep.missed) > SHOWN else ""
+    missed = row.found.deep.missed
+    shown, more = missed[:SHOWN], f" (the first {SHOWN})" if len(missed) > SHOWN else ""
     st.markdown(f"###### Missed by {plain(row.name)}{more}")
     memories = context.resources.store.memories.read([missed.memory_id for missed in shown])
     frame = pd.DataFrame(
@@ -287,7 +265,7 @@ def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
 def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineComparison, where: str) -> None:
     """One list of the engine: how much of the exact one it has, why not all, and who is missing."""
     live, exact = found.live, check.exact[found.live.name]
-    row = Compared(f"{live.name} of {where}", rows_words(found), found.near, found.deep, found.off)
+    row = Compared(f"{live.name} of {where}", rows_words(found), found)
     nearest = "exactly nearest" if live.name == "vector" else "best ranked"
     st.markdown(f"**{plain(_verdict(row, len(exact), nearest))}**  {plain(cause(found, check.probe))}")
     st.html(answers_html([row]))
