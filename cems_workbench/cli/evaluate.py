@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,11 +106,13 @@ def evaluate_command(
     outcomes = [check(assertion, evaluation) for evaluation in evaluations for assertion in assertions]
     views = _honest(batches, evaluations) if honest else []
     if as_json:
-        values = {"evaluations": [evaluation.to_json() for evaluation in evaluations]} | asserted_json(outcomes)
+        values = {"evaluations": [row.to_json() for row in measured]} | asserted_json(outcomes)
         print_json(values | ({"honest": [view.to_json() for view in views]} if honest else {}))
     else:
-        for evaluation in evaluations:
-            print_evaluation(evaluation)
+        for row in measured:
+            print_evaluation(row.evaluation)
+            if row.answered:
+                typer.echo(f"lists {row.answered}")
         for view in views:
             for table in view.tables():
                 print_table(table.columns, table.rows, table.title)
@@ -161,6 +164,7 @@ def _gathered(
     from cems_workbench.runs.gathering import QuerySelection, drawn, obtained_evidence, queries_named
     from cems_workbench.runs.opening import open_resources
 
+    begun = datetime.now(UTC)
     cache = RecentCache(size=2)  # configs that come one after the other often ask for the same
     with closing(open_resources(settings_for(store), create=False)) as resources:
         queries, judgments = queries_named(name, resources, True)
@@ -169,7 +173,7 @@ def _gathered(
 
         def source(config: PipelineConfig) -> LabelledEvidence:
             with progress_bar(quiet) as progress:
-                evidence = obtained_evidence(config, selection, judgments, resources, progress, cache)
+                evidence = obtained_evidence(config, selection, judgments, resources, progress, cache, begun)
             return labelled(evidence, grades, cache, timed=False)
 
         yield source

@@ -272,6 +272,8 @@ def _print_setting(measured: MeasuredFidelity, shown: int, order: str) -> None:
         typer.echo(f"laid over {setting.config.name}: {applied}")
     for line in setting.warnings:
         typer.echo(f"warning: {line}")
+    if measured.evidence.answered:
+        typer.echo(f"lists {measured.evidence.answered}")
     for qid in measured.not_gathered:
         typer.echo(f"warning: {qid} could not be searched and is left out")
     if not measured.differences:

@@ -106,6 +106,8 @@ def tune_command(
     goal = parse_goal(metric or ["nDCG@10"], guard or ())
     read = read_evidence_file(evidence)
     data = TuningData(baseline, read.header.query_set, labelled_file(read, None))
+    if read.answered and not as_json:
+        typer.echo(f"lists {read.answered}")
     queries = scored_queries(data, goal.measures, seed)
     if not queries.batch.queries:
         raise InputError(f"{evidence}: no query in it has a relevant memory; label some first")

@@ -30,6 +30,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_rows import arrow, flat
 from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.answered import answered
 from cems_workbench.pipeline.needs import BEFORE, gather_parameters
 from cems_workbench.records import Judgment, Query
 
@@ -123,6 +124,11 @@ class EvidenceSet:
     complete: bool
     seconds: float
     """Time that gathering took, all queries together."""
+
+    @property
+    def answered(self) -> str:
+        """By whom and when the lists were answered, where that was a running system; else empty."""
+        return answered(*self.evidences.values())
 
     @property
     def seconds_per_query(self) -> float | None:

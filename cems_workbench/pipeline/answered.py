@@ -25,7 +25,7 @@ def engine_note(source: str, kind: str, at: datetime, lists: Mapping[str, LiveLi
     return {
         "source": source,
         "kind": kind,
-        "at": at.astimezone(UTC).isoformat(timespec="seconds"),
+        "at": at.astimezone(UTC).isoformat(),
         "lists": {
             name: {
                 "asked": found.asked,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
@@ -71,6 +72,15 @@ class EvaluatedConfig:
     def content_hash(self) -> str:
         """The hash of the evidence."""
         return self.labelled.content_hash
+
+    @property
+    def answered(self) -> str:
+        """By whom and when the lists were answered, where that was a running system; else empty."""
+        return self.labelled.evidence.answered
+
+    def to_json(self) -> dict[str, Any]:
+        """The evaluation as plain values, and who answered its lists."""
+        return self.evaluation.to_json() | ({"lists": self.answered} if self.answered else {})
 
 
 Labelled = Callable[[PipelineConfig], LabelledEvidence | None]

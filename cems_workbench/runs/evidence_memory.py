@@ -1,6 +1,7 @@
 """Evidence of judged queries in memory, for views that measure a few of them again and again: query picker, why, sensitivity.
 
-It is taken from the shelf where a query set was gathered before, and else gathered a query at a time, without the judge's scores.
+It is taken from the shelf where a query set was gathered before, and else gathered a query at a time, without the judge's scores. Lists
+of a running system are never taken from the shelf: it is asked by this process, and asked again when `forget` was called.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from cems_workbench.runs.gathering import (
     embed_ahead,
     judged_selection,
     read_exact_evidence,
+    require_answered,
 )
 
 SETS_IN_MEMORY = 4
@@ -57,10 +59,11 @@ class EvidenceMemory:
     ) -> list[Evidence]:
         """The evidence of every query in their order; what is not at hand is taken from the shelf, or gathered.
 
-        Raises as `gather` does. Whatever `progress` raises passes through, and what was gathered by then is kept.
+        Raises as `gather` does, and SourceError where a running system is to be asked and cannot be.
+        Whatever `progress` raises passes through, and what was gathered by then is kept.
         """
         gathered = self._slot(self.key(config, resources))
-        if not all(query in gathered for query in queries):
+        if config.lists.origin == "store" and not all(query in gathered for query in queries):
             _take_from_shelf(gathered, queries, config, resources)
         missing = [query for query in queries if query not in gathered]
         for i, query in enumerate(missing):
@@ -68,8 +71,13 @@ class EvidenceMemory:
             if i % AHEAD == 0:
                 embed_ahead(missing[i : i + AHEAD], resources)
             lists = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
+            require_answered(lists, config)
             gathered[query] = score_missing(lists, config, resources)
         return [gathered[query] for query in queries]
+
+    def forget(self, config: PipelineConfig, resources: Resources) -> None:
+        """Gather the evidence of this config anew when it is asked for."""
+        self._gathered.pop(self.key(config, resources), None)
 
     def _slot(self, key: MemoryKey) -> dict[Query, Evidence]:
         if key not in self._gathered:

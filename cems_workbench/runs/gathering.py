@@ -9,6 +9,10 @@ off; `pending_gathers` and `seconds_left` say what is missing and about how long
 `gather_query_set` gathers into a file of any name. Each query is in the file as soon as it is there, so that what was finished before a
 cancel or a kill stays, and a later gather goes on after it. Queries are embedded some dozens at a time. A query that cannot be searched
 is left out and reported; a score that fails is flagged in the evidence, as in a single search.
+
+Where the config wants the lists of a running system (`lists.origin` source), that may answer otherwise by now. A command therefore asks it
+anew (`obtained_evidence`); a page shows what there is, says when it was answered, and `discard_evidence` is its "Ask again". A system that
+cannot be asked ends the gather: a measurement is never of the store's lists under that name.
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ from cems_workbench.evaluation.evidence_file import (
     read_progress,
 )
 from cems_workbench.models.embedder import RememberedQueries
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.answered import asked_between
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
@@ -46,6 +52,7 @@ from cems_workbench.pipeline.variants import read_dictionary
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Query, RowError
 from cems_workbench.runs.caching import Cache, uncached
+from cems_workbench.sources.source import SourceError
 
 LABEL = "gathering queries"
 AHEAD = 64
@@ -162,7 +169,8 @@ def gather_query_set(
 ) -> GatherReport:  # fmt: skip
     """Gather the evidence of every query into the file at `path`, which is made, or gone on with when it is there.
 
-    Raises InputError when the file is of another store, set or config, naming what differs. A `Cancelled` from `progress` passes
+    Raises InputError when the file is of another store, set or config, naming what differs, and SourceError when the running system whose
+    lists the config wants cannot be asked. A `Cancelled` from `progress` passes
     through; what was finished by then is in the file.
     """
     started = time.monotonic()
@@ -190,11 +198,20 @@ def gather_query_set(
             except InputError as error:
                 left_out.append(RowError(query_set or "queries", i + 1, str(error), query.qid))
                 continue
+            require_answered(evidence, config)
             file.add(query.qid, evidence, time.monotonic() - begun)
             gathered += 1
         mark = file.finish()
         progress(LABEL, len(queries), len(queries))
     return GatherReport(path, before, gathered, tuple(left_out), mark, time.monotonic() - started)
+
+
+def require_answered(evidence: Evidence, config: PipelineConfig) -> None:
+    """Raises SourceError where the config wants the lists of a running system and the evidence has the store's, with the reason."""
+    if config.lists.origin == "source" and "engine" not in evidence.notes:
+        said = evidence.notes.get("warnings", {}).get("lists", ())
+        why = next((line for line in said if "the store's own" in line), "no running system was asked")
+        raise SourceError(f"lists.origin is source, and of “{evidence.query}” {why}")
 
 
 def embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
@@ -328,16 +345,33 @@ def gather_evidence(
 
 def obtained_evidence(
     config: PipelineConfig, selection: QuerySelection, judgments: Sequence[Judgment], resources: Resources,
-    progress: Progress = silent, cache: Cache = uncached,
+    progress: Progress = silent, cache: Cache = uncached, since: datetime | None = None,
 ) -> EvidenceSet:  # fmt: skip
-    """The evidence of a config: that which is there, else gathered first. Raises as `gather_evidence` does."""
+    """The evidence of a config: that which is there, else gathered first. Raises as `gather_evidence` does.
+
+    Lists of a running system are asked for anew, unless they were answered after `since`; None is now.
+    """
+    since = since or datetime.now(UTC)
     evidence = read_evidence(config, selection, resources, cache)
+    if evidence is not None and config.lists.origin == "source":
+        asked = asked_between(evidence.evidences.values())
+        if asked is None or asked[1] < since:
+            discard_evidence(config, selection, resources)
+            evidence = None
     if evidence is None:
         gather_evidence(config, selection, judgments, resources, progress)
         evidence = read_evidence(config, selection, resources, cache)
     if evidence is None:
         raise InputError(f"{config.name}: its evidence could not be gathered")
     return evidence
+
+
+def discard_evidence(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> None:
+    """Delete what `read_evidence` would give, so that it is gathered anew. Raises InputError while another thread gathers it."""
+    for one in (selection, *_wider(selection, resources)):
+        for path in _shelf(resources).glob(f"*-{_digest(config, one, resources)}{SUFFIX}"):
+            with _alone(path):
+                path.unlink(missing_ok=True)
 
 
 _under_way: set[Path] = set()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
@@ -60,8 +61,11 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
     if plan.strategy == "decisive" and len(plan.configs) < 2:
         raise InputError("decisive first needs two configs: what could decide between them")
     judgments = resources.store.judgments.read()
+    begun = datetime.now(UTC)
     evidences = {
-        name: obtained_evidence(config, plan.selection, judgments, resources, _named(name, progress)).evidences
+        name: obtained_evidence(
+            config, plan.selection, judgments, resources, _named(name, progress), since=begun
+        ).evidences
         for name, config in plan.configs.items()
     }
     rankings: dict[str, Ranked] = {

@@ -159,6 +159,25 @@ def test_other_views_say_whose_list_it_is_in_the_words_of_the_lists_view(
     assert "as answered by" not in captions(own) + markdown(own)
 
 
+def test_the_page_says_when_it_was_answered_and_asks_again_on_request(
+    page: Callable[..., AppTest], source: Cut
+) -> None:
+    opened = page(lists__origin="source")
+    assert len(source.asked) == 1
+    assert f"vector:0: {answered_by(evidence_of(opened), 'vector:0')}" in captions(opened)
+    first = evidence_of(opened).notes["engine"]["at"]
+    opened = checked(opened.run())
+    assert len(source.asked) == 1  # what was answered is shown until somebody asks again
+    source.ef = 6
+    opened = press(opened, "inspect:ask_again")
+    assert len(source.asked) == 2 and evidence_of(opened).notes["engine"]["at"] > first
+    assert evidence_of(opened).notes["engine"]["lists"]["vector:0"]["returned"] == 6
+    source.away = True
+    opened = press(opened, "inspect:ask_again")
+    assert "No list was answered by the running system" in captions(opened)
+    assert any(button.key == "inspect:ask_again" for button in opened.button)
+
+
 def test_without_a_source_the_control_says_that_it_has_no_effect(open_page: OpenPage) -> None:
     opened = open_group(open_page(), "lists")
     assert "taken from no running system" in captions(opened)

@@ -21,6 +21,7 @@ from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.evaluate import number
+from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
@@ -41,13 +42,13 @@ from cems_workbench.runs.fidelity import (
     selection_for,
     setting_for,
 )
-from cems_workbench.runs.gathering import gather_evidence, pending_gathers, read_evidence
+from cems_workbench.runs.gathering import discard_evidence, gather_evidence, pending_gathers, read_evidence
 from cems_workbench.ui.evaluate.gather import under
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import empty, not_gathered
+from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered
 from cems_workbench.ui.kit.progress import cancellable, progress_in
 from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.switch import switch
@@ -83,10 +84,24 @@ def draw(resources: Resources) -> None:
         lists = lexical_lists(recordings)
         measured = [found for one in asked if (found := _measured(one, resources, lists)) is not None]
         if measured:
+            _draw_answered(asked, resources)
             _settings(measured)
             _queries(_chosen(measured))
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
+
+
+def _draw_answered(asked: Sequence[Asked], resources: Resources) -> None:
+    """Whose lists were answered by a running system, and when; it can be asked again."""
+    live = [(one, evidence.answered) for one in asked if (evidence := _evidence(*one, resources)) and evidence.answered]
+
+    def ask_again() -> None:
+        for (setting, queries), _ in live:
+            discard_evidence(setting.searched, selection_for(setting, queries), resources)
+
+    if live:
+        said = "; ".join(f"{setting.name}: lists {answered}" for (setting, _), answered in live)
+        answered_line("evaluate:fidelity", said, ask_again)
 
 
 def _recordings(resources: Resources) -> list[Recording]:
@@ -227,7 +242,7 @@ def _gathered(asked: Sequence[Asked], resources: Resources) -> bool:
     )
 
 
-def _evidence(setting: FidelitySetting, queries: Sequence[Query], resources: Resources) -> Any:
+def _evidence(setting: FidelitySetting, queries: Sequence[Query], resources: Resources) -> EvidenceSet | None:
     return read_evidence(setting.searched, selection_for(setting, queries), resources, for_all_sessions)
 
 

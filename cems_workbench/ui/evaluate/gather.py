@@ -10,10 +10,16 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.runs.evaluation import EvaluatedConfig
-from cems_workbench.runs.gathering import PendingGather, gather_evidence, pending_gathers, seconds_left
+from cems_workbench.runs.gathering import (
+    PendingGather,
+    discard_evidence,
+    gather_evidence,
+    pending_gathers,
+    seconds_left,
+)
 from cems_workbench.ui.evaluate.state import Choice, page
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import not_gathered
+from cems_workbench.ui.kit.panels import answered_line, not_gathered
 from cems_workbench.ui.kit.progress import duration
 
 Missing = Sequence[tuple[str, PipelineConfig]]
@@ -41,6 +47,20 @@ def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice,
         lambda progress: _gather(pending, choice, resources, progress),
         begun=any(config.finished for config in pending),
     )
+
+
+def draw_answered(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
+    """Whose lists were answered by a running system, and when; it can be asked again, but for those of an evidence file."""
+    asked = [row for row in measured if row.answered]
+    if not asked:
+        return
+
+    def ask_again() -> None:
+        for row in asked:
+            discard_evidence(row.evaluation.config, choice.selection, resources)
+
+    said = "; ".join(f"{row.name}: lists {row.answered}" for row in asked)
+    answered_line("evaluate", said, None if choice.opened is not None else ask_again)
 
 
 def _paces(measured: Sequence[EvaluatedConfig]) -> list[tuple[PipelineConfig, float]]:

@@ -48,6 +48,7 @@ def main() -> None:
         if gather.offer(missing, evaluated, choice, resources):
             st.rerun()
         if evaluated:
+            gather.draw_answered(evaluated, choice, resources)
             _views(evaluated, choice, resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")

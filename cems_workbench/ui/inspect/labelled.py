@@ -16,9 +16,11 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.answered import answered
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query
 from cems_workbench.runs.evidence_memory import EvidenceMemory, MemoryKey
+from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
@@ -42,6 +44,15 @@ class BuiltSet:
     queries: list[Query]
     grades: Grades
     labelled: LabelledSet
+    answered: str
+    """By whom and when the lists were answered, where that was a running system."""
+
+
+def forget_evidence(resources: Resources) -> None:
+    """Have the lists of a running system asked for anew: those of the query on the page, and those of the judged queries."""
+    evidence_memory().forget(state.present_config(), resources)
+    st.session_state.pop(LABELLED, None)
+    state.forget_evidence()
 
 
 def judged_queries(resources: Resources) -> tuple[list[Query], Grades]:
@@ -75,6 +86,8 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
     queries, grades = judged_queries(context.resources)
     labelled = _labelled(context, queries, grades)
     if labelled is not None:
+        if said := st.session_state[LABELLED].answered:
+            st.caption(plain(f"Judged queries: lists {said}"))
         return labelled
     if not queries:
         st.caption("No query of this store is judged. With judgments, this shows what a change does to all of them.")
@@ -112,5 +125,5 @@ def _build(context: InspectContext, queries: list[Query], grades: Grades) -> Lab
     named = {query.qid: evidence for query, evidence in zip(queries, evidences, strict=True)}
     labelled = LabelledSet(named, grades)
     key = evidence_memory().key(config, context.resources)
-    st.session_state[LABELLED] = BuiltSet(key, queries, grades, labelled)
+    st.session_state[LABELLED] = BuiltSet(key, queries, grades, labelled, answered(*evidences))
     return labelled

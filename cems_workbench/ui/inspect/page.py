@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import streamlit as st
 
@@ -10,15 +11,18 @@ from cems_workbench import formats
 from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.answered import answered_lists
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
+from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.runs.importing import SAMPLE_DATA
 from cems_workbench.ui.inspect import baseline, gathering, state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
 from cems_workbench.ui.inspect.glossary import counted_words
+from cems_workbench.ui.inspect.labelled import forget_evidence
 from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.results import judged_summary, results_html
 from cems_workbench.ui.inspect.sections import draw_sections
@@ -29,7 +33,7 @@ from cems_workbench.ui.inspect.typos import draw_typos
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import empty
+from cems_workbench.ui.kit.panels import answered_line, empty
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.templates import render
 
@@ -229,6 +233,11 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
     """The strip and the results, with how they differ from those of a pinned baseline."""
     trace, against = context.trace, context.against
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
+    said = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
+    if said or (trace.config.lists.origin == "source" and context.resources.engine() is not None):
+        answered_line(
+            "inspect", said or "No list was answered by the running system", partial(forget_evidence, context.resources)
+        )
     summary = judged_summary(trace, context.grades)
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     count = len(trace.results)

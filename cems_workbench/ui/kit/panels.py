@@ -24,6 +24,20 @@ def empty(title: str, text: str | Markup) -> None:
     draw("kit/empty.html", title=title, text=text)
 
 
+def answered_line(key: str, text: str, ask_again: Callable[[], None] | None) -> None:
+    """Say which lists a running system answered and when, with a button to have it asked again; None: it cannot be.
+
+    `ask_again` is called before the next run of the page.
+    """
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(plain(text), width="content")
+        if ask_again is not None:
+            st.button(
+                "Ask again", key=f"{key}:ask_again", type="tertiary", icon=":material/refresh:", on_click=ask_again,
+                help="The running system may answer otherwise by now. Drops what it answered then, and gathers these lists anew.",
+            )  # fmt: skip
+
+
 def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *, begun: bool) -> bool:
     """Say what evidence is missing, and gather it on request, with progress and Cancel; True when it is there now.
 

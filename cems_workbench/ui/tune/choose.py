@@ -11,6 +11,7 @@ from cems_workbench.runs.catalogue import AS_SET
 from cems_workbench.runs.evaluation import agreed
 from cems_workbench.runs.gathering import (
     QuerySelection,
+    discard_evidence,
     gather_evidence,
     judged_selection,
     pending_gathers,
@@ -20,7 +21,7 @@ from cems_workbench.runs.tuning import TuningData, tuning_data
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import empty, not_gathered
+from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered
 from cems_workbench.ui.kit.progress import duration
 from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.templates import render
@@ -68,6 +69,10 @@ def _gathered(
     grades = agreed(resources.store.judgments.read(), kind)
     data = tuning_data(config, selection, grades, resources, for_all_sessions)
     if data is not None:
+        if data.evidence.answered:
+            answered_line(
+                "tune", f"Lists {data.evidence.answered}", lambda: discard_evidence(config, selection, resources)
+            )
         return data
     pending = pending_gathers([(config.name, config)], selection, resources)
     total, done = pending[0].total, pending[0].finished
