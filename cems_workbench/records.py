@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+IMPORTANCE = ("low", "normal", "high")
+"""How much a memory may matter."""
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """One memory. `content` is untrusted text and is only ever shown literally."""
@@ -255,7 +259,13 @@ class ParsedInput:
 
 CEMS_SCOPES: Mapping[str, str] = {"personal": "personal", "shared": "shared", "team": "shared", "company": "shared"}
 """The scope of a memory by that of a CEMS document."""
-_CEMS_PROJECT = re.compile(r"project:([^:#\s]+)")
+_PROJECT = re.compile(r"project:([^:#\s]+)")
+
+
+def project_of(source_ref: str | None) -> str | None:
+    """The project that a source reference "project:ORG/REPO…" names, None without one."""
+    found = _PROJECT.match(source_ref) if source_ref else None
+    return found[1] if found else None
 
 
 def cems_memory(
@@ -265,13 +275,12 @@ def cems_memory(
 ) -> Memory:  # fmt: skip
     """A CEMS document as a memory: its project is that of a source_ref "project:ORG/REPO…", and it was last accessed when it was last
     shown, else changed, else made. `scope` is one of CEMS_SCOPES."""
-    project = _CEMS_PROJECT.match(source_ref) if source_ref else None
     return Memory(
         id=id,
         content=content,
         title=title,
         category=category,
-        project=project[1] if project else None,
+        project=project_of(source_ref),
         author=user_id,
         tags=tags,
         created_at=created_at,

@@ -19,7 +19,7 @@ from cems_workbench.formats.base.files import Sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
 from cems_workbench.formats.base.records import read_memory_rows
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.records import IMPORTANCE, Memory, ParsedInput
 
 NAME = "memories-jsonl"
 KNOWN = tuple(field.name for field in dataclass_fields(Memory))
@@ -38,7 +38,7 @@ def parse_memory(row: dict[str, Any]) -> Memory:
         tags=fields.tags(row, "tags"),
         priority=fields.number(row, "priority", 1.0, 2.0, 1.0),
         pinned=fields.flag(row, "pinned"),
-        importance=fields.choice(row, "importance", ("low", "normal", "high"), "normal"),
+        importance=fields.choice(row, "importance", IMPORTANCE, "normal"),
         created_at=fields.moment(row, "created_at"),
         last_accessed=fields.moment(row, "last_accessed"),
         access_count=fields.count(row, "access_count"),

@@ -21,7 +21,8 @@ import numpy as np
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.asking import check_options, connection_reason
 from cems_workbench.sources.collection import CollectionSource, Engine, Near, Query, Row
-from cems_workbench.sources.payload import SHARED_WORDS, Payload
+from cems_workbench.sources.memory_fields import SHARED_WORDS
+from cems_workbench.sources.payload import Payload
 from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Vector
 
 if TYPE_CHECKING:

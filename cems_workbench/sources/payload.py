@@ -1,9 +1,9 @@
 """What a vector database keeps beside a vector, read as a memory.
 
-Nothing says what the fields of a payload (Qdrant) or of metadata (Chroma) mean, so they are known by their names:
-those of this project, of CEMS and mem0 (`data`, `user_id`, `run_id`), of LangChain (`page_content`, and `metadata` with the rest
-in it), Haystack (`content`, `meta`) and LlamaIndex (`_node_content`, a JSON text). The first name of a field that is there counts. A
-mapping `{field of a memory: name in the payload}` goes before them; dots lead into objects.
+Nothing says what the fields of a payload (Qdrant) or of metadata (Chroma) mean, so they are known by their names
+(`memory_fields.NAMES`), also within `metadata` (LangChain) or `meta` (Haystack); LlamaIndex has its text in `_node_content`, a JSON text.
+The first name of a field that is there counts. A mapping `{field of a memory: name in the payload}` goes before them; dots lead into
+objects.
 
 A row is a chunk when it names both its document and its own number in it, as a whole number; any other row is a memory by itself.
 """
@@ -11,52 +11,22 @@ A row is a chunk when it names both its document and its own number in it, as a 
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base import fields
-from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.records import Memory
+from cems_workbench.sources import memory_fields
+from cems_workbench.sources.memory_fields import NAMES
 from cems_workbench.sources.source import RowProblem
 
 Payload = Mapping[str, Any]
 
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "content": ("data", "page_content", "content", "text", "memory", "document", "chunk", "body"),
-    "title": ("title", "heading", "document_title"),
-    "category": ("category", "memory_type", "kind"),
-    "project": ("project", "project_id", "repository", "repo"),
-    "session": ("session", "session_id", "run_id", "conversation_id", "thread_id"),
-    "author": ("author", "user_id", "actor_id", "agent_id", "speaker"),
-    "tags": ("tags", "labels", "keywords"),
-    "priority": ("priority",),
-    "pinned": ("pinned",),
-    "importance": ("importance",),
-    "created_at": ("created_at", "createdAt", "created", "creation_date", "timestamp", "date"),
-    "updated_at": ("updated_at", "updatedAt", "modified_at", "last_modified", "last_modified_date"),
-    "last_accessed": ("last_accessed", "last_accessed_at", "last_shown_at"),
-    "access_count": ("access_count", "shown_count"),
-    "relevant_count": ("relevant_count",),
-    "noise_count": ("noise_count",),
-    "scope": ("scope", "visibility"),
-    "source_ref": ("source_ref", "source", "url", "file_path", "file_name", "filename", "path"),
-    "document": ("document_id", "doc_id", "parent_id", "ref_doc_id"),
-    "number": ("chunk_index", "chunk_seq", "seq", "chunk_number", "chunk_id"),
-}
-"""By field of a memory the names it is known by, first the likelier; `document` and `number` are those of a chunk."""
 NESTED = ("metadata", "meta")
 """Objects whose fields count as the payload's own."""
-SHARED_WORDS = ("shared", "team", "company", "public")
-PERSONAL_WORDS = ("personal", "private", "user")
-LATEST_SECONDS = 1e11
-"""A time that is a greater number is in milliseconds."""
-_PROJECT = re.compile(r"project:([^:#\s]+)")
 
 
 @dataclass(frozen=True)
@@ -121,46 +91,11 @@ def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> t
 
     Raises FieldError when id or content is not what a store can hold.
     """
-    problems: list[RowProblem] = []
-
-    def read(field: str, parse: Callable[[Payload, str], Any]) -> Any:
-        name = names.found(payload, field)
-        if name is None:
-            return parse({}, field)
-        try:
-            return parse({field: _at(payload, name)}, field)
-        except FieldError as error:
-            problems.append(RowProblem(memory_id, name, error.reason))
-            return parse({}, field)
-
-    source_ref = read("source_ref", _words)
-    project = read("project", _words)
-    if project is None and source_ref and (match := _PROJECT.match(source_ref)):
-        project = match[1]
-    memory = Memory(
-        id=fields.identifier({"id": memory_id}, "id"),
-        content=fields.required_text({"content": content}, "content"),
-        title=read("title", _words),
-        category=read("category", _words),
-        project=project,
-        session=read("session", _words),
-        author=read("author", _words),
-        tags=read("tags", _tags),
-        priority=read("priority", lambda row, field: fields.number(row, field, 1.0, 2.0, 1.0)),
-        pinned=read("pinned", fields.flag),
-        importance=read(
-            "importance", lambda row, field: fields.choice(row, field, ("low", "normal", "high"), "normal")
-        ),
-        created_at=read("created_at", _moment),
-        last_accessed=read("last_accessed", _moment),
-        access_count=read("access_count", fields.count),
-        relevant_count=read("relevant_count", fields.count),
-        noise_count=read("noise_count", fields.count),
-        scope=read("scope", _scope),
-        source_ref=source_ref,
-        updated_at=read("updated_at", _moment),
-    )
-    return memory, problems
+    found = {field: path for field in memory_fields.BESIDE if (path := names.found(payload, field)) is not None}
+    return memory_fields.memory_of(
+        fields.identifier({"id": memory_id}, "id"), fields.required_text({"content": content}, "content"),
+        {field: _at(payload, path) for field, path in found.items()}, found,
+    )  # fmt: skip
 
 
 def canonical(payload: Payload) -> str:
@@ -206,45 +141,3 @@ def _node_text(payload: Payload) -> str | None:
         return None
     resource = node.get("text_resource")
     return node.get("text") or (resource.get("text") if isinstance(resource, dict) else None)
-
-
-def _words(row: Payload, field: str) -> str | None:
-    """Text, or a number as its digits."""
-    value = row.get(field)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    return fields.text(row, field)
-
-
-def _tags(row: Payload, field: str) -> tuple[str, ...]:
-    """A list of strings, a JSON array in a text, or words between commas or semicolons."""
-    value = row.get(field)
-    if not isinstance(value, str):
-        return fields.tags(row, field)
-    if value.lstrip().startswith("["):
-        try:
-            return fields.tags({field: json.loads(value)}, field)
-        except (ValueError, RecursionError):
-            raise FieldError(field, "begins like a JSON array and is none") from None
-    return fields.tags({field: [tag.strip() for tag in re.split(r"[;,]", value) if tag.strip()]}, field)
-
-
-def _moment(row: Payload, field: str) -> datetime | None:
-    """An ISO 8601 time, or seconds or milliseconds since 1970."""
-    value = row.get(field)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return fields.moment(row, field)
-    try:
-        seconds = value / 1000 if abs(value) > LATEST_SECONDS else value
-        return datetime.fromtimestamp(seconds, UTC) if math.isfinite(seconds) else fields.moment(row, field)
-    except (ValueError, OverflowError, OSError):
-        raise FieldError(field, f"is no time: {value!r}"[:80]) from None
-
-
-def _scope(row: Payload, field: str) -> str:
-    value = row.get(field)
-    if value is None or value in PERSONAL_WORDS:
-        return "personal"
-    if value in SHARED_WORDS:
-        return "shared"
-    return fields.choice(row, field, ("personal", "shared"), "personal")

@@ -23,7 +23,8 @@ from cems_workbench.errors import InputError, reply_words
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.asking import check_options, connection_reason
 from cems_workbench.sources.collection import CollectionSource, Engine, Near, Query, Row
-from cems_workbench.sources.payload import SHARED_WORDS, Payload
+from cems_workbench.sources.memory_fields import SHARED_WORDS
+from cems_workbench.sources.payload import Payload
 from cems_workbench.sources.source import Distance, Probe, Setting, SourceError, Trial
 
 if TYPE_CHECKING:

@@ -135,7 +135,7 @@ def test_a_mapped_table_gives_what_the_mapping_says(database: Connection, opened
     assert one.created_at == datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC) and found["2"].memory.created_at is None
     assert {(problem.memory_id, problem.field): problem.reason for batch in batches for problem in batch.problems} == {
         ("3", "emb"): "has no vector",
-        ("3", "access_count"): "must be a whole number from 0, found '-4'",
+        ("3", "access_count"): "must be a whole number from 0, found -4",
         ("3", "priority"): "must be a number 1–2, found 'high'",
         ("4", "text"): "is empty, so the row was left out",
     }
@@ -163,6 +163,22 @@ def test_a_table_alone_is_guessed_and_the_guess_is_said(database: Connection, op
     assert "id: key, text: document, vector: embedding, title: title, created_at: created_at" in note
     memory = taken(source)[1]["k1"].memory
     assert (memory.content, memory.title, memory.created_at) == ("tea is hot", "Tea", datetime(2024, 1, 2, tzinfo=UTC))
+
+
+def test_a_scope_is_searched_by_every_word_for_it_as_it_is_read(database: Connection, opened: Opened) -> None:
+    database.execute("CREATE TABLE spoken (id int PRIMARY KEY, text text, v vector(5), whose text)")
+    for i, whose in enumerate(["team", "public", "private", None]):
+        database.execute("INSERT INTO spoken VALUES (%s, %s, %s, %s)", (i, f"said {i}", written(numbers(i)), whose))
+    mapping = {"table": "spoken", "id": "id", "text": "text", "vector": "v"}
+    source = opened({**mapping, "scope": "whose"})
+    scopes = {id: each.memory.scope for id, each in taken(source)[1].items()}
+    assert scopes == {"0": "shared", "1": "shared", "2": "personal", "3": "personal"}
+    for one, scope, ids in (
+        (source, "shared", {"0", "1"}), (source, "personal", {"2", "3"}), (source, None, {"0", "1", "2", "3"}),
+        (opened(mapping), "shared", set()), (opened(mapping), "personal", {"0", "1", "2", "3"}),
+    ):  # fmt: skip
+        (found,) = one.search(EngineQuery("", numbers(9), {"vector": 9}, scope))
+        assert {hit.memory_id for hit in found.hits} == ids
 
 
 def test_a_view_is_read_by_the_hash_of_its_rows(database: Connection, opened: Opened) -> None:

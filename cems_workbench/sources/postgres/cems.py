@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.records import CEMS_SCOPES, Memory, Relation, TakenChunk, TakenMemory, cems_memory, place_of_chunk
 from cems_workbench.sources.postgres import catalog
 from cems_workbench.sources.postgres.connection import Database, Reader
@@ -363,8 +365,8 @@ class CemsSnapshot:
                 continue
             try:
                 memory = _memory(id, content, *values)
-            except ValueError as error:
-                problems.append(RowProblem(id, "scope", str(error)))
+            except FieldError as error:
+                problems.append(RowProblem(id, error.field, error.reason))
                 continue
             taken.append(TakenMemory(memory, marker, _placed(content, found)))
         return taken, problems
@@ -408,15 +410,13 @@ def _selected(name: str) -> sql.Composed:
 
 
 def _memory(id: str, content: str, *row: Any) -> Memory:
-    """A row of the columns of DOCUMENT; raises ValueError for a scope that CEMS does not have."""
+    """A row of the columns of DOCUMENT; raises FieldError for a scope that CEMS does not have."""
     title, category, source_ref, user_id, tags, scope, created_at, updated_at, last_shown_at, shown, relevant, noise = (
         row
     )
-    if scope not in (None, *CEMS_SCOPES):
-        raise ValueError(f"must be one of {', '.join(CEMS_SCOPES)}, found {scope!r}")
     return cems_memory(
         id, content, said(title), said(category), said(source_ref), user_id, tuple(tag for tag in tags if tag is not None) if tags else (),
-        scope or "personal", moment(created_at), moment(updated_at), moment(last_shown_at),
+        fields.choice({"scope": scope}, "scope", CEMS_SCOPES, "personal"), moment(created_at), moment(updated_at), moment(last_shown_at),
         max(0, shown or 0), max(0, relevant or 0), max(0, noise or 0),
     )  # fmt: skip
 

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cems_workbench.sources.memory_fields import BESIDE, NAMES
 from cems_workbench.sources.postgres.catalog import Table
 from cems_workbench.sources.postgres.connection import Reader
 from cems_workbench.sources.postgres.table import Layout, id_type
 
 COLUMNS: Mapping[str, str] = {"id": "uuid", "vector": "vector", "payload": "jsonb"}
-KEYS: Mapping[str, str] = {
-    "title": "title", "category": "category", "project": "project", "author": "user_id", "session": "run_id",
-    "created_at": "created_at", "updated_at": "updated_at",
-}  # fmt: skip
-"""Fields of a memory by the key of the payload that has them."""
 NO_MEMORIES = ("mem0migrations",)
 
 
@@ -40,8 +36,10 @@ def layout(reader: Reader, table: Table) -> Layout:
     def key(name: str) -> sql.Composed:
         return sql.SQL("{} ->> {}").format(sql.Identifier("payload"), sql.Literal(name))
 
-    fields = {field: key(name) for field, name in KEYS.items()}
-    fields["author"] = sql.SQL("COALESCE({}, {})").format(key("user_id"), key("agent_id"))
+    fields = {
+        field: sql.SQL("COALESCE({})").format(sql.SQL(", ").join(key(name) for name in NAMES[field]))
+        for field in BESIDE
+    }
     return Layout(
         "mem0", table, sql.Identifier("id"), id_type(reader, table, "id"), True, key("data"), table.columns["vector"],
         "cosine", fields, user=key("user_id"),

@@ -15,16 +15,15 @@ has neither, it is a hash of the row.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from datetime import UTC, date, datetime
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from cems_workbench.errors import InputError, nearest
-from cems_workbench.records import CEMS_SCOPES, Memory, Relation, TakenMemory
+from cems_workbench.records import Relation, TakenMemory
+from cems_workbench.sources.memory_fields import BESIDE, NAMES, SHARED_WORDS, memory_of
 from cems_workbench.sources.postgres import catalog
 from cems_workbench.sources.postgres.catalog import Column, Table
 from cems_workbench.sources.postgres.connection import Database, Reader
@@ -33,9 +32,7 @@ from cems_workbench.sources.postgres.snapshot import (
     as_text,
     batches,
     block_ranges,
-    moment,
     of_another_length,
-    said,
     vectors,
     within_years,
 )
@@ -60,17 +57,11 @@ if TYPE_CHECKING:
 
 PAGE_ROWS = 20_000
 """Rows of a view that are asked for at once."""
-FIELDS = tuple(field.name for field in fields(Memory) if field.name not in ("id", "content"))
-"""What a mapping may give besides id, text and vector."""
 NEEDED = ("table", "id", "text", "vector")
-IMPORTANCE = ("low", "normal", "high")
 TEXT_TYPES = ("text", "varchar", "bpchar")
 TIME_TYPES = ("timestamptz", "timestamp", "date")
-TEXT_NAMES = ("content", "text", "document", "body", "memory", "page_content", "chunk", "message", "data", "value")
-GUESSED: Mapping[str, tuple[str, ...]] = {
-    "title": ("title", "subject"), "category": ("category",), "project": ("project",), "author": ("author", "user_id"),
-    "session": ("session", "session_id"), "created_at": ("created_at", "created"), "updated_at": ("updated_at", "updated"),
-}  # fmt: skip
+GUESSED = ("title", "category", "project", "author", "session", "created_at", "updated_at")
+"""Fields whose column is guessed: a name and a type say enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +176,7 @@ class TableSource:
         return layout
 
     def _condition(self, layout: Layout, scope: str | None = None) -> tuple[sql.Composed, dict[str, Any]]:
-        """Rows of the address's user, and of a scope where rows have one."""
+        """Rows of the address's user, and of a scope; rows without one are personal."""
         from psycopg import sql
 
         conditions: list[sql.Composed] = []
@@ -198,8 +189,11 @@ class TableSource:
             conditions.append(sql.SQL("({})::text = %(user)s").format(layout.user))
             values["user"] = user
         if scope and "scope" in layout.fields:
-            conditions.append(sql.SQL("{} = %(scope)s").format(layout.fields["scope"]))
-            values["scope"] = scope
+            shared = sql.SQL("= ANY" if scope == "shared" else "<> ALL")
+            conditions.append(sql.SQL("COALESCE(({})::text, '') {}(%(shared)s)").format(layout.fields["scope"], shared))
+            values["shared"] = list(SHARED_WORDS)
+        elif scope == "shared":
+            conditions.append(sql.SQL("FALSE").format())
         return sql.SQL(" AND ").join(conditions or [sql.SQL("TRUE").format()]), values
 
 
@@ -314,16 +308,9 @@ class TableSnapshot:
             elif len(vector) != self._dimension:
                 problems.append(RowProblem(id, layout.vector.name, of_another_length(vector, self._dimension)))
                 vector = None
-            values = {}
-            for field, value in zip(layout.fields, row[3:], strict=True):
-                try:
-                    read = _value(field, value)
-                except ValueError as error:
-                    problems.append(RowProblem(id, field, str(error)))
-                    continue
-                if read is not None:
-                    values[field] = read
-            taken.append(TakenMemory(Memory(id, row[1], **values), marker, vector=vector))
+            memory, unused = memory_of(id, row[1], dict(zip(layout.fields, row[3:], strict=True)))
+            problems += unused
+            taken.append(TakenMemory(memory, marker, vector=vector))
         return taken, problems
 
 
@@ -331,7 +318,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
     """The layout that a mapping states. Raises InputError where it does not fit the table."""
     from psycopg import sql
 
-    known = (*NEEDED, "distance", *FIELDS)
+    known = (*NEEDED, "distance", *BESIDE)
     for name, value in mapping.items():
         if name not in known:
             like = nearest(str(name), known)
@@ -363,7 +350,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], plain: str) -> Layout:
     vector = table.columns[mapping["vector"]]
     if vector.type not in catalog.VECTOR_TYPES:
         raise InputError(f"mapping: vector: {vector.name} is of type {vector.type}, not vector or halfvec")
-    given = {field: mapping[field] for field in FIELDS if field in mapping}
+    given = {field: mapping[field] for field in BESIDE if field in mapping}
     return Layout(
         "table", table, sql.Identifier(mapping["id"]), id_type(reader, table, mapping["id"]), _unique(reader, table, mapping["id"]),
         sql.Identifier(mapping["text"]), vector, mapping.get("distance"),
@@ -383,7 +370,9 @@ def guessed(reader: Reader, table: Table, plain: str) -> dict[str, str]:
     texts = [
         column.name for column in table.columns.values() if column.type in TEXT_TYPES and column.name not in ids[:1]
     ]
-    text = next((name for name in TEXT_NAMES if name in texts), texts[0] if len(texts) == 1 else None)
+    # mem0's `data`, the first of the names, is in other tables seldom the text.
+    likely = sorted(NAMES["content"], key=lambda name: name == "data")
+    text = next((name for name in likely if name in texts), texts[0] if len(texts) == 1 else None)
     if len(table.vectors) != 1 or not ids or text is None:
         lacking = "id" if not ids else "text" if text is None else "vector"
         raise InputError(
@@ -391,9 +380,10 @@ def guessed(reader: Reader, table: Table, plain: str) -> dict[str, str]:
             f"it has {', '.join(table.columns)}"
         )
     found = {"table": f"{table.schema}.{table.name}", "id": ids[0], "text": text, "vector": table.vectors[0].name}
-    for field, names in GUESSED.items():
+    for field in GUESSED:
         allowed = TIME_TYPES if field.endswith("_at") else (*TEXT_TYPES, "uuid", "int4", "int8")
-        name = next((name for name in names if name in table.columns and table.columns[name].type in allowed), None)
+        names = (name for name in NAMES[field] if name in table.columns)
+        name = next((name for name in names if table.columns[name].type in allowed), None)
         if name and name not in found.values():
             found[field] = name
     return found
@@ -457,63 +447,3 @@ def _expression(column: Column) -> sql.Composable:
         "jsonb",
     )
     return name if column.type in plain else sql.SQL("{}::text").format(name)
-
-
-def _value(field: str, value: Any) -> Any:
-    """A cell as the field of a memory; None where it is empty. Raises ValueError saying what it must be."""
-    if value is None:
-        return None
-    if field in ("created_at", "updated_at", "last_accessed"):
-        return _time(value)
-    if field == "tags":
-        return _tags(value)
-    if field in ("access_count", "relevant_count", "noise_count"):
-        if isinstance(value, bool) or not str(value).isdigit():
-            raise ValueError(f"must be a whole number from 0, found {str(value)[:40]!r}")
-        return int(value)
-    if field == "priority":
-        try:
-            number = float(value)
-        except (TypeError, ValueError):
-            number = 0.0
-        if not 1 <= number <= 2:
-            raise ValueError(f"must be a number 1–2, found {str(value)[:40]!r}")
-        return number
-    if field == "pinned":
-        if not isinstance(value, bool):
-            raise ValueError(f"must be true or false, found {str(value)[:40]!r}")
-        return value
-    text = said(str(value))
-    if field == "scope" and text is not None:
-        if text not in CEMS_SCOPES:
-            raise ValueError(f"must be one of {', '.join(CEMS_SCOPES)}, found {text[:40]!r}")
-        return CEMS_SCOPES[text]
-    if field == "importance" and text not in (None, *IMPORTANCE):
-        raise ValueError(f"must be one of {', '.join(IMPORTANCE)}, found {str(text)[:40]!r}")
-    return text
-
-
-def _time(value: Any) -> datetime | None:
-    if isinstance(value, str):
-        if not value.strip():
-            return None
-        try:
-            return moment(datetime.fromisoformat(value.strip()))
-        except (ValueError, OverflowError):
-            raise ValueError(f"must be a date or time, found {value[:40]!r}") from None
-    if isinstance(value, datetime):
-        return moment(value)
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    raise ValueError(f"must be a date or time, found {str(value)[:40]!r}")
-
-
-def _tags(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.lstrip().startswith("[") else value.split(",")
-        except ValueError:
-            value = value.split(",")
-    if not isinstance(value, list) or not all(isinstance(each, str) or each is None for each in value):
-        raise ValueError("must be a list of texts, or texts between commas")
-    return tuple(each.strip() for each in value if each and each.strip())

@@ -12,7 +12,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Memory
+from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.store import Facets, Selection
 from cems_workbench.store.selection import Sort
 from cems_workbench.ui.kit import panels, templates
@@ -91,7 +91,7 @@ def filters(facets: Facets) -> Selection:
         "Memories written in these sessions. The most frequent are offered; any other may be typed.", common,
     )  # fmt: skip
     importance = boxes[3].multiselect(
-        "Importance", ["high", "normal", "low"], key="memories:find:importance", placeholder="any",
+        "Importance", list(reversed(IMPORTANCE)), key="memories:find:importance", placeholder="any",
         help="Memories of this importance.", **common,
     )  # fmt: skip
     pinned = boxes[4].selectbox(

@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Memory
+from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.memory_form import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.memories import state
@@ -59,7 +59,7 @@ def draw(resources: Resources, memory: Memory) -> None:
         left.number_input(
             "Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="1 to 2: a factor of the score in searches."
         )
-        right.selectbox("Importance", ["low", "normal", "high"], key=keys["importance"], help="How much it matters.")
+        right.selectbox("Importance", IMPORTANCE, key=keys["importance"], help="How much it matters.")
         left, right = st.columns(2)
         left.text_input("Created", key=keys["created_at"], help=DAY_HELP)
         right.text_input("Last accessed", key=keys["last_accessed"], help=DAY_HELP)

@@ -21,7 +21,7 @@ from cems_workbench.evaluation.grades import K
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.stage import ordinal
-from cems_workbench.records import Memory
+from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
@@ -180,9 +180,7 @@ def _draw_fields(resources: Resources, keys: Mapping[str, str]) -> None:
     accesses.number_input("Accesses", 0, None, key=keys["access_count"], help="Rank in the access list.")
     priority, importance, relevant, noise = st.columns(4)
     priority.number_input("Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="A factor of the score in Adjust.")
-    importance.selectbox(
-        "Importance", ["low", "normal", "high"], key=keys["importance"], help="Fusion can give high a bonus."
-    )
+    importance.selectbox("Importance", IMPORTANCE, key=keys["importance"], help="Fusion can give high a bonus.")
     relevant.number_input(
         "Found relevant", 0, None, key=keys["relevant_count"], help="Votes for it, for the feedback factor."
     )

@@ -1,0 +1,150 @@
+"""The fields of a memory in systems that are not ours: the names they are known by, and what their values may look like.
+
+The names are those of this project, of CEMS and mem0 (`data`, `user_id`, `run_id`), of LangChain (`page_content`), Haystack (`content`)
+and LlamaIndex. A value may be JSON's or SQL's. One that no memory can have is a problem, and as if it were absent; blank text is absent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+from cems_workbench.formats.base import fields
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.records import CEMS_SCOPES, IMPORTANCE, Memory, project_of
+from cems_workbench.sources.source import RowProblem
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "content": ("data", "page_content", "content", "text", "memory", "document", "chunk", "body", "message", "value"),
+    "title": ("title", "heading", "document_title", "subject"),
+    "category": ("category", "memory_type", "kind"),
+    "project": ("project", "project_id", "repository", "repo"),
+    "session": ("session", "session_id", "run_id", "conversation_id", "thread_id"),
+    "author": ("author", "user_id", "actor_id", "agent_id", "speaker"),
+    "tags": ("tags", "labels", "keywords"),
+    "priority": ("priority",),
+    "pinned": ("pinned",),
+    "importance": ("importance",),
+    "created_at": ("created_at", "createdAt", "created", "creation_date", "timestamp", "date"),
+    "updated_at": ("updated_at", "updatedAt", "updated", "modified_at", "last_modified", "last_modified_date"),
+    "last_accessed": ("last_accessed", "last_accessed_at", "last_shown_at"),
+    "access_count": ("access_count", "shown_count"),
+    "relevant_count": ("relevant_count",),
+    "noise_count": ("noise_count",),
+    "scope": ("scope", "visibility"),
+    "source_ref": ("source_ref", "source", "url", "file_path", "file_name", "filename", "path"),
+    "document": ("document_id", "doc_id", "parent_id", "ref_doc_id"),
+    "number": ("chunk_index", "chunk_seq", "seq", "chunk_number", "chunk_id"),
+}
+"""By field of a memory the names it is known by, first the likelier; `document` and `number` are those of a chunk."""
+BESIDE = tuple(field for field in NAMES if field not in ("content", "document", "number"))
+"""The fields of a memory besides its id and content."""
+SCOPES: Mapping[str, str] = {**CEMS_SCOPES, "public": "shared", "private": "personal", "user": "personal"}
+"""The scope of a memory by the words for it."""
+SHARED_WORDS = tuple(word for word, scope in SCOPES.items() if scope == "shared")
+"""What stands in a shared memory; anything else or nothing is in a personal one."""
+LATEST_SECONDS = 1e11
+"""A time that is a greater number is in milliseconds."""
+
+Row = Mapping[str, Any]
+
+
+def memory_of(
+    memory_id: str, content: str, values: Mapping[str, Any], names: Mapping[str, str] | None = None
+) -> tuple[Memory, list[RowProblem]]:
+    """A memory of its values by field, and those that could not be used, by the `names` that they have in the source, else by field."""
+    problems: list[RowProblem] = []
+    read: dict[str, Any] = {}
+    for field, value in values.items():
+        if value is None or (isinstance(value, str) and not value.strip()):
+            continue
+        try:
+            read[field] = _READERS.get(field, _text)({field: value}, field)
+        except FieldError as error:
+            problems.append(RowProblem(memory_id, (names or {}).get(field, field), error.reason))
+    if read.get("project") is None:
+        read["project"] = project_of(read.get("source_ref"))
+    return Memory(memory_id, content, **read), problems
+
+
+def _text(row: Row, field: str) -> str | None:
+    """Text, or what has a plain form as text, as numbers and UUIDs do."""
+    value = row[field]
+    plain = value if isinstance(value, bool | list | tuple | dict) else str(value)
+    return fields.text({field: plain}, field)
+
+
+def _tags(row: Row, field: str) -> tuple[str, ...]:
+    """A list of strings, a JSON array in a text, or words between commas or semicolons."""
+    value = row[field]
+    if isinstance(value, str):
+        if value.lstrip().startswith("["):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                raise FieldError(field, "begins like a JSON array and is none") from None
+        else:
+            value = re.split(r"[;,]", value)
+    if isinstance(value, list):
+        value = [tag for tag in value if tag is not None]
+    return tuple(tag.strip() for tag in fields.tags({field: value}, field) if tag.strip())
+
+
+def _moment(row: Row, field: str) -> datetime | None:
+    """A time or date of SQL, an ISO 8601 time, or seconds or milliseconds since 1970; without a zone it is UTC."""
+    value = row[field]
+    if isinstance(value, date):
+        value = value if isinstance(value, datetime) else datetime.combine(value, time())
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return fields.moment(row, field)
+    try:
+        seconds = value / 1000 if abs(value) > LATEST_SECONDS else value
+        return datetime.fromtimestamp(seconds, UTC) if math.isfinite(seconds) else fields.moment(row, field)
+    except (ValueError, OverflowError, OSError):
+        raise FieldError(field, f"is no time: {value!r}"[:80]) from None
+
+
+def _numeric(row: Row, field: str) -> Row:
+    """The row with a number where the field has one as text, or as a decimal of SQL."""
+    value = row[field]
+    if isinstance(value, str | Decimal):
+        try:
+            return {field: int(value) if str(value).isdecimal() else float(value)}
+        except ValueError:
+            pass
+    return row
+
+
+def _count(row: Row, field: str) -> int:
+    return fields.count(_numeric(row, field), field)
+
+
+def _priority(row: Row, field: str) -> float:
+    return fields.number(_numeric(row, field), field, 1, 2, 1)
+
+
+def _pinned(row: Row, field: str) -> bool:
+    """true or false, also as a text."""
+    return fields.flag({field: {"true": True, "false": False}.get(str(row[field]).lower(), row[field])}, field)
+
+
+def _importance(row: Row, field: str) -> str:
+    return fields.choice(row, field, IMPORTANCE, "normal")
+
+
+def _scope(row: Row, field: str) -> str:
+    return SCOPES[fields.choice(row, field, SCOPES, "personal")]
+
+
+_READERS: Mapping[str, Callable[[Row, str], Any]] = {
+    "tags": _tags, "priority": _priority, "pinned": _pinned, "importance": _importance, "scope": _scope,
+    **dict.fromkeys(("created_at", "updated_at", "last_accessed"), _moment),
+    **dict.fromkeys(("access_count", "relevant_count", "noise_count"), _count),
+}  # fmt: skip
+"""How fields that are no text are read. Each raises FieldError for a value that is none of it."""
