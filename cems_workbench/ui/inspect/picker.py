@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 
@@ -72,14 +73,11 @@ def _draw_judged(resources: Resources) -> None:
         "the first judged one. Under the config as it is set now.",
     )
     text = st.column_config.TextColumn
-    draw_table(
+    _draw_queries(
         [_row(row) for row in rows],
-        height=420,
-        width=660,
-        key=TABLE,
-        on_select=lambda: _search_selected(rows),
-        selection_mode="single-row",
-        columns={
+        TABLE,
+        lambda number: state.choose_query(rows[number].query),
+        {
             "": text("status", width=84, help="How the query fares under the config as it is set now"),
             "rank": st.column_config.NumberColumn("rank", width=46, help="Best rank of a memory that helps"),
             "query": text("query", width=300),
@@ -100,12 +98,18 @@ def _row(row: QueryStatus) -> dict[str, str | int | None]:
     }
 
 
-def _search_selected(rows: Sequence[QueryStatus]) -> None:
-    """Search the query of the row that was clicked, and close the popover."""
-    selected = st.session_state[TABLE]["selection"]["rows"]
-    if selected:
-        state.choose_query(rows[selected[0]].query)
-        st.session_state[PICKER] = False
+def _draw_queries(
+    rows: Sequence[Mapping[str, object]], key: str, search: Callable[[int], None], columns: Mapping[str, Any]
+) -> None:
+    """A row a query; the one that is clicked is searched, by its number in `rows`, and the popover closes."""
+
+    def clicked() -> None:
+        selected = st.session_state[key]["selection"]["rows"]
+        if selected:
+            search(selected[0])
+            st.session_state[PICKER] = False
+
+    draw_table(rows, height=420, width=660, key=key, on_select=clicked, selection_mode="single-row", columns=columns)
 
 
 def _draw_recorded(name: str, resources: Resources) -> None:
@@ -131,14 +135,11 @@ def _draw_recorded(name: str, resources: Resources) -> None:
         else f"{then.removeprefix('then ').capitalize()} first."
     )
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
-    draw_table(
+    _draw_queries(
         [_recorded_row(answer, near) for answer in answers],
-        height=420,
-        width=660,
-        key=RECORDED,
-        on_select=lambda: _bring_selected(answers),
-        selection_mode="single-row",
-        columns={
+        RECORDED,
+        lambda number: _bring(answers[number]),
+        {
             "results": number("results", width=58, help="How many memories were returned"),
             "top score": number("top score", width=72, format="%.3f", help="The best recorded score"),
             "RBO": number("RBO", width=50, format="%.2f", help="Rank-biased overlap with the results of the config as it is set now"),
@@ -174,11 +175,7 @@ def _recorded_row(answer: RecordedAnswer, near: Mapping[str, float]) -> dict[str
     return row | {"query": answer.query, "asked": answer.asked_at, "project": answer.project}
 
 
-def _bring_selected(answers: Sequence[RecordedAnswer]) -> None:
-    """Search the query of the row that was clicked, with its recorded answer beside the trace, and close the popover."""
-    selected = st.session_state[RECORDED]["selection"]["rows"]
-    if selected:
-        answer = answers[selected[0]]
-        state.choose_query(_query(answer))
-        state.bring_answer(answer.query or "", answer.returned)
-        st.session_state[PICKER] = False
+def _bring(answer: RecordedAnswer) -> None:
+    """Search a recorded query, with its recorded answer beside the trace."""
+    state.choose_query(_query(answer))
+    state.bring_answer(answer.query or "", answer.returned)

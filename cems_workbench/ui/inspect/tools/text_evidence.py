@@ -118,10 +118,11 @@ def _draw_words(context: InspectContext, memory: Memory) -> WordsInCommon:
     every = [lexical_evidence(lexical, variant.text, memory, texts) for variant in context.trace.evidence.variants]
     which = _variant(context, memory.id, [(len(found.matched), len(found.terms)) for found in every])
     words = every[which]
-    place = _list_line(context, memory.id, which, words)
-    st.html(terms_html(words) + words_html(words, _counted(context, memory.id, words.chunk) + place))
-    tips = {term.term: f"{term.term}: {100 * words.share(term):.1f} % of the BM25" for term in words.matched}
-    return WordsInCommon(tips, lambda text: matches(text, tips))
+    verdict = _verdict(len(words.matched), len(words.terms), "search terms", "lexical search")
+    place = _counted(context, memory.id, words.chunk) + _list_line(context, memory.id, which, words)
+    unmatched = [(term.words, term.df) for term in words.unmatched]
+    st.html(terms_html(words) + words_html(verdict, place, unmatched, "memory", words.stop_words))
+    return _in_common({term.term: words.share(term) for term in words.matched}, "BM25", matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,14 @@ class WordsInCommon:
 
     tips: Mapping[str, str]
     found_in: Callable[[str], Sequence[Match]]
+
+
+def _in_common(
+    shares: Mapping[str, float], score: str, find: Callable[[str, Mapping[str, str]], Sequence[Match]]
+) -> WordsInCommon:
+    """The terms that met the memory, each with its share of the score, and `find`, which says where a text has them."""
+    tips = {term: f"{term}: {100 * share:.1f} % of the {score}" for term, share in shares.items()}
+    return WordsInCommon(tips, lambda text: find(text, tips))
 
 
 def _variant(context: InspectContext, memory_id: str, met: Sequence[tuple[int, int]]) -> int:
@@ -163,10 +172,11 @@ def _draw_lexemes(context: InspectContext, memory: Memory) -> WordsInCommon:
         return WordsInCommon({}, lambda text: ())
     which = _variant(context, memory.id, [(len(found.matched), len(found.lexemes)) for found in every])
     words = every[which]
-    place = _rank_line(context, memory.id, which, words)
-    st.html(lexemes_html(words) + rank_words_html(words, _counted(context, memory.id, words.chunk) + place))
-    tips = {found.lexeme: f"{found.lexeme}: {100 * words.share(found):.1f} % of the ts_rank" for found in words.matched}
-    return WordsInCommon(tips, lambda text: lexeme_matches(text, tips))
+    verdict = _verdict(len(words.matched), len(words.lexemes), "lexemes", "ts_rank")
+    place = _counted(context, memory.id, words.chunk) + _rank_line(context, memory.id, which, words)
+    unmatched = [(found.words, found.chunks) for found in words.unmatched]
+    st.html(lexemes_html(words) + words_html(verdict, place, unmatched, "chunk", words.stop_words))
+    return _in_common({found.lexeme: words.share(found) for found in words.matched}, "ts_rank", lexeme_matches)
 
 
 def _rank_line(context: InspectContext, memory_id: str, which: int, words: RankEvidence) -> str:
@@ -197,24 +207,6 @@ def lexemes_html(words: RankEvidence) -> Markup:
     return render("inspect/text_evidence/lexemes.html", columns=RANK_COLUMNS, numbers=NUMBERS, words=words, rows=rows)
 
 
-def rank_words_html(words: RankEvidence, place: str) -> Markup:
-    """What the table does not say: the place in the lists, the lexemes that met nothing, and the stop words."""
-    unmatched = ", ".join(
-        f"{' / '.join(found.words)} ({'in no chunk' if not found.chunks else f'in {found.chunks:,}'})"
-        for found in words.unmatched
-    )
-    if not words.lexemes:
-        verdict = "This query has stop words only: ts_rank finds nothing with it."
-    elif not words.matched:
-        verdict = "No word in common: ts_rank cannot find this memory with this query."
-    else:
-        verdict = f"{len(words.matched)} of {len(words.lexemes)} lexemes are in this memory."
-    return render(
-        "inspect/text_evidence/words.html", verdict=verdict, place=place, unmatched=unmatched,
-        stop_words=", ".join(words.stop_words),
-    )  # fmt: skip
-
-
 def _list_line(context: InspectContext, memory_id: str, which: int, words: LexicalEvidence) -> str:
     """Where the memory stands in this variant's lexical list, or why it does not."""
     name = f"lexical:{which}"
@@ -240,23 +232,26 @@ def terms_html(words: LexicalEvidence) -> Markup:
     return render("inspect/text_evidence/terms.html", columns=COLUMNS, numbers=NUMBERS, words=words, terms=terms)
 
 
-def words_html(words: LexicalEvidence, place: str) -> Markup:
-    """What the table does not say: the place in the list, the terms that met nothing, and the stop words."""
-    unmatched = ", ".join(
-        f"{' / '.join(term.words)} ({'in no memory' if not term.df else f'in {term.df:,}'})" for term in words.unmatched
-    )
+def words_html(
+    verdict: str, place: str, unmatched: Sequence[tuple[Sequence[str], int]], unit: str, stop_words: Sequence[str]
+) -> Markup:
+    """What the table does not say: the place in the lists, the terms that met nothing, and the stop words.
+
+    `unmatched` are the query's words of each such term, and how many of the store's memories or chunks (`unit`) have it.
+    """
+    said = (f"{' / '.join(words)} ({f'in {count:,}' if count else f'in no {unit}'})" for words, count in unmatched)
     return render(
-        "inspect/text_evidence/words.html", verdict=_verdict(words), place=place, unmatched=unmatched,
-        stop_words=", ".join(words.stop_words),
+        "inspect/text_evidence/words.html", verdict=verdict, place=place, unmatched=", ".join(said),
+        stop_words=", ".join(stop_words),
     )  # fmt: skip
 
 
-def _verdict(words: LexicalEvidence) -> str:
-    if not words.terms:
-        return "This query has stop words only: lexical search finds nothing with it."
-    if not words.matched:
-        return "No word in common: lexical search cannot find this memory with this query."
-    return f"{len(words.matched)} of {len(words.terms)} search terms are in this memory."
+def _verdict(matched: int, terms: int, called: str, search: str) -> str:
+    if not terms:
+        return f"This query has stop words only: {search} finds nothing with it."
+    if not matched:
+        return f"No word in common: {search} cannot find this memory with this query."
+    return f"{matched} of {terms} {called} are in this memory."
 
 
 def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -> None:
