@@ -15,8 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
@@ -25,13 +23,13 @@ from cems_workbench.pipeline.engine import LiveList
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.needs import gather_parameters
-from cems_workbench.pipeline.nested import hybrid_cuts
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import judge_missing, score_missing
 from cems_workbench.pipeline.searches import SearchRequest, added_lists, passes, ranked_list, search_list
 from cems_workbench.pipeline.seeds import possible_seeds
 from cems_workbench.pipeline.stages.expansion import StrongSignal
-from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_aggregation, is_conversational
+from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
+from cems_workbench.pipeline.stages.query import QueryFeatures, features, is_conversational
 from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_terms
 from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
@@ -273,8 +271,7 @@ def inner_depth(config: PipelineConfig, query: str) -> int:
     """
     if not config.lists.hybrid.enabled:
         return 0
-    several = np.array([is_aggregation(query, config.query.detectors)])
-    return int(hybrid_cuts(config.lists.hybrid, several).by_text[0])
+    return int(hybrid_cuts_of(query, config).by_text[0])
 
 
 def _depths(config: PipelineConfig) -> dict[str, int]:

@@ -15,15 +15,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from cems_workbench.analysis.why.path import ListPlace
+from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig, field_spec, list_depths
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.pipeline.gather import Request, search_filter
 from cems_workbench.pipeline.list_sources import Source
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.store import Filter
@@ -67,9 +67,8 @@ def list_places(
         barred = _barred(where, memory.project, memory.scope)
         if barred:
             return [ListPlace("every list", None, None, None, False, barred)]
-    several = is_aggregation(evidence.query, config.query.detectors)
-    cuts = nested.hybrid_cuts(config.lists.hybrid, np.array([several]))
-    search = _Search(memory_id, evidence, config, where, resources, cuts, several)
+    cuts = hybrid_cuts_of(evidence.query, config)
+    search = _Search(memory_id, evidence, config, where, resources, cuts)
     return [place for i, variant in enumerate(evidence.variants) for place in search.places(i, variant.text)]
 
 
@@ -91,8 +90,6 @@ class _Search:
     where: Filter
     resources: Resources
     cuts: nested.HybridCuts
-    several: bool
-    """Is it an aggregation query?"""
 
     def places(self, i: int, text: str) -> Iterator[ListPlace]:
         """The place in every list of one variant of the query."""
@@ -191,10 +188,10 @@ class _Search:
         self, i: int, by_meaning: ChunkHits, by_words: ChunkHits, factor: float
     ) -> nested.HybridPlace | None:
         """The place in a hybrid list whose lists inside are `factor` times as deep as it is."""
-        section = self.config.lists.hybrid.model_copy(update={"inner_factor": factor})
-        cuts = nested.hybrid_cuts(section, np.array([self.several]))
+        config = changed(self.config, "lists.hybrid.inner_factor", factor)
+        cuts = hybrid_cuts_of(self.evidence.query, config)
         return nested.hybrid_place(
-            self.memory_id, _ranked("vector", i, by_meaning), _ranked("ts_rank", i, by_words), section,
+            self.memory_id, _ranked("vector", i, by_meaning), _ranked("ts_rank", i, by_words), config.lists.hybrid,
             (float(cuts.by_meaning[0]), float(cuts.by_text[0])),
         )  # fmt: skip
 
@@ -205,7 +202,7 @@ class _Search:
         section, own = self.config.lists.hybrid, float(self.cuts.memories[0])
         ranks = [rank for rank in (whole.vector_rank, whole.text_rank) if math.isfinite(rank)]
         depth = max(whole.rank, whole.chunk_rank / section.pool_factor, max(ranks) / section.inner_factor)
-        grown = section.aggregation_factor if self.several else 1.0
+        grown = section.aggregation_factor if is_aggregation(self.evidence.query, self.config.query.detectors) else 1.0
         yield from self._raised({"lists.hybrid.depth": math.ceil(depth / grown)})
         limits = Limits(int(own), int(self.cuts.pool[0]))
         step = field_spec("lists.hybrid.inner_factor").step or 1.0

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cems_workbench.config import list_depths
+from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.sections.gathering import ListsConfig
 from cems_workbench.pipeline import nested
+from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
-from cems_workbench.pipeline.stages.query import aggregations
+from cems_workbench.pipeline.stages.query import aggregations, is_aggregation
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch, ordinal
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, Places, memoized, unranked
@@ -319,6 +320,30 @@ def _fields(table: CandidateTable, places: Places, active: Bools, present: Bools
         )
 
     return fields
+
+
+def hybrid_cuts_of(query: str, config: PipelineConfig) -> nested.HybridCuts:
+    """How much of the hybrid lists of one query, as it was typed, counts: arrays of one."""
+    return nested.hybrid_cuts(config.lists.hybrid, np.array([is_aggregation(query, config.query.detectors)]))
+
+
+def inner_ranks(
+    evidence: Evidence, config: PipelineConfig, name: str
+) -> dict[tuple[str, int | None], tuple[int | None, int | None]]:
+    """Of a hybrid list: by memory and chunk, its rank by meaning and by ts_rank as far as those count; empty for other lists."""
+    rows = (row for row in nested.with_nested(evidence) if isinstance(row, nested.NestedRow) and row.source == "hybrid")
+    row = next((row for row in rows if row.name == name), None)
+    if row is None:
+        return {}
+    cuts = hybrid_cuts_of(evidence.query, config)
+
+    def counted(rank: float, limit: float) -> int | None:
+        return int(rank) if rank <= limit and rank < np.inf else None
+
+    return {
+        key: (counted(by_meaning, cuts.by_meaning[0]), counted(by_text, cuts.by_text[0]))
+        for key, (by_meaning, by_text) in nested.ranks_inside(row).items()
+    }
 
 
 def places_words(fields: ListsFields, row: ListsRow | None, absent: Mapping[str, str] | None = None) -> str:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import streamlit as st
 
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.answered import answered_by
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
-from cems_workbench.pipeline.nested import NestedRow, hybrid_cuts, ranks_inside, with_nested
 from cems_workbench.pipeline.stages import LISTS
-from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, called
-from cems_workbench.pipeline.stages.query import is_aggregation
+from cems_workbench.pipeline.stages.lists import ListsFields, ListUse, called, inner_ranks
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import RAW, about
@@ -115,26 +112,11 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
         ranks = [hit.chunk_rank for _, _, hit in hits]
         if any(ranks):
             frame.insert(3, "chunk #", pd.Series(ranks, dtype="Int64"))
-    inner = inner_ranks(trace, name)
+    inner = inner_ranks(trace.evidence, trace.config, name)
     for i, column in enumerate(INNER if inner else ()):
         found = [inner.get((memory_id, hit.chunk), (None, None))[i] for _, memory_id, hit in hits]
         frame.insert(list(frame.columns).index("raw"), column, pd.Series(found, dtype="Int64"))
     return frame
-
-
-def inner_ranks(trace: Trace, name: str) -> dict[tuple[str, int | None], tuple[int | None, int | None]]:
-    """Of a hybrid list: by memory and chunk, its rank by meaning and by ts_rank as far as those count; empty for other lists."""
-    row = next((row for row in with_nested(trace.evidence) if isinstance(row, NestedRow) and row.name == name), None)
-    if row is None or row.source != "hybrid":
-        return {}
-    several = is_aggregation(trace.evidence.query, trace.config.query.detectors)
-    cuts = hybrid_cuts(trace.config.lists.hybrid, np.array([several]))
-    limits = cuts.by_meaning[0], cuts.by_text[0]
-
-    def counted(rank: float, limit: float) -> int | None:
-        return int(rank) if rank <= limit and rank < np.inf else None
-
-    return {key: (counted(pair[0], limits[0]), counted(pair[1], limits[1])) for key, pair in ranks_inside(row).items()}
 
 
 def _text(trace: Trace, memory_id: str, seq: int | None) -> str:
