@@ -1,6 +1,6 @@
 """Chroma: a collection on a server, or in a directory that Chroma wrote.
 
-    chroma://HOST[:8000]/COLLECTION   chroma+https://HOST/COLLECTION?tenant=T&database=D   chroma:/DIRECTORY/COLLECTION
+    chroma://HOST[:8000]/COLLECTION   chroma+https://HOST/COLLECTION?tenant=T&database=D   chroma:/DIRECTORY/COLLECTION?user=ID
 
 The key goes as `x-chroma-token` and as a Bearer token; a user before the @ makes it basic authentication. Chroma's client migrates and
 rewrites what it opens, so a directory is read from a copy. Its searches go through the HNSW graph (or SPANN) whose settings belong to
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from chromadb.api.client import Client
     from chromadb.api.models.Collection import Collection
 
-OPTIONS = ("tenant", "database")
+OPTIONS = ("tenant", "database", "user")
 PORT = 8000
 LISTED = 50_000
 """Rows whose ids are asked for at once."""
@@ -102,7 +102,7 @@ class _Chroma(Engine["Client", "Collection"]):
 
     def describe(self) -> Probe:
         collection = self._collection
-        rows = collection.count()
+        rows = collection.count() if self.owner is None else len(collection.get(where=self._where(), include=[])["ids"])
         configuration = _configuration(collection)
         labels = collection.metadata or {}
         graph, clusters = configuration.get("hnsw") or {}, configuration.get("spann") or {}
@@ -150,14 +150,16 @@ class _Chroma(Engine["Client", "Collection"]):
         )
 
     def sample(self, rows: int) -> Sequence[Row]:
-        return self._rows(self._collection.get(limit=rows, include=["documents", "metadatas"]))
+        return self._rows(self._collection.get(where=self._where(), limit=rows, include=["documents", "metadatas"]))
 
     def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
         size = WITH_FIELDS if names else LISTED
         seen: set[str] = set()
         # The count may grow meanwhile; a page that is not full is the last.
         for offset in range(0, 2**62, size):
-            found = self._collection.get(limit=size, offset=offset, include=["metadatas"] if names else [])
+            found = self._collection.get(
+                where=self._where(), limit=size, offset=offset, include=["metadatas"] if names else []
+            )
             rows: Sequence[Payload | None] = found["metadatas"] or [None] * len(found["ids"])
             fresh = [
                 (each, payload or {}) for each, payload in zip(found["ids"], rows, strict=True) if each not in seen
@@ -177,17 +179,25 @@ class _Chroma(Engine["Client", "Collection"]):
             raise SourceError(
                 f"{self._address.plain}: {', '.join(query.trial.settings)} cannot be set for one search, only for the whole collection"
             )
-        where: Any = None
+        scope = None
         if query.scope is not None:
-            where = {query.scope_field: {"$in" if query.scope == "shared" else "$nin": list(SHARED_WORDS)}}
+            scope = {query.scope_field: {"$in" if query.scope == "shared" else "$nin": list(SHARED_WORDS)}}
         found = self._collection.query(
-            query_embeddings=cast(Any, query.vector.reshape(1, -1)), n_results=query.rows, where=where,
+            query_embeddings=cast(Any, query.vector.reshape(1, -1)), n_results=query.rows, where=self._where(scope),
             include=["distances", "metadatas"] if query.names else ["distances"],
         )  # fmt: skip
         ids, distances = found["ids"][0], cast(Any, found["distances"])[0]
         payloads: Sequence[Payload | None] = found["metadatas"][0] if found["metadatas"] else [None] * len(ids)
         score = _SCORES[DISTANCES[self._space()]]
         return [Near(each, payload or {}, score(d)) for each, payload, d in zip(ids, payloads, distances, strict=True)]
+
+    def _where(self, further: Mapping[str, Any] | None = None) -> Any:
+        """The rows that are meant, as Chroma is asked for them; None is all."""
+        conditions: list[Mapping[str, Any]] = [] if further is None else [further]
+        if self.owner is not None:
+            values = [{self.owner.field: {"$eq": value}} for value in self.owner.values]
+            conditions.append({"$or": values} if len(values) > 1 else values[0])
+        return {"$and": conditions} if len(conditions) > 1 else conditions[0] if conditions else None
 
     def _space(self) -> str:
         configuration = _configuration(self._collection)

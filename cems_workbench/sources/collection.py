@@ -28,6 +28,7 @@ from cems_workbench.records import Memory, Relation
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.asking import ask
 from cems_workbench.sources.payload import (
+    USER_NAMES,
     Payload,
     canonical,
     memory_of,
@@ -35,6 +36,7 @@ from cems_workbench.sources.payload import (
     place_of,
     text_of,
     used_names,
+    user_path,
 )
 from cems_workbench.sources.source import (
     AS_IT_IS,
@@ -88,6 +90,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose rows are meant: those with one of `values` at the path `field` of the payload; an id of digits may be a number there."""
+
+    field: str
+    values: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Near:
     """A row that a search found, with its payload, which may be only the fields that were asked for."""
 
@@ -101,6 +111,8 @@ class Engine(ABC, Generic[Client, Collection]):
 
     sign: ClassVar[str]
     """A file that a directory of this product has."""
+    owner: Owner | None = None
+    """The only rows that are counted, listed and searched; None is all."""
 
     def __init__(self, address: Address, timeout: float) -> None:
         """Open the collection of a server, or of a copy of a directory. Raises InputError where none is meant, and SourceError."""
@@ -210,6 +222,24 @@ class CollectionSource:
         self._address, self._mapping, self._timeout = address, mapping, timeout
         self._names = names_of(mapping)
         self._engine = engine(address, timeout)
+        if "user" in address.options:
+            try:
+                self._choose(address.options["user"])
+            except BaseException:
+                self._engine.close()
+                raise
+
+    def _choose(self, user: str) -> None:
+        """Take and search the rows of one user alone. Raises InputError where rows do not say whose they are, or none is of that user."""
+        rows = self._ask(lambda: self._engine.sample(SAMPLE_ROWS))
+        path = user_path([row.payload for row in rows], self._names)
+        if path is None:
+            raise InputError(
+                f"{self.address}: no row says whose it is ({', '.join(USER_NAMES)}), so user= chooses nothing; map `author`"
+            )
+        self._engine.owner = Owner(path, (user, int(user)) if user.isascii() and user.isdigit() else (user,))
+        if not self._ask(lambda: self._engine.sample(1)):
+            raise InputError(f"{self.address}: no row is of the user {user} (by {path})")
 
     @property
     def address(self) -> str:
@@ -230,6 +260,8 @@ class CollectionSource:
         """What it is; a sample of its rows says what their fields are. Raises SourceError."""
         found = self._ask(self._engine.describe)
         missing, notes = list(found.missing), list(found.notes)
+        if self._engine.owner is not None:
+            notes.append(f"only the rows of {self._engine.owner.values[0]}, by {self._engine.owner.field}")
         memories = found.memories
         if memories:
             use = self._use

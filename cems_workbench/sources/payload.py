@@ -25,6 +25,8 @@ from cems_workbench.sources.source import RowProblem
 
 Payload = Mapping[str, Any]
 
+USER_NAMES = ("user_id", "userId", "owner_id", "user")
+"""By which a row says whose it is, the likelier first."""
 NESTED = ("metadata", "meta")
 """Objects whose fields count as the payload's own."""
 
@@ -111,6 +113,16 @@ def used_names(payloads: Sequence[Payload], names: Names) -> dict[str, str]:
         if seen:
             chosen[field] = max(dict.fromkeys(seen), key=seen.count)
     return chosen
+
+
+def user_path(payloads: Sequence[Payload], names: Names) -> str | None:
+    """The path under which most of these rows say whose they are, or that which is given for the author; None when none does."""
+    if "author" in names.given:
+        return names.given["author"]
+    paths = [path for name in USER_NAMES for path in _paths(name)]
+    counts = {path: sum(_at(payload, path) is not None for payload in payloads) for path in paths}
+    best = max(paths, key=lambda path: counts[path])
+    return best if counts[best] else None
 
 
 def _paths(name: str) -> Iterator[str]:

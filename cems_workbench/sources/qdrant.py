@@ -2,8 +2,9 @@
 
     qdrant://HOST[:6333]/COLLECTION   qdrant+https://HOST/COLLECTION?vector=NAME   qdrant:/DIRECTORY/COLLECTION
 
-`vector` names which of several vectors of a point is meant. The client locks and rewrites a directory that it opens, so that is read
-from a copy; the directory holds pickled Python objects, so only one's own is to be opened. Without a server every search is exact.
+`vector` names which of several vectors of a point is meant, `user` whose points. The client locks and rewrites a directory that it
+opens, so that is read from a copy; the directory holds pickled Python objects, so only one's own is to be opened. Without a server every
+search is exact.
 
 Source: https://qdrant.tech/documentation/concepts/search/#search-api (hnsw_ef, exact, indexed_only)
 """
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
     from qdrant_client.models import CollectionInfo, Filter, SearchParams, VectorParams
 
-OPTIONS = ("vector",)
+OPTIONS = ("vector", "user")
 PORT = 6333
 LISTED = 5_000
 """Points whose ids are asked for at once."""
@@ -142,7 +143,7 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
         m, ef, scanned = (
             getattr(own, name, None) or getattr(graph, name) for name in ("m", "ef_construct", "full_scan_threshold")
         )
-        points = self._client.count(self._collection.name, exact=True).count
+        points = self._client.count(self._collection.name, count_filter=self._filter(), exact=True).count
         indexed = found.indexed_vectors_count or 0
         notes = []
         if not self._address.host:
@@ -175,14 +176,17 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
         )
 
     def sample(self, rows: int) -> Sequence[Row]:
-        points, _ = self._client.scroll(self._collection.name, limit=rows, with_payload=True, with_vectors=False)
+        points, _ = self._client.scroll(
+            self._collection.name, scroll_filter=self._filter(), limit=rows, with_payload=True, with_vectors=False
+        )
         return [Row(str(point.id), point.payload or {}) for point in points]
 
     def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
         offset: Any = None
         while True:
             points, offset = self._client.scroll(
-                self._collection.name, limit=LISTED, offset=offset, with_payload=list(names) or False, with_vectors=False
+                self._collection.name, scroll_filter=self._filter(), limit=LISTED, offset=offset,
+                with_payload=list(names) or False, with_vectors=False,
             )  # fmt: skip
             yield [(str(point.id), point.payload or {}) for point in points]
             if offset is None:
@@ -213,10 +217,24 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
             warnings.simplefilter("ignore", UserWarning)
             found = self._client.query_points(
                 self._collection.name, query=query.vector.tolist(), using=self._collection.vector or None, limit=query.rows,
-                query_filter=_filter(query), search_params=self._parameters(query.trial), with_payload=list(query.names) or False,
+                query_filter=self._filter(query), search_params=self._parameters(query.trial), with_payload=list(query.names) or False,
             )  # fmt: skip
         sign = -1.0 if self._collection.parameters.distance.value == "Euclid" else 1.0
         return [Near(str(point.id), point.payload or {}, sign * point.score) for point in found.points]
+
+    def _filter(self, query: Query | None = None) -> Filter | None:
+        """The points that are meant, and of those what a query asks for; None is all."""
+        from qdrant_client.models import FieldCondition, Filter, MatchAny, MatchValue
+
+        must: list[Any] = []
+        must_not: list[Any] = []
+        if self.owner is not None:
+            of_user = [FieldCondition(key=self.owner.field, match=MatchValue(value=each)) for each in self.owner.values]
+            must.append(Filter(should=of_user))
+        if query is not None and query.scope is not None:
+            shared = FieldCondition(key=query.scope_field, match=MatchAny(any=list(SHARED_WORDS)))
+            (must if query.scope == "shared" else must_not).append(shared)
+        return Filter(must=must, must_not=must_not) if must or must_not else None
 
     def _parameters(self, trial: Trial) -> SearchParams | None:
         """How this search differs; None when it does not. Raises SourceError for a setting that is none."""
@@ -239,15 +257,6 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
             exact=trial.exact,
             indexed_only=trial.settings.get("indexed_only") == "true",
         )
-
-
-def _filter(query: Query) -> Filter | None:
-    from qdrant_client.models import FieldCondition, Filter, MatchAny
-
-    if query.scope is None:
-        return None
-    shared = FieldCondition(key=query.scope_field, match=MatchAny(any=list(SHARED_WORDS)))
-    return Filter(must=[shared]) if query.scope == "shared" else Filter(must_not=[shared])
 
 
 def _others(present: int) -> tuple[str, ...]:

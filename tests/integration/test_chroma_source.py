@@ -60,6 +60,38 @@ def address(port: int, rest: str = "notes") -> Address:
     return parse(f"chroma://127.0.0.1:{port}/{rest}", {"CHROMA_API_KEY": KEY})
 
 
+@pytest.mark.parametrize(("user", "place"), [("ann", 0), ("bob", 1), ("42", 2)])
+def test_only_the_memories_of_a_user_are_taken_counted_and_found(client: Any, port: int, user: str, place: int) -> None:
+    users: list[Any] = ["ann", "bob", 42]
+    collection = client.create_collection(
+        "several", embedding_function=None, configuration={"hnsw": {"space": "cosine"}}
+    )
+    collection.add(
+        ids=[f"m{n}" for n in range(ROWS)], embeddings=vectors(), documents=[f"text {n}" for n in range(ROWS)],
+        metadatas=[{"user_id": users[n % 3], "scope": "shared" if n % 2 else "personal"} for n in range(ROWS)],
+    )  # fmt: skip
+    own = {f"m{n}" for n in range(ROWS) if n % 3 == place}
+    with closing(open_source(address(port, f"several?user={user}"))) as source:
+        probe, found = source.probe(), memories(taken(source))
+        (answer,) = source.search(EngineQuery("", vectors()[1], {"vector": 20}))
+        (shared,) = source.search(EngineQuery("", vectors()[1], {"vector": 20}, "shared"))
+    assert (probe.memories, probe.vectors) == (len(own), len(own)) and set(found) == own
+    assert len(answer.hits) == 20 and {hit.memory_id for hit in answer.hits} <= own
+    assert {hit.memory_id for hit in shared.hits} <= {name for name in own if int(name[1:]) % 2} and shared.hits
+
+
+def test_a_user_whom_no_row_names_and_rows_that_name_nobody_are_one_line(client: Any, port: int) -> None:
+    fill(client)
+    with pytest.raises(InputError, match=r"notes\?user=eve: no row is of the user eve \(by user_id\)$"):
+        open_source(address(port, "notes?user=eve"))
+    bare = client.create_collection("bare", embedding_function=None)
+    bare.add(ids=["a"], embeddings=vectors()[:1], documents=["x"])
+    with pytest.raises(
+        InputError, match=r"no row says whose it is \(user_id, .*\), so user= chooses nothing; map `author`$"
+    ):
+        open_source(address(port, "bare?user=ann"))
+
+
 def test_a_collection_says_what_it_is(client, port) -> None:
     fill(client)
     with closing(open_source(address(port))) as source:

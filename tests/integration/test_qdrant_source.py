@@ -58,6 +58,46 @@ def address(directory: Path, rest: str = "mem0") -> Address:
     return parse(f"qdrant:{directory}/{rest}", {})
 
 
+def of_several(directory: Path) -> None:
+    """What mem0 keeps of several users: of each their id as a text, of one as a number."""
+    users: list[Any] = ["ann", "bob", 42]
+    with written(directory) as client:
+        client.create_collection(
+            "mem0", vectors_config=qdrant.VectorParams(size=DIMENSION, distance=qdrant.Distance.COSINE)
+        )
+        client.upsert("mem0", [
+            qdrant.PointStruct(id=ids(n), vector=vectors(ROWS, DIMENSION)[n].tolist(), payload={
+                "data": f"text {n}", "user_id": users[n % 3], "scope": "team" if n % 2 else "private"}) for n in range(ROWS)
+        ])  # fmt: skip
+
+
+@pytest.mark.parametrize(("user", "place"), [("ann", 0), ("bob", 1), ("42", 2)])
+def test_only_the_memories_of_a_user_are_taken_counted_and_found(directory: Path, user: str, place: int) -> None:
+    of_several(directory)
+    own = [n for n in range(ROWS) if n % 3 == place]
+    with closing(open_source(address(directory, f"mem0?user={user}"))) as source:
+        probe, found = source.probe(), memories(taken(source))
+        query = vectors(ROWS, DIMENSION)[1]
+        (answer,) = source.search(EngineQuery("", query, {"vector": ROWS}))
+        (shared,) = source.search(EngineQuery("", query, {"vector": ROWS}, "shared"))
+    assert (probe.memories, probe.vectors) == (len(own), len(own))
+    assert f"only the rows of {user}, by user_id" in probe.notes
+    assert set(found) == {ids(n) for n in own}
+    cosines = vectors(ROWS, DIMENSION) @ query / np.linalg.norm(vectors(ROWS, DIMENSION), axis=1)
+    best = sorted(own, key=lambda n: -cosines[n])
+    assert [hit.memory_id for hit in answer.hits] == [ids(n) for n in best]
+    assert [hit.memory_id for hit in shared.hits] == [ids(n) for n in best if n % 2]
+
+
+def test_a_user_whom_no_row_names_is_one_line(directory: Path) -> None:
+    of_several(directory)
+    with pytest.raises(InputError, match=r"mem0\?user=eve: no row is of the user eve \(by user_id\)$"):
+        open_source(address(directory, "mem0?user=eve"))
+    mapped = {"author": "scope"}
+    with closing(open_source(address(directory, "mem0?user=team"), mapped)) as source:
+        assert source.probe().memories == ROWS // 2
+
+
 def test_memories_of_mem0_are_taken_and_no_byte_is_changed(directory) -> None:
     fill(directory)
     before = files_of(directory)

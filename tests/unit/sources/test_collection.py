@@ -66,7 +66,7 @@ def test_a_copy_that_does_not_fit_the_disk_is_not_begun(directory, monkeypatch) 
 @pytest.mark.parametrize(
     ("address", "line"),
     [
-        ("chroma://host/notes?user=ann", "user is no option of this address; it may be tenant, database"),
+        ("chroma://host/notes?usr=ann", "usr is no option of this address; it may be tenant, database, user"),
         ("qdrant://host/notes?name=x", "name is no option of this address; it may be vector"),
     ],
 )
