@@ -17,7 +17,7 @@ run: $(VENV)/.runs sample
 HOLDS := import sys; from pathlib import Path; from cems_workbench.store import Store; \
   store = Store.open(Path(sys.argv[1])); count = store.memories.count(); store.close(); sys.exit(count > 0)
 sample: $(VENV)/.runs
-	@{ test -f $(STORE)/workbench.duckdb && ! $(BIN)/python -c "$(HOLDS)" $(STORE) 2>/dev/null; } || $(BIN)/python -m cems_workbench import sample_data --store $(STORE)
+	@{ test -f $(STORE)/workbench.duckdb && ! $(BIN)/python -c "$(HOLDS)" $(STORE) 2>/dev/null; } || env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m cems_workbench import sample_data --store $(STORE)
 
 setup: $(VENV)/.tests
 
