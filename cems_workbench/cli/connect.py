@@ -43,6 +43,10 @@ def connect_command(
     forget: Annotated[
         bool, typer.Option("--forget", help="Delete the source's memories from the store instead.")
     ] = False,
+    rows_per_second: Annotated[
+        int | None,
+        typer.Option("--rows-per-second", min=1, help="Read no more rows of it in the mean (default: as they come)."),
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,7 +76,7 @@ def connect_command(
                 typer.echo(f"{plain}: {count} memories deleted, the source forgotten")
             return
         wanted = [dataclasses.replace(each, address=_asked(each.address, ask_password)) for each in wanted]
-        found = connecting.connect(resources, settings, wanted, progress, embedder)
+        found = connecting.connect(resources, settings, wanted, progress, embedder, rows_per_second)
     _print(found, as_json)
     if found.problem or any(report.problems for report, _ in found.sources):
         raise typer.Exit(2)

@@ -2,14 +2,14 @@
 
     probe -> every memory that is new or changed, with chunks and vectors -> what is gone there is deleted here -> relations
 
-Nothing is embedded and nothing is written to the source. Only what has another marker than at the last snapshot is read. `connect` is
-all of it: open, take, find out which embedder made the vectors, search with that one.
+Nothing is embedded and nothing is written to the source. Only what has another marker than at the last snapshot is read, no faster than
+`rows_per_second` where that is set. `connect` is all of it: open, take, find out which embedder made the vectors, search with that one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -29,13 +29,15 @@ from cems_workbench.runs.embedder_match import match_embedder
 from cems_workbench.settings import Settings
 from cems_workbench.sources import opening as sources
 from cems_workbench.sources.address import TYPED, Address, again, parse
-from cems_workbench.sources.source import Probe, RowProblem, Source, SourceError
+from cems_workbench.sources.source import Batch, Probe, RowProblem, Source, SourceError
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
 from cems_workbench.store.sources import SourceRecord
 
 Item = TypeVar("Item")
 
+PAUSE_S = 0.5
+"""Seconds of a wait for the rate after which a cancel is looked for."""
 SHOWN_PROBLEMS = 1_000
 """Problems of rows that a report lists; the rest is counted."""
 
@@ -117,7 +119,8 @@ def look(there: Place) -> Probe:
 
 
 def connect(
-    resources: Resources, settings: Settings, wanted: Sequence[Place], progress: Progress = silent, embedder: str | None = None
+    resources: Resources, settings: Settings, wanted: Sequence[Place], progress: Progress = silent, embedder: str | None = None,
+    rows_per_second: float | None = None,
 ) -> Connected:  # fmt: skip
     """Take these sources into the store, settle who made their vectors, and search with that embedder from now on.
 
@@ -129,7 +132,7 @@ def connect(
     try:
         for there in wanted:
             resources.know_address(there.address)
-            found.append(_taken(resources, settings, there, progress, embedder))
+            found.append(_taken(resources, settings, there, progress, embedder, rows_per_second))
     finally:
         follow_embedder(resources, settings, before)
     try:
@@ -158,12 +161,14 @@ def follow_embedder(resources: Resources, settings: Settings, before: str) -> No
 
 
 def _taken(
-    resources: Resources, settings: Settings, there: Place, progress: Progress, stated: str | None
-) -> tuple[SnapshotReport, str]:
+    resources: Resources, settings: Settings, there: Place, progress: Progress, stated: str | None, rows_per_second: float | None
+) -> tuple[SnapshotReport, str]:  # fmt: skip
     """The snapshot of one source, and what is to be said of its embedder."""
     store = resources.store
     with closing(sources.open_source(there.address, there.mapping)) as source:
-        report = take_snapshot(store, source, datetime.now(UTC), progress, there.mapping, there.address.secret_from)
+        report = take_snapshot(
+            store, source, datetime.now(UTC), progress, there.mapping, there.address.secret_from, rows_per_second
+        )
     record = next(each for each in store.sources.read() if each.id == report.source_id)
     setting = stated or record.embedder or settings.embedder
     loaded = resources.embedder if setting == opening.for_store(settings, store).embedder else None
@@ -193,9 +198,12 @@ class _Tally:
 
 def take_snapshot(
     store: Store, source: Source, when: datetime, progress: Progress = silent, mapping: Mapping[str, Any] | None = None,
-    secret_from: str = "",
+    secret_from: str = "", rows_per_second: float | None = None,
 ) -> SnapshotReport:  # fmt: skip
     """Bring the store to the source's memories as they are. `when` is the moment the snapshot is begun.
+
+    No more than `rows_per_second` rows (chunks, or memories without any) are read in the mean: a batch comes at once, and the next is asked
+    for when its time has come. Relations are one statement, whose time limit would run meanwhile: they come at once.
 
     Every batch is committed by itself. Raises what `progress` raises, SourceError when the source fails on the way and StoreError when
     its vectors do not fit the store's; what was taken by then stays, and the next snapshot goes on from there.
@@ -214,7 +222,13 @@ def take_snapshot(
     try:
         with collector.paused(), store.sources.taking(), source.snapshot() as snapshot:
             progress("taking memories", 0, snapshot.total)
-            for batch in one_ahead(snapshot.batches(changed)):
+
+            def pause(seconds: float) -> None:
+                progress("taking memories", tally.same + tally.read, snapshot.total)
+                time.sleep(min(seconds, PAUSE_S))
+
+            batches = snapshot.batches(changed)
+            for batch in paced(batches, rows_per_second, pause) if rows_per_second else one_ahead(batches):
                 _count(tally, batch.seen, batch.problems)
                 counts = store.sources.put(source_id, batch.taken)
                 tally.read += len(batch.taken)
@@ -260,6 +274,25 @@ def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
     finally:
         if isinstance(items, Generator):
             items.close()
+
+
+def paced(
+    batches: Iterator[Batch], rows_per_second: float, pause: Callable[[float], None], clock: Callable[[], float] = time.monotonic
+) -> Iterator[Batch]:  # fmt: skip
+    """The same batches, the next of which is asked for when the rows of those before have had their time.
+
+    `pause` is given the seconds that are left and may wait less; what it raises passes through.
+    """
+    begun, rows = clock(), 0
+    try:
+        for batch in batches:
+            yield batch
+            rows += sum(max(1, len(each.chunks)) for each in batch.taken)
+            while (left := begun + rows / rows_per_second - clock()) > 0:
+                pause(left)
+    finally:
+        if isinstance(batches, Generator):
+            batches.close()
 
 
 def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -> None:

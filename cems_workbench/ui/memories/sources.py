@@ -34,8 +34,8 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import state
 
-ADDRESS, PASSWORD, MAPPING, EMBEDDER = (
-    f"memories:source:{name}" for name in ("address", "password", "mapping", "embedder")
+ADDRESS, PASSWORD, MAPPING, EMBEDDER, RATE = (
+    f"memories:source:{name}" for name in ("address", "password", "mapping", "embedder", "rate")
 )
 READ_ONLY = "Only read: nothing is ever written to the source, and nothing is embedded."
 FORMS = (
@@ -76,11 +76,16 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
         help="Kept in memory until the app ends, and nowhere else. Empty: that of the environment (PGPASSWORD, CHROMA_API_KEY, "
         "QDRANT_API_KEY) or of .pgpass.",
     )  # fmt: skip
-    with st.expander("Embedder, and a table of your own", key="memories:source:more"):
+    with st.expander("Embedder, rate, and a table of your own", key="memories:source:more"):
         st.text_input(
             "Embedder that made its vectors", key=EMBEDDER, placeholder=f"{Settings().embedder}, if it makes the same vectors",
             help="A path, hub id, `ollama:MODEL`, or `openai:MODEL` on an OpenAI-compatible server. Left empty, the one that is set is "
             "taken when it makes 20 of the stored vectors again.",
+        )  # fmt: skip
+        st.number_input(
+            "Rows a second, at most", min_value=1, value=None, step=100, key=RATE, placeholder="as they come",
+            help="For a system that is busy: no more chunks, or memories without any, are read a second in the mean. Also for Take what "
+            "changed.",
         )  # fmt: skip
         st.text_area(
             "Mapping", key=MAPPING, height=120, placeholder="table: public.notes\nid: note_id\ntext: body\nvector: embedding",
@@ -149,7 +154,7 @@ def take(resources: Resources, there: Place, place: DeltaGenerator, embedder: st
         with state.work(
             place, "source", "Stop here. What was taken stays; Take what changed goes on from there."
         ) as progress:
-            found = connect(resources, Settings(), [there], progress, embedder)
+            found = connect(resources, Settings(), [there], progress, embedder, st.session_state.get(RATE))
         state.update(connected=found)
     except WorkbenchError as error:
         state.update(source_problem=str(error))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,13 +20,11 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory, Relation, TakenMemory
-from cems_workbench.runs import opening
-from cems_workbench.runs.connecting import connect, forget, places, read_mapping, settle_embedder, take_snapshot
+from cems_workbench.runs import connecting, opening
+from cems_workbench.runs.connecting import connect, forget, paced, places, read_mapping, settle_embedder, take_snapshot
 from cems_workbench.runs.embedder_match import match_embedder
 from cems_workbench.settings import Settings
-from cems_workbench.sources.source import (
-    SourceError,
-)
+from cems_workbench.sources.source import Batch, SourceError
 from cems_workbench.store import Store
 from tests.planted_source import Counting, Planted, Shorter, planted, taken, vector
 from tests.small_store import empty_store, store
@@ -50,6 +51,64 @@ def test_a_snapshot_is_searched_by_the_vectors_that_came(store: Store) -> None:
         assert float(np.linalg.norm(own)) == pytest.approx(1.0)
     assert store.sources.chunk_numbers({"a", "b"}) == {("b", 10): 0, ("b", 11): 1}
     assert [chunk.start for chunk in store.chunks.read(["b"])["b"]] == [0, 4]
+
+
+class Waiting:
+    """A clock that only waiting moves; reading a batch takes `reading` seconds."""
+
+    def __init__(self, reading: float = 0.0) -> None:
+        self.now, self.reading, self.waits = 100.0, reading, 0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.waits += 1
+        self.now += min(seconds, 0.5)
+
+    def read(self, sizes: Sequence[int]) -> Iterator[Batch]:
+        for i, size in enumerate(sizes):
+            self.now += self.reading
+            yield Batch(taken=[taken(f"{i}-{n}", "one two", chunks=("one", "two")) for n in range(size)])
+
+
+@pytest.mark.parametrize(("reading", "seconds", "waited"), [(0.0, 5.0, True), (1.25, 5.25, True), (9.0, 27.0, False)])
+def test_no_more_rows_are_read_a_second_than_was_said(reading: float, seconds: float, waited: bool) -> None:
+    """5, 3 and 2 memories of 2 chunks at 4 a second: the second batch is asked for after 2.5 s, the third after 4, the end is at 5 s."""
+    clock = Waiting(reading)
+    begun, asked, rows = clock.now, [], 0
+    for batch in paced(clock.read([5, 3, 2]), 4, clock.pause, clock):
+        asked.append(clock.now - begun - reading)
+        assert rows <= 4 * asked[-1] + 1e-9  # when it was asked for, what came before had had its time
+        rows += 2 * len(batch.taken)
+    assert clock.now - begun == pytest.approx(seconds) and bool(clock.waits) == waited
+
+
+def test_a_snapshot_keeps_to_its_rate_and_can_be_cancelled_while_it_waits(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    clock = Waiting()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock.pause(seconds)
+
+    monkeypatch.setattr(connecting, "time", SimpleNamespace(perf_counter=time.perf_counter, sleep=sleep))
+    monkeypatch.setattr(connecting, "paced", partial(paced, clock=clock))
+    source = Planted({name: taken(name) for name in "abcde"})  # two a batch
+    take_snapshot(store, source, NOW, rows_per_second=2)
+    assert sum(slept) == pytest.approx(2.5) and max(slept) <= connecting.PAUSE_S
+    assert store.memories.ids() == list("abcde")
+    source.memories |= {name: taken(name) for name in "fgh"}
+
+    def cancel(label: str, done: int, total: int) -> None:
+        if label == "taking memories" and done >= 7:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        take_snapshot(store, source, NOW, cancel, rows_per_second=0.001)
+    assert store.memories.ids() == list("abcdefg")  # what was taken by then stays
 
 
 def test_only_what_changed_is_read_and_what_is_gone_leaves(store: Store) -> None:
