@@ -21,6 +21,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.files import open_file, parse_json, type_name
+from cems_workbench.formats.base.logs import distinct
 from cems_workbench.formats.responses import parse_response, rows_of_answer
 from cems_workbench.records import RankedIds, RecordedAnswer, RowError
 
@@ -116,7 +117,7 @@ def _responses(rows: Sequence[tuple[int, dict[str, Any]]], source: str) -> Recor
         qid = row.get("qid")
         rows_of = rows_of_answer(row["results"], n, source, errors)
         answers.append(RecordedAnswer(n, str(qid) if qid is not None else str(n), query, project, rows_of))
-    return Recording(source, "search responses", _distinct(answers, source, errors), errors=tuple(errors))
+    return Recording(source, "search responses", distinct(answers, source, errors), errors=tuple(errors))
 
 
 def _asked(response: Mapping[str, Any]) -> tuple[str | None, str | None]:
@@ -142,7 +143,7 @@ def _recording(document: Mapping[str, Any], source: str) -> Recording:
     return Recording(
         name=source,
         form=RECORDING,
-        answers=_distinct(answers, source, errors),
+        answers=distinct(answers, source, errors),
         settings={name: _setting(name, value, source) for name, value in (settings or {}).items()},
         max_tokens=_max_tokens(document.get("max_tokens"), source),
         answered_at=_moment(document.get("answered_at"), source),
@@ -221,18 +222,6 @@ def _finite(value: Any) -> float:
     if not math.isfinite(number):
         raise ValueError
     return number
-
-
-def _distinct(answers: Sequence[RecordedAnswer], source: str, errors: list[RowError]) -> tuple[RecordedAnswer, ...]:
-    """Each query once, as it stands first."""
-    first: dict[str, RecordedAnswer] = {}
-    for answer in answers:
-        known = first.setdefault(answer.qid, answer)
-        if known is not answer:
-            errors.append(
-                RowError(source, answer.row, f"{ascii(answer.qid)[:60]} stands already in row {known.row}", "qid")
-            )
-    return tuple(first.values())
 
 
 def _found(value: Any) -> str:

@@ -36,14 +36,8 @@ def parsed_log(
     `id_length` says to how many characters ids are cut, `results` what the list of results is called in the file. Results that no store
     could hold are reported and left out.
     """
-    asked: dict[str, RecordedAnswer] = {}
-    for answer in _named(answers):
-        known = asked.setdefault(answer.qid, answer)
-        if known is not answer:
-            errors.append(
-                RowError(str(path), answer.row, f"{ascii(answer.qid)[:60]} stands already in row {known.row}", "qid")
-            )
-    kept = [replace(answer, returned=_storable(answer, str(path), errors, results)) for answer in asked.values()]
+    asked = distinct(_named(answers), str(path), errors)
+    kept = [replace(answer, returned=_storable(answer, str(path), errors, results)) for answer in asked]
     queries = tuple(Query(one.qid, one.query or "", one.project, one.asked_at, TYPE) for one in kept)
     words = Counter((query.query, query.project) for query in queries)
     again = [times for times in words.values() if times > 1]
@@ -59,6 +53,17 @@ def parsed_log(
         notes=(*notes, *repeated),
         extra=extra if id_length is None else {**extra, "id_length": id_length},
     )
+
+
+def distinct(answers: Iterable[RecordedAnswer], source: str, errors: list[RowError]) -> tuple[RecordedAnswer, ...]:
+    """Each query once, as it stands first; the others are reported."""
+    first: dict[str, RecordedAnswer] = {}
+    for answer in answers:
+        known = first.setdefault(answer.qid, answer)
+        if known is not answer:
+            reason = f"{ascii(answer.qid)[:60]} stands already in row {known.row}"
+            errors.append(RowError(source, answer.row, reason, "qid"))
+    return tuple(first.values())
 
 
 def _named(answers: Iterable[RecordedAnswer]) -> Iterator[RecordedAnswer]:
