@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -284,23 +285,29 @@ def measure_fidelity(
 
 
 def productions_in(resources: Resources, recording: Recording) -> dict[str, Production]:
-    """Every answer in terms of the store's memories, which are read once. Raises InputError when none of them is there."""
-    every: Mapping[str, Memory] = resources.store.memories.read()
+    """Every answer in terms of the store's memories. Raises InputError when none of them is there."""
     answers = resources.store.recorded_answers.resolved(recording.answers, recording.id_length)
-
-    def find(ids: Iterable[str] | None) -> Mapping[str, Memory]:
-        return every if ids is None else {key: every[key] for key in ids if key in every}
-
-    def answered(row: Returned) -> Answer:
-        return Answer(row.memory_id, row.content, row.score)
-
-    found = {answer.qid: matched([answered(row) for row in answer.returned], find) for answer in answers}
+    found = productions_of(answers, resources.store)
     if not any(one.order for one in found.values()) and any(one.unknown for one in found.values()):
         raise InputError(
             f"{recording.name}: none of its memories is in the store {resources.store.path}, by id or by text; "
             "--data FOLDER takes the memories of a folder"
         )
     return found
+
+
+def productions_of(answers: Sequence[RecordedAnswer], store: Store) -> dict[str, Production]:
+    """Answers that have the store's ids, by qid, in terms of its memories; all are read only where one is to be found by its text."""
+    known = store.memories.read({row.memory_id for answer in answers for row in answer.returned if row.memory_id})
+    every = cache(store.memories.read)
+
+    def find(ids: Iterable[str] | None) -> Mapping[str, Memory]:
+        return every() if ids is None else {key: known[key] for key in ids if key in known}
+
+    def answered(row: Returned) -> Answer:
+        return Answer(row.memory_id, row.content, row.score)
+
+    return {answer.qid: matched([answered(row) for row in answer.returned], find) for answer in answers}
 
 
 def compared(
@@ -367,21 +374,20 @@ def _lowest(one: Difference) -> tuple[bool, float, float]:
 
 
 def nearness(
-    answers: Sequence[RecordedAnswer], evidences: Sequence[Evidence], config: PipelineConfig
+    recording: Recording, productions: Mapping[str, Production], evidences: Sequence[Evidence], config: PipelineConfig
 ) -> dict[str, float]:
-    """Rank-biased overlap of each recorded answer and our results under a config, by qid, 1 where they are the same.
+    """Rank-biased overlap of each recorded answer and our results under a config, by qid, as `compared` has it.
 
-    Ours are cut at the longest answer. All queries are replayed as one batch.
+    All queries are replayed as one batch; `evidences` are those of the answers, in their order.
     """
-    if not answers:
+    if not recording.answers:
         return {}
     table = encode(evidences)
     results = run(table, config).of(ASSEMBLY).after
-    longest = max(len(answer.returned) for answer in answers) or None
-    ours = [[table.ids[q][int(c)] for c in results.order(q)][:longest] for q in range(len(answers))]
+    limit = limit_of(recording)
     return {
-        answer.qid: rbo([row.memory_id or "" for row in answer.returned], own)
-        for answer, own in zip(answers, ours, strict=True)
+        answer.qid: rbo(productions[answer.qid].recorded, [table.ids[q][int(c)] for c in results.order(q)][:limit])
+        for q, answer in enumerate(recording.answers)
     }
 
 
@@ -402,16 +408,14 @@ those whose best recorded score is lowest."""
 
 def _beside(query: Query, production: Production, trace: Trace, limit: int | None, precision: float) -> QueryFidelity:
     results = trace.results[:limit]
-    strangers = {rank: answer.memory_id or "no id" for rank, answer in production.unknown}
-    ranked = {rank: memory_id for memory_id, rank in production.ranks.items()} | strangers
     return QueryFidelity(
         query.qid,
         query.query,
-        tuple(ranked[rank] for rank in sorted(ranked)),
+        production.recorded,
         tuple(result.memory_id for result in results),
         production.scores,
         {result.memory_id: result.score for result in results},
-        tuple(strangers.values()),
+        tuple(production.strangers.values()),
         precision,
     )
 

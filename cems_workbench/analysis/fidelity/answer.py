@@ -53,6 +53,17 @@ class Production:
     by_text: Mapping[str, str]
     unknown: tuple[tuple[int, Answer], ...]
 
+    @property
+    def strangers(self) -> dict[int, str]:
+        """By rank what the response calls a row that no memory matches."""
+        return {rank: answer.memory_id or "no id" for rank, answer in self.unknown}
+
+    @property
+    def recorded(self) -> tuple[str, ...]:
+        """The whole answer in its order: ids of this store, and of the other rows those that they came with."""
+        ranked = {rank: memory_id for memory_id, rank in self.ranks.items()} | self.strangers
+        return tuple(ranked[rank] for rank in sorted(ranked))
+
 
 @dataclass(frozen=True, slots=True)
 class Agreement:

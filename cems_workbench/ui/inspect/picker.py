@@ -7,12 +7,14 @@ from typing import Any
 
 import streamlit as st
 
+from cems_workbench.analysis.fidelity.answer import Production
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
+from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query, RecordedAnswer
-from cems_workbench.runs.fidelity import failing_first, nearness
+from cems_workbench.runs.fidelity import KEPT, failing_first, nearness, productions_of
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.labelled import evidence_memory, evidence_of, judged_queries
 from cems_workbench.ui.kit.escape import plain
@@ -20,7 +22,7 @@ from cems_workbench.ui.kit.tables import draw_table
 
 SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
 PICKER, TABLE, SET = "inspect:picker", "inspect:picker_table", "inspect:picker_set"
-RECORDED, COMPARE = "inspect:picker_recorded", "inspect:picker_compare"
+RECORDED, COMPARE, FOUND = "inspect:picker_recorded", "inspect:picker_compare", "inspect:picker_found"
 JUDGED = ""
 """Of the query sets to choose from: the judged queries of all."""
 
@@ -117,7 +119,7 @@ def _draw_recorded(name: str, resources: Resources) -> None:
     answers = resources.store.recorded_answers.read(name)
     config = state.present_config()
     try:
-        near = _nearness(answers, config, resources)
+        near = _nearness(name, answers, config, resources)
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return
@@ -150,7 +152,9 @@ def _draw_recorded(name: str, resources: Resources) -> None:
     )  # fmt: skip
 
 
-def _nearness(answers: Sequence[RecordedAnswer], config: PipelineConfig, resources: Resources) -> dict[str, float]:
+def _nearness(
+    name: str, answers: Sequence[RecordedAnswer], config: PipelineConfig, resources: Resources
+) -> dict[str, float]:
     """How like the recorded answers ours are, by qid; empty until their evidence is gathered. Raises as gathering does."""
     queries = [_query(answer) for answer in answers]
     place = st.empty()
@@ -161,7 +165,17 @@ def _nearness(answers: Sequence[RecordedAnswer], config: PipelineConfig, resourc
     ):  # fmt: skip
         return {}
     place.empty()
-    return nearness(answers, evidence_of(queries, config, resources), config)
+    evidences = evidence_of(queries, config, resources)
+    return nearness(Recording(name, KEPT, tuple(answers)), _productions(answers, resources), evidences, config)
+
+
+def _productions(answers: Sequence[RecordedAnswer], resources: Resources) -> dict[str, Production]:
+    """The answers in terms of the store's memories, the last ones kept: finding memories by their texts takes long."""
+    key = (tuple(answers), str(resources.store.path), resources.store.content_version)
+    last: tuple[object, dict[str, Production]] | None = st.session_state.get(FOUND)
+    if last is None or last[0] != key:
+        last = st.session_state[FOUND] = (key, productions_of(answers, resources.store))
+    return last[1]
 
 
 def _query(answer: RecordedAnswer) -> Query:

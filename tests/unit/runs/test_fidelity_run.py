@@ -8,11 +8,22 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.config import preset
+from cems_workbench.analysis.fidelity.answer import Answer, matched
+from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
-from cems_workbench.records import Query
-from cems_workbench.runs.fidelity import BASE, asked_queries, lexical_lists, limit_of, require_usable, setting_for
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
+from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
+from cems_workbench.runs.fidelity import (
+    BASE,
+    asked_queries,
+    lexical_lists,
+    limit_of,
+    nearness,
+    require_usable,
+    setting_for,
+)
 
 HEAD = preset(BASE).config
 THEN = datetime(2026, 11, 22, 15, tzinfo=UTC)
@@ -100,3 +111,30 @@ def test_the_lexical_list_of_a_query_is_found_in_the_recording_that_has_it() -> 
 def test_another_mode_than_the_one_that_is_computed_is_a_warning() -> None:
     assert setting_for(recorded(mode="vector"), HEAD).warnings == ()
     assert setting_for(recorded(mode="hybrid"), HEAD).warnings == ("answered in mode hybrid; this computes vector",)
+
+
+def test_a_result_known_by_its_text_alone_counts_as_the_memory_whose_text_it_is() -> None:
+    memories = {name: Memory(name, f"what memory {name} says, at some length") for name in "abc"}
+    answers = (
+        RecordedAnswer(1, "q1", "x", None, (Returned(1, None, None, memories["b"].content), Returned(2, "a"))),
+        RecordedAnswer(
+            2, "q2", "x", None, (Returned(1, None, None, "no such text"), Returned(2, None, None, "nor this"))
+        ),
+    )
+    productions = {
+        answer.qid: matched(
+            [Answer(row.memory_id, row.content) for row in answer.returned],
+            lambda ids: memories if ids is None else {key: memories[key] for key in ids if key in memories},
+        )
+        for answer in answers
+    }
+    assert [productions[qid].recorded for qid in ("q1", "q2")] == [("b", "a"), ("no id", "no id")]
+    hits = (Hit("b", 0.9), Hit("a", 0.8), Hit("c", 0.7))
+    asked = Evidence(
+        "x", memories, (Variant("x"),), (RankedList("vector:0", "vector", 0, hits),), datetime(2026, 11, 1, tzinfo=UTC)
+    )
+    config = with_values(preset("cems_head").config, {
+        "lists.hybrid.enabled": False, "lists.vector.enabled": True, "filter.min_score": None, "gap.ratio": 0.0,
+    })  # fmt: skip
+    near = nearness(Recording("log", "query set", answers), productions, [asked, asked], config)
+    assert near == {"q1": pytest.approx(1.0), "q2": 0.0}  # ours are cut at two, the longest answer
