@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from typer.testing import CliRunner
 
+from cems_workbench.cli.main import commands
+from cems_workbench.errors import InputError
+from cems_workbench.runs.connecting import connect
 from cems_workbench.sources import opening as sources
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import RowProblem, SourceError
@@ -160,6 +164,40 @@ def test_what_cannot_be_used_is_one_line(page: AppTest, address: str, mapping: s
         page = go(typed(page, address), button)
         assert len(page.error) == 1 and said in plainly(page.error[0].value)
         assert "\n" not in page.error[0].value
+
+
+@pytest.mark.parametrize("mapping", ["- a list", "id: [", "contnt: body", "content: 3"])
+def test_a_mapping_is_refused_in_the_words_of_the_command_line(
+    page: AppTest, collection: Collection, tmp_path: Path, mapping: str
+) -> None:
+    file = tmp_path / "mapping.yaml"
+    file.write_text(mapping, "utf-8")
+    address = f"chroma:{tmp_path / 'chroma'}/notes"
+    refused = CliRunner().invoke(commands, ["connect", address, "--probe", "--mapping", str(file)])
+    assert refused.exit_code != 0 and isinstance(refused.exception, InputError)
+    page.text_area(key="memories:source:mapping").set_value(mapping)
+    page = go(typed(page, address), "look")
+    assert [plainly(error.value) for error in page.error] == [
+        str(refused.exception).replace(f"--mapping {file}:", "Mapping:")
+    ]
+
+
+def test_a_mapping_and_a_rate_of_the_page_are_those_that_it_is_taken_with(
+    page: AppTest, collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_with: list[tuple[Any, Any]] = []
+
+    def watched(resources, settings, wanted, progress, embedder, rows_per_second):  # type: ignore[no-untyped-def]
+        taken_with.append((dict(wanted[0].mapping or {}), rows_per_second))
+        return connect(resources, settings, wanted, progress, embedder, rows_per_second)
+
+    monkeypatch.setattr("cems_workbench.ui.memories.sources.connect", watched)
+    page.text_area(key="memories:source:mapping").set_value("title: headline")
+    page.number_input(key="memories:source:rate").set_value(900)
+    page = go(typed(page, f"chroma:{tmp_path / 'chroma'}/notes"), "take")
+    assert taken_with == [({"title": "headline"}, 900)] and not page.error
+    page = press(page, "memories:source:1:take")  # the mapping is the store's to remember
+    assert taken_with[1] == ({"title": "headline"}, 900)
 
 
 def test_a_snapshot_that_breaks_off_is_gone_on_with_and_problems_are_listed(
