@@ -14,7 +14,8 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.answered import answered_by
-from cems_workbench.records import Memory, TakenMemory
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, TakenMemory
+from cems_workbench.runs.catalogue import AS_SET
 from cems_workbench.runs.connecting import take_snapshot
 from cems_workbench.settings import Settings
 from cems_workbench.sources.source import (
@@ -29,6 +30,7 @@ from cems_workbench.sources.source import (
 )
 from cems_workbench.store import Store
 from cems_workbench.ui.inspect.views.stages import side_by_side_html
+from cems_workbench.ui.kit import handles
 from tests.planted_source import Planted, planted
 from tests.small_store import empty_store
 
@@ -176,6 +178,28 @@ def test_the_page_says_when_it_was_answered_and_asks_again_on_request(
     opened = press(opened, "inspect:ask_again")
     assert "No list was answered by the running system" in captions(opened)
     assert any(button.key == "inspect:ask_again" for button in opened.button)
+
+
+def test_evaluate_says_when_lists_were_answered_and_asks_again_on_request(
+    page: Callable[..., AppTest], source: Cut
+) -> None:
+    opened = page(lists__origin="source")
+    resources = handles.opened()
+    assert resources is not None
+    resources.store.add(
+        ParsedInput("asked", "queries", queries=[Query("q1", QUERY)], judgments=[Judgment("q1", "m0", 3)])
+    )
+    resources.store.query_sets.put("asked", [Query("q1", QUERY)], "a test")
+    opened = checked(opened.switch_page("pages/evaluate.py").run())
+    opened.session_state["evaluate:configs"] = [AS_SET]
+    opened = press(checked(opened.run()), "evaluate:gather")
+    count = len(source.asked)
+    opened = checked(opened.run())
+    assert "lists as answered by cems at 2" in captions(opened) and len(source.asked) == count
+    opened = press(opened, "evaluate:ask_again")
+    assert "as answered by" not in captions(opened)
+    opened = press(opened, "evaluate:gather")
+    assert "lists as answered by cems at 2" in captions(opened) and len(source.asked) == count + 1
 
 
 def test_without_a_source_the_control_says_that_it_has_no_effect(open_page: OpenPage) -> None:
