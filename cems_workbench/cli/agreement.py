@@ -32,20 +32,28 @@ def agreement_command(
         labels = chosen_labels(opened, set(queries), None, "human", None)
         scale = [grade for grade, _ in opened.query_sets.get(query_set).scale.grades] if query_set else []
     table = agreement.label_table(labels, scale)
-    rows: list[tuple[str, agreement.Estimate]] = [
-        (f"kappa {one.first} / {one.second}", one.kappa)
+    rows: list[tuple[str, agreement.Estimate, str]] = [
+        (f"{agreement.KAPPA_NAME}, {one.first} and {one.second}", one.kappa, agreement.kappa_reading(one.kappa))
         for one in agreement.pairwise_kappa(table, weights, seed=seed)  # type: ignore[arg-type]
     ]
-    rows.append(("alpha of all", agreement.alpha(table, level, seed=seed)))  # type: ignore[arg-type]
+    whole = agreement.alpha(table, level, seed=seed)  # type: ignore[arg-type]
+    rows.append((f"{agreement.ALPHA_NAME}, all", whole, agreement.alpha_reading(whole)))
     types = {qid: query.type for qid, query in queries.items()}
     by_type = agreement.alpha_by_type(labels, types, scale, level, seed=seed)  # type: ignore[arg-type]
-    rows += [(f"alpha of {name or 'no type'}", estimate) for name, estimate in by_type.items()]
+    rows += [
+        (f"{agreement.ALPHA_NAME}, {name or 'no type'}", estimate, agreement.alpha_reading(estimate))
+        for name, estimate in by_type.items()
+    ]
     differing = agreement.disagreements(labels)
     if as_json:
-        values: dict[str, Any] = {name: dataclasses.asdict(estimate) for name, estimate in rows}
+        values: dict[str, Any] = {
+            name: {**dataclasses.asdict(estimate), "reading": reading} for name, estimate, reading in rows
+        }
         print_json({"coefficients": values, "disagreements": [dataclasses.asdict(one) for one in differing]})
         return
-    print_table(["", "value", "from", "to", "pairs"], [[name, e.value, e.low, e.high, e.pairs] for name, e in rows])
+    print_table(
+        ["", "coefficient", "pairs", "read as"], [[name, str(e), e.pairs, reading] for name, e, reading in rows]
+    )
     print_table(
         ["query", "memory", "grades"],
         [

@@ -19,6 +19,7 @@ from cems_workbench.evaluation.labelling.pooling import (
     Ranked,
     Strategy,
     pool,
+    query_by_query,
     shuffled,
     top_first,
     uncertain_first,
@@ -48,10 +49,12 @@ class QueuePlan:
     selection: QuerySelection
     configs: Mapping[str, PipelineConfig]
     depth: int = 10
-    strategy: Strategy = "top"
+    strategy: Strategy = "query"
     overlap: int = 1
     leave_out_judged: bool = True
     seed: int = 0
+    ready_made: bool = False
+    """Made by the app, for a store that had no queue."""
 
 
 def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent) -> QueueRecord:
@@ -79,7 +82,7 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
             raise InputError("people have judged every result of these configs within this depth")
     settings = {
         "query_set": plan.selection.query_set, "configs": list(plan.configs), "depth": plan.depth,
-        "project_only": plan.selection.project_only,
+        "project_only": plan.selection.project_only, "ready_made": plan.ready_made,
     }  # fmt: skip
     ordered = _ordered(pairs, plan, evidences, judgments)
     return make_queue(plan.name, ordered, plan.strategy, plan.overlap, plan.seed, settings, rankings)
@@ -100,6 +103,8 @@ def _ordered(
         )
     if plan.strategy == "uncertain":
         return _uncertain(pairs, evidences, plan.configs)
+    if plan.strategy == "query":
+        return query_by_query(pairs, plan.seed)
     return shuffled(pairs, plan.seed) if plan.strategy == "shuffled" else top_first(pairs)
 
 

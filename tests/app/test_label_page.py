@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import re
 import shutil
+import threading
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.config import preset
+from cems_workbench.evaluation.labelling.agreement import kappa_reading, label_table, pairwise_kappa
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import Card, make_queue
-from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline import replay
+from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.runs.gathering import request_for
+from cems_workbench.runs.ready_queue import THREAD_NAME, fast_config
 from cems_workbench.store import Store
 from cems_workbench.ui.inspect.gathering import grades_of
 from cems_workbench.ui.inspect.labelled import judged_queries
 from cems_workbench.ui.kit import handles
-from cems_workbench.ui.label.card import card_html, marked, name_of
+from cems_workbench.ui.label.card import card_html, marked, name_of, written
 from tests.app.conftest import ROOT, release
 
 from .pages import OpenPage, checked, press
@@ -59,6 +66,33 @@ def card(page: AppTest) -> str:
 def test_without_a_name_there_is_no_card(open_page: OpenPage, queue_store: Path) -> None:
     opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
     assert "Give your name" in opened.info[0].value
+
+
+def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_first(
+    open_page: OpenPage, sample_store: Path, tmp_path: Path
+) -> None:
+    path = shutil.copytree(sample_store, tmp_path / "store")
+    with Store.open(path) as store:
+        judged = {judgment.qid for judgment in store.judgments.read()}
+        asked = [query for query in store.queries.read() if query.qid in judged][:3]
+        for query_set in store.query_sets.latest():
+            store.query_sets.take_out(query_set.name, [query.qid for query in store.query_sets.queries(query_set.name)])
+        store.query_sets.put("three", asked, "test")
+    opened = checked(open_page(path).switch_page("pages/label.py").run())
+    next(thread for thread in threading.enumerate() if thread.name == THREAD_NAME).join(60)
+    opened.text_input(key="reviewer:name").set_value("ada").run()
+    assert opened.selectbox(key="label:chosen").options == ["three-ready · ready-made · 1 reviewer a pair"]
+    assert "Memory 1 of" in card(opened)
+    resources = handles.resources()
+    people = {(one.qid, one.memory_id) for one in resources.store.judgments.read(kind="human")}
+    first = {
+        (query.qid, row.memory_id)
+        for query in asked
+        for row in replay(
+            gather_lists(request_for(query, datetime.now(UTC)), fast_config(), resources), preset("cems").config
+        ).results[:10]
+    }
+    assert set(resources.store.queues.pairs("three-ready")) == first - people
 
 
 def test_a_grade_is_in_the_store_under_its_author_before_the_next_card(page: AppTest) -> None:
@@ -109,18 +143,34 @@ def test_agreement_needs_two_people(page: AppTest) -> None:
             store.labels.give(Judgment(qid, memory_id, grade, judge))
     page.session_state["label:view"] = "Agreement"
     checked(page.run())
-    kappas = page.dataframe[0].value
-    assert {"bo and cy"} <= set(kappas["reviewers"])
+    shown = page.dataframe[0].value.set_index("reviewers").loc["bo and cy"]
+    kappas = pairwise_kappa(label_table(store.judgments.read(kind="human")))
+    said = next(one.kappa for one in kappas if (one.first, one.second) == ("bo", "cy"))
+    assert (shown["coefficient"], shown["read as"]) == (str(said), kappa_reading(said))  # as the command says it
     assert len(page.dataframe[2].value) >= 4
 
 
 def test_words_of_the_query_are_marked_and_markup_stays_text() -> None:
     card = Card("q", Query("q1", "tide & table"), Memory("m<1>", "A <b>Tide</b> table", title="<i>"))
-    html = card_html(card, 1)
+    html = card_html(card, 1, datetime(2026, 9, 1, tzinfo=UTC))
     assert "<p>A &lt;b&gt;<mark>Tide</mark>&lt;/b&gt; <mark>table</mark></p>" in html
     assert "<p>tide &amp; table</p>" in html
     assert "<h5>&lt;i&gt;</h5>" in html
     assert "<code>m&lt;1&gt;</code>" in html
+
+
+def test_a_card_says_how_long_before_its_query_the_memory_was_written() -> None:
+    asked = datetime(2026, 9, 1, tzinfo=UTC)
+    old = Memory(
+        "m", "text", created_at=datetime(2026, 6, 1, 23, tzinfo=UTC), updated_at=datetime(2026, 7, 2, tzinfo=UTC)
+    )
+    assert written(old, asked) == "written 2026-06-01, changed 2026-07-02, 92 days before the query"
+    assert written(Memory("m", "text", created_at=datetime(2026, 9, 2, tzinfo=UTC)), asked).endswith(
+        "1 day after the query"
+    )
+    assert written(Memory("m", "text"), asked) == "no date"
+    dated, undated = (card_html(Card("q", Query("q1", "tide", as_of=when), old), 1, asked) for when in (asked, None))
+    assert "asked 2026-09-01" in dated and "asked today, 2026-09-01" in undated
 
 
 def test_stopwords_of_the_query_are_marked_only_where_it_has_no_others() -> None:

@@ -9,7 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset
+from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.prejudging import PairScores, score_pairs
+from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.records import Judgment, ParsedInput
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
@@ -22,12 +24,15 @@ pytestmark = [pytest.mark.models]
 
 @pytest.fixture
 def few_store(sample_store: Path, tmp_path: Path) -> Path:
-    """The sample store with a query set of two of its judged queries."""
+    """The sample store with a query set of two of its judged queries, and a queue, so that none is made ready."""
     path = shutil.copytree(sample_store, tmp_path / "store")
     with Store.open(path) as store:
         judged = sorted({one.qid for one in store.judgments.read()})[:2]
         queries = tuple(query for query in store.queries.read() if query.qid in judged)
         store.add(ParsedInput("few.jsonl", "t", queries=queries))
+        store.queues.save(
+            make_queue("a first", [PooledPair(judged[0], min(store.memories.read()), {"cems": 1})], "top")
+        )
     return path
 
 
@@ -122,7 +127,7 @@ def queued(page: AppTest) -> AppTest:
 def test_a_queue_is_made_is_at_work_and_keeps_what_its_configs_returned(queued: AppTest) -> None:
     queues = handles.resources().store.queues
     assert queued.session_state["label:chosen"] == "made"
-    (record,) = queues.read()
+    record = next(queue for queue in queues.read() if queue.name == "made")
     assert (record.settings["strategy"], record.settings["configs"]) == ("decisive", ["recollection", "ace_a"])
     rankings = queues.rankings("made")
     assert {len(results) for results in rankings["ace_a"].values()} == {5}
@@ -183,5 +188,5 @@ def test_a_queue_is_deleted_and_its_labels_stay(queued: AppTest) -> None:
     queued.session_state["label:forget"] = True
     press(queued, "label:forget:sure")
     store = handles.resources().store
-    assert store.queues.read() == []
+    assert [queue.name for queue in store.queues.read()] == ["a first"]
     assert [one.grade for one in store.judgments.read() if one.judge == "ada"] == [1]

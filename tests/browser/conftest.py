@@ -34,7 +34,7 @@ def stocked_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) 
     """The sample store with query sets and queues for the tests: each takes its own, so that all can share one server.
 
     Set "a few", the first that pages offer, has 24 answered queries with the failing one of the whole way; "six" has six others
-    and "two" two. Queue "hundred" has a hundred unjudged pairs, "ten" and "more" ten each.
+    and "two" two. Queue "hundred" has a hundred unjudged pairs, "ten" and "more" ten each, "long" the three longest memories for one query.
     """
     folder = tmp_path_factory.mktemp("browser")
     with copied(sample_store, folder) as store:
@@ -43,10 +43,19 @@ def stocked_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) 
         store.query_sets.put("six", answered[24:30], "test")
         store.query_sets.put("two", queries[:2], "test")
         known = {(judgment.qid, judgment.memory_id) for judgment in store.judgments.read()}
-        memories = sorted(store.memories.read())
+        texts = store.memories.read()
+        memories, longest = sorted(texts), sorted(texts, key=lambda key: -len(texts[key].content))
         pairs = [(query.qid, memory_id) for query in queries[:30] for memory_id in memories[:10]]
         fresh = [PooledPair(*pair, {"cems": 1}) for pair in pairs if pair not in known]
-        for name, chosen in (("hundred", fresh[:100]), ("ten", fresh[100:110]), ("more", fresh[110:120])):
+        unread = [
+            PooledPair(queries[30].qid, key, {"cems": 1}) for key in longest if (queries[30].qid, key) not in known
+        ]
+        for name, chosen in (
+            ("hundred", fresh[:100]),
+            ("ten", fresh[100:110]),
+            ("more", fresh[110:120]),
+            ("long", unread[:3]),
+        ):
             store.queues.save(make_queue(name, chosen, "top"))
     return folder / "store"
 

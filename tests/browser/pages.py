@@ -260,22 +260,17 @@ class Label:
 
     @classmethod
     def open(cls, window: Window, reviewer: str, queue: str) -> Label:
-        """A new session on the page, with a card of the queue before the reviewer."""
+        """A new session on the page, with a card of the queue before the reviewer, which keys answer: no box keeps them."""
         window.open("label")
         label = cls(window)
         label.sign(reviewer)
         window.choose("Queue", re.compile(f"^{queue} ·"))
-        label.listen()
+        label.card.wait_for()
         return label
 
     def sign(self, reviewer: str) -> None:
         """Give the reviewer's name."""
         self.window.type(self.page.get_by_test_id("stTextInputField").first, reviewer)
-
-    def listen(self) -> None:
-        """Wait for a card, and leave every box, so that keys go to the card."""
-        self.card.wait_for()
-        self.page.evaluate("document.activeElement.blur()")
 
 
 class Memories:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 import time
 from collections.abc import Callable
@@ -77,6 +78,34 @@ def test_the_other_keys_work_and_what_is_typed_into_the_note_is_no_key(window: W
     text = page.locator("code", has_text='"judge": "bea"').inner_text()
     assert '"grade": 3' in text
     assert '"note": "2 or 3?"' in text
+
+
+def test_on_a_phone_query_and_grades_stay_in_sight_and_each_card_opens_at_its_top(window: Window) -> None:
+    """The keys are free after Enter in the name box; the help lies over a long card; nothing is wider than the phone."""
+    page = window.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    window.open("label")
+    window.choose("Queue", re.compile("^long ·"))
+    label = Label(window)
+    label.sign("dee")
+    label.card.wait_for()
+    page.keyboard.press("?")
+    keys = page.get_by_text("is on disk before the next card")
+    expect(keys).to_be_in_viewport(ratio=1)
+    page.keyboard.press("?")
+    expect(keys).to_be_hidden()
+    for graded in ("1", "2"):
+        window.settled()
+        page.locator(".wb-card details").scroll_into_view_if_needed()
+        expect(page.locator(".wb-card h5")).not_to_be_in_viewport()
+        expect(page.locator(".wb-card-query p")).to_be_in_viewport(ratio=1)
+        for button in page.locator(".st-key-label-grades button").all():
+            expect(button).to_be_in_viewport(ratio=1)
+        page.keyboard.press("1")
+        expect(label.count).to_have_text(graded)
+        expect(page.locator(".wb-card h5")).to_be_in_viewport(ratio=1)
+        expect(page.locator(".wb-card-query p")).to_be_in_viewport(ratio=1)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
 def test_the_judge_is_compared_with_people_and_called_wrong(window: Window) -> None:

@@ -51,7 +51,6 @@ def _label(window: Window, shoot: Shoot) -> None:
     with window.rerun():
         depth.press("Tab")
     window.press("Make the queue")
-    label.listen()
     shoot(window.page, "3-label", ".wb-card")
     for count, key in enumerate(GRADES, 1):
         window.page.keyboard.press(key)

@@ -51,9 +51,10 @@ def test_agreement_is_a_table_or_json(command: Command, labelled: Path) -> None:
     finished = command("agreement", "--json", "--store", labelled)
     assert finished.code == 0
     found = json.loads(finished.out)
-    assert found["coefficients"]["kappa Ann / Bo"]["pairs"] == 3
+    kappa = found["coefficients"]["Cohen’s kappa, Ann and Bo"]
+    assert kappa["pairs"] == 3 and "reading" in kappa
     assert any({"Ann": 2, "Bo": 0}.items() <= one["grades"].items() for one in found["disagreements"])
-    assert "alpha of all" in command("agreement", "--store", labelled).out
+    assert "Krippendorff’s alpha, all" in command("agreement", "--store", labelled).out
 
 
 @pytest.mark.parametrize(

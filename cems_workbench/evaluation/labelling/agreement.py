@@ -17,7 +17,7 @@ it is not defined: no pair in common, or only one grade in use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
@@ -32,6 +32,14 @@ Level = Literal["nominal", "ordinal", "interval"]
 Floats = NDArray[np.float64]
 DRAWS = 1000
 COVERED = (2.5, 97.5)
+KAPPA_NAME = "Cohen’s kappa"
+ALPHA_NAME = "Krippendorff’s alpha"
+KAPPA_READINGS = (
+    (0.8, "almost perfect"), (0.6, "substantial"), (0.4, "moderate"), (0.2, "fair"), (0.0, "slight"),
+)  # fmt: skip
+"""What a kappa above each bound is usually called (Landis and Koch, 1977); one of 0 or less is "none"."""
+ALPHA_READINGS = ((0.8, "reliable"), (0.667, "tentative"))
+"""What an alpha from each bound on is usually called (Krippendorff, 2004); a lower one is "unreliable"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,33 @@ class Estimate:
     low: float | None
     high: float | None
     pairs: int
+
+    def __str__(self) -> str:
+        """`0.41 (95 % interval 0.20 to 0.62)`."""
+        if self.value is None:
+            return "not defined"
+        known = self.low is not None and self.high is not None
+        return f"{self.value:.2f}" + (f" (95 % interval {self.low:.2f} to {self.high:.2f})" if known else "")
+
+
+def kappa_reading(kappa: Estimate) -> str:
+    """What a kappa is usually called, with the names of its interval's ends where they are others; empty where it is not defined."""
+    return _reading(kappa, lambda value: next((name for bound, name in KAPPA_READINGS if value > bound), "none"))
+
+
+def alpha_reading(alpha: Estimate) -> str:
+    """What an alpha is usually called, in the same form."""
+    return _reading(alpha, lambda value: next((name for bound, name in ALPHA_READINGS if value >= bound), "unreliable"))
+
+
+def _reading(estimate: Estimate, name: Callable[[float], str]) -> str:
+    if estimate.value is None:
+        return ""
+    read = name(estimate.value)
+    if estimate.low is None or estimate.high is None:
+        return read
+    low, high = name(estimate.low), name(estimate.high)
+    return read if low == high else f"{read}; the interval reaches from {low} to {high}"
 
 
 @dataclass(frozen=True, slots=True)

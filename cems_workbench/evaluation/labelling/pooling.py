@@ -1,8 +1,9 @@
 """Which query-memory pairs to judge, and in what order: pools of the top k of several configs.
 
-A pool holds what any of the configs ranks within the first `depth` (Sparck Jones and van Rijsbergen, 1975). It can be judged from the
-top; shuffled, so that the place in the queue says nothing of the rank; the most uncertain by a model judge first; or the most decisive
-first (`evaluation.decisive`). Every order is a function of its arguments: the same pool and seed give the same queue.
+A pool holds what any of the configs ranks within the first `depth` (Sparck Jones and van Rijsbergen, 1975). It can be judged a query
+after another; from the top; shuffled, so that the place in the queue says nothing of the rank; the most uncertain by a model judge
+first; or the most decisive first (`evaluation.labelling.queue`). Every order is a function of its arguments: the same pool and seed
+give the same queue.
 
 How much of what some configs return is judged: Judged@k by query and config, and the pairs that nobody judged.
 
@@ -16,7 +17,7 @@ import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment
@@ -25,8 +26,8 @@ Pair = tuple[str, str]
 """(qid, memory_id)."""
 Ranked = Mapping[str, Sequence[str]]
 """Results by qid, best first."""
-Strategy = Literal["top", "shuffled", "decisive", "uncertain"]
-STRATEGIES: tuple[Strategy, ...] = ("top", "shuffled", "decisive", "uncertain")
+Strategy = Literal["query", "top", "shuffled", "decisive", "uncertain"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ def pool(rankings: Mapping[str, Ranked], depth: int) -> list[PooledPair]:
                 ranks.setdefault((qid, memory_id), {}).setdefault(name, rank)
     pairs = [PooledPair(qid, memory_id, found) for (qid, memory_id), found in ranks.items()]
     return sorted(pairs, key=lambda pair: (pair.qid, pair.best_rank, pair.memory_id))
+
+
+def query_by_query(pairs: Sequence[PooledPair], seed: int | str) -> list[PooledPair]:
+    """A query after another, by qid; within one, in an order drawn by the seed, which says nothing of the rank."""
+    return sorted(shuffled(pairs, seed), key=lambda pair: pair.qid)
 
 
 def top_first(pairs: Iterable[PooledPair]) -> list[PooledPair]:

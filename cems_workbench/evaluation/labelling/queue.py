@@ -109,6 +109,8 @@ class Card:
     queue: str
     query: Query
     memory: Memory
+    place: tuple[int, int] | None = None
+    """Which card of its query this is, from 1, of how many; None where a query's cards do not follow one another."""
 
     def shown(self) -> dict[str, Any]:
         """What is kept with the label: the words of the query and which text of the memory was read."""
@@ -239,7 +241,14 @@ class LabelQueue:
     def card(self, pair: Pair) -> Card | None:
         """The card of a pair; None when its query or memory is gone."""
         query, memory = self._queries.get(pair[0]), self._store.memories.get(pair[1])
-        return None if query is None or memory is None else Card(self.record.name, query, memory)
+        return None if query is None or memory is None else Card(self.record.name, query, memory, self._place(pair))
+
+    def _place(self, pair: Pair) -> tuple[int, int] | None:
+        """Where a pair stands among those of its query, and how many those are; None unless the queue goes by query."""
+        if self.record.settings.get("strategy") != "query" or pair not in self._pairs:
+            return None
+        same = [each for each in self._pairs if each[0] == pair[0]]
+        return same.index(pair) + 1, len(same)
 
     def scale(self, qid: str) -> GradeScale:
         """The grades of a query, read once."""

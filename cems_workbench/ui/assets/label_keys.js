@@ -1,4 +1,4 @@
-/* The keys of the Label page: a listener that presses the card's own buttons.
+/* The keys of the Label page: a listener that presses the card's own buttons, and sees to it that each card is shown from its top.
 
 Streamlit's own shortcuts belong to a button and begin with it, so that a key pressed while a card is being painted was lost, and they
 refuse "?". This listener begins before the card: a key is meant for the card that can be seen when it is pressed, waits for that
@@ -36,6 +36,30 @@ nobody has read that card yet. The buttons carry the card's turn in their key, s
     text.scrollBy(0, event.key === 'ArrowDown' ? 66 : -66);
     event.preventDefault();
   }
+  // A box that has taken its value gives the keys back: a name after Enter, the queue's once its list is closed.
+  const BOXES = '.st-key-reviewer-name, .st-key-label-chosen';
+  const leave = until => requestAnimationFrame(() => {
+    const at = document.activeElement, open = document.querySelector('[role="listbox"]');
+    if (at?.closest(BOXES) && !open) at.blur();
+    else if (performance.now() < until) leave(until);
+  });
+  document.addEventListener('keyup', event => {
+    if (['Enter', 'Escape'].includes(event.key) && event.target.closest?.(BOXES)) leave(performance.now() + 1000);
+  }, true);
+  document.addEventListener('pointerup', event => {
+    if (event.target.closest?.('[role="option"]')) leave(performance.now() + 1000);
+  }, true);
+  // A card opens at its top, however far the one before it was read.
+  let seen = turn();
+  new MutationObserver(() => {
+    const now = turn(), card = document.querySelector('.wb-card');
+    if (now === seen) return;
+    const again = seen !== undefined;
+    seen = now;
+    if (!card || !again) return;
+    const edge = parseFloat(getComputedStyle(card).scrollMarginTop);
+    if (card.getBoundingClientRect().top < edge) card.scrollIntoView({block: 'start'});
+  }).observe(document.body, {childList: true, subtree: true, attributes: true, attributeFilter: ['data-turn']});
   document.addEventListener('keydown', event => {
     if (event.key === 'Escape' && event.target.closest?.(NOTE)) { event.target.blur(); return; }
     if (event.key === 'ArrowDown' || event.key === 'ArrowUp') { scroll(event); return; }

@@ -10,12 +10,15 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.adjudication import Rule, adjudicate
 from cems_workbench.evaluation.labelling.agreement import (
+    ALPHA_NAME,
+    KAPPA_NAME,
     Disagreement,
-    Estimate,
     PairAgreement,
     alpha,
     alpha_by_type,
+    alpha_reading,
     disagreements,
+    kappa_reading,
     label_table,
     pairwise_kappa,
 )
@@ -28,7 +31,12 @@ from cems_workbench.ui.kit.tables import draw_table, pick_row
 RULES: dict[str, Rule] = {"Majority": "majority", "Strictest": "strictest"}
 ALPHA = (
     "Agreement beyond chance over all reviewers; ordinal: grades far apart count more. 1 is full agreement, 0 is chance. "
-    "Interval: bootstrap over queries."
+    "Interval: bootstrap over queries. Usually read as reliable from 0.8, tentative from 0.667 (Krippendorff, 2004)."
+)
+KAPPA = (
+    "Agreement of two reviewers beyond chance; weighted: grades far apart count more, by the square. 1 is full agreement, 0 is chance. "
+    "Interval: bootstrap over queries. Usually read as slight up to 0.2, fair to 0.4, moderate to 0.6, substantial to 0.8, then almost "
+    "perfect (Landis and Koch, 1977)."
 )
 SETTLING = (
     "Majority: the grade most gave; open on a tie. Strictest: the lowest. A decision by name goes before the rule. Raw labels stay "
@@ -46,22 +54,30 @@ def draw(resources: Resources) -> None:
             "Agreement needs two reviewers who graded the same pairs. Make a queue with more than one reviewer a pair."
         )
         return
-    st.markdown(f"Krippendorff’s alpha over all: **{_in_words(whole)}**", help=ALPHA)
+    st.markdown(f"{ALPHA_NAME} over all: **{whole}**, {alpha_reading(whole)}.", help=ALPHA)
     columns = {
-        "alpha": st.column_config.TextColumn("alpha", width=170),
-        "kappa": st.column_config.TextColumn(
-            "kappa", width=170, help="Weighted Cohen’s kappa, quadratic weights, with its 95 % interval"
+        "coefficient": st.column_config.TextColumn("coefficient", width=240),
+        "pairs": st.column_config.NumberColumn(
+            "pairs", width=60, help="Query and memory that both, or two or more, graded"
         ),
+        "read as": st.column_config.TextColumn("read as", width=300),
     }
     left, right = st.columns(2)
     with left:
+        st.markdown(f"###### {KAPPA_NAME}, weighted, of every two reviewers", help=KAPPA)
         agreements = [_kappa_row(agreement) for agreement in pairwise_kappa(table) if agreement.kappa.pairs]
         draw_table(agreements, key="label:kappa", columns=columns)
     queries = {query.qid: query for query in resources.store.queries.read()}
     types = {qid: query.type or "" for qid, query in queries.items()}
     with right:
+        st.markdown(f"###### {ALPHA_NAME} by type of query", help=ALPHA)
         alphas = [
-            {"type": kind or "(no type)", "alpha": _in_words(estimate), "pairs": estimate.pairs}
+            {
+                "type": kind or "(no type)",
+                "coefficient": str(estimate),
+                "read as": alpha_reading(estimate),
+                "pairs": estimate.pairs,
+            }
             for kind, estimate in alpha_by_type(labels, types).items()
             if estimate.pairs
         ]
@@ -144,14 +160,7 @@ def _decide(resources: Resources, conflict: Disagreement, query: str, reviewer: 
 def _kappa_row(agreement: PairAgreement) -> dict[str, Any]:
     return {
         "reviewers": f"{agreement.first} and {agreement.second}",
-        "kappa": _in_words(agreement.kappa),
+        "coefficient": str(agreement.kappa),
+        "read as": kappa_reading(agreement.kappa),
         "pairs": agreement.kappa.pairs,
     }
-
-
-def _in_words(estimate: Estimate) -> str:
-    """A coefficient with its interval."""
-    if estimate.value is None:
-        return "not defined"
-    between = "" if estimate.low is None or estimate.high is None else f" ({estimate.low:.2f} to {estimate.high:.2f})"
-    return f"{estimate.value:.2f}{between}"

@@ -7,15 +7,15 @@ in `ui/assets/label_keys.js`.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import GradeScale
+from cems_workbench.records import GradeScale, Memory
 from cems_workbench.store.search.tokenizer import STOPWORDS
-from cems_workbench.ui.kit.assets import write_script
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.label import state
@@ -25,15 +25,14 @@ WIDTH = 900
 """Pixels: a line of text that is still easily read."""
 LEAST_MARKED = 3
 """Words shorter than this are not marked: they stand in every text."""
-HELP = (
-    "Keys: the number of a grade gives it. **U** takes the last one back, **S** skips the card, **N** opens the note (Esc leaves it), "
-    "**Q** sets the query aside as unclear, **?** or **H** shows this. Each press is on disk before the next card appears."
+KEYS = (
+    "**U** takes the last grade back, **S** skips the card, **N** opens the note (Esc leaves it), **Q** sets the query aside as unclear, "
+    "**↑ ↓** scroll a long memory, **?** or **H** shows and hides this. Each press is on disk before the next card appears."
 )
 
 
 def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
     """The card on the table with its buttons and keys, or that there is none left."""
-    write_script("label_keys")  # before the card: a key that comes with it is not lost
     _draw(queue, resources, reviewer)
 
 
@@ -44,9 +43,12 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
         shown = state.present()
         if shown.problem:
             st.error(plain(shown.problem), icon=":material/block:")
+        if shown.help_open:  # it lies over the page, so that it is in sight however long the card is
+            scale = None if card is None else queue.scale(card.query.qid)
+            st.container(key="label:keys").info(help_text(scale), icon=":material/keyboard:")
         progress = queue.progress(reviewer, snapshot)
         # One element: in the browser the count never runs ahead of the card that a key would answer.
-        st.html(progress_html(progress) + (card_html(card, shown.turn) if card is not None else ""))
+        st.html(progress_html(progress) + (card_html(card, shown.turn, datetime.now(UTC)) if card is not None else ""))
         if card is None:
             _finished(progress)
         else:
@@ -54,22 +56,45 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
         _others(card, queue, resources, reviewer)
 
 
-def card_html(card: Card, turn: int) -> Markup:
-    """Query with its context, and the memory with the query's words marked."""
+def card_html(card: Card, turn: int, now: datetime) -> Markup:
+    """Query with its context, and the memory with the query's words marked; a query without a date is asked `now`."""
     query, memory = card.query, card.memory
-    asked = [f"asked in {query.project}"] if query.project else []
-    asked += [f"as of {query.as_of:%Y-%m-%d}"] if query.as_of else []
-    created = f"{memory.created_at:%Y-%m-%d}" if memory.created_at else None
+    asked = [f"asked {query.as_of:%Y-%m-%d}" if query.as_of else f"asked today, {now:%Y-%m-%d}"]
+    asked += [f"in {query.project}"] if query.project else []
     return render(
         "label/card.html",
         turn=turn,
+        place=card.place,
         query=query.query,
-        asked=asked,
+        asked=" ".join(asked),
+        written=written(memory, query.as_of or now),
         title=memory.title,
         content=marked(memory.content, query.query),
-        facts=[fact for fact in (memory.category, memory.project, created, memory.author) if fact],
+        facts=[fact for fact in (memory.category, memory.project, memory.author) if fact],
         memory_id=memory.id,
     )
+
+
+def written(memory: Memory, asked: datetime) -> str:
+    """When a memory was written and last changed, and how long before the query: being out of date is a reason for a grade."""
+    if memory.created_at is None:
+        return "no date"
+    parts = [f"written {memory.created_at:%Y-%m-%d}"]
+    changed = memory.updated_at
+    if changed is not None and changed.date() > memory.created_at.date():
+        parts.append(f"changed {changed:%Y-%m-%d}")
+    days = (asked.date() - memory.created_at.date()).days
+    if days == 0:
+        parts.append("on the day of the query")
+    else:
+        parts.append(f"{abs(days):,} day{'' if abs(days) == 1 else 's'} {'before' if days > 0 else 'after'} the query")
+    return ", ".join(parts)
+
+
+def help_text(scale: GradeScale | None) -> str:
+    """What the grades mean and what the keys do."""
+    grades = "" if scale is None else "  \n".join(f"**{grade}** {plain(meaning)}" for grade, meaning in scale.grades)
+    return "\n\n".join(part for part in (grades, KEYS) if part)
 
 
 def marked(text: str, query: str) -> list[tuple[str, bool]]:
@@ -146,8 +171,6 @@ def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer
             placeholder="kept with the next label",
             help="Kept with the grade you give next.",
         )
-    if shown.help_open:
-        st.info(HELP, icon=":material/keyboard:")
 
 
 def _with_key(words: str, key: str) -> str:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 from markupsafe import Markup
+from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import Grades, agreed_grades
-from cems_workbench.evaluation.labelling.agreement import Estimate
+from cems_workbench.evaluation.labelling.agreement import KAPPA_NAME, Estimate, kappa_reading
 from cems_workbench.evaluation.labelling.judge_calibration import (
     Bin,
     Calibration,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 BLUE, ORANGE = "#0072B2", "#D55E00"
 HEIGHT = 300
 ALL = "all queries"
-KAPPA = "Cohen’s kappa: agreement beyond chance on relevant or not; 1 is full, 0 is chance. In brackets its 95 % interval, over queries."
+KAPPA = "Cohen’s kappa: agreement beyond chance on relevant or not; 1 is full, 0 is chance. Its 95 % interval is drawn over queries."
 BEST = (
     "The threshold with the highest kappa. In brackets its 95 % interval: queries are drawn anew a thousand times, and the best "
     "threshold of each draw is taken. A wide interval says that more labels are needed."
@@ -148,14 +149,12 @@ def _numbers(comparison: Comparison, config: PipelineConfig) -> None:
     failed = f" {len(scores.failed)} pairs have no score." if scores.failed else ""
     st.caption(f"{len(comparison.pairs):,} pairs graded by people and by {plain(scores.judge)}, with {whose}.{failed}")
     now, best, act = st.columns([1, 1.3, 0.9], vertical_alignment="bottom")
-    now.metric(f"Agreement now, above {threshold_text(threshold)}", _in_words(calibration.present), help=KAPPA)
+    _kappa(now, f"Agreement now, above {threshold_text(threshold)}", calibration.present, KAPPA)
     if calibration.threshold is None or calibration.low is None or calibration.high is None:
         best.caption("No best threshold: people called all of these pairs relevant, or none, or all scores are one.")
         return
     between = f"{threshold_text(calibration.low)} to {threshold_text(calibration.high)}"
-    best.metric(
-        f"Best: above {threshold_text(calibration.threshold)} ({between})", _in_words(calibration.kappa), help=BEST
-    )
+    _kappa(best, f"Best: above {threshold_text(calibration.threshold)} ({between})", calibration.kappa, BEST)
     same = config.judge.threshold == calibration.threshold
     act.button(
         "Threshold is applied" if same else f"Apply threshold {threshold_text(calibration.threshold)}", key="label:judge:apply",
@@ -165,12 +164,12 @@ def _numbers(comparison: Comparison, config: PipelineConfig) -> None:
     )  # fmt: skip
 
 
-def _in_words(estimate: Estimate) -> str:
-    """A kappa with its interval."""
-    if estimate.value is None:
-        return "not defined"
-    between = "" if estimate.low is None or estimate.high is None else f" ({estimate.low:.2f}–{estimate.high:.2f})"
-    return f"{estimate.value:.2f}{between}"
+def _kappa(place: DeltaGenerator, name: str, kappa: Estimate, help: str) -> None:
+    """A kappa, and below it its interval and how it is usually read."""
+    value, _, interval = str(kappa).partition(" (")
+    place.metric(name, value, help=help)
+    if kappa.value is not None:
+        place.caption(f"{KAPPA_NAME}, {interval.rstrip(')')}: {kappa_reading(kappa)}")
 
 
 def _charts(comparison: Comparison, config: PipelineConfig) -> None:

@@ -8,7 +8,7 @@ from cems_workbench import collector
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import handles, reviewer
-from cems_workbench.ui.kit.assets import write_stylesheet
+from cems_workbench.ui.kit.assets import write_script, write_stylesheet
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.label import agreement, card, files, judge, queues, state
@@ -16,6 +16,7 @@ from cems_workbench.ui.label import agreement, card, files, judge, queues, state
 
 def draw_label(resources: Resources) -> None:
     """The name, the queue, the card."""
+    write_script("label_keys")  # before the boxes and the card: a key that comes with them is not lost
     name_box, queue_box, new_box = st.columns([2, 4, 1.4], vertical_alignment="bottom")
     with name_box:
         reviewer.ask()

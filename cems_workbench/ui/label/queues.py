@@ -20,15 +20,16 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.runs.gathering import QuerySelection, judged_selection
 from cems_workbench.runs.labelling import QueuePlan, assemble
+from cems_workbench.store import QueueRecord
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.inspect import state as inspect_state
-from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.tables import draw_table
-from cems_workbench.ui.label import state
+from cems_workbench.ui.label import ready, state
 
 ORDERS: dict[str, tuple[Strategy, str]] = {
+    "By query": ("query", "All cards of a query follow one another, in an order that says nothing of the rank."),
     "Top first": ("top", "What is ranked first by any config comes first."),
     "Shuffled": ("shuffled", "The place in the queue says nothing of the rank; everybody has an order of their own."),
     "Decisive first": (
@@ -59,13 +60,11 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
     if queues:
         name = left.selectbox(
             "Queue", list(queues), key=state.QUEUE, persist_state="session",
-            format_func=lambda name: f"{name} · {queues[name].overlap} reviewer{'s' if queues[name].overlap > 1 else ''} a pair",
+            format_func=lambda name: _title(queues[name]),
+            help="A ready-made queue was made by the app when the store had none; New queue makes one of your own configs.",
         )  # fmt: skip
     else:
-        panels.empty(
-            "Judge results, quickly and blind",
-            "A queue holds what some configs rank first, for the queries of a set. Make one, and grade it with the keys 0 to 3.",
-        )
+        ready.draw(resources)
     box = right.popover("New queue", icon=":material/add:", width="stretch", key=state.NEW_QUEUE, on_change="rerun")
     if box.open:
         with box:
@@ -74,6 +73,12 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
             _make(plan, resources)
     _offer_unjudged(resources)
     return name
+
+
+def _title(queue: QueueRecord) -> str:
+    """A queue in the box: its name, whether it came with the app, and how many people grade each pair."""
+    mark = " · ready-made" if queue.settings.get("ready_made") else ""
+    return f"{queue.name}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} a pair"
 
 
 def _make(plan: QueuePlan, resources: Resources) -> None:
@@ -170,7 +175,8 @@ def _about(queue: LabelQueue) -> None:
     configs = ", ".join(plain(str(name)) for name in settings.get("configs", ()))
     source = f" from query set {plain(str(settings['query_set']))}" if settings.get("query_set") else ""
     pooled = f", the first {settings['depth']} of {configs}" if configs and settings.get("depth") else ""
-    st.caption(f"{len(queue.pairs):,} pairs{source}{pooled}; {order.lower()}; made {made}.")
+    by_whom = "Ready-made by the app: " if settings.get("ready_made") else ""
+    st.caption(f"{by_whom}{len(queue.pairs):,} pairs{source}{pooled}; {order.lower()}; made {made}.")
     snapshot = queue.snapshot()
     reviewers = sorted({label.judge for label in snapshot.labels})
     if not reviewers:

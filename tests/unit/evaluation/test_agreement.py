@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from cems_workbench.evaluation.labelling import agreement
-from cems_workbench.evaluation.labelling.agreement import Disagreement, Estimate, label_table
+from cems_workbench.evaluation.labelling.agreement import (
+    Disagreement,
+    Estimate,
+    alpha_reading,
+    kappa_reading,
+    label_table,
+)
 from cems_workbench.records import Judgment
 
 SCALE = (0, 1, 2, 3)
@@ -141,3 +147,23 @@ def test_disagreements_stand_widest_first():
         Disagreement("p", "m", {"Ann": 0, "Bo": 3}, 3),
         Disagreement("q", "n", {"Ann": 1, "Bo": 2}, 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kappa", "read"),
+    [
+        (Estimate(0.41, 0.19, 0.63, 9), "moderate; the interval reaches from slight to substantial"),
+        (Estimate(-0.1, -0.3, 0.0, 9), "none"),
+        (Estimate(0.9, 0.85, 1.0, 9), "almost perfect"),
+        (Estimate(None, None, None, 0), ""),
+    ],
+)
+def test_a_kappa_is_read_by_landis_and_koch_and_so_are_the_ends_of_its_interval(kappa: Estimate, read: str) -> None:
+    assert kappa_reading(kappa) == read
+
+
+def test_an_alpha_is_read_by_krippendorff() -> None:
+    assert [alpha_reading(Estimate(value, None, None, 9)) for value in (0.5, 0.667, 0.8)] == [
+        "unreliable", "tentative", "reliable",
+    ]  # fmt: skip
+    assert str(Estimate(0.5, 0.4, 0.6, 9)) == "0.50 (95 % interval 0.40 to 0.60)"

@@ -13,6 +13,7 @@ from cems_workbench.evaluation.labelling import queue as decisive
 from cems_workbench.evaluation.labelling.pooling import (
     PooledPair,
     pool,
+    query_by_query,
     shuffled,
     top_first,
     uncertain_first,
@@ -41,6 +42,20 @@ def test_a_pool_is_what_any_config_has_within_the_depth_with_each_rank():
 
 def test_top_first_goes_down_the_ranks_shared_ones_before_others():
     assert ids(top_first(pool(RANKINGS, 3))) == [("q", "m"), ("q", "n"), ("r", "m"), ("q", "o"), ("q", "p")]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("qrs"), st.sampled_from("mnopx"), st.integers(1, 9)), unique_by=lambda one: one[:2]
+    ),
+    st.integers(),
+)
+def test_query_by_query_keeps_the_cards_of_a_query_together_and_their_order_depends_on_no_rank(drawn, seed):
+    pairs = [PooledPair(qid, key, {"a": rank}) for qid, key, rank in drawn]
+    ordered = query_by_query(pairs, seed)
+    assert [one.qid for one in ordered] == sorted(one.qid for one in pairs)
+    assert sorted(ids(ordered)) == sorted(ids(pairs))
+    assert ids(ordered) == ids(query_by_query([PooledPair(*one.pair, {"a": 1}) for one in pairs[::-1]], seed))
 
 
 def test_a_shuffle_depends_on_the_seed_and_not_on_the_order_it_gets():

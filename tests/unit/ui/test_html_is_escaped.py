@@ -47,6 +47,7 @@ from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.statistics import exact_html, near_html
 from cems_workbench.ui.memories.store import indexes_html
 
+NOW = datetime(2026, 9, 1, tzinfo=UTC)
 ATTACK = "\"'><script>alert(1)</script><img/src=x/onerror=alert(2)>&lt;&amp;</div><!--"
 NASTY = st.lists(
     st.sampled_from(["<script>", "</script>", "<b>", "</div>", "</td>", '"', "'", "&", "&lt;", "&#60;", "<", ">", "<!--", "-->",
@@ -147,7 +148,7 @@ def memory(text: str) -> Memory:
 
 def card(text: str, query: str) -> str:
     """A card to label; `query` decides which words are marked, and therefore is another than `text` where that is in the memory."""
-    return card_html(Card("queue", Query("q1", query, project=text), memory(text)), 7)
+    return card_html(Card("queue", Query("q1", query, project=text), memory(text)), 7, NOW)
 
 
 def near(text: str) -> str:
@@ -157,7 +158,7 @@ def near(text: str) -> str:
 
 LABEL_AND_MEMORIES: dict[str, Callable[[str], str]] = {
     "card": lambda text: card(text, "Zq"),
-    "query of a card": lambda text: card_html(Card("queue", Query("q1", text), Memory("m1", "0")), 7),
+    "query of a card": lambda text: card_html(Card("queue", Query("q1", text), Memory("m1", "0")), 7, NOW),
     "confusion": lambda text: confusion_html({3: [1, 2, 3, 4]}, {3: text}),
     "facts": lambda text: facts_html(memory(text)),
     "title": lambda text: render("memories/title.html", id=text, title=text),
