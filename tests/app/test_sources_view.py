@@ -35,6 +35,17 @@ Collection = Any
 
 
 @pytest.fixture
+def app_store(empty_store: Path) -> Path:
+    """Empty, since no page here shows the sample data: making its store takes half a minute."""
+    return empty_store
+
+
+@pytest.fixture
+def sample_vectors() -> dict[str, list[float]]:
+    return {}
+
+
+@pytest.fixture
 def collection(tmp_path: Path, make_collection: Callable[[Path], Collection]) -> Collection:
     """A collection of a directory of Chroma with `TEXTS`, embedded by the packaged embedder."""
     return make_collection(tmp_path / "chroma")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ from llama_cpp_server import LlamaCpp
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "models"))
 from model_server import ModelServer, Reply, nobody, sent, serving
 
+from cems_workbench import formats
 from cems_workbench.errors import EmbedderMismatchError
 from cems_workbench.models.resolve import PACKAGED_ID
 from cems_workbench.runs.diagnosis import Check, diagnose
@@ -46,11 +49,34 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "*")
 
 
+def written(path: Path, memories: Mapping[str, str]) -> Path:
+    path.write_text("".join(json.dumps({"id": key, "content": text}) + "\n" for key, text in memories.items()))
+    return path
+
+
 @pytest.fixture
 def facts(tmp_path: Path) -> Path:
-    path = tmp_path / "memories.jsonl"
-    path.write_text("".join(json.dumps({"id": key, "content": text}) + "\n" for key, text in MEMORIES.items()))
-    return path
+    return written(tmp_path / "memories.jsonl", MEMORIES)
+
+
+@pytest.fixture(scope="module")
+def packaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of a few other memories with vectors of the packaged embedder, closed."""
+    folder = tmp_path_factory.mktemp("packaged")
+    path = written(
+        folder / "memories.jsonl", {"pods": "Kubernetes restarts the pods at night.", "tea": "She drinks green tea."}
+    )
+    with closing(open_resources(Settings(store=folder / "store"))) as resources:
+        for parsed in formats.read_path(path):
+            resources.store.add(parsed)
+        resources.refresh()
+    return folder / "store"
+
+
+@pytest.fixture
+def store(packaged: Path, tmp_path: Path) -> Path:
+    """A copy of it, of one's own."""
+    return Path(shutil.copytree(packaged, tmp_path / "store"))
 
 
 def vector(text: str, width: int) -> list[float]:
@@ -98,6 +124,14 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return choose
 
 
+@pytest.fixture
+def served(server: ModelServer, facts: Path, command: Command, chosen: Callable[..., None], tmp_path: Path) -> Path:
+    """A store of `MEMORIES` with the vectors of the small server, which is chosen."""
+    chosen(server.url)
+    assert command("import", facts, "--store", tmp_path / "new").code == 0
+    return tmp_path / "new"
+
+
 def checked(store: Path, **more: Any) -> dict[str, Check]:
     settings = Settings(store=store, llama_server_url=nobody(), ollama_url=nobody(), **more)
     return {check.name: check for check in diagnose(settings)}
@@ -132,12 +166,9 @@ class TestLlamaCpp:
         assert (done.code, done.err) == (0, "")
         assert "6 embedded now" in done.out
         query = "which database did the team choose?"
-        resources = open_resources(Settings(store=tmp_path / "new"))
-        try:
+        with closing(open_resources(Settings(store=tmp_path / "new"))) as resources:
             hits = resources.indexes.vectors.search(resources.embedder.encode_query(query), len(MEMORIES))
             dimension = resources.embedder.dimension
-        finally:
-            resources.close()
         own = self.own_vectors(llama, [query, *MEMORIES.values()])
         cosines = dict(zip(MEMORIES, (own[1:] @ own[0]).tolist(), strict=True))
         assert dimension == own.shape[1] == 576
@@ -159,16 +190,16 @@ class TestLlamaCpp:
         self, llama: LlamaCpp, command: Command, chosen: Callable[..., None], tmp_path: Path
     ) -> None:
         chosen(llama.url)
-        long = tmp_path / "memories.jsonl"
-        words = " ".join(f"Release {i} went out on Friday." for i in range(200))
-        long.write_text(json.dumps({"id": "long", "content": words}) + "\n")
+        # Some tokens more than the 512 that are read.
+        words = " ".join(f"Release {i} went out on Friday." for i in range(70))
+        long = written(tmp_path / "memories.jsonl", {"long": words})
         done = command("import", long, "--store", tmp_path / "new", "--chunks", "whole")
         assert done.code == 2
         assert len(done.err.strip().splitlines()) == 1
         assert "longer than the server reads; import with --chunks embedder" in done.err
         again = command("import", long, "--store", tmp_path / "new", "--chunks", "embedder")
         assert (again.code, again.err) == (0, "")
-        found = command("search", "release 199", "--store", tmp_path / "new", "--preset", "recollection", "--json")
+        found = command("search", "release 69", "--store", tmp_path / "new", "--preset", "recollection", "--json")
         assert found.code == 0 and '"long"' in found.out
 
 
@@ -192,40 +223,21 @@ class TestAStoreOfAnotherEmbedder:
         assert "kettle" not in json.dumps(server.asked)
 
     def test_another_dimension_is_refused_though_the_name_is_the_same(
-        self,
-        embeds: Embeds,
-        server: ModelServer,
-        facts: Path,
-        command: Command,
-        chosen: Callable[..., None],
-        tmp_path: Path,
+        self, embeds: Embeds, served: Path, command: Command
     ) -> None:
-        chosen(server.url)
-        assert command("import", facts, "--store", tmp_path / "new").code == 0
         embeds.width = 32
-        found = command("search", "blue kettle", "--store", tmp_path / "new")
+        found = command("search", "blue kettle", "--store", served)
         assert (found.code, found.out) == (2, "")
         (line,) = found.err.strip().splitlines()
         assert "openai:mini and have 24 values" in line and "makes 32" in line
-        assert checked(tmp_path / "new")["embedder match"].status == "failed"
-        anew = command("embed", "--store", tmp_path / "new")
+        assert checked(served)["embedder match"].status == "failed"
+        anew = command("embed", "--store", served)
         assert (anew.code, anew.err) == (0, "")
         assert "6 texts embedded now by openai:mini" in anew.out
-        assert command("search", "blue kettle", "--store", tmp_path / "new").code == 0
+        assert command("search", "blue kettle", "--store", served).code == 0
 
-    def test_the_dimension_of_a_store_that_did_not_write_it_down_is_that_of_its_vectors(
-        self,
-        embeds: Embeds,
-        server: ModelServer,
-        facts: Path,
-        command: Command,
-        chosen: Callable[..., None],
-        tmp_path: Path,
-    ) -> None:
-        chosen(server.url)
-        command("import", facts, "--store", tmp_path / "new")
-        resources = open_resources(Settings(store=tmp_path / "new"))
-        try:
+    def test_the_dimension_of_a_store_that_did_not_write_it_down_is_that_of_its_vectors(self, served: Path) -> None:
+        with closing(open_resources(Settings(store=served))) as resources:
             with resources.store._database.transaction() as cursor:
                 key = "vectors:openai:mini"
                 (value,) = cursor.execute("SELECT value FROM workbench_meta WHERE key = ?", [key]).fetchall()[0]
@@ -235,8 +247,6 @@ class TestAStoreOfAnotherEmbedder:
             with pytest.raises(EmbedderMismatchError, match="have 24 values"):
                 resources.store.indexes.check("openai:mini", 32)
             resources.store.indexes.check("openai:mini", 24)
-        finally:
-            resources.close()
 
     def test_an_import_keeps_the_memories_and_says_that_they_are_not_embedded(
         self, store: Path, server: ModelServer, facts: Path, command: Command, chosen: Callable[..., None]
@@ -246,11 +256,8 @@ class TestAStoreOfAnotherEmbedder:
         assert done.code == 2
         (line,) = done.err.strip().splitlines()
         assert "not embedded: the store's vectors were made by" in line
-        resources = open_resources(Settings(store=store))
-        try:
+        with closing(open_resources(Settings(store=store))) as resources:
             assert set(MEMORIES) <= set(resources.store.memories.read())
-        finally:
-            resources.close()
 
     def test_embed_makes_vectors_beside_the_others_which_stay_for_the_way_back(
         self,
@@ -264,39 +271,28 @@ class TestAStoreOfAnotherEmbedder:
         assert command("embed", "--store", store).code == 0
         assert command("search", "kubernetes", "--store", store).code == 0
         monkeypatch.delenv("CEMS_WORKBENCH_EMBEDDER")
-        resources = open_resources(Settings(store=store))
-        try:
+        with closing(open_resources(Settings(store=store))) as resources:
             report = resources.refresh()
             assert report is None or report.embedded == 0
-        finally:
-            resources.close()
 
     def test_a_name_that_is_stated_to_be_the_same_is_believed_if_the_length_is(
-        self,
-        embeds: Embeds,
-        server: ModelServer,
-        facts: Path,
-        command: Command,
-        chosen: Callable[..., None],
-        tmp_path: Path,
+        self, embeds: Embeds, server: ModelServer, served: Path, command: Command, chosen: Callable[..., None]
     ) -> None:
-        chosen(server.url, "mini")
-        command("import", facts, "--store", tmp_path / "new")
         chosen(server.url, "all-mini.gguf")
-        refused = command("search", "blue kettle", "--store", tmp_path / "new")
+        refused = command("search", "blue kettle", "--store", served)
         assert refused.code == 2 and "CEMS_WORKBENCH_EMBEDDING_SAME_AS=openai:mini" in refused.err
         chosen(server.url, "all-mini.gguf", SAME_AS="openai:mini")
-        assert command("search", "blue kettle", "--store", tmp_path / "new").code == 0
-        checks = checked(tmp_path / "new")
+        assert command("search", "blue kettle", "--store", served).code == 0
+        checks = checked(served)
         assert checks["embedder match"] == Check(
             "embedder match", "ok", "6 of 6 stored vectors reproduced, lowest cosine 1.0000"
         )
         embeds.other = True
-        checks = checked(tmp_path / "new")
+        checks = checked(served)
         assert checks["embedder match"].status == "warning"
         assert checks["embedder match"].finding.startswith("0 of 6 stored vectors reproduced, lowest cosine 0.")
         embeds.width = 32
-        assert command("search", "blue kettle", "--store", tmp_path / "new").code == 2
+        assert command("search", "blue kettle", "--store", served).code == 2
 
 
 class TestWithoutAServer:
@@ -347,15 +343,8 @@ def test_the_key_stands_in_nothing_that_is_written(
         assert not any(secret in one.out + one.err for one in said)
 
 
-def test_nothing_is_compared_while_the_vectors_are_behind(
-    server: ModelServer, facts: Path, command: Command, chosen: Callable[..., None], tmp_path: Path
-) -> None:
-    chosen(server.url)
-    command("import", facts, "--store", tmp_path / "new")
-    resources = open_resources(Settings(store=tmp_path / "new"))
-    try:
+def test_nothing_is_compared_while_the_vectors_are_behind(served: Path) -> None:
+    with closing(open_resources(Settings(store=served))) as resources:
         assert match_store(resources.store, resources.embedder).same
         resources.store.memories.delete("cat")
         assert match_store(resources.store, resources.embedder).asked == 0
-    finally:
-        resources.close()
