@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Loss, Ranks, lists_in_use, loss, ranks_in
+from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Loss, Ranks, dropped, lists_in_use, loss, ranks_in
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.lists import LISTS
 
@@ -30,21 +30,23 @@ class FlowPoint:
 
 @dataclass(frozen=True, slots=True)
 class FlowLine:
-    """One memory: its points in the order of the columns, and where it was lost; None: it is in the results."""
+    """One memory: its points in the order of the columns, where it was lost (None: it ends within the target rank), and where it
+    was dropped (None: it is in the results)."""
 
     memory_id: str
     points: tuple[FlowPoint, ...]
     loss: Loss | None
+    dropped: Loss | None
 
     @property
     def final_rank(self) -> int | None:
         """Its rank in the results."""
-        return self.points[-1].rank if self.loss is None and self.points else None
+        return self.points[-1].rank if self.dropped is None and self.points else None
 
 
 @dataclass(frozen=True, slots=True)
 class RankFlow:
-    """Lines by final rank, then the lost ones by how far they came.
+    """Lines by final rank, then the dropped ones by how far they came.
 
     `folded` are stages that changed nothing; `lists_left_out` and `lines_left_out` are past what can be drawn; `unranked` were
     asked for and stand in no list.
@@ -64,8 +66,8 @@ class RankFlow:
         return (*self.lists, *self.stages)
 
 
-def rank_flow(trace: Trace, top: int, asked: Collection[str] = ()) -> RankFlow:
-    """The flow of the first `top` memories and of those `asked` for, the most wanted first.
+def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None = None) -> RankFlow:
+    """The flow of the first `top` memories and of those `asked` for, the most wanted first; `k` is the target rank of `loss`.
 
     Past `MOST_LINES` the asked ones have precedence, in their order, then the best ranked.
     """
@@ -77,10 +79,13 @@ def rank_flow(trace: Trace, top: int, asked: Collection[str] = ()) -> RankFlow:
     wanted += [memory_id for memory_id in _first(ranks, stages, top) if memory_id not in set(wanted)]
     shown = wanted[:MOST_LINES]
     lists = _fullest(ranks, lists_in_use(trace), shown)
-    losses = {memory_id: loss(trace, memory_id) for memory_id in shown}
-    before = [name for name in ("lists", "threshold") if any(lost and lost.stage == name for lost in losses.values())]
+    ends = {memory_id: dropped(trace, memory_id) for memory_id in shown}
+    before = [name for name in ("lists", "threshold") if any(end and end.stage == name for end in ends.values())]
     columns = (*lists, *before, *stages)
-    lines = [FlowLine(memory_id, _points(ranks, columns, memory_id), losses[memory_id]) for memory_id in shown]
+    lines = [
+        FlowLine(memory_id, _points(ranks, columns, memory_id), loss(trace, memory_id, k), ends[memory_id])
+        for memory_id in shown
+    ]
     return RankFlow(
         lists=tuple(lists),
         stages=(*before, *stages),
@@ -123,6 +128,6 @@ def _points(ranks: dict[str, Ranks], columns: Sequence[str], memory_id: str) -> 
 
 
 def _order(line: FlowLine, columns: Sequence[str]) -> tuple[int, int, str]:
-    if line.loss is None:
+    if line.dropped is None:
         return (-len(columns), line.final_rank or 0, line.memory_id)
-    return (-columns.index(line.loss.stage), line.loss.rank or 0, line.memory_id)
+    return (-columns.index(line.dropped.stage), line.dropped.rank or 0, line.memory_id)

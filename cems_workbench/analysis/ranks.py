@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import RANKING_STAGES
+from cems_workbench.pipeline.stages import CANDIDATE_STAGES, RANKING_STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.pipeline.stages.stage import AnyStage
 
 RANKED_STAGES = tuple(stage.name for stage in RANKING_STAGES)
 """The stages after which candidates have a rank, in order; the ranks after the last are those of the results."""
@@ -45,9 +47,18 @@ class RankDelta:
         return 0 if self.now is None or self.before is None else self.before - self.now
 
 
+NO_LIMIT_K = 10
+"""The target rank where the results have no limit."""
+
+
+def target_rank(config: PipelineConfig) -> int:
+    """How far up a memory should stand unless somebody asks for another rank: the result limit."""
+    return config.assembly.limit or NO_LIMIT_K
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Where a memory was dropped: the stage, its rank and score on the way in, and why."""
+    """A stage that lost or dropped a memory, and why; rank and score are those it left with, or entered with where it was dropped."""
 
     stage: str
     rank: int | None
@@ -77,8 +88,41 @@ def ranks_in(trace: Trace, name: str) -> Ranks:
     return {memory_id: (rank, score) for rank, memory_id, score in sorted(found)}
 
 
-def loss(trace: Trace, memory_id: str) -> Loss | None:
-    """Where the memory was dropped; None when it is in the results or was in no list.
+def loss(trace: Trace, memory_id: str, k: int | None = None) -> Loss | None:
+    """The stage after which the memory never again stands within the first `k`: what every page and command calls lost.
+
+    It is the first stage from which on its rank is worse than k, or none because it was dropped. Before fusion, where nobody
+    has a rank, a memory that is kept can still reach it. None when it ends within the first k, or was in no list. `k` is
+    `target_rank` of the config when it is not given.
+    """
+    k = target_rank(trace.config) if k is None else k
+    lost: AnyStage | None = None
+    for stage in reversed(CANDIDATE_STAGES):
+        row = trace.stage(stage).by_id.get(memory_id)
+        if row is not None and row.kept and (row.rank_out or 0) <= k:
+            break
+        lost = stage
+    if lost is None or memory_id not in trace.stage(LISTS).by_id:
+        return None
+    end = dropped(trace, memory_id)
+    if end is not None and end.stage == lost.name:
+        return end
+    row = trace.stage(lost).by_id[memory_id]
+    later = "" if end is None else f"; {end.stage} dropped it: {end.reason}"
+    return Loss(lost.name, row.rank_out, row.score, stage_words(trace, lost, memory_id) + later)
+
+
+def stage_words(trace: Trace, stage: AnyStage, memory_id: str) -> str:
+    """What a stage did to a memory that entered it, as one short clause; the reason where it dropped the memory."""
+    traced = trace.stage(stage)
+    row = traced.by_id[memory_id]
+    if not row.kept:
+        return str(row.reason)
+    return "off" if stage.is_off(trace.config) else stage.words(row, traced)
+
+
+def dropped(trace: Trace, memory_id: str) -> Loss | None:
+    """The stage that took the memory out, at whatever rank; None when it is in the results or was in no list.
 
     Before fusion nobody has a rank: then it is the best one that a list gave it, of those that take part if any has it.
     """

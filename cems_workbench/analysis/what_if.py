@@ -23,6 +23,7 @@ from functools import cached_property
 from typing import Any
 
 from cems_workbench.analysis import text_evidence as bm25
+from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why.path import memory_path
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.sections.gathering import ADDED_LISTS
@@ -406,5 +407,5 @@ def _in_lists(trace: Trace, memory_id: str) -> dict[str, Place]:
 
 
 def _in_stages(trace: Trace, memory_id: str) -> dict[str, Place]:
-    path = memory_path(trace, memory_id, max(1, len(trace.results)))
+    path = memory_path(trace, memory_id, target_rank(trace.config))
     return {step.stage: Place(step.rank, step.score, step.kept, step.words) for step in path.steps}

@@ -55,13 +55,13 @@ def test_a_failing_query_gets_a_cause_and_its_rescue_brings_the_memory_in(open_p
     page = open_page()
     query, memory_id = wanted(qid)
     page = open_tool(page, query)
-    assert memory_id not in order(page)[:5]
+    assert memory_id not in order(page)[:10]
     page = pick(page, memory_id)
     cause = html(page, "wb-cause")
     assert f"<code>{memory_id}</code>" in cause and re.search(r"fusion|adjust|assembly", cause)
     assert " ".join(bodies(page)).count("lost here</span>") == 1
     page = press(page, "inspect:why:apply:0")
-    assert memory_id in order(page)[:5]
+    assert memory_id in order(page)[:10]
     assert "It needs no rescue" in html(page, "wb-cause")
     assert config_of(page) != preset("cems").config
 
@@ -90,11 +90,11 @@ def test_a_term_to_search_for_too_is_typed_into_the_box_and_taken_back(open_page
     query, memory_id = wanted("q11")
     page = pick(open_tool(page, query), memory_id)
     page = press(page, "inspect:why:apply:0")
-    assert memory_id in order(page)[:5]
+    assert memory_id in order(page)[:10]
     assert page.text_area(key="inspect:manual").value
     page = press(page, "inspect:why:back")
     assert config_of(page).expansion.backend == "none"
-    assert memory_id not in order(page)[:5]
+    assert memory_id not in order(page)[:10]
 
 
 def test_judged_memories_are_offered_best_grade_first(open_page: OpenPage) -> None:
@@ -102,7 +102,7 @@ def test_judged_memories_are_offered_best_grade_first(open_page: OpenPage) -> No
     labels = [button.label for button in page.button if button.key and button.key.startswith("inspect:why:pick:")]
     grades = [int(label[-1]) for label in labels]
     assert grades == sorted(grades, reverse=True) and grades[0] == 3
-    assert "not within the first 5 results" in captions(page)
+    assert "not within the first 10 results" in captions(page)
 
 
 def test_how_far_up_it_should_be_is_a_choice(open_page: OpenPage) -> None:
@@ -141,7 +141,7 @@ def test_the_followed_memory_is_the_first_choice(open_page: OpenPage) -> None:
     page.session_state["inspect:follow"] = followed
     page.run()
     assert not page.exception
-    assert f"{followed} is in the top 5" in html(page, "wb-cause")
+    assert f"{followed} is in the top 10" in html(page, "wb-cause")
     assert not buttons(page, "inspect:why:apply:")
 
 
@@ -193,7 +193,7 @@ def test_searching_every_project_is_a_rescue_that_moves_the_switch(open_page: Op
     page = press(page, "inspect:why:match:m322")
     assert "and only harbor/dashboard is searched" in html(page, "wb-cause")
     page = press(page, "inspect:why:apply:0")
-    assert page.session_state["inspect:only_project"] is False and "m322" in order(page)[:5]
+    assert page.session_state["inspect:only_project"] is False and "m322" in order(page)[:10]
     page = press(page, "inspect:why:back")
     assert page.session_state["inspect:only_project"] is True and "m322" not in order(page)
 

@@ -134,7 +134,7 @@ def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path
     arguments = ["why", QUERY, "m089", "--store", store, "--preset", "cems", "--as-of", AS_OF, "--k", "5"]
     finished = command(*arguments)
     assert finished.code == 0, finished.err
-    assert finished.out.startswith("m089 was 7th after fusion")
+    assert finished.out.startswith("Lost at fusion: m089 was 7th after fusion")
     for part in ("lost here", "adjust", "vector:0", "would bring it in", "breakpoint", "RBO"):
         assert part in finished.out
     values = json.loads(command(*arguments, "--json").out)

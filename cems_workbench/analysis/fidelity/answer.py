@@ -82,7 +82,7 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A memory that production or our results hold: its rank in each, and where our trace dropped it, if it did."""
+    """A memory that production or our results hold: its rank in each, and where our trace lost it, if it did."""
 
     memory_id: str
     production: int | None
@@ -180,14 +180,14 @@ def results_of(trace: Trace) -> list[str]:
     return [result.memory_id for result in trace.results]
 
 
-def placements(production: Production, trace: Trace) -> list[Placement]:
-    """Every memory of production's answer in its order, then those of our results that it lacks, in ours."""
+def placements(production: Production, trace: Trace, k: int | None = None) -> list[Placement]:
+    """Every memory of production's answer in its order, then those of our results that it lacks; `k` is the target rank of `loss`."""
     ours = {memory_id: rank for rank, memory_id in enumerate(results_of(trace), start=1)}
     rows = []
     for memory_id in production.order:
-        dropped = None if memory_id in ours else loss(trace, memory_id)
-        stage, reason = (dropped.stage, dropped.reason) if dropped else (None, "")
-        if memory_id not in ours and dropped is None:
+        lost = loss(trace, memory_id, k)
+        stage, reason = (lost.stage, lost.reason) if lost else (None, "")
+        if memory_id not in ours and lost is None:
             stage, reason = "lists", "no list returned it"
         rows.append(Placement(memory_id, production.ranks[memory_id], ours.get(memory_id), stage, reason))
     return rows + [Placement(key, None, rank) for key, rank in ours.items() if key not in production.ranks]

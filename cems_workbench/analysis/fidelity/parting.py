@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, loss, ranks_in
+from cems_workbench.analysis.ranks import RANKED_STAGES, dropped, ranks_in
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import LISTS, STAGES
 
@@ -52,9 +52,9 @@ def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list
     for memory_id in recorded:
         if memory_id in results:
             continue
-        dropped = loss(trace, memory_id)
-        if dropped is not None:
-            partings.append(Parting(dropped.stage, memory_id, "lost", dropped.reason))
+        end = dropped(trace, memory_id)
+        if end is not None:
+            partings.append(Parting(end.stage, memory_id, "lost", end.reason))
         elif memory_id not in trace.stage(LISTS).by_id:
             partings.append(Parting(LISTS.name, memory_id, "lost", "no list returned it"))
         else:  # it is a result, past the place where ours were cut

@@ -1,7 +1,6 @@
 """The path of one memory through every stage of a trace, in words; the stage that lost it, and the cause in one plain sentence.
 
-A memory is lost where it was dropped; or, when nothing dropped it but the limit, in the stage after which it last stood
-outside the first k having stood inside; when it never stood inside, in fusion, the first stage that ranks.
+What lost means stands in `analysis/ranks.py:loss`; the sentence names that stage first, and then what was done to the memory.
 """
 
 from __future__ import annotations
@@ -10,22 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from cems_workbench.analysis.ranks import loss, stage_words
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS, called, places_words
 from cems_workbench.pipeline.stages.rerank import RERANK, unit_words
-from cems_workbench.pipeline.stages.stage import AnyStage, ordinal
-
-
-def stage_words(trace: Trace, stage: AnyStage, memory_id: str) -> str:
-    """What a stage did to a memory that entered it, as one short clause; the reason where it dropped the memory."""
-    traced = trace.stage(stage)
-    row = traced.by_id[memory_id]
-    if not row.kept:
-        return str(row.reason)
-    return "off" if stage.is_off(trace.config) else stage.words(row, traced)
+from cems_workbench.pipeline.stages.stage import ordinal
 
 
 def list_words(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = None) -> str:
@@ -36,8 +27,6 @@ def list_words(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = 
     lists = trace.stage(LISTS)
     return places_words(lists.fields, lists.by_id.get(memory_id), absent)
 
-
-_BEFORE_RANKS = sum(stage.works_on == "lists" for stage in CANDIDATE_STAGES)
 
 Status = Literal["in the top k", "below the top k", "dropped", "in no list"]
 
@@ -75,7 +64,7 @@ class ListPlace:
 
 @dataclass(frozen=True)
 class MemoryPath:
-    """`lost_at` is the stage that lost the memory; None when it is in the top k or no list returned it."""
+    """`lost_at` is the stage that lost the memory (`ranks.loss`); None when it is in the top k or no list returned it."""
 
     memory_id: str
     k: int
@@ -114,12 +103,8 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListPlace
         status = "below the top k"
     else:
         status = "dropped"
-    lost_at = None
-    if last is not None and status == "dropped":
-        lost_at = last.stage
-    elif status == "below the top k":
-        lost_at = _overtaken_in(trace, steps, k)
-    return MemoryPath(memory_id, k, status, rank, lost_at, steps, tuple(places))
+    lost = loss(trace, memory_id, k)
+    return MemoryPath(memory_id, k, status, rank, lost.stage if lost else None, steps, tuple(places))
 
 
 def _past_the_limit(trace: Trace, memory_id: str) -> bool:
@@ -127,20 +112,8 @@ def _past_the_limit(trace: Trace, memory_id: str) -> bool:
     return row is not None and not row.kept and not row.skipped_for_budget
 
 
-def _overtaken_in(trace: Trace, steps: Sequence[Step], k: int) -> str:
-    lost = "fusion"
-    inside = False
-    for step in steps[_BEFORE_RANKS:]:
-        # What the limit leaves out has no rank; it is outside.
-        now = step.rank is not None and step.rank <= k
-        if inside and not now:
-            lost = step.stage
-        inside = now
-    return lost
-
-
 def cause(path: MemoryPath, trace: Trace) -> str:
-    """Why the memory is where it is, such as "m077 was 17th after fusion; time decay over 151 days …"."""
+    """Why the memory is where it is, such as "Lost at adjust: m077 was 7th after fusion; time decay over 151 days …"."""
     name, k = path.memory_id, path.k
     if path.status == "in the top k":
         where = "the first result" if k == 1 else f"in the top {k}"
@@ -149,25 +122,28 @@ def cause(path: MemoryPath, trace: Trace) -> str:
         places = "; ".join(f"{called(place.list)}: {place.words}" for place in path.places)
         return f"No list returned {name}" + (f" ({places})." if places else ".")
     if path.lost_at == "lists":
-        return f"The lists lost {name}: {path.steps[-1].words}."
-    if path.lost_at == "threshold":
-        return f"{name} was {list_words(trace, name)}; the threshold cut it: its {path.steps[-1].words}."
-    if path.lost_at == "fusion":
-        return _fusion(path, trace)
-    return _later(path, trace)
+        told = f"no list keeps {name} ({path.steps[-1].words})"
+    elif path.lost_at == "threshold":
+        told = f"{name} was {list_words(trace, name)}; its {path.steps[-1].words}"
+    else:
+        told = _fusion(path, trace) if path.lost_at == "fusion" else _later(path, trace)
+    last = path.steps[-1]
+    if path.status == "dropped" and last.stage != path.lost_at:
+        told += f"; {last.stage} dropped it: {last.words}"
+    return f"Lost at {path.lost_at}: {told}."
 
 
 def _fusion(path: MemoryPath, trace: Trace) -> str:
     name = path.memory_id
     step = path.step("fusion")
     if step is None or step.rank is None:
-        return f"{name} was dropped by fusion: {path.steps[-1].words}."
+        return f"{name} is {path.steps[-1].words}"
     told = f"{name} was {ordinal(step.rank)} after fusion ({list_words(trace, name, _absent(path.places))})"
     later = _reranked(trace, name), _adjusted(trace, name)
     end = [clause for clause in later if clause]
     if path.rank is not None and not end:
         end = [f"it ended {ordinal(path.rank)}"]
-    return "; ".join([told, *end]) + "."
+    return "; ".join([told, *end])
 
 
 def _later(path: MemoryPath, trace: Trace) -> str:
@@ -180,14 +156,14 @@ def _later(path: MemoryPath, trace: Trace) -> str:
     if step.rank_in is not None and step.rank_in != fusion.rank:
         told += f" and {ordinal(step.rank_in)} before {stage}"
     if stage == RERANK.name and step.kept:
-        return f"{told}; {stage}: {_reranked(trace, name)}."
+        return f"{told}; {_reranked(trace, name)}"
     if stage == ADJUST.name and step.kept:
-        return f"{told}; {stage}: {_adjusted(trace, name)}."
+        return f"{told}; {_adjusted(trace, name)}"
     if stage == ASSEMBLY.name and trace.stage(ASSEMBLY).fields.strategy == "mmr":
-        return f"{told}; assembly chose for diversity (mmr) and {_mmr(path, trace)}."
+        return f"{told}; assembly chose for diversity (mmr) and {_mmr(path, trace)}"
     if step.kept:
-        return f"{told}; {stage} put it {ordinal(step.rank or 0)}."
-    return f"{told}; {stage} dropped it: {step.words}."
+        return f"{told}; {stage} put it {ordinal(step.rank or 0)}"
+    return f"{told}; {stage} dropped it: {step.words}"
 
 
 def _reranked(trace: Trace, memory_id: str) -> str | None:

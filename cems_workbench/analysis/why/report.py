@@ -8,6 +8,7 @@ from typing import Any
 
 from rapidfuzz import process
 
+from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why.disturbance import LabelledSet
 from cems_workbench.analysis.why.elsewhere import list_places
 from cems_workbench.analysis.why.path import MemoryPath, cause, memory_path
@@ -31,9 +32,6 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.progress import Progress, silent
-
-NO_LIMIT_K = 10
-"""k where the results have no limit."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def explain(
 
     A `Cancelled` from `progress` passes through.
     """
-    k = k or config.assembly.limit or NO_LIMIT_K
+    k = k or target_rank(config)
     open_store = None if request is None or resources is None else (replace(request, as_of=evidence.as_of), resources)
     places = list_places(memory_id, evidence, config, *open_store) if open_store else []
     trace = replay(evidence, config, switched_off=switched_off)

@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import Against
+from cems_workbench.analysis.ranks import Against, target_rank
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 
 Made = TypeVar("Made")
+TARGET = "inspect:why:k"
+"""The target rank that somebody typed, for all views and tools of the page."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,11 @@ class InspectContext:
     """The trace beside that of the pinned baseline; None when nothing is pinned."""
     followed: str | None
     """The memory that is followed; None when none is, or when it is no candidate."""
+
+    @property
+    def target(self) -> int:
+        """How far up a memory should stand: what was typed under Why is it missing, else the result limit."""
+        return st.session_state.get(TARGET) or target_rank(self.trace.config)
 
     def remembered(self, slot: str, make: Callable[[], Made], *key: object, most: int = 1) -> Made:
         """What `make` returns, kept in the session under `slot` while evidence, config, variants and `key` are the same.

@@ -8,6 +8,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.found_chunk import found_chunk
+from cems_workbench.analysis.ranks import loss
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.pipeline.stages.result import StageRow
@@ -20,11 +21,12 @@ from cems_workbench.ui.kit.templates import render
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A memory in one stage, as it is drawn; `lost` when the stage dropped it."""
+    """A memory in one stage, as it is drawn; `lost` is the stage that lost it."""
 
     stage: AnyStage
     ranks: str
     scores: str
+    kept: bool
     lost: bool
     words: str
 
@@ -41,23 +43,28 @@ def draw(context: InspectContext) -> None:
         label_visibility="collapsed", format_func=lambda memory_id: f"{memory_id}  {_text(trace, memory_id, 90)}",
     )  # fmt: skip
     if context.followed is not None:
-        st.html(path_html(trace, context.followed))
+        st.html(path_html(trace, context.followed, context.target))
 
 
-def path_html(trace: Trace, memory_id: str) -> Markup:
-    """A memory's way through the stages."""
+def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
+    """A memory's way through the stages, with the one that lost it; `k` is the target rank of `loss`."""
+    lost = loss(trace, memory_id, k)
     rows = [(stage, trace.stage(stage).by_id.get(memory_id)) for stage in STAGES]
-    steps = [_step(trace, stage, row) for stage, row in rows if row is not None]
+    steps = [
+        _step(trace, stage, row, lost is not None and lost.stage == stage.name)
+        for stage, row in rows
+        if row is not None
+    ]
     return render(
         "inspect/path.html", memory_id=memory_id, text=_text(trace, memory_id, 140), steps=steps,
         found=found_chunk(trace, memory_id),
     )  # fmt: skip
 
 
-def _step(trace: Trace, stage: AnyStage, row: StageRow) -> Step:
+def _step(trace: Trace, stage: AnyStage, row: StageRow, lost: bool) -> Step:
     ranks = f"{_rank(row.rank_in)} → {_rank(row.rank_out)}" if row.rank_in or row.rank_out else "–"
     scores = f"{_score(row.score_in)} → {_score(row.score)}"
-    return Step(stage, ranks, scores, not row.kept, row.reason or stage.detail(row, trace.config))
+    return Step(stage, ranks, scores, row.kept, lost, row.reason or stage.detail(row, trace.config))
 
 
 def _text(trace: Trace, memory_id: str, length: int) -> str:

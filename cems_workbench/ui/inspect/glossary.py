@@ -12,6 +12,9 @@ SOURCES: dict[str, str] = {source.name: source.description for source in LIST_SO
 
 RAW: dict[str, str] = {source.name: source.raw for source in LIST_SOURCES}
 
+LOST = "The stage after which it never again stands within the first {k}; empty: it ends within them, or no list has it"
+"""What "lost at" says, of `analysis.ranks.loss`."""
+
 FACTORS = {name: factor.description for name, factor in adjust.FACTORS.items()}
 
 

@@ -20,6 +20,7 @@ from cems_workbench.analysis.fidelity.answer import (
     score_maps,
 )
 from cems_workbench.analysis.fidelity.explain import Explanation, Replays, explanations, together
+from cems_workbench.analysis.ranks import loss
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay
 from cems_workbench.records import Memory
@@ -94,10 +95,8 @@ def test_every_memory_says_where_our_trace_lost_it_and_what_production_lacks() -
     assert list(rows)[:3] == ["a", "z", "f"]
     assert (rows["z"].lost_at, rows["z"].reason) == ("lists", "no list returned it")
     for memory_id in ("a", "f"):
-        lost = dict(ours.path(memory_id))
-        stage = next((name for name, row in lost.items() if not row.kept), None)
-        assert rows[memory_id].lost_at == stage
-        assert rows[memory_id].reason == (lost[stage].reason if stage else "")
+        lost = loss(ours, memory_id)
+        assert (rows[memory_id].lost_at, rows[memory_id].reason) == ((lost.stage, lost.reason) if lost else (None, ""))
     extra = [one for one in rows.values() if one.production is None]
     assert [one.memory_id for one in extra] == [key for key in results_of(ours) if key not in ("a", "z", "f")]
     assert [one.ours for one in extra] == sorted(one.ours or 0 for one in extra)

@@ -54,10 +54,16 @@ def test_stages_that_drop_nobody_and_move_nobody_are_folded() -> None:
     assert bare.stages == ("fusion", "assembly")
 
 
-def test_a_dropped_memory_ends_where_it_was_lost_with_rank_and_reason() -> None:
+def test_a_dropped_memory_ends_where_it_was_dropped_and_was_lost_where_its_rank_was() -> None:
     lost = line(rank_flow(trace(subject(), ADJUSTED), 5), "b")
-    assert lost.final_rank is None and lost.loss is not None
-    assert (lost.loss.stage, lost.loss.rank, lost.loss.reason) == ("assembly", 3, "past the result limit of 2")
+    assert lost.final_rank is None and lost.dropped is not None and lost.loss is not None
+    assert (lost.dropped.stage, lost.dropped.rank, lost.dropped.reason) == (
+        "assembly",
+        3,
+        "past the result limit of 2",
+    )
+    assert (lost.loss.stage, lost.loss.rank) == ("fusion", 3)
+    assert lost.loss.reason.endswith("; assembly dropped it: past the result limit of 2")
     assert lost.points[-1] == FlowPoint("adjust", 3, pytest.approx(1 / 62))  # type: ignore[arg-type]
 
 

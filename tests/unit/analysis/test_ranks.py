@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.ranks import Against, Move, RankDelta, loss, rank_deltas, ranks_in
+from cems_workbench.analysis.ranks import Against, Move, RankDelta, dropped, loss, rank_deltas, ranks_in
 from cems_workbench.pipeline import Trace
 from tests.unit.pipeline.cases import evidence, trace
 
@@ -84,5 +84,6 @@ def test_the_rank_of_who_was_lost_before_fusion_is_that_of_a_list_that_takes_par
 
 def test_who_is_in_the_results_or_in_no_list_is_not_lost() -> None:
     assert loss(now(), "d") is None and loss(now(), "nobody") is None
-    lost = loss(now(), "b")
-    assert lost is not None and (lost.stage, lost.rank, lost.reason) == ("assembly", 4, "past the result limit of 3")
+    end, lost = dropped(now(), "b"), loss(now(), "b")
+    assert end is not None and (end.stage, end.rank, end.reason) == ("assembly", 4, "past the result limit of 3")
+    assert lost is not None and (lost.stage, lost.rank) == ("adjust", 4)

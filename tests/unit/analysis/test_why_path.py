@@ -60,20 +60,20 @@ def test_the_sentence_says_where_each_list_would_have_ranked_it() -> None:
 def test_lost_in_the_lists_past_the_depth() -> None:
     path, sentence = explained(evidence(VECTOR), "c", 3, {"lists.vector.depth": 2})
     assert (path.status, path.lost_at) == ("dropped", "lists")
-    assert sentence == "The lists lost c: vector: rank 3 is past the depth 2."
+    assert sentence == "Lost at lists: no list keeps c (vector: rank 3 is past the depth 2)."
 
 
 def test_lost_in_a_list_that_is_off() -> None:
     path, sentence = explained(evidence({**VECTOR, "relations": {"r": 1.0}}), "r", 3)
     assert path.lost_at == "lists"
-    assert sentence == "The lists lost r: relations: list is off."
+    assert sentence == "Lost at lists: no list keeps r (relations: list is off)."
 
 
 def test_lost_by_the_threshold() -> None:
     path, sentence = explained(evidence(VECTOR), "c", 3, {"threshold.mode": "fixed", "threshold.fixed": 0.75})
     assert (path.status, path.lost_at) == ("dropped", "threshold")
     assert sentence == (
-        "c was 3rd in vector (0.7); the threshold cut it: its best list score 0.7000 is below the threshold 0.75."
+        "Lost at threshold: c was 3rd in vector (0.7); its best list score 0.7000 is below the threshold 0.75."
     )
 
 
@@ -81,7 +81,7 @@ def test_lost_in_fusion_when_it_never_stood_within_k() -> None:
     lists = {"vector": {"a": 0.9, "b": 0.8, "c": 0.7}, "lexical": {"b": 2.0, "a": 1.0}}
     path, sentence = explained(evidence(lists), "c", 2)
     assert (path.status, path.rank, path.lost_at) == ("below the top k", 3, "fusion")
-    assert sentence == "c was 3rd after fusion (3rd in vector (0.7), not in lexical); it ended 3rd."
+    assert sentence == "Lost at fusion: c was 3rd after fusion (3rd in vector (0.7), not in lexical); it ended 3rd."
 
 
 def test_what_happened_after_fusion_is_told_too() -> None:
@@ -90,7 +90,7 @@ def test_what_happened_after_fusion_is_told_too() -> None:
     path, sentence = explained(evidence(lists, memories=ages), "c", 1, {"adjust.time_decay.mode": "hyperbolic"})
     assert path.lost_at == "fusion"
     assert sentence == (
-        "c was 2nd after fusion (2nd in vector (0.8)); time decay over 60 days multiplied it by 0.50 and put it 3rd."
+        "Lost at fusion: c was 2nd after fusion (2nd in vector (0.8)); time decay over 60 days multiplied it by 0.50 and put it 3rd."
     )
 
 
@@ -99,13 +99,16 @@ def test_left_out_by_fusion_with_a_date_alone() -> None:
     changes = {"fusion.method": "score_sum", "lists.recency.enabled": True}
     path, sentence = explained(evidence(lists), "b", 1, changes)
     assert (path.status, path.lost_at) == ("dropped", "fusion")
-    assert sentence == "b was dropped by fusion: only in recency or access lists, which score_sum leaves out."
+    assert sentence == "Lost at fusion: b is only in recency or access lists, which score_sum leaves out."
 
 
 def test_lost_by_the_filter() -> None:
     path, sentence = explained(evidence(VECTOR), "c", 3, {"filter.min_score": 0.016})
     assert (path.status, path.lost_at) == ("dropped", "filter")
-    assert sentence == "c was 3rd after fusion; filter dropped it: score 0.0159 is below the minimum 0.016."
+    assert (
+        sentence
+        == "Lost at filter: c was 3rd after fusion; filter dropped it: score 0.0159 is below the minimum 0.016."
+    )
 
 
 RERANKED = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.combine": "replace"}
@@ -115,26 +118,30 @@ def test_dropped_past_the_rerank_depth() -> None:
     subject = evidence(VECTOR, model={"a": 9, "b": 5, "c": 7})
     path, sentence = explained(subject, "c", 3, {**RERANKED, "rerank.input_limit": 2})
     assert (path.status, path.lost_at) == ("dropped", "rerank")
-    assert sentence == "c was 3rd after fusion; rerank dropped it: rank 3 is past the rerank depth of 2."
+    assert (
+        sentence == "Lost at rerank: c was 3rd after fusion; rerank dropped it: rank 3 is past the rerank depth of 2."
+    )
 
 
 def test_put_down_by_the_reranker() -> None:
     path, sentence = explained(evidence(VECTOR, model={"a": 9, "b": 5, "c": 7}), "b", 2, RERANKED)
     assert (path.rank, path.lost_at) == (3, "rerank")
-    assert sentence == "b was 2nd after fusion; rerank: the reranker gave it 0.500 and put it 3rd."
+    assert sentence == "Lost at rerank: b was 2nd after fusion; the reranker gave it 0.500 and put it 3rd."
 
 
 def test_a_failed_score_is_not_the_rerankers_word() -> None:
     path, sentence = explained(evidence(VECTOR, model={"a": 9, "b": None, "c": 7}), "b", 2, RERANKED)
     assert path.lost_at == "rerank"
-    assert sentence == "b was 2nd after fusion; rerank: scoring it failed, which counts as 0.500 and put it 3rd."
+    assert (
+        sentence == "Lost at rerank: b was 2nd after fusion; scoring it failed, which counts as 0.500 and put it 3rd."
+    )
 
 
 def test_a_list_that_was_not_searched_is_told() -> None:
     places = [ListPlace("lexical:0", 1, 9.0, 50, False, "it would be 1st (BM25 9.00), but this list was not searched")]
     made = trace(evidence(VECTOR))
     assert cause(memory_path(made, "c", 2, places), made) == (
-        "c was 3rd after fusion (3rd in vector (0.7), lexical:0: it would be 1st (BM25 9.00), but this list was not "
+        "Lost at fusion: c was 3rd after fusion (3rd in vector (0.7), lexical:0: it would be 1st (BM25 9.00), but this list was not "
         "searched); it ended 3rd."
     )
 
@@ -145,7 +152,10 @@ def test_lost_in_adjust_by_its_age() -> None:
     changes = {"adjust.time_decay.mode": "hyperbolic"}
     path, sentence = explained(evidence(VECTOR, memories=ages), "a", 2, changes)
     assert (path.status, path.rank, path.lost_at) == ("below the top k", 3, "adjust")
-    assert sentence == "a was 1st after fusion; adjust: time decay over 151 days multiplied it by 0.28 and put it 3rd."
+    assert (
+        sentence
+        == "Lost at adjust: a was 1st after fusion; time decay over 151 days multiplied it by 0.28 and put it 3rd."
+    )
 
 
 def test_lost_in_adjust_by_what_lifted_others() -> None:
@@ -153,28 +163,34 @@ def test_lost_in_adjust_by_what_lifted_others() -> None:
     path, sentence = explained(subject, "a", 1, {"adjust.priority": True})
     assert path.lost_at == "adjust"
     assert sentence == (
-        "a was 1st after fusion; adjust: the factors of others, c first among them, lifted them past it and put it 2nd."
+        "Lost at adjust: a was 1st after fusion; the factors of others, c first among them, lifted them past it and put it 2nd."
     )
 
 
 def test_lost_by_the_gap() -> None:
     path, sentence = explained(evidence(VECTOR), "c", 3, {"gap.ratio": 0.98, "gap.keep": 1})
     assert (path.status, path.lost_at) == ("dropped", "gap")
-    assert sentence == "c was 3rd after fusion; gap dropped it: score 0.0159 is below 0.98 × the top score 0.0164."
+    assert (
+        sentence
+        == "Lost at gap: c was 3rd after fusion; gap dropped it: score 0.0159 is below 0.98 × the top score 0.0164."
+    )
 
 
 def test_lost_as_a_duplicate() -> None:
     subject = evidence(VECTOR, embeddings={"a": [1.0, 0.0], "b": [1.0, 0.0], "c": [0.0, 1.0]})
     path, sentence = explained(subject, "b", 3, {"dedup.enabled": True})
     assert (path.status, path.lost_at) == ("dropped", "dedup")
-    assert sentence == "b was 2nd after fusion; dedup dropped it: duplicates a (cosine 1.000)."
+    assert sentence == "Lost at dedup: b was 2nd after fusion; dedup dropped it: duplicates a (cosine 1.000)."
 
 
 def test_lost_for_the_token_budget() -> None:
     subject = evidence(VECTOR, memories={"b": {"content": "x" * 400}})
     path, sentence = explained(subject, "b", 3, {"assembly.max_tokens": 50})
     assert (path.status, path.lost_at) == ("dropped", "assembly")
-    assert sentence == "b was 2nd after fusion; assembly dropped it: 100 tokens do not fit the budget of 50."
+    assert (
+        sentence
+        == "Lost at assembly: b was 2nd after fusion; assembly dropped it: 100 tokens do not fit the budget of 50."
+    )
 
 
 def test_lost_to_diversity() -> None:
@@ -183,7 +199,7 @@ def test_lost_to_diversity() -> None:
     path, sentence = explained(evidence(VECTOR, memories=sessions), "b", 2, changes)
     assert (path.status, path.lost_at) == ("below the top k", "assembly")
     assert sentence == (
-        "b was 2nd after fusion; assembly chose for diversity (mmr) and left it out: a stands for its session s1."
+        "Lost at assembly: b was 2nd after fusion; assembly chose for diversity (mmr) and left it out: a stands for its session s1."
     )
 
 

@@ -56,8 +56,9 @@ def test_a_line_runs_through_its_ranks_and_ends_with_a_cross_where_it_was_lost()
         if size
     ]
     assert marked == [
-        (places["vector"], 5, NEUTRAL.symbol), (places["fusion"], 5, NEUTRAL.symbol), (places["assembly"] - FADE, 5, "x"),
+        (places["vector"], 5, NEUTRAL.symbol), (places["fusion"], 5, "x"),
     ]  # fmt: skip
+    assert curve.x[-1] == places["assembly"] - FADE  # where it was dropped
 
 
 def test_the_followed_line_is_in_front_and_wider_than_any_other() -> None:
@@ -118,7 +119,7 @@ def test_the_hover_has_rank_and_score_of_every_column_and_why_it_was_lost() -> N
         "text m05",
         "vector: rank 5, score 0.9500",
         f"fusion: rank 5, score {1 / 65:.4f}",
-        "✕ lost at assembly from rank 5: past the result limit of 3",
+        "✕ lost at fusion: 5th of 6: vector 0.0154; assembly dropped it: past the result limit of 3",
     ]
 
 
@@ -126,7 +127,7 @@ def test_judged_relevant_memories_that_were_lost_are_listed_and_irrelevant_ones_
     subject = trace(evidence({"vector": falling(6)}), LIMITED)
     flow, kinds, _ = drawn(subject, grades={"m05": 1, "m04": 0, "m01": 3})
     listed = view.lost_html(flow, kinds, None)
-    assert "m05" in listed and "lost at rank 5: past the result limit of 3" in listed
+    assert "m05" in listed and "lost here at rank 5: " in listed
     assert "m04" not in listed and "m01" not in listed
     assert "m04" in view.lost_html(flow, kinds, "m04")
 

@@ -33,7 +33,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import shown
-from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.inspect.glossary import LOST, about
 from cems_workbench.ui.inspect.tables import marked
 from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -109,7 +109,7 @@ def draw_placements(context: InspectContext, production: Production) -> None:
             "production": number("production", width=84, help="Rank that production gave it; empty: not returned"),
             "ours": number("ours", width=52, help="Rank in the results above; empty: not there"),
             "memory": text("memory", width=110),
-            "lost at": text("lost at", width=110, help="The stage of this trace that dropped it"),
+            "lost at": text("lost at", width=110, help=LOST.format(k=context.target)),
             "why": text("why", width=280),
             "content": text("content", width=420),
         },
@@ -120,7 +120,7 @@ def _rows(context: InspectContext, production: Production) -> list[dict[str, str
     """The placements, and the rows of the answer that no memory matches."""
     memories = context.resources.store.memories.read(production.order)
     rows: list[dict[str, str | int | None]] = []
-    for placement in placements(production, context.trace):
+    for placement in placements(production, context.trace, context.target):
         memory = memories.get(placement.memory_id) or context.trace.evidence.memories[placement.memory_id]
         called = production.by_text.get(placement.memory_id)
         why = placement.reason or ("production did not return it" if placement.production is None else "")

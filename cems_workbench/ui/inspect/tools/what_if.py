@@ -14,10 +14,10 @@ from typing import Any
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.what_if import Moved, Pair, Place, WhatIf, what_if
 from cems_workbench.analysis.why import cause, memory_path
 from cems_workbench.errors import InputError, WorkbenchError
-from cems_workbench.evaluation.grades import K
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.stage import ordinal
@@ -63,7 +63,7 @@ def draw(context: InspectContext) -> None:
     write_stylesheet("what_if")
     choosing.search_box(TOOL)
     choosing.offer_matches(context, TOOL)
-    lost = choosing.missing(context, K)
+    lost = choosing.missing(context, context.target)
     memory_id = choosing.chosen(context, TOOL) or next(iter(lost), None)
     choosing.offer(context, TOOL, lost, memory_id)
     if memory_id is None:
@@ -84,7 +84,7 @@ def draw(context: InspectContext) -> None:
         return
     outcome = _outcome(context, copy)
     if outcome is not None:
-        _draw_outcome(outcome)
+        _draw_outcome(outcome, context.target)
 
 
 def _outcome(context: InspectContext, copy: Memory) -> WhatIf | None:
@@ -106,9 +106,9 @@ def _outcome(context: InspectContext, copy: Memory) -> WhatIf | None:
         place.empty()
 
 
-def _draw_outcome(outcome: WhatIf) -> None:
+def _draw_outcome(outcome: WhatIf, k: int) -> None:
     """The headline, lists and stages side by side, who else moved, and what is approximated."""
-    st.html(outcome_html(outcome))
+    st.html(outcome_html(outcome, k))
     lists = [pair for pair in outcome.lists() if pair.before is not None or pair.after is not None]
     if lists:
         st.markdown("###### In the lists")
@@ -207,11 +207,11 @@ def _start_again(memory_id: str) -> None:
     st.session_state[TURN] += 1
 
 
-def outcome_html(outcome: WhatIf) -> Markup:
-    """Where it stood and where it would stand, why, and what was changed."""
+def outcome_html(outcome: WhatIf, k: int | None = None) -> Markup:
+    """Where it stood and would stand, why it is not among the first `k` (None: the result limit), and what was changed."""
     before, after = (("not in the results" if rank is None else ordinal(rank)) for rank in outcome.rank)
     trace, memory_id = outcome.after, outcome.edited.id
-    path = memory_path(trace, memory_id, max(1, len(trace.results)))
+    path = memory_path(trace, memory_id, k or target_rank(trace.config))
     told = "" if path.status == "in the top k" else cause(path, trace)
     changes = "; ".join(_change(*change) for change in outcome.changes)
     return render(

@@ -11,17 +11,16 @@ from dataclasses import dataclass, replace
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why import Change, LabelledSet, ListPlace, MemoryPath, Rescue, Why, explain
-from cems_workbench.analysis.why.report import NO_LIMIT_K
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.grades import K
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
-from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.context import TARGET, InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS, shown
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.labelled import labelled_set, offer_labelled
@@ -44,7 +43,8 @@ APPLIED = "inspect:why:applied"
 def draw(context: InspectContext) -> None:
     """Choose a memory; then the cause, the path and the rescues."""
     write_stylesheet("why")
-    k = _wanted(context)
+    _wanted(context)
+    k = context.target
     lost = choosing.missing(context, k)
     memory_id = choosing.chosen(context, TOOL)
     _judgments(context, lost, k)
@@ -70,19 +70,18 @@ def draw(context: InspectContext) -> None:
     _draw_rescues(context, why, labelled)
 
 
-def _wanted(context: InspectContext) -> int:
-    """How far up the memory should be, beside the search box."""
-    most = context.trace.config.assembly.limit or NO_LIMIT_K
-    st.session_state.setdefault("inspect:why:k", min(K, most))
+def _wanted(context: InspectContext) -> None:
+    """How far up the memory should be, beside the search box; empty is the result limit."""
     first, second = st.columns([1, 3], vertical_alignment="bottom")
     with second:
         choosing.search_box(TOOL)
     choosing.offer_matches(context, TOOL)
-    k: int | None = first.number_input(
-        "Should be in the first", 1, 1000, key="inspect:why:k", persist_state="session",
-        help="A memory counts as missing when it is not among so many results from the top. 1: it should be the first.",
+    first.number_input(
+        "Should be in the first", 1, 1000, None, key=TARGET, persist_state="session",
+        placeholder=f"{target_rank(context.trace.config)} (result limit)",
+        help="A memory is missing when it is not among so many results from the top; Journey, Rank flow and Against production take "
+        "the same number. Empty: the result limit.",
     )  # fmt: skip
-    return k or min(K, most)
 
 
 def _judgments(context: InspectContext, lost: list[str], k: int) -> None:

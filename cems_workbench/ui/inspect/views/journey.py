@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Against, lists_in_use
+from cems_workbench.analysis.ranks import RANKED_STAGES, RESULTS, Against, lists_in_use, loss
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.answered import answered_by
 from cems_workbench.pipeline.stages import FUSION, LISTS
@@ -14,7 +14,7 @@ from cems_workbench.pipeline.stages.lists import called, turn_of
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.glossary import about
+from cems_workbench.ui.inspect.glossary import LOST, about
 from cems_workbench.ui.inspect.tables import compared, marked
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.tables import draw_table
@@ -28,7 +28,7 @@ TOP = 40
 def draw(context: InspectContext) -> None:
     """A memory a row, its rank in every list and stage."""
     st.caption("The rank of each memory in every list and stage; empty: not there. Memories in the results come first.")
-    frame = journey_table(context.trace, TOP, context.followed, context.against)
+    frame = journey_table(context.trace, TOP, context.followed, context.against, context.target)
     text = st.column_config.TextColumn
     ranks = {
         name: st.column_config.NumberColumn(
@@ -43,8 +43,8 @@ def draw(context: InspectContext) -> None:
             **ranks,
             COLUMN: text(COLUMN, width=96, help=HELP),
             "memory": text("memory", width=92, pinned=True),
-            "lost at": text("lost at", width=78, help="The stage that dropped it; empty: in the results"),
-            "why": text("why", width="medium", help="Why that stage dropped it"),
+            "lost at": text("lost at", width=78, help=LOST.format(k=context.target)),
+            "why": text("why", width="medium", help="What that stage did to it"),
             "content": text("content", width="large"),
         },
     )
@@ -56,8 +56,10 @@ def _help(trace: Trace, name: str) -> str:
     return f"{about(name)} {whose.capitalize()}." if whose else about(name)
 
 
-def journey_table(trace: Trace, top: int, followed: str | None = None, against: Against | None = None) -> pd.DataFrame:
-    """One row per memory, one column per list and stage with its rank there; where it was lost, and why.
+def journey_table(
+    trace: Trace, top: int, followed: str | None = None, against: Against | None = None, k: int | None = None
+) -> pd.DataFrame:
+    """One row per memory, one column per list and stage with its rank there; where `loss` says it was lost, and why.
 
     With a baseline its results that are gone are among them, and every memory has its delta in the results.
     """
@@ -76,10 +78,12 @@ def journey_table(trace: Trace, top: int, followed: str | None = None, against: 
         found = in_lists.get(memory_id)  # a baseline that was gathered on its own may know others
         hits = {hit.list: hit.rank for hit in found.lists if hit.kept} if found is not None else {}
         path = dict(trace.path(memory_id))
-        lost, why = next(((stage, row.reason) for stage, row in path.items() if not row.kept), ("", ""))
+        lost = loss(trace, memory_id, k)
         ranks = [path[stage].rank_out if stage in path else None for stage in RANKED_STAGES]
         text = excerpt(memories[memory_id].content)
-        rows.append([memory_id, lost, *(hits.get(name) for name in lists), *ranks, why, text])
+        found_lists = (hits.get(name) for name in lists)
+        stage, why = (lost.stage, lost.reason) if lost is not None else ("", "")
+        rows.append([memory_id, stage, *found_lists, *ranks, why, text])
     frame = pd.DataFrame(rows, columns=["memory", "lost at", *lists, *RANKED_STAGES, "why", "content"])
     return compared(frame.astype({name: "Int64" for name in [*lists, *RANKED_STAGES]}), against, RESULTS, "memory")
 

@@ -108,7 +108,10 @@ def scale_of(flow: RankFlow, top: int) -> Scale:
     """To scale are the first `top`, every final rank there is room for, and up to twice `top` where most of the lines run."""
     ranks = sorted(point.rank for line in flow.lines for point in line.points)
     ranks = sorted(
-        [*ranks, *(line.loss.rank for line in flow.lines if line.loss is not None and line.loss.rank is not None)]
+        [
+            *ranks,
+            *(line.dropped.rank for line in flow.lines if line.dropped is not None and line.dropped.rank is not None),
+        ]
     )
     final = max((line.final_rank or 0 for line in flow.lines), default=0)
     last = ranks[-1] if ranks else 1
@@ -180,19 +183,28 @@ class _Pen:
 
 
 def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> tuple[list[Stop], list[Stop]]:
-    """Where the line stands in the lists, and in the stages with the place where it was lost."""
+    """Where the line stands in the lists, and in the stages with the place where it was dropped."""
     places = column_places(flow)
     stops = [(point.column, (places[point.column], scale.height(point.rank))) for point in line.points]
     listed = [stop for column, stop in stops if column in flow.lists]
     staged = [stop for column, stop in stops if column not in flow.lists]
-    if line.loss is not None:
-        staged.append((places[line.loss.stage] - FADE, scale.height(line.loss.rank or 1)))
+    if line.dropped is not None:
+        staged.append((places[line.dropped.stage] - FADE, scale.height(line.dropped.rank or 1)))
     return listed, staged
 
 
+def _lost_place(line: FlowLine, flow: RankFlow) -> int | None:
+    """Which of its places in the stages gets the cross: the one after the stage that lost it, or where that stage dropped it."""
+    if line.loss is None:
+        return None
+    staged = [point.column for point in line.points if point.column not in flow.lists]
+    return staged.index(line.loss.stage) if line.loss.stage in staged else len(staged)
+
+
 def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool, hover: str) -> dict[str, Any]:
-    """Markers alone in the lists, which run side by side; a line through the stages; a cross where it ends early."""
+    """Markers alone in the lists, which run side by side; a line through the stages; a cross where it was lost."""
     listed, staged = _stops(line, flow, scale)
+    lost = _lost_place(line, flow)
     size = kind.size + (3 if followed else 0)
     pen = _Pen()
     for stop in listed:
@@ -201,8 +213,8 @@ def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: b
     for i, stop in enumerate(staged):
         if i:
             pen.bend(staged[i - 1], stop)
-        crossed = line.loss is not None and i == len(staged) - 1
-        pen.put(*stop, "x" if crossed else kind.symbol, max(size, 9) if crossed else size)
+        ended = line.dropped is not None and i == len(staged) - 1
+        pen.put(*stop, "x" if i == lost else kind.symbol, max(size, 9) if i == lost else 0 if ended else size)
     return {
         "type": "scatter", "x": pen.x, "y": pen.y, "mode": "lines+markers",
         "hovertext": hover, "hoverinfo": "text", "hoverlabel": {"align": "left"},
@@ -285,7 +297,8 @@ ID, PIXELS = 14, 6.6
 _HELP = (
     "From left to right: the lists, which run side by side, then the stages, one after the other. A line that rises won places. "
     "Drawn is every memory that stands among the first after fusion or a later stage, with the judged and the followed ones. "
-    "Ranks further down are drawn closer together, below the dotted line. A cross is where a memory was lost."
+    "Ranks further down are drawn closer together, below the dotted line. A cross is where a memory was lost: the stage after which it "
+    "never again stands within the first {k}. A line ends where a memory was dropped."
 )
 _ALT = "The rank of each memory in every list and after every stage, best at the top; a cross marks where one was lost."
 
@@ -303,9 +316,9 @@ def draw(context: InspectContext) -> None:
     ) or 10  # fmt: skip
     asked = [context.followed] if context.followed is not None else []
     asked += sorted(context.grades, key=lambda memory_id: (-context.grades[memory_id], memory_id))
-    flow = rank_flow(trace, top, asked)
+    flow = rank_flow(trace, top, asked, context.target)
     kinds = line_kinds(trace, context.grades)
-    st.caption(_summary(flow, trace, top, context.grades), help=_HELP)
+    st.caption(_summary(flow, trace, top, context.grades), help=_HELP.format(k=context.target))
     st.html(legend_html(flow, kinds))
     label = partial(_label, names=_names(flow, trace), followed=context.followed, against=context.against)
     margin = 24 + round(PIXELS * max((len(label(line)) for line in flow.lines if line.final_rank), default=0))
@@ -375,8 +388,7 @@ def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
             f"{tick(called(point.column), 24)}: rank {point.rank}{score}" + (f", {literal(whose)}" if whose else "")
         )
     if line.loss is not None:
-        rank = "" if line.loss.rank is None else f" from rank {line.loss.rank}"
-        about.append(f"✕ lost at {line.loss.stage}{rank}: {tick(line.loss.reason, 90)}")
+        about.append(f"✕ lost at {line.loss.stage}: {tick(line.loss.reason, 90)}")
     return lines(*about)
 
 

@@ -1,0 +1,69 @@
+"""What two screens say of one memory is the same: the stage that lost it, and the score that orders it."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stdout
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import configs, evidences
+
+from cems_workbench.analysis.fidelity.answer import Answer, matched, placements
+from cems_workbench.analysis.rank_flow import rank_flow
+from cems_workbench.analysis.ranks import target_rank
+from cems_workbench.analysis.why import Why, cause, memory_path
+from cems_workbench.cli.why import print_why
+from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
+from cems_workbench.pipeline import Evidence, Trace, replay
+from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+from cems_workbench.ui.inspect.follow import path_html
+from cems_workbench.ui.inspect.views.journey import journey_table
+
+PRESETS = st.sampled_from([preset(name).config for name in preset_names()])
+CONFIGS = configs() | st.builds(
+    lambda config, limit: with_values(config, {"assembly.limit": limit}), PRESETS, st.sampled_from([1, 2, 3, None])
+)
+
+
+def lost_by_definition(trace: Trace, memory_id: str, k: int) -> str | None:
+    """Every stage is tried as the last one after which the memory was still within k, or could be."""
+    within = []
+    for stage in CANDIDATE_STAGES:
+        row = trace.stage(stage).by_id.get(memory_id)
+        ranked = stage.works_on == "ranking"
+        within.append(row is not None and row.kept and (not ranked or 1 <= (row.rank_out or 0) <= k))
+    never_again = [i for i in range(len(within)) if not any(within[i:])]
+    return CANDIDATE_STAGES[never_again[0]].name if never_again else None
+
+
+@settings(max_examples=200)
+@given(evidences(), CONFIGS, st.none() | st.integers(1, 4))
+def test_every_screen_and_the_command_name_the_same_lost_stage(
+    evidence: Evidence, config: PipelineConfig, asked: int | None
+) -> None:
+    trace = replay(evidence, config)
+    k = asked or target_rank(config)
+    ids = evidence.candidate_ids
+    expected = {memory_id: lost_by_definition(trace, memory_id, k) for memory_id in ids}
+    flow = {line.memory_id: line.loss.stage if line.loss else None for line in rank_flow(trace, 40, ids, asked).lines}
+    assert flow == expected
+    if ids:
+        journey = journey_table(trace, 40, ids[0], k=asked).set_index("memory")["lost at"]
+        assert {key: stage or None for key, stage in journey.items()} == {key: expected[key] for key in journey.index}
+        production = matched([Answer(key) for key in ids], lambda _: evidence.memories)
+        assert {one.memory_id: one.lost_at for one in placements(production, trace, asked)} == expected
+    for memory_id in ids[:2]:
+        stage = expected[memory_id]
+        path = memory_path(trace, memory_id, k)
+        assert path.lost_at == stage
+        sentence = cause(path, trace)
+        assert sentence.startswith(f"Lost at {stage}: ") if stage else not sentence.startswith("Lost")
+        rows = str(path_html(trace, memory_id, asked)).split("<tr")
+        assert [row.split("<th>")[1].split("<")[0] for row in rows if "lost here" in row] == ([stage] if stage else [])
+    if ids:
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            print_why(Why("", path, sentence, (), None, "", 0))
+        rows = [row.split() for row in printed.getvalue().splitlines() if "lost here:" in row]
+        assert [row[0] for row in rows] == ([stage] if stage else [])
