@@ -8,6 +8,8 @@ from typing import Literal, get_args
 from pydantic import Field, PositiveInt
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from cems_workbench.shipped import FIRST
+
 Server = Literal["ollama", "openai"]
 SERVERS: tuple[Server, ...] = get_args(Server)
 
@@ -21,7 +23,7 @@ class Settings(BaseSettings):
 
     store: Path = Field(Path(".workbench/store"), description="Directory of the store")
     chroma_url: str | None = Field(None, description="URL of a Chroma server; empty runs Chroma embedded")
-    preset: str = Field("workbench", description="Preset the app opens with")
+    preset: str = Field(FIRST, description="Preset the app opens with, and a command uses where none is named")
     embedder: str = Field(
         "sentence-transformers/all-MiniLM-L6-v2",
         description="Embedding model: path, hub id, ollama:MODEL, or openai:MODEL on an OpenAI-compatible server",

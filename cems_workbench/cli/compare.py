@@ -13,7 +13,6 @@ from cems_workbench.cli.evaluate import (
     GradeOption,
     JudgesOption,
     MetricsOption,
-    PresetsOption,
     asserted_json,
     check_judges,
     chosen_configs,
@@ -24,7 +23,7 @@ from cems_workbench.cli.evaluate import (
     remarks,
 )
 from cems_workbench.cli.gather import SeedOption
-from cems_workbench.cli.options import JsonOption, SetOption, print_json, print_table
+from cems_workbench.cli.options import JsonOption, SetOption, preset_help, print_json, print_table
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +33,9 @@ if TYPE_CHECKING:
 def compare_command(
     evidence: Annotated[Path, typer.Argument(help="An evidence file.")],
     config: ConfigsOption = None,
-    preset: PresetsOption = None,
+    preset: Annotated[
+        list[str] | None, typer.Option("--preset", help=preset_help("none: two configs have to be named; repeatable"))
+    ] = None,
     changes: SetOption = None,
     metrics: MetricsOption = None,
     grade: GradeOption = 1,

@@ -12,10 +12,12 @@ import typer
 
 from cems_workbench.cli.gather import LimitOption, ProjectOnlyOption, SeedOption
 from cems_workbench.cli.options import (
+    DEFAULT_PRESET,
     JsonOption,
     SetOption,
     StoreOption,
     chosen_config,
+    preset_help,
     print_json,
     print_table,
     progress_bar,
@@ -35,9 +37,16 @@ if TYPE_CHECKING:
 
 CHECK_FAILED = 1
 ConfigsOption = Annotated[
-    list[Path] | None, typer.Option("--config", help="A config file, or a preset by name; repeatable.")
+    list[Path] | None,
+    typer.Option("--config", help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name; repeatable."),
 ]
-PresetsOption = Annotated[list[str] | None, typer.Option("--preset", help="A shipped preset; repeatable.")]
+PresetsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--preset",
+        help=preset_help(f"the config the file was gathered with; for a query set {DEFAULT_PRESET}; repeatable"),
+    ),
+]
 MetricsOption = Annotated[
     str | None, typer.Option("--metrics", help='Measures, such as "hit@5 recall@5 nDCG@10" (default: a full report).')
 ]
@@ -146,7 +155,7 @@ def check_judges(judges: str | None) -> None:
 
 
 def _default(read: EvidenceSet | None, changes: Sequence[str] | None) -> PipelineConfig:
-    """The config that a file was gathered with; the first preset for a query set."""
+    """The config that a file was gathered with; the default preset for a query set."""
     from cems_workbench.config import parse_assignment, with_values
 
     if read is None:

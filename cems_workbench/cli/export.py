@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.options import SetOption, chosen_config
+from cems_workbench.cli.options import PRESETS, SetOption, chosen_config
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Form(StrEnum):
 
 
 def export_command(
-    config: Annotated[Path, typer.Argument(help="A config file of any of these forms, or the name of a preset.")],
+    config: Annotated[Path, typer.Argument(help=f"A config file of any of these forms, or a preset: {PRESETS}.")],
     to: Annotated[
         Form, typer.Option("--to", help="Form of the output; env is the .env of CEMS, reranker-env the memory agent's.")
     ] = Form.yaml,

@@ -13,7 +13,6 @@ import typer
 
 from cems_workbench.cli.evaluate import (
     ConfigsOption,
-    PresetsOption,
     asserted_json,
     chosen_configs,
     exit_unless_all_hold,
@@ -27,6 +26,7 @@ from cems_workbench.cli.options import (
     chosen_config,
     filled_resources,
     parse_moment,
+    preset_help,
     print_json,
     print_table,
     progress_bar,
@@ -75,7 +75,10 @@ def fidelity_command(
         str | None,
         typer.Option("--query-set", metavar="SET", help="What it is asked (default: every query of the store)."),
     ] = None,
-    preset: PresetsOption = None,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option("--preset", help=preset_help("cems_head, which is CEMS with nothing set; repeatable")),
+    ] = None,
     config: ConfigsOption = None,
     changes: SetOption = None,
     store: StoreOption = None,

@@ -16,6 +16,7 @@ import typer
 
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.progress import Progress
+from cems_workbench.shipped import FIRST, default_preset, preset_names
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
@@ -31,8 +32,20 @@ StoreOption = Annotated[
     typer.Option("--store", help="Directory of the store (default: CEMS_WORKBENCH_STORE or .workbench/store)."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-PresetOption = Annotated[str | None, typer.Option("--preset", help="A shipped preset.")]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="A config file: YAML, JSON, TOML, .env or Python.")]
+PRESETS = ", ".join(preset_names())
+DEFAULT_PRESET = f"{FIRST}, or what CEMS_WORKBENCH_PRESET names, as in the app"
+"""The preset of a command that names none, in words."""
+
+
+def preset_help(default: str = DEFAULT_PRESET) -> str:
+    """What --preset says of itself: the choices, and what is used when none is named."""
+    return f"A shipped preset: {PRESETS} (default: {default})."
+
+
+PresetOption = Annotated[str | None, typer.Option("--preset", help=preset_help())]
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name.")
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one parameter, such as fusion.k=30; repeatable."),
@@ -81,8 +94,9 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
     from cems_workbench.config import parse_assignment, with_values
     from cems_workbench.runs.catalogue import config_named
 
-    named = config_named(preset_name, config)
-    for warning in named.warnings:
+    default, problem = (FIRST, None) if preset_name or config else default_preset(settings_for(None).preset)
+    named = config_named(preset_name, config, default)
+    for warning in (*([problem] if problem else []), *named.warnings):
         typer.echo(f"warning: {' '.join(warning.split())}", err=True)
     assignments = dict(parse_assignment(text) for text in changes or ())
     return with_values(named.config, assignments, source="--set") if assignments else named.config

@@ -86,7 +86,7 @@ def tune_command(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
-    """Search for a better config than the baseline (--preset or --config). Ctrl-C keeps the best so far; run again, it goes on."""
+    """Search for a better config than that of --preset or --config, the baseline. Ctrl-C keeps the best so far; run again, it goes on."""
     baseline = chosen_config(preset, config, changes)
     from cems_workbench.evaluation.evidence_file import read_evidence_file
     from cems_workbench.runs.evaluation import labelled_file

@@ -14,7 +14,8 @@ from cems_workbench.config.forms.yaml_form import (
     with_values,
 )
 from cems_workbench.config.model import PipelineConfig, depth_notes, field_spec, field_specs, list_depths
-from cems_workbench.config.presets import DEFAULT, Preset, preset, preset_names
+from cems_workbench.config.presets import DEFAULT, Preset, preset
+from cems_workbench.shipped import preset_names
 
 __all__ = [
     "DEFAULT",

@@ -14,8 +14,9 @@ from cems_workbench.config.evidence_card import EvidenceCard, read_card
 from cems_workbench.config.forms.yaml_form import parse_config
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import InputError, nearest
+from cems_workbench.shipped import REFERENCE, preset_names
 
-DEFAULT = "cems"
+DEFAULT = REFERENCE
 ALIASES = {"cems_0_9": "cems_head"}
 """Presets that go by a second name."""
 
@@ -34,13 +35,6 @@ class Preset:
     def summary(self) -> str:
         """First line of the notes."""
         return self.notes.splitlines()[0] if self.notes else self.name
-
-
-def preset_names() -> tuple[str, ...]:
-    """Names of the shipped presets, the default first."""
-    folder = resources.files("cems_workbench.config") / "presets"
-    names = sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
-    return (DEFAULT, *(name for name in names if name != DEFAULT))
 
 
 @cache

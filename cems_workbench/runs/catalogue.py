@@ -85,8 +85,8 @@ def named(name: str, config: PipelineConfig) -> PipelineConfig:
     return config.model_copy(update={"name": name})
 
 
-def config_named(preset_name: str | None, file: Path | None) -> Imported:
-    """The config of a preset or of a file, with what the file could not say; the first preset when neither is named.
+def config_named(preset_name: str | None, file: Path | None, default: str) -> Imported:
+    """The config of a preset or of a file, with what the file could not say; the preset `default` when neither is named.
 
     A file that is not there may be the name of a preset. Raises InputError when both are named, or nothing is found.
     """
@@ -99,7 +99,7 @@ def config_named(preset_name: str | None, file: Path | None) -> Imported:
             raise InputError(f"{file}: neither a config file nor a preset; presets: {', '.join(preset_names())}")
     if file is not None:
         return load_import(file)
-    return Imported(preset(preset_name or preset_names()[0]).config, "yaml")
+    return Imported(preset(preset_name or default).config, "yaml")
 
 
 def told_apart(configs: Sequence[PipelineConfig]) -> list[PipelineConfig]:

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench import extensions
-from cems_workbench.config import DEFAULT, PipelineConfig, preset, preset_names
+from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.deadline import in_thread
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
@@ -35,6 +35,7 @@ from cems_workbench.runs.embedder_match import match_store
 from cems_workbench.runs.opening import embedder, for_store, openai_embedder
 from cems_workbench.runs.source_status import MATCH_SECONDS, SourceStatus, ask_sources, snapshot_line
 from cems_workbench.settings import Settings
+from cems_workbench.shipped import default_preset
 
 if TYPE_CHECKING:
     from cems_workbench.store import Store
@@ -198,8 +199,8 @@ WITHOUT_LLM = (
 
 
 def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[Check]:
-    """Every check, in the order a reader wants them; what `config` asks for is needed (default: the default preset)."""
-    config = config or preset(DEFAULT).config
+    """Every check, in the order a reader wants them; what `config` asks for is needed (default: the preset of the settings)."""
+    config = config or preset(default_preset(settings.preset)[0]).config
     with ExitStack() as stack:
         store = _opened(settings)
         if not isinstance(store, Check):

@@ -21,10 +21,10 @@ def test_the_settings_name_the_preset_the_app_opens_with(
     assert page.sidebar.selectbox[0].value == "ace_b"
 
 
-def test_an_unknown_preset_is_named_with_the_known_ones_and_cems_stands_in(
+def test_an_unknown_preset_is_named_with_the_known_ones_and_workbench_stands_in(
     open_page: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CEMS_WORKBENCH_PRESET", "cmes")
     page = open_page()
-    assert state_of(page).preset == "cems"
+    assert state_of(page).preset == "workbench"
     assert any("no preset cmes" in error.value and "recollection" in error.value for error in page.error)

@@ -22,12 +22,13 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.config import DEFAULT, PipelineConfig, difference, preset, preset_names, with_values
+from cems_workbench.config import PipelineConfig, difference, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
+from cems_workbench.shipped import default_preset
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.state import PageState
 
@@ -164,10 +165,7 @@ class InspectState:
 
 def _first() -> InspectState:
     """What a session begins with: the preset that the settings name, or the default and what was wrong with it."""
-    name, problem = Settings().preset, None
-    if name not in preset_names():
-        problem = f"CEMS_WORKBENCH_PRESET: there is no preset {name}; known are {', '.join(preset_names())}"
-        name = DEFAULT
+    name, problem = default_preset(Settings().preset)
     return InspectState(name, preset(name).config, problem)
 
 

@@ -64,15 +64,15 @@ def test_on_the_command_line_a_file_goes_before_a_preset_of_the_same_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert config_named(None, Path("qmd")).config == preset("qmd").config
+    assert config_named(None, Path("qmd"), "cems").config == preset("qmd").config
     Path("qmd").write_text(dump_config(SET), encoding="utf-8")
-    assert config_named(None, Path("qmd")).config.fusion.k == 17
-    assert config_named("qmd", None).config == preset("qmd").config
-    assert config_named(None, None).config == preset(preset_names()[0]).config
+    assert config_named(None, Path("qmd"), "cems").config.fusion.k == 17
+    assert config_named("qmd", None, "cems").config == preset("qmd").config
+    assert config_named(None, None, "ace").config == preset("ace").config
     with pytest.raises(InputError, match="not both"):
-        config_named("qmd", Path("qmd"))
+        config_named("qmd", Path("qmd"), "cems")
     with pytest.raises(InputError, match="neither a config file nor a preset; presets: "):
-        config_named(None, Path("qdm"))
+        config_named(None, Path("qdm"), "cems")
 
 
 def test_configs_of_one_name_are_numbered_and_none_takes_the_name_of_another() -> None:
