@@ -69,9 +69,8 @@ def _chosen(
 
     queries = asked_queries(store, query_set)
     counts = dict(store.memories.projects())
-    if project is not None and project not in counts:
-        known = ", ".join(sorted(name for name in counts if name is not None)[:10])
-        raise InputError(f"--project: no memory of project {project!r}; there are {known or 'none'}")
+    if problem := store.memories.project_problem(project):
+        raise InputError(f"--project: {problem}")
     relations = store.relations.read()
     judgments = chosen_labels(store, {query.qid for query in queries}, *labels)
     if project is not None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,9 +18,11 @@ from cems_workbench.cli.options import (
     StoreOption,
     chosen_config,
     print_json,
-    print_table,
     settings_for,
 )
+
+if TYPE_CHECKING:
+    from cems_workbench.runs.diagnosis import Check
 
 
 def doctor_command(
@@ -32,6 +39,22 @@ def doctor_command(
     if as_json:
         print_json([dataclasses.asdict(check) for check in checks])
     else:
-        print_table(["", "what", "finding", "advice"], [[c.status, c.name, c.finding, c.advice] for c in checks])
+        _print(checks)
     if any(check.status == "failed" for check in checks):
         raise typer.Exit(1)
+
+
+WORDS = {"ok": "ok", "optional": "optional", "warning": "warning", "failed": "missing"}
+MARGIN = 10
+
+
+def _print(checks: Sequence[Check]) -> None:
+    """Print a block for each check, wrapped at words: how it stands, what was found, what to do."""
+    width = max(shutil.get_terminal_size().columns, 4 * MARGIN)
+    for check in checks:
+        typer.echo(f"{WORDS[check.status]:{MARGIN}}{check.name}")
+        for text in (check.finding, check.advice and f"→ {check.advice}"):
+            for line in textwrap.wrap(text, width - MARGIN, break_long_words=False, break_on_hyphens=False):
+                typer.echo(" " * MARGIN + line)
+    counts = Counter(WORDS[check.status] for check in checks)
+    typer.echo("\n" + ", ".join(f"{counts[word]} {word}" for word in WORDS.values()))

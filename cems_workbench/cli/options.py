@@ -109,18 +109,69 @@ def print_json(values: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
-    """Print rows as a table; numbers are right-aligned and text is shown literally."""
+    """Print rows as a table; numbers are right-aligned and never broken, and text is shown literally.
+
+    Texts are wrapped at words to fit the terminal. What does not fit then goes on in a further table that repeats the first column.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    console = Console(highlight=False, markup=False)
+    cells = [[_cell(row[i]) for row in rows] for i in range(len(columns))]
     numeric = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) for i in range(len(columns))]
-    for name, number in zip(columns, numeric, strict=True):
-        table.add_column(name, justify="right" if number else "left", overflow="fold" if not number else "ellipsis")
-    for row in rows:
-        table.add_row(*[Text(_cell(value)) for value in row])
-    Console(highlight=False, markup=False).print(table)
+    for group, widths in _layout(columns, cells, console.width):
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        for i, width in zip(group, widths, strict=True):
+            table.add_column(columns[i], justify="right" if numeric[i] else "left", overflow="fold", width=width)
+        for r in range(len(rows)):
+            table.add_row(*[Text(cells[i][r]) for i in group])
+        console.print(table)
+        title = None
+
+
+GAP = 2
+LONGEST_WORD = 28
+"""What has a longer word may be broken within it."""
+
+
+def _layout(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], width: int
+) -> list[tuple[list[int], list[int]]]:  # fmt: skip
+    """Which columns stand side by side in a table, and how wide each is: every one its narrowest at least."""
+    natural = [
+        max(len(line) for text in (name, *column) for line in text.split("\n"))
+        for name, column in zip(columns, cells, strict=True)
+    ]
+    narrowest = [
+        max(_narrowest(name), *map(_narrowest, column), 0) for name, column in zip(columns, cells, strict=True)
+    ]
+    groups: list[list[int]] = [[]]
+    for i in range(len(columns)):
+        if groups[-1] and sum(narrowest[j] + GAP for j in groups[-1]) + narrowest[i] > width and groups[-1] != [0]:
+            groups.append([0])
+        groups[-1].append(i)
+    return [(group, _widths([narrowest[i] for i in group], [natural[i] for i in group], width)) for group in groups]
+
+
+def _narrowest(text: str) -> int:
+    """The width at which nothing is broken: of a number or a range all of it, else the longest word."""
+    if text[:1] in "+-−–0123456789" and len(text) <= LONGEST_WORD:
+        return len(text)
+    return min(max(map(len, text.split()), default=0), LONGEST_WORD)
+
+
+def _widths(narrowest: list[int], natural: list[int], width: int) -> list[int]:
+    """The room beyond the narrowest goes to the columns with the most words left to place."""
+    widths = list(narrowest)
+    room = width - sum(widths) - GAP * (len(widths) - 1)
+    while room > 0 and widths != natural:
+        i = max(range(len(widths)), key=lambda i: natural[i] / max(widths[i], 1))
+        if natural[i] <= widths[i]:
+            break
+        widths[i] += 1
+        room -= 1
+    return widths
 
 
 def _cell(value: Any) -> str:
@@ -129,6 +180,18 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     return "".join(character if character.isprintable() or character == "\n" else "�" for character in str(value))
+
+
+def tell_unknown_project(store: Store, project: str | None, only_project: bool = False) -> None:
+    """Say on stderr that no memory is of this project, with the nearest name.
+
+    Raises InputError where its memories alone were to be searched.
+    """
+    problem = store.memories.project_problem(project)
+    if problem and only_project:
+        raise InputError(f"--project: {problem}")
+    if problem:
+        typer.echo(f"warning: --project: {problem}", err=True)
 
 
 @contextmanager

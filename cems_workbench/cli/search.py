@@ -24,6 +24,7 @@ from cems_workbench.cli.options import (
     filled_resources,
     progress_bar,
     require_variants,
+    tell_unknown_project,
 )
 from cems_workbench.errors import InputError
 
@@ -57,6 +58,7 @@ def search_command(
     if redact and bundle is None:
         raise InputError("--redact needs a --bundle to write")
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        tell_unknown_project(resources.store, project, only_project)
         evidence = gather(request, chosen, resources, progress)
     left_out = require_variants(off, evidence)
     if bundle is not None:

@@ -29,6 +29,7 @@ from cems_workbench.cli.options import (
     print_table,
     progress_bar,
     require_variants,
+    tell_unknown_project,
 )
 from cems_workbench.errors import InputError
 
@@ -87,6 +88,7 @@ def why_command(
     else:
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
             require_known(memory_id, resources.store.memories.ids())
+            tell_unknown_project(resources.store, project, only_project)
             gathered, judged, left_out = _gathered(request, chosen, resources, off, labelled, progress)
             found = explain(
                 memory_id, gathered, chosen, k=k, request=request, resources=resources, labelled=judged,

@@ -40,7 +40,7 @@ from cems_workbench.shipped import default_preset
 if TYPE_CHECKING:
     from cems_workbench.store import Store
 
-Status = Literal["ok", "warning", "failed"]
+Status = Literal["ok", "optional", "warning", "failed"]
 EMBEDS_AT: dict[str, str] = {"ollama": "ollama", "openai": "embedding"}
 """The answer that says whether the server of an embedder is there."""
 OTHER_EMBEDDER = "unset CEMS_WORKBENCH_EMBEDDER to use the packaged one"
@@ -154,7 +154,7 @@ def cross_encoder_check(settings: Settings, config: PipelineConfig) -> Check:
     needed = is_set(settings, "cross_encoder") or "cross_encoder" in (config.rerank.backend, config.judge.backend)
     instead = _instead(settings, asked) or "nothing"
     finding = f"{asked}: no such folder, not in the local cache, no model hub; {instead} takes its place"
-    return Check("cross-encoder", "warning" if needed else "ok", finding, BETTER)
+    return Check("cross-encoder", "warning" if needed else "optional", finding, BETTER)
 
 
 def judge_check(settings: Settings, config: PipelineConfig) -> Check:
@@ -320,7 +320,7 @@ def _llm(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
         half = " for CEMS_WORKBENCH_LLM_URL" if settings.llm_url else ""
         asks = settings.llm_url or config.expansion.backend == "llm" or (config.rerank.backend == "llm")
         return Check(
-            "LLM", "warning" if asks else "ok", f"no chat model is configured{half}; {WITHOUT_LLM}",
+            "LLM", "warning" if asks else "optional", f"no chat model is configured{half}; {WITHOUT_LLM}",
             "set CEMS_WORKBENCH_LLM_MODEL to a model of Ollama, or of the server at CEMS_WORKBENCH_LLM_URL",
         )  # fmt: skip
     had = servers.llm if settings.llm_url else servers.ollama
@@ -456,7 +456,9 @@ def _embedder_id(settings: Settings, answers: Callable[[], Answers]) -> str | No
 def _absent(name: str, needed: bool, said: str, presets: Sequence[str], command: str) -> Check:
     """A server that gave no answer: a warning when it is needed, else news of what it would be for."""
     use = f"; only {_and(presets)} would ask it" if not needed and presets else ""
-    return Check(name, "warning" if needed else "ok", f"{said}{use}", f"{'' if needed else 'to have it: '}{command}")
+    return Check(
+        name, "warning" if needed else "optional", f"{said}{use}", f"{'' if needed else 'to have it: '}{command}"
+    )
 
 
 def _presets(backend: str) -> list[str]:

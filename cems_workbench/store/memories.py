@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.errors import StoreError
+from cems_workbench.errors import StoreError, nearest
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
@@ -128,6 +128,15 @@ class Memories:
                 "SELECT project, count(*) AS n FROM memories WHERE deleted_at IS NULL "
                 "GROUP BY project ORDER BY n DESC, project NULLS LAST"
             ).fetchall()
+
+    def project_problem(self, project: str | None) -> str | None:
+        """That no memory is of this project, with the nearest name; None where there is one, or none is named."""
+        known = [name for name, _ in self.projects() if name is not None]
+        if project is None or project in known:
+            return None
+        close = nearest(project, known)
+        hint = f"did you mean {close}?" if close else f"there are {', '.join(sorted(known)[:10]) or 'none'}"
+        return f"no memory of project {project!r}; {hint}"
 
     def find(self, selection: Selection, limit: int, offset: int = 0) -> Page:
         """`limit` live memories of a selection from `offset` on, in its order, and the size of the whole selection."""

@@ -248,7 +248,16 @@ class TestWithTheRealModel:
     def test_doctor_is_content_with_an_imported_store(self, command: Command, sample_store: Path) -> None:
         finished = command("doctor", "--store", sample_store, "--json")
         assert finished.code == 0
-        assert {check["status"] for check in json.loads(finished.out)} == {"ok"}
+        assert {check["status"] for check in json.loads(finished.out)} <= {"ok", "optional"}
+
+    def test_a_misspelt_project_gets_its_nearest_name(self, command: Command, sample_store: Path) -> None:
+        asked = ["--project", "harbor/apii", "--only-project", "--store", sample_store]
+        assert_refused(command("search", QUERY, *asked), "'harbor/apii'; did you mean harbor/api?")
+        told = command("search", QUERY, *asked[:2], *asked[3:])
+        assert told.code == 0
+        assert (
+            "warning: --project: no memory of project 'harbor/apii'; did you mean harbor/api?" in told.err.splitlines()
+        )
 
 
 @pytest.fixture
