@@ -92,7 +92,7 @@ def test_on_a_phone_query_and_grades_stay_in_sight_and_each_card_opens_at_its_to
     page.keyboard.press("?")
     keys = page.get_by_text("is on disk before the next card")
     expect(keys).to_be_in_viewport(ratio=1)
-    page.keyboard.press("?")
+    window.press("Close the help")
     expect(keys).to_be_hidden()
     for graded in ("1", "2"):
         window.settled()

@@ -60,7 +60,7 @@ class Estimate:
 
 
 def kappa_reading(kappa: Estimate) -> str:
-    """What a kappa is usually called, with the names of its interval's ends where they are others; empty where it is not defined."""
+    """What a kappa is usually called, in brackets its interval's ends where they differ; empty where it is not defined."""
     return _reading(kappa, lambda value: next((name for bound, name in KAPPA_READINGS if value > bound), "none"))
 
 
@@ -76,7 +76,7 @@ def _reading(estimate: Estimate, name: Callable[[float], str]) -> str:
     if estimate.low is None or estimate.high is None:
         return read
     low, high = name(estimate.low), name(estimate.high)
-    return read if low == high else f"{read}; the interval reaches from {low} to {high}"
+    return read if low == high else f"{read} ({low} to {high})"
 
 
 @dataclass(frozen=True, slots=True)

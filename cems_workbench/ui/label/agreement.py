@@ -13,6 +13,7 @@ from cems_workbench.evaluation.labelling.agreement import (
     ALPHA_NAME,
     KAPPA_NAME,
     Disagreement,
+    Estimate,
     PairAgreement,
     alpha,
     alpha_by_type,
@@ -57,31 +58,21 @@ def draw(resources: Resources) -> None:
     st.markdown(f"{ALPHA_NAME} over all: **{whole}**, {alpha_reading(whole)}.", help=ALPHA)
     columns = {
         "coefficient": st.column_config.TextColumn("coefficient", width=240),
-        "pairs": st.column_config.NumberColumn(
-            "pairs", width=60, help="Query and memory that both, or two or more, graded"
-        ),
-        "read as": st.column_config.TextColumn("read as", width=300),
+        "pairs": st.column_config.NumberColumn("pairs", width=60, help="Graded by both, or by two or more"),
+        "read as": st.column_config.TextColumn("read as", help="In brackets what the ends of the interval are called"),
     }
-    left, right = st.columns(2)
-    with left:
-        st.markdown(f"###### {KAPPA_NAME}, weighted, of every two reviewers", help=KAPPA)
-        agreements = [_kappa_row(agreement) for agreement in pairwise_kappa(table) if agreement.kappa.pairs]
-        draw_table(agreements, key="label:kappa", columns=columns)
+    st.markdown(f"###### {KAPPA_NAME}, weighted, of every two reviewers", help=KAPPA)
+    agreements = [_kappa_row(agreement) for agreement in pairwise_kappa(table) if agreement.kappa.pairs]
+    draw_table(agreements, key="label:kappa", columns=columns)
     queries = {query.qid: query for query in resources.store.queries.read()}
     types = {qid: query.type or "" for qid, query in queries.items()}
-    with right:
-        st.markdown(f"###### {ALPHA_NAME} by type of query", help=ALPHA)
-        alphas = [
-            {
-                "type": kind or "(no type)",
-                "coefficient": str(estimate),
-                "read as": alpha_reading(estimate),
-                "pairs": estimate.pairs,
-            }
-            for kind, estimate in alpha_by_type(labels, types).items()
-            if estimate.pairs
-        ]
-        draw_table(alphas, key="label:alpha", columns=columns)
+    st.markdown(f"###### {ALPHA_NAME} by type of query", help=ALPHA)
+    alphas = [
+        {"type": kind or "(no type)", **_in_row(estimate, alpha_reading(estimate))}
+        for kind, estimate in alpha_by_type(labels, types).items()
+        if estimate.pairs
+    ]
+    draw_table(alphas, key="label:alpha", columns=columns, most=8)
     _conflicts(resources, labels, queries)
 
 
@@ -158,9 +149,9 @@ def _decide(resources: Resources, conflict: Disagreement, query: str, reviewer: 
 
 
 def _kappa_row(agreement: PairAgreement) -> dict[str, Any]:
-    return {
-        "reviewers": f"{agreement.first} and {agreement.second}",
-        "coefficient": str(agreement.kappa),
-        "read as": kappa_reading(agreement.kappa),
-        "pairs": agreement.kappa.pairs,
-    }
+    reviewers = f"{agreement.first} and {agreement.second}"
+    return {"reviewers": reviewers, **_in_row(agreement.kappa, kappa_reading(agreement.kappa))}
+
+
+def _in_row(estimate: Estimate, reading: str) -> dict[str, Any]:
+    return {"coefficient": str(estimate), "pairs": estimate.pairs, "read as": reading}

@@ -45,7 +45,15 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
             st.error(plain(shown.problem), icon=":material/block:")
         if shown.help_open:  # it lies over the page, so that it is in sight however long the card is
             scale = None if card is None else queue.scale(card.query.qid)
-            st.container(key="label:keys").info(help_text(scale), icon=":material/keyboard:")
+            box = st.container(key="label:keys")
+            box.info(help_text(scale), icon=":material/keyboard:")
+            box.button(
+                "Close the help",
+                key="label:keys:close",
+                icon=":material/close:",
+                type="tertiary",
+                on_click=state.toggle_help,
+            )
         progress = queue.progress(reviewer, snapshot)
         # One element: in the browser the count never runs ahead of the card that a key would answer.
         st.html(progress_html(progress) + (card_html(card, shown.turn, datetime.now(UTC)) if card is not None else ""))

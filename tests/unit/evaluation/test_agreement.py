@@ -152,7 +152,7 @@ def test_disagreements_stand_widest_first():
 @pytest.mark.parametrize(
     ("kappa", "read"),
     [
-        (Estimate(0.41, 0.19, 0.63, 9), "moderate; the interval reaches from slight to substantial"),
+        (Estimate(0.41, 0.19, 0.63, 9), "moderate (slight to substantial)"),
         (Estimate(-0.1, -0.3, 0.0, 9), "none"),
         (Estimate(0.9, 0.85, 1.0, 9), "almost perfect"),
         (Estimate(None, None, None, 0), ""),
