@@ -51,8 +51,9 @@ def agreement_command(
         }
         print_json({"coefficients": values, "disagreements": [dataclasses.asdict(one) for one in differing]})
         return
+    shared = [(name, estimate, reading) for name, estimate, reading in rows if estimate.pairs or estimate is whole]
     print_table(
-        ["", "coefficient", "pairs", "read as"], [[name, str(e), e.pairs, reading] for name, e, reading in rows]
+        ["", "coefficient", "pairs", "read as"], [[name, str(e), e.pairs, reading] for name, e, reading in shared]
     )
     print_table(
         ["query", "memory", "grades"],
