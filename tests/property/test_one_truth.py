@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+import math
 from contextlib import redirect_stdout
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markupsafe import escape
 from strategies import configs, evidences
 
 from cems_workbench.analysis.fidelity.answer import Answer, matched, placements
@@ -16,8 +19,10 @@ from cems_workbench.analysis.why import Why, cause, memory_path
 from cems_workbench.cli.why import print_why
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Trace, replay
-from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+from cems_workbench.pipeline.stages import CANDIDATE_STAGES, FUSION
+from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.ui.inspect.follow import path_html
+from cems_workbench.ui.inspect.views.contributions import contributions_figure
 from cems_workbench.ui.inspect.views.journey import journey_table
 
 PRESETS = st.sampled_from([preset(name).config for name in preset_names()])
@@ -67,3 +72,25 @@ def test_every_screen_and_the_command_name_the_same_lost_stage(
             print_why(Why("", path, sentence, (), None, "", 0))
         rows = [row.split() for row in printed.getvalue().splitlines() if "lost here:" in row]
         assert [row[0] for row in rows] == ([stage] if stage else [])
+
+
+@settings(max_examples=200)
+@given(evidences(), CONFIGS)
+def test_bars_words_and_the_followed_row_add_up_to_the_score_that_orders(
+    evidence: Evidence, config: PipelineConfig
+) -> None:
+    trace = replay(evidence, config)
+    fusion = trace.stage(FUSION)
+    for row in fusion.kept:
+        assert math.isclose(
+            sum(part.value for part in score_parts(row, fusion.fields)), row.score, rel_tol=1e-9, abs_tol=1e-12
+        )
+    drawn = contributions_figure(trace, len(fusion.kept))
+    totals = np.sum([bar.x for bar in drawn.data], axis=0) if drawn.data else np.zeros(len(fusion.kept))
+    np.testing.assert_allclose(totals, [row.score for row in fusion.kept], rtol=1e-9, atol=1e-12)
+    assert not np.any(np.diff(totals) > 1e-12)
+    for row in fusion.kept[:1]:
+        told = FUSION.words(row, fusion)
+        printed = [float(part.split()[-1]) for part in told.split(": ", 1)[1].split(" = ")[0].split(" + ") if part]
+        assert abs(sum(printed) - row.score) <= 0.00006 * (len(printed) + 1) + 1e-9
+        assert str(escape(told)) in str(path_html(trace, row.memory_id))

@@ -30,7 +30,7 @@ def test_the_shares_of_the_queries_make_the_raw_score(evidence: Evidence, config
 
 
 @given(evidences(), configs())
-def test_the_table_has_a_row_for_every_query_and_the_raw_scores_last(
+def test_the_table_has_a_row_for_every_query_the_raw_scores_and_last_the_scores_that_order(
     evidence: Evidence, config: PipelineConfig
 ) -> None:
     trace = replay(evidence, config)
@@ -38,5 +38,6 @@ def test_the_table_has_a_row_for_every_query_and_the_raw_scores_last(
     assert [text.split()[0] for text in frame["query"][: len(evidence.variants)]] == [
         str(i) for i in range(len(evidence.variants))
     ]
-    raw = [f"{row.raw:.4f}" for row in trace.stage("fusion").rows if row.kept][:10]
-    assert list(frame.iloc[-1])[2:] == raw
+    rows = [row for row in trace.stage("fusion").rows if row.kept][:10]
+    assert list(frame.set_index("query").loc["= raw score"])[1:] == [f"{row.raw:.4f}" for row in rows]
+    assert list(frame.iloc[-1])[2:] == [f"{row.score:.4f}" for row in rows]

@@ -8,7 +8,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.found_chunk import found_chunk
-from cems_workbench.analysis.ranks import loss
+from cems_workbench.analysis.ranks import loss, stage_words
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.pipeline.stages.result import StageRow
@@ -64,7 +64,10 @@ def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
 def _step(trace: Trace, stage: AnyStage, row: StageRow, lost: bool) -> Step:
     ranks = f"{_rank(row.rank_in)} → {_rank(row.rank_out)}" if row.rank_in or row.rank_out else "–"
     scores = f"{_score(row.score_in)} → {_score(row.score)}"
-    return Step(stage, ranks, scores, row.kept, lost, row.reason or stage.detail(row, trace.config))
+    words = row.reason or stage.detail(row, trace.config)
+    if not words and stage.works_on == "ranking":
+        words = stage_words(trace, stage, row.memory_id)
+    return Step(stage, ranks, scores, row.kept, lost, words)
 
 
 def _text(trace: Trace, memory_id: str, length: int) -> str:

@@ -9,6 +9,7 @@ import streamlit as st
 from cems_workbench.analysis.expansion import query_shares
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.tables import draw_table, short_id
@@ -21,7 +22,8 @@ FIRST_COLUMNS = 10
 SHARES_HELP = (
     "A row per query, a column per candidate in the order of fusion. A cell is the sum of base and bonus over the query's lists; "
     "empty: this query did not find it. rrf and score_sum add the rows of a column up, score_max takes the largest term (◆); either "
-    "is then multiplied by the boost, 1 + multi-list boost × (lists that hold it − 1)."
+    "is then multiplied by the boost, 1 + multi-list boost × (lists that hold it − 1). What normalising and 1 − score blend leave of the "
+    "raw score, and the score blend, add up to the score that orders after fusion."
 )
 
 
@@ -92,4 +94,13 @@ def shares_table(trace: Trace) -> pd.DataFrame:
     if any(shares.boost != 1 for shares in shown):
         rows.append(["× boost", None, *(f"× {shares.boost:g}" for shares in shown)])
     rows.append(["= raw score", None, *(f"{shares.raw:.4f}" for shares in shown)])
+    stage = trace.stage(FUSION)
+    fused = [stage.by_id[shares.memory_id] for shares in shown]
+    if any(row.raw != row.score for row in fused):  # normalised or blended
+        share = 1 - stage.fields.score_blend
+        blended = [stage.fields.score_blend * row.best_list_score for row in fused]
+        rows.append(["of it, normalised", None, *(f"{share * row.normalized:.4f}" for row in fused)])
+        if any(blended):
+            rows.append(["+ score blend", None, *(f"{value:.4f}" for value in blended)])
+        rows.append(["= score", None, *(f"{row.score:.4f}" for row in fused)])
     return pd.DataFrame(rows, columns=["query", "found", *names]).astype({"found": "Int64"})

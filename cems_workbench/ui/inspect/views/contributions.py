@@ -10,7 +10,7 @@ from cems_workbench.analysis.found_chunk import chunk_words
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.answered import answered_by, answered_lists
-from cems_workbench.pipeline.stages.fusion import FUSION, Contribution, FusionRow
+from cems_workbench.pipeline.stages.fusion import FUSION, Contribution, FusionRow, PartKind, score_parts
 from cems_workbench.pipeline.stages.lists import LISTS, called
 from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.catalogue import View
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 BAR = 30
 """Height of a candidate's bar with the room around it, in pixels."""
 FIRST = 12
+PATTERNS: dict[str, str] = {"top-rank bonus": "/", "importance bonus": "/", "score blend": "."}
+"""What fills the bars of a kind of part; the others are solid."""
 
 
 def draw(context: InspectContext) -> None:
@@ -36,10 +38,11 @@ def draw(context: InspectContext) -> None:
         st.caption("No candidate reached the fusion.")
         return
     st.caption(
-        "What each list gave the first candidates after fusion. Solid: base, from weight and rank. Hatched: bonus.",
+        "What adds up to the score after fusion, of the first candidates. Solid: base, from weight and rank. Hatched: bonus. "
+        "Dotted: score blend.",
         help="vector:0 is the vector list of variant 0, the query as it is. "
-        "rrf: base = list weight × variant weight / (k + rank). The bonus for ranks 1 to 3 is not weighted. "
-        "Hover a bar for its numbers.",
+        "rrf: base = list weight × variant weight / (k + rank). The bonus for ranks 1 to 3 is not weighted. The score blend gives "
+        "its share to the best score of a searched list, and the rest is scaled down by it. Hover a bar for its numbers.",
     )
     figure = contributions_figure(trace, against=context.against)
     st.plotly_chart(figure, key="inspect:contributions", config=NO_TOOLBAR)
@@ -50,40 +53,49 @@ def draw(context: InspectContext) -> None:
 
 
 def contributions_figure(trace: Trace, top: int = FIRST, against: Against | None = None) -> Figure:
-    """Stacked bars of each candidate's fused raw score: per list its base (solid) and its bonus (hatched) apart.
+    """Stacked bars of each candidate's score after fusion (`score_parts`): per list its base (solid) and its bonus (hatched) apart, then
+    what no single list gave. The bars of a row add up to the score that orders.
 
-    The bars of a row add up to raw / boost_factor. With score_max only the largest base counts, which the title says. A label
-    names the delta of the rank after fusion when there is a baseline.
+    A label names the delta of the rank after fusion when there is a baseline.
     """
     import plotly.graph_objects as go
 
     rows = trace.stage(FUSION).kept[:top]
     names = [_label(trace, row, against) for row in rows]
     figure = go.Figure()
+    fields = trace.stage(FUSION).fields
+    parts = [{(part.kind, part.list): part.value for part in score_parts(row, fields)} for row in rows]
+
+    def add(kind: PartKind, name: str | None, title: str, colour: str, hovers: list[str], **more: Any) -> None:
+        values = [given.get((kind, name), 0.0) for given in parts]
+        if any(values):
+            texts = [
+                lines(hover, f"{value:.4f} of the score {row.score:.4f}") if value else ""
+                for hover, value, row in zip(hovers, values, rows, strict=True)
+            ]
+            figure.add_bar(**_series(title, names, values, texts, colour, PATTERNS.get(kind)), **more)
+
     for ranked in trace.stage(LISTS).fields.lists:
         entries = [_entry(row, ranked.name) for row in rows]
-        colour = list_colour(ranked.source, ranked.variant)
-        if any(entries):
-            bases = [entry.base if entry else 0 for entry in entries]
-            hovers = [_base_hover(trace, row, entry) for row, entry in zip(rows, entries, strict=True)]
-            figure.add_bar(
-                **_series(literal(called(ranked.name)), names, bases, hovers, colour), legendgroup=ranked.name
-            )
-        if any(entry and entry.bonus for entry in entries):
-            bonuses = [entry.bonus if entry else 0 for entry in entries]
-            hovers = [
-                f"{literal(called(ranked.name))}: bonus for rank {entry.rank} = {entry.bonus:.4f}" if entry else ""
-                for entry in entries
-            ]
-            series = _series(f"{literal(called(ranked.name))} bonus", names, bonuses, hovers, colour, hatched=True)
-            figure.add_bar(**series, legendgroup=ranked.name, showlegend=False)  # the caption says what is hatched
-    for values, title, colour in (
-        ([row.best_rank_bonus for row in rows], "bonus of the best rank", "#7B848D"),
-        ([row.importance_bonus for row in rows], "bonus for importance", "#8C6D31"),
-    ):
-        if any(values):
-            hovers = [f"{title}: {value:.4f}" for value in values]
-            figure.add_bar(**_series(title, names, values, hovers, colour, hatched=True))
+        colour, title = list_colour(ranked.source, ranked.variant), literal(called(ranked.name))
+        hovers = [_base_hover(trace, row, entry) for row, entry in zip(rows, entries, strict=True)]
+        add("base", ranked.name, title, colour, hovers, legendgroup=ranked.name)
+        hovers = [f"{title}: bonus for rank {entry.rank} = {entry.bonus:.4f}" if entry else "" for entry in entries]
+        # the caption says what is hatched
+        add("top-rank bonus", ranked.name, f"{title} bonus", colour, hovers, legendgroup=ranked.name, showlegend=False)
+    add(
+        "top-rank bonus", None, "bonus of the best rank", "#7B848D",
+        [f"bonus of the best rank: {row.best_rank_bonus:.4f}" for row in rows],
+    )  # fmt: skip
+    add(
+        "importance bonus", None, "bonus for importance", "#8C6D31",
+        [f"bonus for importance: {row.importance_bonus:.4f}" for row in rows],
+    )  # fmt: skip
+    add(
+        "score blend", None, "score blend", "#6A5A8C",
+        [f"score blend {fields.score_blend:g} × best list score {row.best_list_score:.4f}" for row in rows],
+    )  # fmt: skip
+    add("minmax", None, "minmax of equal scores", "#7B848D", ["every raw score is 0; minmax makes it 1" for _ in rows])
     figure.update_layout(
         barmode="stack",
         height=110 + BAR * max(len(rows), 3),
@@ -96,7 +108,7 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: Against | None
             "font": {"size": 12},
             "traceorder": "normal",
         },
-        xaxis={"title": {"text": _axis(trace)}, "zeroline": True},
+        xaxis={"title": {"text": "score after fusion"}, "zeroline": True},
         yaxis={"autorange": "reversed", "automargin": True, "tickfont": {"size": 12}},
         bargap=0.32,
         hovermode="closest",
@@ -105,12 +117,12 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: Against | None
 
 
 def _series(
-    name: str, y: list[str], x: list[float], hover: list[str], colour: str, hatched: bool = False
+    name: str, y: list[str], x: list[float], hover: list[str], colour: str, pattern: str | None = None
 ) -> dict[str, Any]:
     marker: dict[str, Any] = {"color": colour, "line": {"width": 0.5, "color": colour}}
-    if hatched:
+    if pattern is not None:
         marker["pattern"] = {
-            "shape": "/",
+            "shape": pattern,
             "fgcolor": colour,
             "bgcolor": "rgba(128,128,128,0.12)",
             "size": 6,
@@ -143,12 +155,6 @@ def _base_hover(trace: Trace, row: FusionRow, entry: Contribution | None) -> str
     whose = answered_by(trace.evidence, entry.list)
     found += [literal(whose)] if whose else []
     return lines(place, *found, f"raw {row.raw:.4f}, boost ×{row.boost_factor:g}")
-
-
-def _axis(trace: Trace) -> str:
-    if trace.stage(FUSION).fields.combine == "max":
-        return "weight × score per list; the largest one is the raw score"
-    return "share of the fused raw score"
 
 
 def _label(trace: Trace, row: FusionRow, against: Against | None) -> str:
