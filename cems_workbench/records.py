@@ -172,11 +172,15 @@ class RecordedAnswer:
         return max((row.score for row in self.returned if row.score is not None), default=None)
 
 
+RELEVANT_FROM = "relevant_from"
+
+
 @dataclass(frozen=True, slots=True)
 class GradeScale:
-    """The grades a query set is judged on, lowest first, each with what it means."""
+    """The grades a query set is judged on, lowest first, each with what it means; `relevant_from` is the lowest relevant one."""
 
     grades: tuple[tuple[int, str], ...]
+    relevant_from: int = 1
 
     def __contains__(self, grade: int) -> bool:
         return any(grade == known for known, _ in self.grades)
@@ -187,15 +191,17 @@ class GradeScale:
         return f"{values[0]} to {values[-1]}" if whole and len(values) > 1 else ", ".join(map(str, values))
 
     def to_dict(self) -> dict[str, str]:
-        """Grade, as text, to meaning: the form that JSON keeps."""
-        return {str(grade): meaning for grade, meaning in self.grades}
+        """Grade, as text, to meaning, and `relevant_from` where it is not 1: the form that JSON keeps."""
+        meanings = {str(grade): meaning for grade, meaning in self.grades}
+        return meanings if self.relevant_from == 1 else meanings | {RELEVANT_FROM: str(self.relevant_from)}
 
     @classmethod
     def from_dict(cls, meanings: Mapping[str, str]) -> GradeScale:
         """The scale of such a form; raises ValueError for a grade that is no whole number, and when there is none."""
-        if not meanings:
+        grades = {int(grade): str(meaning) for grade, meaning in meanings.items() if grade != RELEVANT_FROM}
+        if not grades:
             raise ValueError("a scale needs at least one grade")
-        return cls(tuple(sorted((int(grade), str(meaning)) for grade, meaning in meanings.items())))
+        return cls(tuple(sorted(grades.items())), int(meanings.get(RELEVANT_FROM, 1)))
 
 
 DEFAULT_SCALE = GradeScale(

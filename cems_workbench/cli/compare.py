@@ -38,7 +38,7 @@ def compare_command(
     ] = None,
     changes: SetOption = None,
     metrics: MetricsOption = None,
-    grade: GradeOption = 1,
+    grade: GradeOption = None,
     judges: JudgesOption = None,
     no_loss: Annotated[
         list[str] | None,
@@ -57,13 +57,14 @@ def compare_command(
     from cems_workbench.evaluation.evidence_file import read_evidence_file
     from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
 
-    guarded = [parse_scoped_measure(text, grade) for text in no_loss or ()]
-    measures = chosen_measures(metrics, grade, [measure for measure, _ in guarded])
     configs = chosen_configs(config, preset, changes)
     if len(configs) < 2:
         raise InputError("compare needs two configs at least: --config A --config B (files, or presets by name)")
     check_judges(judges)
     read = read_evidence_file(evidence)
+    least = read.header.relevant_from if grade is None else grade
+    guarded = [parse_scoped_measure(text, least) for text in no_loss or ()]
+    measures = chosen_measures(metrics, least, [measure for measure, _ in guarded])
     of_file = labelled_file(read, judges)
     refuse_nothing(of_file.batch.queries, evidence)
     measured, _ = evaluate_configs(
@@ -95,6 +96,7 @@ def _print_means(comparison: Comparison, gathered_with: str) -> None:
     ]
     print_table(["mean", *(evaluation.config.name for evaluation in every)], rows, f"{len(every[0].qids)} queries")
     said = f"as recorded when the evidence was gathered, with {gathered_with}"
+    typer.echo(every[0].relevance)
     typer.echo(f"ms/query and LLM calls: {said}; pairs reranked: what each config's reranker reads")
 
 

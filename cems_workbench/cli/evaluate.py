@@ -27,7 +27,7 @@ from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
-    from cems_workbench.evaluation.assertions import Outcome
+    from cems_workbench.evaluation.assertions import Assertion, Outcome
     from cems_workbench.evaluation.batch import LabelledBatch
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.evidence_file import EvidenceSet
@@ -50,7 +50,10 @@ PresetsOption = Annotated[
 MetricsOption = Annotated[
     str | None, typer.Option("--metrics", help='Measures, such as "hit@5 recall@5 nDCG@10" (default: a full report).')
 ]
-GradeOption = Annotated[int, typer.Option("--grade", help="The lowest grade that counts as relevant.")]
+GradeOption = Annotated[
+    int | None,
+    typer.Option("--grade", help="The lowest grade that counts as relevant (default: that of the query set)."),
+]
 JudgesOption = Annotated[
     str | None, typer.Option("--judges", help="Judgments of this kind alone: human or model (default: human first).")
 ]
@@ -64,7 +67,7 @@ def evaluate_command(
     preset: PresetsOption = None,
     changes: SetOption = None,
     metrics: MetricsOption = None,
-    grade: GradeOption = 1,
+    grade: GradeOption = None,
     judges: JudgesOption = None,
     run_out: Annotated[Path | None, typer.Option("--run-out", help="Write the results as a TREC run.")] = None,
     asserted: Annotated[
@@ -90,8 +93,12 @@ def evaluate_command(
     from cems_workbench.evaluation.evidence_file import is_evidence_file, read_evidence_file
     from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
 
-    assertions = [parse_assertion(text, grade) for text in asserted or ()]
-    measures = chosen_measures(metrics, grade, [assertion.measure for assertion in assertions])
+    def wanted(relevant_from: int) -> tuple[tuple[Measure, ...], list[Assertion]]:
+        least = relevant_from if grade is None else grade
+        parsed = [parse_assertion(text, least) for text in asserted or ()]
+        return chosen_measures(metrics, least, [assertion.measure for assertion in parsed]), parsed
+
+    wanted(1)  # what cannot be read is said before anything is gathered
     check_judges(judges)
     read = read_evidence_file(Path(evidence)) if is_evidence_file(Path(evidence)) else None
     if read is not None and (project_only or limit is not None):
@@ -103,10 +110,12 @@ def evaluate_command(
         raise InputError(f"--run-out holds one run, and there are {len(configs)} configs")
     named = [(chosen.name, chosen) for chosen in configs]
     if read is not None:
+        measures, assertions = wanted(read.header.relevant_from)
         of_file = labelled_file(read, judges)
         measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
     else:
-        with _gathered(evidence, judges, project_only, (limit, seed), store, as_json) as source:
+        with _gathered(evidence, judges, project_only, (limit, seed), store, as_json) as (source, relevant_from):
+            measures, assertions = wanted(relevant_from)
             measured, _ = evaluate_configs(named, source, measures, seed=seed)
     evaluations, batches = [row.evaluation for row in measured], [row.batch for row in measured]
     refuse_nothing(evaluations[0].qids, evidence)
@@ -166,8 +175,11 @@ def _default(read: EvidenceSet | None, changes: Sequence[str] | None) -> Pipelin
 @contextmanager
 def _gathered(
     name: str, judges: str | None, project_only: bool, drawing: tuple[int | None, int], store: Path | None, quiet: bool
-) -> Iterator[Labelled]:  # fmt: skip
-    """The labelled evidence of a query set of the store, by config: what was gathered before, or else is gathered now, and kept."""
+) -> Iterator[tuple[Labelled, int]]:  # fmt: skip
+    """The labelled evidence of a query set of the store, by config, and the set's lowest relevant grade.
+
+    The evidence is what was gathered before, or else is gathered now, and kept.
+    """
     from cems_workbench.runs.caching import RecentCache
     from cems_workbench.runs.evaluation import agreed, labelled
     from cems_workbench.runs.gathering import QuerySelection, drawn, obtained_evidence, queries_named
@@ -185,7 +197,7 @@ def _gathered(
                 evidence = obtained_evidence(config, selection, judgments, resources, progress, cache, begun)
             return labelled(evidence, grades, cache, timed=False)
 
-        yield source
+        yield source, resources.store.query_sets.relevant_from(name)
 
 
 def chosen_configs(
@@ -224,6 +236,7 @@ def print_evaluation(evaluation: Evaluation) -> None:
             ["type", "queries", *names],
             [[kind, row["queries"], *(row[name] for name in names)] for kind, row in by_type.items()],
         )
+    typer.echo(evaluation.relevance)
     typer.echo(cost_line(evaluation))
     for line in remarks(evaluation):
         typer.echo(line)
@@ -239,11 +252,6 @@ def cost_line(evaluation: Evaluation) -> str:
 def remarks(evaluation: Evaluation) -> list[str]:
     """What was left out, and what the config asks for that the evidence does not hold."""
     lines = []
-    if evaluation.without_relevant:
-        lines.append(
-            f"{len(evaluation.without_relevant)} queries have no relevant judgment and are left out "
-            "(trec_eval would average a 0 for each)"
-        )
     if evaluation.not_judged:
         lines.append(f"{len(evaluation.not_judged)} queries have no judgment and are left out")
     if evaluation.not_gathered:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cems_workbench import collector
+from cems_workbench.cli.evaluate import GradeOption
 from cems_workbench.cli.options import (
     ConfigOption,
     JsonOption,
@@ -82,6 +83,7 @@ def tune_command(
     config: ConfigOption = None,
     preset: PresetOption = None,
     changes: SetOption = None,
+    grade: GradeOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same result.")] = 0,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -103,8 +105,8 @@ def tune_command(
     from cems_workbench.tuning.objective import parse_goal
     from cems_workbench.tuning.space import SearchSpace, parse_axis
 
-    goal = parse_goal(metric or ["nDCG@10"], guard or ())
     read = read_evidence_file(evidence)
+    goal = parse_goal(metric or ["nDCG@10"], guard or (), read.header.relevant_from if grade is None else grade)
     data = TuningData(baseline, read.header.query_set, labelled_file(read, None))
     if read.answered and not as_json:
         typer.echo(f"lists {read.answered}")
@@ -168,24 +170,27 @@ def _report(result: SearchResult, as_json: bool) -> None:
     changed = [row for row in difference(tuned.plan.space.baseline, tuned.config)]
     needs = [f"{words} ({count} queries)" for words, count in result.needs]
     values = {"validation": tuned.validation, "hold-out": tuned.holdout}
+    measure = tuned.plan.goal.objectives[0]
     if as_json:
         print_json({
             "config": tuned.config.name, "changes": [[path, _plain(was), _plain(now)] for path, was, now in changed],
             "trials": len(tuned.search.trials) - 1, "cancelled": tuned.search.cancelled, "group_by": by,
+            "relevant_from": measure.grade, "counted": len(result.planned.batch.queries),
             "train": tuned.train, "validation": _gain(tuned.validation), "holdout": _gain(tuned.holdout),
             "looks": tuned.looks, "pareto_front": _front(tuned), "needs": needs,
         })  # fmt: skip
         return
-    print_table(["parameter", "baseline", "tuned"], [[path, str(was), str(now)] for path, was, now in changed])
-    if not changed:
+    if changed:
+        print_table(["parameter", "baseline", "tuned"], [[path, str(was), str(now)] for path, was, now in changed])
+    else:
         typer.echo("nothing tried is significantly better than the baseline, which is kept")
-    measure = tuned.plan.goal.objectives[0]
     rows = [
         [name, gain.queries, gain.baseline, gain.tuned, gain.difference, f"{gain.low:+.4f} to {gain.high:+.4f}", gain.p]
         for name, gain in values.items()
         if gain is not None
     ]
     print_table(["", "queries", "baseline", "tuned", "difference", "95 % interval", "p"], rows, title=str(measure))
+    typer.echo(result.planned.relevance)
     typer.echo(
         f"on what was searched: {tuned.train:.4f}; {len(tuned.search.trials) - 1} configs tried; never split: {by}"
     )

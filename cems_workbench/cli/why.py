@@ -137,7 +137,7 @@ def _gathered(
         found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
         evidences[query.qid] = score_missing(found, config, resources)
     progress("gathering the judged queries", len(queries), len(queries))
-    return own, LabelledSet(evidences, grades), left_out
+    return own, LabelledSet(evidences, grades, resources.store.query_sets.relevant_from_of(list(evidences))), left_out
 
 
 SHOWN = 12

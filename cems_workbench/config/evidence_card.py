@@ -61,15 +61,25 @@ class EvidenceCard(BaseModel):
     evidence_hash: str
     versions: dict[str, str]
     date: str
+    kept: bool = False
+    """Nothing that was tried is surely better: the config is the baseline itself."""
+    relevance: str = ""
+    """The relevance grade and which queries count, in words."""
+    lacking: tuple[str, ...] = ()
+    """What the evidence did not hold, a line each: the figures are of what is there."""
 
     @property
     def text(self) -> str:
         """The card as lines of plain text."""
         looks = "never opened" if self.looks == 0 else f"opened {self.looks} time{'s' if self.looks > 1 else ''}"
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
+        what = f"{self.baseline} kept, none of" if self.kept else f"tuned against {self.baseline} with"
+        tried = f"{what} {self.trials} trials{' surely better' if self.kept else ''}, seed {self.seed}"
         lines = [
-            f"Evidence card, {self.date}: tuned against {self.baseline} with {self.trials} trials, seed {self.seed}",
+            f"Evidence card, {self.date}: {tried}",
             *(f"  {row.line}" for row in self.measured),
+            *([f"  {self.relevance}"] if self.relevance else []),
+            *(f"  not complete: {line}" for line in self.lacking),
             f"  split: {self.split}; hold-out {looks}",
             f"  corpus {self.corpus_hash}, evidence {self.evidence_hash}; {versions}",
         ]

@@ -36,12 +36,12 @@ class Bound:
     number: float
     scope: str | None = None
 
-    def outcome(self, value: float, of: str) -> Outcome:
-        """Does the value keep to the bound? `of` says whose value it is."""
+    def outcome(self, value: float, of: str, on: str = "") -> Outcome:
+        """Does the value keep to the bound? `of` says whose value it is, `on` what it was measured on."""
         slack = ROUNDING if self.sign == ">=" else -ROUNDING if self.sign == "<=" else 0.0
         holds = _SIGNS[self.sign](value + slack, self.number)
         shown = f"{value:.2g}" if 0 < abs(value) < LEAST_SHOWN else f"{value:.4f}"
-        return Outcome(holds, f"{'holds' if holds else 'FAILED'}: {of}: {self.text} ({shown})")
+        return Outcome(holds, f"{'holds' if holds else 'FAILED'}: {of}: {self.text} ({shown}{f'; {on}' if on else ''})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,15 @@ def parse_scoped_measure(text: str, grade: int = 1) -> tuple[Measure, str | None
 def check(assertion: Assertion, evaluation: Evaluation) -> Outcome:
     """Does the mean keep to its bound? Raises InputError when no query is of that type, or none can be measured."""
     value = _mean(evaluation, assertion.measure, assertion.bound.scope)
-    return assertion.bound.outcome(value, evaluation.config.name)
+    on = f"relevant from grade {assertion.measure.grade}, {_counted(evaluation, assertion)} queries"
+    return assertion.bound.outcome(value, evaluation.config.name, on)
+
+
+def _counted(evaluation: Evaluation, assertion: Assertion) -> int:
+    """The queries whose mean it is."""
+    column = evaluation.values[:, evaluation.measures.index(assertion.measure)]
+    kinds = zip(evaluation.types, column.tolist(), strict=True)
+    return sum(assertion.bound.scope in (None, kind) and not math.isnan(value) for kind, value in kinds)
 
 
 def check_no_loss(

@@ -18,6 +18,8 @@ from cems_workbench.evaluation.statistics import bootstrap, effect_size, holm, m
 from cems_workbench.pipeline.table import Ints
 
 SAME = 1e-9
+LEVEL = 0.05
+"""Below this a corrected p is taken for more than chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,31 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0) -> Comparison:
             )  # fmt: skip
         compared.append(Compared(other.config.name, _overlap(base, other), tuple(found)))
     return Comparison(tuple(evaluations), tuple(compared))
+
+
+def surely_lower(evaluations: Sequence[Evaluation], measure: Measure, *, seed: int = 0) -> dict[str, list[str]]:
+    """By query type, the configs that are below the first for it by more than chance.
+
+    A paired randomisation test for each config and type; Holm's correction over all of them.
+    """
+    base = evaluations[0]
+    column = base.measures.index(measure)
+    names = np.array([kind or NO_TYPE for kind in base.types], dtype=object)
+    kinds = sorted(set(names.tolist()))
+    tests = []
+    for other in evaluations[1:]:
+        delta = other.values[:, [column]] - base.values[:, [column]]
+        for kind in kinds:
+            of_kind = delta[names == kind]
+            tests.append(
+                (kind, other.config.name, float(means(of_kind)[0]), float(randomisation_test(of_kind, seed)[0]))
+            )
+    adjusted = holm([p for *_, p in tests]) if tests else []
+    found: dict[str, list[str]] = {kind: [] for kind in kinds}
+    for (kind, name, difference, _), p in zip(tests, adjusted, strict=True):
+        if difference < 0 and p < LEVEL:
+            found[kind].append(name)
+    return found
 
 
 def _by_type(base: Evaluation, column: Any) -> dict[str, float]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
-from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.evaluation.metrics import Measure, relevance_words
 from cems_workbench.evaluation.statistics import bootstrap, bounds, means
 from cems_workbench.pipeline.table import Floats
 
@@ -57,6 +57,16 @@ class Evaluation:
     failed: Mapping[str, int] = field(default_factory=dict)
     """Why the reranker gave some candidates no score, with the number of queries."""
 
+    @property
+    def relevant_from(self) -> int:
+        """The lowest grade that counts as relevant."""
+        return min((measure.grade for measure in self.measures), default=1)
+
+    @property
+    def relevance(self) -> str:
+        """The relevance grade and the denominator, in words."""
+        return relevance_words(self.relevant_from, len(self.qids) - len(self.without_relevant), len(self.qids))
+
     def mean(self, measure: Measure, query_type: str | None = None) -> float:
         """The mean of a measure, over the queries of one type where it is named; NaN where there are none."""
         column = self.values[:, self.measures.index(measure)]
@@ -65,14 +75,15 @@ class Evaluation:
         return float(means(column[:, None])[0])
 
     def by_type(self) -> dict[str, dict[str, Any]]:
-        """Per query type the number of queries and the mean of each measure (None where it is not defined)."""
+        """Per query type the number of queries that count and the mean of each measure (None where it is not defined)."""
         names = np.array([kind or NO_TYPE for kind in self.types], dtype=object)
+        excluded = np.isin(self.qids, self.without_relevant)
         found = {}
         for name in sorted(set(names.tolist())):
             rows = self.values[names == name]
             average = means(rows)
             found[name] = {
-                "queries": len(rows),
+                "queries": int((~excluded[names == name]).sum()),
                 **{str(m): number(value) for m, value in zip(self.measures, average, strict=True)},
             }
         return found
@@ -81,7 +92,9 @@ class Evaluation:
         """The evaluation as plain values."""
         found: dict[str, Any] = {
             "config": self.config.name,
+            "relevant_from": self.relevant_from,
             "queries": len(self.qids),
+            "counted": len(self.qids) - len(self.without_relevant),
             "without_relevant": list(self.without_relevant),
             "not_judged": list(self.not_judged),
             "not_gathered": list(self.not_gathered),

@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,6 +90,8 @@ class Header:
     config_yaml: str
     created_at: str
     project_only: bool = False
+    relevant_from: int = 1
+    """The lowest grade that counts as relevant, as the query set says."""
 
     @property
     def config(self) -> PipelineConfig:
@@ -280,6 +282,20 @@ def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
     try:
         with _transaction(connection):
             evidence_rows.write_judgments(connection, judgments)
+    except duckdb.Error as error:
+        raise InputError(f"{path} cannot be written: {str(error).splitlines()[0]}") from None
+    finally:
+        connection.close()
+
+
+def replace_relevant_from(path: Path, grade: int) -> None:
+    """Write another relevance grade into the header of a file; its content hash stays. Raises as `replace_judgments` does."""
+    import duckdb
+
+    connection = _connect(path, read_only=False)
+    try:
+        header = asdict(replace(_header(connection, path), relevant_from=grade))
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'header'", [json.dumps(header, ensure_ascii=False)])
     except duckdb.Error as error:
         raise InputError(f"{path} cannot be written: {str(error).splitlines()[0]}") from None
     finally:

@@ -7,7 +7,9 @@ results of a config are labelled by
     model    the judge's score above its threshold, where the evidence has one of the result
     people   a human judgment of at least the grade that counts as relevant
 
-and hit@1, hit@5 and P@3 are computed from each. What a judge has not labelled counts as not relevant, and the share it labelled is
+and hit@1, hit@5 and P@3 are computed from each, over the queries that have a memory which people call relevant.
+
+What a judge has not labelled counts as not relevant, and the share it labelled is
 shown. Agreement is Cohen's kappa over the results that both labelled. A model that also ranked agrees with the ranking by
 construction, so its figures say little; that is marked.
 
@@ -135,30 +137,30 @@ class HonestView:
         }  # fmt: skip
 
 
-def honest_view(batch: LabelledBatch, evaluation: Evaluation, grade: int = 2) -> HonestView:
-    """Score the results of an evaluation by every judge. People call relevant what has at least `grade`, or the highest given
-    where nothing in the set reaches it."""
-    config = evaluation.config
-    highest = int(batch.ideal.max(initial=0))
-    least = min(grade, max(1, highest))
+def honest_view(batch: LabelledBatch, evaluation: Evaluation) -> HonestView:
+    """Score the results of an evaluation by every judge, on the queries and from the grade that the evaluation counts."""
+    config, least = evaluation.config, evaluation.relevant_from
+    counted = evaluation.rankings.graded.relevant_count(least) > 0
     by_judge: dict[str, Label] = {
         f"cosine ≥ {COSINE:g}": _by_cosine,
         "model judge": _by_model(config),
         "people": lambda evidence, grades, key: None if key not in grades else grades[key] >= least,
     }
     ranked = [ids[:DEPTH] for ids in batch.result_ids(evaluation.rankings)]
+    rows = [
+        row
+        for row, counts in zip(zip(batch.evidences, batch.grades, ranked, strict=True), counted, strict=True)
+        if counts
+    ]
     labels = {
-        name: [
-            [judge(evidence, grades, key) for key in ids]
-            for evidence, grades, ids in zip(batch.evidences, batch.grades, ranked, strict=True)
-        ]
+        name: [[judge(evidence, grades, key) for key in ids] for evidence, grades, ids in rows]
         for name, judge in by_judge.items()
     }
-    labels = {name: rows for name, rows in labels.items() if any(label is not None for row in rows for label in row)}
+    labels = {name: given for name, given in labels.items() if any(label is not None for row in given for label in row)}
     missing = tuple(f"{name} labelled none of the results" for name in by_judge if name not in labels)
-    judges = tuple(_judged(name, rows) for name, rows in labels.items())
+    judges = tuple(_judged(name, given) for name, given in labels.items())
     agreements = tuple(_agreement((a, b), labels[a], labels[b]) for a, b in combinations(labels, 2))
-    return HonestView(config.name, len(ranked), judges, agreements, (*_warnings(batch, config, judges), *missing))
+    return HonestView(config.name, len(rows), judges, agreements, (*_warnings(batch, config, judges), *missing))
 
 
 def _by_cosine(evidence: Evidence, grades: Mapping[str, int], key: str) -> bool | None:

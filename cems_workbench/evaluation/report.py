@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cems_workbench.evaluation.batch import LabelledBatch
-from cems_workbench.evaluation.comparison import Comparison
+from cems_workbench.evaluation.comparison import LEVEL, Comparison
 from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.formats.trec_run import RunRow, write
-
-LEVEL = 0.05
 
 
 def experiment_card(comparison: Comparison, query_set: str, content_hash: str) -> dict[str, Any]:
@@ -30,7 +28,16 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
         header,
         [[evaluation.config.name, *_means(evaluation), *_cost(evaluation)] for evaluation in comparison.evaluations],
     )
-    lines += ["", "Mean (95 % confidence interval; unjudged results irrelevant to relevant)."]
+    lines += [
+        "",
+        f"{base.relevance}. In brackets: 95 % confidence interval.",
+        "",
+        "If unjudged results were irrelevant to relevant:",
+        "",
+    ]
+    lines += _table(
+        ["config", *names], [[evaluation.config.name, *_bounds(evaluation)] for evaluation in comparison.evaluations]
+    )
     for other in comparison.compared:
         lines += ["", f"## {_cell(other.name)} against {_cell(base.config.name)}", ""]
         lines += _table(
@@ -46,8 +53,7 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
         )  # fmt: skip
     for evaluation in comparison.evaluations:
         lines += [f"\n{_cell(evaluation.config.name)}: {_cell(line)}" for line in _lacking(evaluation)]
-    left_out = len(base.without_relevant)
-    lines += ["", f"{left_out} queries have nothing relevant and are left out. Evidence {content_hash[:16]}.", ""]
+    lines += ["", f"Evidence {content_hash[:16]}.", ""]
     return "\n".join(lines)
 
 
@@ -73,9 +79,14 @@ def trec_run(batch: LabelledBatch, evaluation: Evaluation) -> str:
 
 def _means(evaluation: Evaluation) -> list[str]:
     return [
-        "–"
-        if number(summary.mean) is None
-        else f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f}; {summary.worst:.3f}–{summary.best:.3f})"
+        "–" if number(summary.mean) is None else f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f})"
+        for summary in evaluation.summaries
+    ]
+
+
+def _bounds(evaluation: Evaluation) -> list[str]:
+    return [
+        "–" if number(summary.worst) is None else f"{summary.worst:.3f}–{summary.best:.3f}"
         for summary in evaluation.summaries
     ]
 

@@ -39,7 +39,9 @@ from cems_workbench.evaluation.evidence_file import (
     config_text,
     mismatch,
     read_evidence_file,
+    read_header,
     read_progress,
+    replace_relevant_from,
 )
 from cems_workbench.models.embedder import RememberedQueries
 from cems_workbench.pipeline import Evidence
@@ -160,7 +162,16 @@ def header_for(
     store = resources.store
     embedder = resources.embedder.model_id
     now = datetime.now(UTC).isoformat()
-    return Header(query_set, store.identity, store.content_version, embedder, config_text(config), now, project_only)
+    return Header(
+        query_set,
+        store.identity,
+        store.content_version,
+        embedder,
+        config_text(config),
+        now,
+        project_only,
+        store.query_sets.relevant_from(query_set),
+    )
 
 
 def gather_query_set(
@@ -218,6 +229,20 @@ def embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
     """Variants and corrected queries are embedded when they are searched; those as typed are known before."""
     if isinstance(resources.embedder, RememberedQueries):
         resources.embedder.remember([query.query.strip() for query in queries])
+
+
+def choose_relevant_from(query_set: str, grade: int, resources: Resources) -> None:
+    """Count this grade of a set and higher ones as relevant from now on: in the store, and in the evidence that stands beside it.
+
+    Raises InputError off the set's scale, StoreError without such a set.
+    """
+    resources.store.query_sets.set_relevant_from(query_set, grade)
+    for path in sorted(_shelf(resources).glob(f"*{SUFFIX}")):
+        with suppress(
+            InputError
+        ):  # it is open elsewhere, or damaged; who reads it through the store has the store's grade
+            if read_header(path).query_set == query_set:
+                replace_relevant_from(path, grade)
 
 
 def evidence_path(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> Path:

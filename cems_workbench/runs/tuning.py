@@ -24,6 +24,7 @@ from cems_workbench.config.forms.reading import SUFFIXES
 from cems_workbench.errors import InputError, StoreError, StoreLockedError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
+from cems_workbench.evaluation.metrics import relevance_words
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.runs.caching import Cache, uncached
@@ -55,6 +56,8 @@ class TuningData:
     baseline: PipelineConfig
     query_set: str
     labelled: LabelledEvidence
+    relevant_from: int = 1
+    """The lowest grade that counts as relevant, as the query set says."""
 
     @property
     def evidence(self) -> EvidenceSet:
@@ -111,6 +114,12 @@ class PlannedSearch:
         return self.queries.score
 
     @property
+    def relevance(self) -> str:
+        """The relevance grade and the denominator, in words."""
+        grade = self.plan.goal.objectives[0].grade
+        return relevance_words(grade, len(self.batch.queries), len(self.data.batch.queries))
+
+    @property
     def kept_scores(self) -> KeptScores:
         """The file of the scores, beside the evidence."""
         evidence = self.data.evidence
@@ -145,7 +154,7 @@ class SearchResult:
     @property
     def better(self) -> bool:
         """Is something else than the baseline proposed?"""
-        return self.tuned.proposal is not self.tuned.search.baseline
+        return not self.tuned.kept
 
 
 def tuning_data(
@@ -157,7 +166,10 @@ def tuning_data(
     Raises InputError for evidence that is damaged.
     """
     labelled = labelled_selection(baseline, selection, grades, resources, cache)
-    return None if labelled is None else TuningData(baseline, selection.query_set, labelled)
+    if labelled is None:
+        return None
+    relevant_from = resources.store.query_sets.relevant_from(selection.query_set)
+    return TuningData(baseline, selection.query_set, labelled, relevant_from)
 
 
 def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cache: Cache = uncached) -> ScoredQueries:
@@ -281,7 +293,9 @@ def open_holdout(result: SearchResult, looks: Looks) -> SearchResult:
 def card_of(result: SearchResult, date: str) -> EvidenceCard:
     """The evidence card of the proposal. `date` is an ISO date."""
     planned = result.planned
-    return evidence_card(result.tuned, planned.data.evidence, GROUP_WORDS[planned.group_by], date)
+    return evidence_card(
+        result.tuned, planned.data.evidence, GROUP_WORDS[planned.group_by], date, planned.relevance, result.needs
+    )
 
 
 def write_proposal(result: SearchResult, out: Path, card: EvidenceCard) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -116,6 +116,25 @@ class QuerySets:
         with self._database.reading() as cursor:
             scales = scales_of(cursor, [qid]).get(qid)
         return scales[max(scales)] if scales else DEFAULT_SCALE
+
+    def relevant_from(self, name: str) -> int:
+        """The lowest grade that counts as relevant in a set, as chosen for it; 1 for a name that is no set of the store."""
+        with self._database.reading() as cursor:
+            found = get(cursor, name)
+        return (found.scale if found else DEFAULT_SCALE).relevant_from
+
+    def relevant_from_of(self, qids: Sequence[str]) -> dict[str, int]:
+        """Of each query the lowest relevant grade: that of the sets it is in, the last by name where they differ."""
+        with self._database.reading() as cursor:
+            scales = scales_of(cursor, qids)
+        return {qid: (scales[qid][max(scales[qid])] if qid in scales else DEFAULT_SCALE).relevant_from for qid in qids}
+
+    def set_relevant_from(self, name: str, grade: int) -> QuerySet:
+        """Count this grade and higher ones of a set as relevant from now on. Raises StoreError; InputError off the scale."""
+        scale = self.get(name).scale
+        if grade not in scale:
+            raise InputError(f"{name}: {grade} is no grade of this set, which is graded {scale}")
+        return self.set_scale(name, replace(scale, relevant_from=grade))
 
     def set_scale(self, name: str, scale: GradeScale) -> QuerySet:
         """Grade a set on another scale from now on; labels off the new scale stay as they are. Raises StoreError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from cems_workbench import __version__
@@ -19,8 +20,16 @@ def corpus_hash(store_id: str, content_version: int) -> str:
     return f"{store_id}/{content_version}"
 
 
-def evidence_card(tuned: Tuned, evidence: EvidenceSet, grouping: str, date: str) -> EvidenceCard:
-    """What the config was tuned and measured on. `date` is an ISO date, `grouping` what was never split."""
+def evidence_card(
+    tuned: Tuned,
+    evidence: EvidenceSet,
+    grouping: str,
+    date: str,
+    relevance: str = "",
+    needs: Sequence[tuple[str, int]] = (),
+) -> EvidenceCard:
+    """What the config was tuned and measured on. `date` is an ISO date, `grouping` what was never split, `relevance` the grade and
+    the denominator in words, `needs` what the evidence lacked and of how many queries."""
     measure = str(tuned.plan.goal.objectives[0])
     measured = []
     if tuned.validation is not None:
@@ -40,6 +49,9 @@ def evidence_card(tuned: Tuned, evidence: EvidenceSet, grouping: str, date: str)
         evidence_hash=evidence.content_hash[:16],
         versions={"cems-workbench": __version__, "python": platform.python_version(), **_versions()},
         date=date,
+        kept=tuned.kept,
+        relevance=relevance,
+        lacking=tuple(f"{count} queries lack {words}" for words, count in needs),
     )
 
 

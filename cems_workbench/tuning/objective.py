@@ -88,20 +88,23 @@ class Goal:
         return bool((values[asked, column] - baseline[asked, column]).mean() < -guard.tolerance - 1e-12)
 
 
-def parse_goal(objectives: Sequence[str], guards: Sequence[str] = ()) -> Goal:
-    """A goal of written objectives, such as `nDCG@10` and `reranked`, and of written guards. Raises InputError."""
+def parse_goal(objectives: Sequence[str], guards: Sequence[str] = (), grade: int = 1) -> Goal:
+    """A goal of written objectives, such as `nDCG@10` and `reranked`, and of written guards; `grade` is the lowest relevant one.
+
+    Raises InputError.
+    """
     costs = [text for text in objectives if _COST.fullmatch(text.strip())]
-    measures = tuple(dict.fromkeys(parse_measure(text) for text in objectives if text not in costs))
+    measures = tuple(dict.fromkeys(parse_measure(text, grade) for text in objectives if text not in costs))
     if not measures:
         raise InputError(
             f"--metric {costs[0]}: a cost alone is least where nothing is reranked; name a measure too"
             if costs
             else "--metric: name a measure"
         )
-    return Goal(measures, tuple(map(parse_guard, guards)), bool(costs))
+    return Goal(measures, tuple(parse_guard(text, grade) for text in guards), bool(costs))
 
 
-def parse_guard(text: str) -> Guard:
+def parse_guard(text: str, grade: int = 1) -> Guard:
     """`hit@5`, `temporal:hit@5` or `temporal:hit@5-0.01`. Raises InputError."""
     match = _GUARD.fullmatch(text.strip())
     if match is None:
@@ -109,4 +112,4 @@ def parse_guard(text: str) -> Guard:
     tolerance = float(match["tolerance"] or 0) if (match["tolerance"] or "0").count(".") < 2 else -1.0
     if tolerance < 0:
         raise InputError(f"--guard {text}: {match['tolerance']} is not a number")
-    return Guard(parse_measure(match["measure"]), match["type"], tolerance)
+    return Guard(parse_measure(match["measure"], grade), match["type"], tolerance)

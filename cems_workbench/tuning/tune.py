@@ -57,9 +57,16 @@ class Tuned:
     """What each fold was scored with: the choice made without it."""
 
     @property
+    def kept(self) -> bool:
+        """Is the baseline the proposal, because nothing that was tried is surely better?"""
+        return self.proposal is self.search.baseline
+
+    @property
     def config(self) -> PipelineConfig:
-        """The proposal as a config, validated, named after its baseline."""
+        """The proposal as a config, validated, named after its baseline; where that is kept, the baseline itself."""
         space = self.plan.space
+        if self.kept:
+            return space.baseline
         return proposed(space, self.proposal, f"{space.baseline.name}-tuned")
 
 

@@ -10,10 +10,11 @@ Where the memory comes in, the one result that has to make room for it costs not
 
 Of the labelled queries, replayed as one batch and compared query by query:
 
-    hit@k    any relevant memory (grade 2 or 3; grade 1 where there is none) in the first k
-    nDCG@10  sum of (2^grade - 1) / log2(1 + rank), divided by the best there could be (Burges et al. 2005)
+    hit@k    any relevant memory in the first k
+    nDCG@10  the graded gain by rank, divided by the best there could be
 
-Queries without a relevant memory count for neither.
+They are the measures of `evaluation.metrics`, with the relevance grade of the query's set and the same queries: those without a
+relevant memory count for neither.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from itertools import combinations
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.grades import helpful
+from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
+from cems_workbench.evaluation.metrics.rankings import ideal_grades
 from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY
-from cems_workbench.pipeline.table import Bools, Floats, Ints
+from cems_workbench.pipeline.table import Bools, Floats
 
 P = 0.9
 
@@ -104,20 +106,35 @@ class LabelledEffect:
         return len(self.lost) - len(self.gained)
 
 
-class LabelledSet:
-    """The evidence of labelled queries, kept; `grades` are judgments by qid and memory id."""
+def _relevance(grades: Sequence[int], judged: int) -> str:
+    """What the measures stand on, in words; of sets that differ in it, a line for each grade is no use, so the lowest is named."""
+    words = relevance_words(min(grades, default=1), len(grades), judged)
+    return f"{words}; of some sets a higher grade" if len(set(grades)) > 1 else words
 
-    def __init__(self, evidences: Mapping[str, Evidence], grades: Mapping[str, Mapping[str, int]]) -> None:
-        self.qids = sorted(qid for qid in evidences if helpful(grades.get(qid, {})))
+
+class LabelledSet:
+    """The evidence of labelled queries, kept; `grades` are judgments by qid and memory id, `relevant_from` the lowest relevant
+    grade of each query, 1 where it is not named."""
+
+    def __init__(
+        self,
+        evidences: Mapping[str, Evidence],
+        grades: Mapping[str, Mapping[str, int]],
+        relevant_from: Mapping[str, int] | None = None,
+    ) -> None:
+        least = {qid: (relevant_from or {}).get(qid, 1) for qid in evidences}
+        self.judged = sum(bool(grades.get(qid)) for qid in evidences)
+        self.qids = sorted(qid for qid in evidences if any(g >= least[qid] for g in grades.get(qid, {}).values()))
         self.table = encode([evidences[qid] for qid in self.qids])
-        self._gain = np.zeros(self.table.shape)
-        self._helps = np.zeros(self.table.shape, dtype=bool)
-        self._ideal = np.array([_ideal(list(grades[qid].values())) for qid in self.qids])
+        self._least = np.array([least[qid] for qid in self.qids], dtype=np.int64)
+        self._grade = np.zeros(self.table.shape, dtype=np.int64)
+        self._judged = np.zeros(self.table.shape, dtype=bool)
+        self._ideal = ideal_grades([list(grades[qid].values()) for qid in self.qids])
         for q, qid in enumerate(self.qids):
-            helping = helpful(grades[qid])
             for c, memory_id in enumerate(self.table.ids[q]):
-                self._gain[q, c] = 2.0 ** max(0, grades[qid].get(memory_id, 0)) - 1
-                self._helps[q, c] = memory_id in helping
+                if memory_id in grades[qid]:
+                    self._judged[q, c], self._grade[q, c] = True, grades[qid][memory_id]
+        self.relevance = _relevance(self._least.tolist(), self.judged)
         self._measured = lru_cache(maxsize=8)(self._measure)
 
     def effect(self, before: PipelineConfig, after: PipelineConfig, k: int) -> LabelledEffect:
@@ -139,13 +156,13 @@ class LabelledSet:
         return (float(hit.mean()), float(gained.mean())) if self.qids else (0.0, 0.0)
 
     def _measure(self, config: PipelineConfig, k: int) -> tuple[Bools, Floats]:
-        rank: Ints = run(self.table, config).of(ASSEMBLY).after.rank
-        hit: Bools = np.any(self._helps & (rank > 0) & (rank <= k), axis=1)
-        shown = (rank > 0) & (rank <= NDCG_DEPTH)
-        gained: Floats = np.where(shown, self._gain / np.log2(1 + np.maximum(rank, 1)), 0.0).sum(axis=1)
-        return hit, gained / self._ideal
-
-
-def _ideal(grades: Sequence[int]) -> float:
-    best = sorted((max(0, grade) for grade in grades), reverse=True)[:NDCG_DEPTH]
-    return float(sum((2.0**grade - 1) / np.log2(1 + rank) for rank, grade in enumerate(best, 1)))
+        results = run(self.table, config).of(ASSEMBLY).after
+        order = results.leading(max(k, NDCG_DEPTH))
+        filled, rows, there = order >= 0, np.arange(len(order))[:, None], np.maximum(order, 0)
+        rankings = GradedRankings(
+            np.where(filled, self._grade[rows, there], 0), filled & self._judged[rows, there], filled, self._ideal
+        )
+        hit: Bools = np.zeros(len(order), dtype=bool)
+        for grade in np.unique(self._least).tolist():
+            hit |= (self._least == grade) & (Measure("hit", k, grade).values(rankings) == 1)
+        return hit, Measure("nDCG", NDCG_DEPTH).values(rankings)

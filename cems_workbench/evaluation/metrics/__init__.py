@@ -9,6 +9,7 @@ from cems_workbench.evaluation.metrics.measure import (
     offered_measures,
     parse_measure,
     parse_measures,
+    relevance_words,
     standard_measures,
 )
 from cems_workbench.evaluation.metrics.rankings import GradedRankings, graded
@@ -26,5 +27,6 @@ __all__ = [
     "parse_measure",
     "parse_measures",
     "rbo",
+    "relevance_words",
     "standard_measures",
 ]

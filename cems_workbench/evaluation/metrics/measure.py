@@ -47,7 +47,10 @@ _WRITTEN = re.compile(r"([A-Za-z]+)(?:\(rel=(-?\d{1,6})\))?(?:@(\d{1,6}))?")
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One measure: a family, a cut-off (None: the whole ranking), and the lowest grade that counts as relevant."""
+    """One measure: a family, a cut-off (None: the whole ranking), and the lowest grade that counts as relevant.
+
+    The grade also decides the denominator, alike for every family: the queries that have a memory of at least that grade.
+    """
 
     family: str
     k: int | None = None
@@ -69,8 +72,7 @@ class Measure:
             values = family.compute(rankings, self.k, self.grade)
             if not family.needs_relevant:
                 return values
-            least = self.grade if family.reads_grade else 1
-            return np.where(rankings.relevant_count(least) > 0, values, np.nan)
+            return np.where(rankings.relevant_count(self.grade) > 0, values, np.nan)
 
 
 def parse_measure(text: str, grade: int = 1) -> Measure:
@@ -94,6 +96,13 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
     if k is None and family.needs_cutoff:
         raise InputError(f"measure {text}: needs a cut-off, such as {family.name}@5")
     return Measure(family.name, None if k is None else int(k), grade if stated is None else int(stated))
+
+
+def relevance_words(grade: int, counted: int, judged: int) -> str:
+    """What stands wherever a measure does: the relevance grade, and how many queries the means are of."""
+    left_out = judged - counted
+    why = f"; {left_out} without a relevant memory {'is' if left_out == 1 else 'are'} excluded" if left_out else ""
+    return f"Relevant from grade {grade}; means of {counted} of {judged} judged queries{why}"
 
 
 def _spellings() -> dict[str, str]:

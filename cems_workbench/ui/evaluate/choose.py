@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig, import_config
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.catalogue import AS_SET, file_name
-from cems_workbench.runs.gathering import QuerySelection, judged_selection
+from cems_workbench.runs.gathering import QuerySelection, choose_relevant_from, judged_selection
 from cems_workbench.store import QuerySet
 from cems_workbench.ui.evaluate import files, log
 from cems_workbench.ui.evaluate.state import (
@@ -46,7 +48,7 @@ def choose(resources: Resources) -> Choice | None:
         _further(resources)
         return None
     configs = _configs(resources)
-    asked = _draw_judging(sets, file)
+    asked = _draw_judging(sets, file, resources)
     measures = _measures(asked.relevant_from)
     _further(resources)
     if not configs:
@@ -83,7 +85,7 @@ class _Judging:
     project_only: bool
 
 
-def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None) -> _Judging:
+def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resources: Resources) -> _Judging:
     """The row of boxes under the configs."""
 
     def shown(name: str) -> str:
@@ -104,15 +106,38 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None) -> _Jud
         "Judgments", list(JUDGES), key="evaluate:judges", persist_state="session",
         help="Whose grades count. “People, else models” takes a model’s grade only where no person gave one.",
     )  # fmt: skip
-    grade = boxes[2].number_input(
-        "Relevant from grade", 1, 3, 1, key="evaluate:grade", persist_state="session",
-        help="The lowest grade that counts as relevant in hit, recall, P, MRR and AP. nDCG uses the grades themselves.",
-    )  # fmt: skip
+    grade = _relevant_from(boxes[2], name, None if on_file else sets[name], file, resources)
     within = boxes[3].toggle(
         "Within the project", key="evaluate:project_only", persist_state="session", disabled=on_file,
         help="Search each query’s own project only, where it has one. An evidence file is as it was gathered.",
     )  # fmt: skip
     return _Judging(name, JUDGES[kind], int(grade), bool(within) and not on_file)
+
+
+def _relevant_from(
+    box: DeltaGenerator, name: str, query_set: QuerySet | None, file: OpenedFile | None, resources: Resources
+) -> int:
+    """The relevance grade of the set, which the box changes in the store; that of an opened file stays as it is."""
+    if query_set is None:
+        try:
+            present = read_header(file.path).relevant_from if file else 1
+        except InputError:
+            return 1  # what is wrong with the file is said where it is read
+        grades = [present]
+    else:
+        present = query_set.scale.relevant_from
+        grades = sorted({present, *(grade for grade, _ in query_set.scale.grades if grade > 0)})
+    key = f"evaluate:grade:{name}"
+    if st.session_state.get(key) not in grades:
+        st.session_state.pop(key, None)
+    chosen = box.selectbox(
+        "Relevant from grade", grades, grades.index(present), key=key, disabled=query_set is None,
+        help="The lowest grade that counts as relevant, and so which queries count: those with such a memory. It is kept with the "
+        "query set; Inspect, Tune, the command line and exports use the same. nDCG uses the grades themselves.",
+    )  # fmt: skip
+    if query_set is not None and chosen != present:
+        choose_relevant_from(name, chosen, resources)
+    return chosen
 
 
 def _on_file(

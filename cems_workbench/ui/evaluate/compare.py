@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.evaluation.comparison import Comparison, Difference, compare
+from cems_workbench.evaluation.comparison import LEVEL, Comparison, Difference, compare
 from cems_workbench.evaluation.evaluate import Summary, number
 from cems_workbench.evaluation.metrics import MEASURES, Measure
-from cems_workbench.evaluation.report import LEVEL
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.state import made_of
 from cems_workbench.ui.kit.escape import plain, tick
@@ -23,11 +22,8 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 BASELINE, OTHER = "#7B848D", LIST_COLOURS[0]
-BESIDE: dict[str, Callable[[Summary], tuple[float, float]]] = {
-    "Unjudged": lambda summary: (summary.worst, summary.best),
-    "95 %": lambda summary: (summary.low, summary.high),
-}
-"""What stands in brackets beside a mean."""
+UNJUDGED = "unjudged"
+"""How the column of a measure's bounds ends."""
 
 
 def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
@@ -39,17 +35,17 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
     """The table of means, the chart of one measure, and the differences."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            "Beside the mean", width="content",
-            help="Unjudged: what the mean could be if every result that nobody judged were irrelevant, or relevant. 95 %: the "
-            "confidence interval, by a bootstrap over queries.",
+            f"{measured[0].evaluation.relevance}. In brackets: 95 % confidence interval.", width="stretch",
+            help="The interval of the mean, by a bootstrap over queries.",
         )  # fmt: skip
-        beside = st.segmented_control(
-            "Beside the mean", list(BESIDE), default="Unjudged", key="evaluate:beside", label_visibility="collapsed",
-            persist_state="session",
+        unjudged = st.toggle(
+            "Show what unjudged results could change", key="evaluate:unjudged", persist_state="session",
+            help="A further column for each measure: what the mean could be if every result that nobody judged were irrelevant, or "
+            "relevant.",
         )  # fmt: skip
     draw_table(
-        [_means(config, BESIDE.get(beside or "")) for config in measured], key="evaluate:means",
-        placeholder="–", columns=_mean_columns(measured[0].evaluation.measures, wide=beside is not None),
+        [_means(config, unjudged) for config in measured], key="evaluate:means",
+        placeholder="–", columns=_mean_columns(measured[0].evaluation.measures),
     )  # fmt: skip
     for line in remarks(measured):
         st.caption(line)
@@ -81,12 +77,7 @@ def pick_measure(measures: Sequence[Measure]) -> Measure:
 
 def remarks(measured: Sequence[EvaluatedConfig]) -> list[str]:
     """What was left out, and which rerankers failed; each once."""
-    base = measured[0].evaluation
     said = []
-    if base.without_relevant:
-        said.append(
-            f"{len(base.without_relevant)} queries have nothing relevant and say nothing of a ranking: left out."
-        )
     for config in measured:
         if config.evaluation.not_gathered:
             said.append(
@@ -115,27 +106,29 @@ def _lacking(measured: Sequence[EvaluatedConfig]) -> None:
         )  # fmt: skip
 
 
-def _means(config: EvaluatedConfig, beside: Callable[[Summary], tuple[float, float]] | None) -> dict[str, Any]:
+def _means(config: EvaluatedConfig, unjudged: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"config": config.name}
     for summary in config.evaluation.summaries:
-        row[str(summary.measure)] = number(summary.mean) if beside is None else _with(summary.mean, *beside(summary))
+        row[str(summary.measure)] = _with(summary)
+        if unjudged and number(summary.worst) is not None:
+            row[f"{summary.measure} {UNJUDGED}"] = f"{summary.worst:.3f} to {summary.best:.3f}"
     cost = config.evaluation.cost
     row |= {"ms a query": cost.get("ms_per_query"), "LLM calls": int(cost["llm_calls"])}
     return row | {"reranked": round(cost["reranked"] / max(1, len(config.evaluation.qids)))}
 
 
-def _with(mean: float, low: float, high: float) -> str | None:
-    if number(mean) is None:
+def _with(summary: Summary) -> str | None:
+    if number(summary.mean) is None:
         return None
-    return f"{mean:.3f}" if low == high else f"{mean:.3f} ({low:.3f}–{high:.3f})"
+    if summary.low == summary.high:
+        return f"{summary.mean:.3f}"
+    return f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f})"
 
 
-def _mean_columns(measures: Sequence[Measure], *, wide: bool) -> dict[str, Any]:
+def _mean_columns(measures: Sequence[Measure]) -> dict[str, Any]:
     column = st.column_config.NumberColumn
     columns: dict[str, Any] = {
         str(measure): st.column_config.TextColumn(str(measure), width=132, help=MEASURES[measure.family].description)
-        if wide
-        else column(str(measure), format="%.3f", width=78, help=MEASURES[measure.family].description)
         for measure in measures
     }
     columns["config"] = st.column_config.TextColumn("config", width=150, pinned=True)

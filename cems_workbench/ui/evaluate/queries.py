@@ -9,13 +9,13 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.evaluation.comparison import SAME
+from cems_workbench.evaluation.comparison import SAME, surely_lower
 from cems_workbench.evaluation.evaluate import NO_TYPE, number
 from cems_workbench.records import Query
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.runs.gathering import request_for
 from cems_workbench.ui.evaluate.compare import pick_measure
-from cems_workbench.ui.evaluate.state import Choice
+from cems_workbench.ui.evaluate.state import Choice, made_of
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table, pick_row
@@ -27,17 +27,14 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
     """A type a row, a config a column; a fall against the baseline is marked."""
     measure = pick_measure(measured[0].evaluation.measures)
     base = measured[0].evaluation.by_type()
+    lower = made_of(measured, ("lower", measure), lambda: surely_lower([one.evaluation for one in measured], measure))
     rows = []
     for kind, first in base.items():
         row: dict[str, Any] = {"type": kind, "queries": first["queries"], "falls": ""}
         row[measured[0].name] = first[str(measure)]
-        worst = ""
         for config in measured[1:]:
-            value = config.evaluation.by_type()[kind][str(measure)]
-            row[config.name] = value
-            if value is not None and first[str(measure)] is not None and value < first[str(measure)] - SAME:
-                worst = f"{worst}, {config.name}" if worst else config.name
-        row["falls"] = f"▼ {worst}" if worst else ""
+            row[config.name] = config.evaluation.by_type()[kind][str(measure)]
+        row["falls"] = f"▼ {', '.join(lower[kind])}" if lower[kind] else ""
         rows.append(row)
     columns: dict[str, Any] = {
         config.name: st.column_config.NumberColumn(config.name, format="%.3f", width=120) for config in measured
@@ -46,10 +43,15 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
         "type", width=150, pinned=True, help="The kind of question, as the query set says"
     )
     columns["falls"] = st.column_config.TextColumn(
-        "falls", width=220, help="Configs that are below the baseline for this type"
+        "falls",
+        width=220,
+        help="Configs that are below the baseline for this type by more than chance: a paired randomisation test, corrected for the "
+        "number of types and configs (Holm)",
     )
     draw_table(rows, key="evaluate:types", placeholder="–", columns=columns)
-    st.caption(f"Mean {measure} of each type. A gain in all can hide the loss of one: “falls” names it.")
+    st.caption(
+        f"Mean {measure} of each type. “falls” names a loss that is more than chance. {measured[0].evaluation.relevance}."
+    )
 
 
 def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:

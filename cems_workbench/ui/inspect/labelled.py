@@ -43,6 +43,8 @@ class BuiltSet:
     key: MemoryKey
     queries: list[Query]
     grades: Grades
+    relevant_from: Mapping[str, int]
+    """Of each query the lowest relevant grade, as its set says."""
     labelled: LabelledSet
     answered: str
     """By whom and when the lists were answered, where that was a running system."""
@@ -113,7 +115,8 @@ def _labelled(context: InspectContext, queries: list[Query], grades: Grades) -> 
     config = context.trace.config
     built: BuiltSet | None = st.session_state.get(LABELLED)
     key = evidence_memory().key(config, context.resources)
-    if built is not None and (built.key, built.queries, built.grades) == (key, queries, grades):
+    asked = (key, queries, grades, _relevant_from(queries, context.resources))
+    if built is not None and (built.key, built.queries, built.grades, built.relevant_from) == asked:
         return built.labelled
     there = queries and evidence_memory().has(queries, config, context.resources)
     return _build(context, queries, grades) if there else None
@@ -122,8 +125,13 @@ def _labelled(context: InspectContext, queries: list[Query], grades: Grades) -> 
 def _build(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet:
     config = context.trace.config
     evidences = evidence_of(queries, config, context.resources)
+    relevant_from = _relevant_from(queries, context.resources)
     named = {query.qid: evidence for query, evidence in zip(queries, evidences, strict=True)}
-    labelled = LabelledSet(named, grades)
+    labelled = LabelledSet(named, grades, relevant_from)
     key = evidence_memory().key(config, context.resources)
-    st.session_state[LABELLED] = BuiltSet(key, queries, grades, labelled, answered(*evidences))
+    st.session_state[LABELLED] = BuiltSet(key, queries, grades, relevant_from, labelled, answered(*evidences))
     return labelled
+
+
+def _relevant_from(queries: list[Query], resources: Resources) -> Mapping[str, int]:
+    return resources.store.query_sets.relevant_from_of([query.qid for query in queries])

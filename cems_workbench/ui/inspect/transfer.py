@@ -79,7 +79,7 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
         return
     for warning in result.warnings:
         st.warning(plain(warning))
-    _evidence_line(origin, resources)
+    _evidence_line(origin, resources, complete=not result.warnings)
     if not diff_rows(state.present_config(), result.config):
         st.caption("The file has the values that are set.")
         return
@@ -87,14 +87,18 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
     st.button("Use this config", key=f"{place}take", type="primary", on_click=state.use_config, args=(result.config,))
 
 
-def _evidence_line(origin: CardReference | None, resources: Resources) -> None:
-    """Whether the store at hand is what the config was measured on."""
+def _evidence_line(origin: CardReference | None, resources: Resources, *, complete: bool) -> None:
+    """Whether the store at hand is what the config was measured on; `complete`: the file was read without a loss."""
     if origin is None:
         st.caption("No evidence card with it: nothing says what it was measured to gain.")
         return
     warning = origin.mismatch(resources.store.identity, resources.store.content_version)
     if warning:
         st.warning(plain(warning), icon=":material/history:")
+    elif not complete:
+        st.caption(
+            "Its evidence card is of this store, but the file was not read whole: what is here is not what was measured."
+        )
     else:
         st.caption(f":material/verified: Tuned on this store as it is now ({plain(origin.date)}).")
 

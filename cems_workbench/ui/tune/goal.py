@@ -40,7 +40,7 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
         st.info("Choose a measure to maximise.")
         return None
     try:
-        goal = parse_goal([*wanted, *([RERANKED] if fewer else [])], texts)
+        goal = parse_goal([*wanted, *([RERANKED] if fewer else [])], texts, data.relevant_from)
     except InputError as error:
         st.error(plain(str(error).removeprefix("--guard ").removeprefix("--metric ")))
         return None
@@ -84,7 +84,7 @@ def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch
     except InputError as error:
         st.warning(plain(str(error)), icon=":material/call_split:")
         return None
-    st.caption(split_words(planned, settings.folds))
+    st.caption(f"{planned.relevance}. {split_words(planned, settings.folds)}")
     return planned
 
 
@@ -127,7 +127,7 @@ def split_words(planned: PlannedSearch, wanted_folds: int) -> str:
     few = ""
     if len(parts.folds) < wanted_folds:
         few = f" There are groups for {len(parts.folds)} folds only; “Never split” something finer for more."
-    return f"{len(planned.batch.queries)} queries with something relevant: {folds}, {held}.{few}"
+    return f"{folds}, {held}.{few}"
 
 
 def effort(planned: PlannedSearch) -> str:

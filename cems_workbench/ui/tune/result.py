@@ -86,6 +86,7 @@ def verdict_html(result: SearchResult) -> Markup:
     parts = [
         f"“{planned.data.query_set}”, baseline {planned.plan.space.baseline.name}",
         f"{len(trials) - 1} configs of {len(planned.plan.space.axes)} parameters",
+        planned.relevance,
         *([f"{given_up} given up early"] if given_up else []),
         *([f"{broken} broke a guard"] if broken else []),
         f"seed {planned.plan.seed}",

@@ -121,10 +121,9 @@ def _keep(
 
 def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
     """A preset file: summary, where it comes from, every key."""
-    summary = why or f"{config.name}: tuned from {card.baseline}."
-    return dump_config(
-        config, header=f"{summary}\nSource: tuned with CEMS Workbench from {card.baseline}.\n{card.text}"
-    )
+    made = f"{card.baseline} kept after a search" if card.kept else f"tuned from {card.baseline}"
+    summary = why or f"{config.name}: {made}."
+    return dump_config(config, header=f"{summary}\nSource: {made}, with CEMS Workbench.\n{card.text}")
 
 
 def _export(config: PipelineConfig, card: EvidenceCard) -> None:

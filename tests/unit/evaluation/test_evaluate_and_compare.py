@@ -195,8 +195,8 @@ def test_the_honest_view_scores_one_run_by_three_judges() -> None:
     by_name = {one.name: one for one in view.judges}
     assert by_name["cosine ≥ 0.45"].values == pytest.approx({"hit@1": 1.0, "hit@5": 1.0, "P@3": 1.0})
     assert by_name["model judge"].values == pytest.approx({"hit@1": 0.0, "hit@5": 1.0, "P@3": 1 / 3})
-    assert by_name["people"].values == pytest.approx({"hit@1": 0.0, "hit@5": 0.5, "P@3": 1 / 6})
-    assert by_name["people"].labelled == pytest.approx(4 / 10)
+    assert by_name["people"].values == pytest.approx({"hit@1": 0.0, "hit@5": 1.0, "P@3": 2 / 3})
+    assert by_name["people"].labelled == pytest.approx(3 / 5)
     pairs = {one.judges: one for one in view.agreements}
     cosine_people = pairs["cosine ≥ 0.45", "people"]
     assert (cosine_people.both, cosine_people.first, cosine_people.second, cosine_people.neither) == (1, 3, 0, 0)

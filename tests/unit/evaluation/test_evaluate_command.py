@@ -76,7 +76,7 @@ def test_without_a_config_the_one_it_was_gathered_with_is_measured(command: Comm
 def test_an_assertion_decides_the_exit_code(command: Command, evidence: Path, bound: str, code: int, word: str) -> None:
     done = command("evaluate", evidence, "--metrics", "MRR", "--assert", f"hit@5>={bound}", "--assert", "MRR>0.1")
     assert done.code == code
-    assert f"{word}as_listed: hit@5>={bound} (0.5000)" in done.out
+    assert f"{word}as_listed: hit@5>={bound} (0.5000; relevant from grade 1, 4 queries)" in done.out
     assert "1 queries have no relevant judgment and are left out" in done.out
 
 

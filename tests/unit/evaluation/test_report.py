@@ -76,11 +76,11 @@ def test_everything_as_json_gives_the_means_of_the_values_in_it(comparison: Comp
 def test_a_report_is_markdown_whose_tables_hold_together_whatever_a_config_is_called(comparison: Comparison) -> None:
     report = markdown_report(comparison, "small | set", "0123456789abcdef0", "a note")
     tables = [block.splitlines() for block in report.split("\n\n") if block.startswith("|")]
-    assert len(tables) == 2
+    assert len(tables) == 3
     for lines in tables:
         assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
     assert "# small \\| set: 5 queries" in report and "a note" in report
-    means, difference = tables
+    means, _, difference = tables
     assert means[2].startswith("| as_listed | 0.250 (") and means[2].endswith("| 100 | 0 | 0 |")
     assert difference[2].startswith("| hit@1 | -0.250 |")
     assert "Evidence 0123456789abcdef." in report
