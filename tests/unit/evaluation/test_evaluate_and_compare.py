@@ -189,17 +189,17 @@ def test_the_honest_view_scores_one_run_by_three_judges() -> None:
     found = {
         qid: evidence(qid, judged={"a": -11.0, "b": -3.0, "c": -11.0, "d": -11.0, "e": -11.0}) for qid in ("q1", "q2")
     }
-    grades = {"q1": {"a": 0, "b": 1, "c": 3}, "q2": {"a": 0}}
+    grades = {"q1": {"a": 0, "b": 1, "c": 3}, "q2": {"a": 0, "z": 3}}
     batch = LabelledBatch(QUERIES[:2], found, grades)
     view = honest_view(batch, evaluate(batch, AS_LISTED, MEASURES))
     by_name = {one.name: one for one in view.judges}
     assert by_name["cosine ≥ 0.45"].values == pytest.approx({"hit@1": 1.0, "hit@5": 1.0, "P@3": 1.0})
     assert by_name["model judge"].values == pytest.approx({"hit@1": 0.0, "hit@5": 1.0, "P@3": 1 / 3})
-    assert by_name["people"].values == pytest.approx({"hit@1": 0.0, "hit@5": 1.0, "P@3": 2 / 3})
-    assert by_name["people"].labelled == pytest.approx(3 / 5)
+    assert by_name["people"].values == pytest.approx({"hit@1": 0.0, "hit@5": 0.5, "P@3": 1 / 3})
+    assert by_name["people"].labelled == pytest.approx(4 / 10)
     pairs = {one.judges: one for one in view.agreements}
     cosine_people = pairs["cosine ≥ 0.45", "people"]
-    assert (cosine_people.both, cosine_people.first, cosine_people.second, cosine_people.neither) == (1, 3, 0, 0)
+    assert (cosine_people.both, cosine_people.first, cosine_people.second, cosine_people.neither) == (2, 2, 0, 0)
     assert any("misleads" in line for line in view.warnings)
     assert not any("circular" in line for line in view.warnings)
 
