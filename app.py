@@ -8,9 +8,9 @@ ICON = (
     Path(__file__).parent / "cems_workbench" / "ui" / "icon.png"
 )  # a file of ours: named icons are fetched from a server
 
-st.set_page_config(page_title="CEMS Workbench", page_icon=str(ICON), layout="wide")
+st.set_page_config(page_icon=str(ICON), layout="wide")
 
-st.navigation(
+page = st.navigation(
     [
         st.Page("pages/inspect.py", title="Inspect", icon=":material/search:", default=True),
         st.Page("pages/label.py", title="Label", icon=":material/rule:"),
@@ -19,4 +19,6 @@ st.navigation(
         st.Page("pages/memories.py", title="Memories", icon=":material/inventory_2:"),
     ],
     position="top",
-).run()
+)
+st.set_page_config(page_title=f"{page.title} · CEMS Workbench")
+page.run()

@@ -129,7 +129,7 @@ def test_a_picked_memory_shows_its_text_facts_relations_and_judgments(open_memor
     headings = [text.value for text in page.markdown]
     relations, judged = store(page).relations.of_memory("m137"), store(page).judgments.of_memory("m137")
     assert relations and judged
-    assert f"###### Relations ({len(relations)})" in headings and f"###### Judgments ({len(judged)})" in headings
+    assert f"## Relations ({len(relations)})" in headings and f"## Judgments ({len(judged)})" in headings
 
 
 def test_an_edit_is_saved_and_the_indexes_follow(open_memories: OpenPage) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from .accessibility import MAIN, violations
 from .pages import Inspect, Window, cells, column, window_on
 
 pytestmark = [pytest.mark.browser, pytest.mark.models]
@@ -49,13 +50,14 @@ def test_three_configs_are_compared_with_intervals_significance_and_cost(gathere
     assert all(0 < float(p) <= 1 for p in column(differences, "p (Holm)"))
 
 
-def test_every_view_fits_the_window(gathered: Window) -> None:
+def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(gathered: Window) -> None:
     for name in ("By type", "By query", "Honest view", "Ablation", "Experiments", "Compare"):
         gathered.view(name)
         assert gathered.page.get_by_test_id("stAlert").get_by_text("Error").count() == 0, name
         for width, scheme in ((900, "dark"), (1440, "light")):
             gathered.resize(width, scheme)
             gathered.expect_fit(f"{name}, {width} wide, {scheme}")
+        assert violations(gathered.page, MAIN) == [], name
 
 
 def test_one_click_on_a_query_opens_it_in_inspect_under_both_configs(gathered: Window) -> None:

@@ -206,7 +206,7 @@ def differences(comparison: Comparison, measured: Sequence[EvaluatedConfig]) -> 
                     "losses": len(row.losses), "ties": row.ties, "overlap": number(config.overlap),
                 }
             )  # fmt: skip
-    st.markdown(f"###### Against the baseline, {plain(measured[0].name)}")
+    st.markdown(f"## Against the baseline, {plain(measured[0].name)}")
     number_column, text = st.column_config.NumberColumn, st.column_config.TextColumn
     draw_table(
         rows, key="evaluate:differences", placeholder="–", most=14,

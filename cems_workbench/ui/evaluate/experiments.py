@@ -26,7 +26,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
     comparison = compared(measured)
     _keep(comparison, measured, choice, resources)
     _downloads(comparison, measured, choice)
-    st.markdown("###### Kept")
+    st.markdown("## Kept")
     experiments = resources.store.configs.experiments()
     if not experiments:
         st.caption("Nothing is kept yet. Keep a comparison to find its config, its values and your note again.")

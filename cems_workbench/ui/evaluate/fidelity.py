@@ -360,7 +360,7 @@ def _causes(differences: Sequence[Difference]) -> None:
     words = " · ".join(f"{count} {CAUSES[kind]}" for kind, count in sorted(counts.items(), key=lambda item: -item[1]))
     count = len(differences)
     said = "1 query differs" if count == 1 else f"{count} queries differ"
-    st.markdown(f"###### {said}", help="Only a cause that the recording shows is claimed.")
+    st.markdown(f"## {said}", help="Only a cause that the recording shows is claimed.")
     st.caption(words)
 
 
@@ -409,7 +409,7 @@ def _open(measured: MeasuredFidelity, difference: Difference) -> None:
 def _explanations(measured: MeasuredFidelity) -> None:
     """A button that tries every parameter over the whole set, and what was found."""
     st.markdown(
-        "###### What single change would explain it",
+        "## What single change would explain it",
         help="Every parameter that replays, alone, at values of its slider: which gives more queries the recorded order?",
     )
     key = _digest(("explained", measured.setting, measured.evidence.content_hash))

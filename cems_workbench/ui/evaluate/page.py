@@ -12,7 +12,7 @@ from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate import ablation, choose, compare, experiments, fidelity, gather, honest, queries
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import handles
-from cems_workbench.ui.kit.assets import write_stylesheet
+from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
 
@@ -31,7 +31,7 @@ JUDGED, RECORDED = "Judged queries", "Recorded answers"
 
 def main() -> None:
     """Draw the page: against what is measured, the choice, what has to be gathered for it, and the chosen view."""
-    write_stylesheet("workbench")
+    begin_page("Evaluate")
     resources = handles.opened()
     if resources is None:
         return

@@ -31,7 +31,7 @@ from cems_workbench.ui.inspect.strip import strip_html, warnings_html
 from cems_workbench.ui.inspect.transfer import draw_transfer
 from cems_workbench.ui.inspect.typos import draw_typos
 from cems_workbench.ui.kit import handles
-from cems_workbench.ui.kit.assets import write_stylesheet
+from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import answered_line, empty
 from cems_workbench.ui.kit.progress import progress_in
@@ -52,7 +52,7 @@ BUDGET_HELP = (
 def main() -> None:
     """Draw the page: what was asked for first, then the controls, then the charts."""
     started = time.perf_counter()
-    write_stylesheet("workbench", "inspect")
+    begin_page("Inspect", "inspect")
     resources = handles.opened()
     if resources is None:
         st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
@@ -241,7 +241,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
     summary = judged_summary(trace, context.grades)
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     count = len(trace.results)
-    left.markdown(f"##### {count} result{'s' if count != 1 else ''}")
+    left.markdown(f"## {count} result{'s' if count != 1 else ''}")
     right.caption(_budget_line(trace), text_alignment="right", help=_budget_help(trace))
     if against is not None:
         st.html(baseline.against_html(against))

@@ -57,7 +57,7 @@ def draw_shares(trace: Trace) -> None:
     """The table, when more than one query was searched."""
     if len(trace.evidence.variants) < 2:
         return
-    st.markdown(f"###### What each of the {len(trace.evidence.variants)} queries gave", help=SHARES_HELP)
+    st.markdown(f"## What each of the {len(trace.evidence.variants)} queries gave", help=SHARES_HELP)
     frame = shares_table(trace)
     text = st.column_config.TextColumn
     candidates = {name: text(name, width=84) for name in frame.columns[2:]}

@@ -17,6 +17,11 @@ def stylesheet(*names: str) -> Markup:
     return Markup("<style>\n{}</style>").format(Markup("".join(_text(f"{name}.css") for name in names)))
 
 
+def begin_page(title: str, *names: str) -> None:
+    """Begin a page: its heading for those who hear it, since the navigation shows it to others, and its stylesheets."""
+    st.html(Markup('{}<h1 class="wb-heard">{}</h1>').format(stylesheet("workbench", *names), title))
+
+
 def write_stylesheet(*names: str) -> None:
     """Put stylesheets on the page; they take no room."""
     st.html(stylesheet(*names))

@@ -61,12 +61,12 @@ def draw(resources: Resources) -> None:
         "pairs": st.column_config.NumberColumn("pairs", width=60, help="Graded by both, or by two or more"),
         "read as": st.column_config.TextColumn("read as", help="In brackets what the ends of the interval are called"),
     }
-    st.markdown(f"###### {KAPPA_NAME}, weighted, of every two reviewers", help=KAPPA)
+    st.markdown(f"## {KAPPA_NAME}, weighted, of every two reviewers", help=KAPPA)
     agreements = [_kappa_row(agreement) for agreement in pairwise_kappa(table) if agreement.kappa.pairs]
     draw_table(agreements, key="label:kappa", columns=columns)
     queries = {query.qid: query for query in resources.store.queries.read()}
     types = {qid: query.type or "" for qid, query in queries.items()}
-    st.markdown(f"###### {ALPHA_NAME} by type of query", help=ALPHA)
+    st.markdown(f"## {ALPHA_NAME} by type of query", help=ALPHA)
     alphas = [
         {"type": kind or "(no type)", **_in_row(estimate, alpha_reading(estimate))}
         for kind, estimate in alpha_by_type(labels, types).items()
@@ -79,7 +79,7 @@ def draw(resources: Resources) -> None:
 def _conflicts(resources: Resources, labels: list[Judgment], queries: dict[str, Query]) -> None:
     """The pairs that got different grades, and what the chosen rule or a person makes of each."""
     conflicts = disagreements(labels)
-    st.markdown(f"###### {len(conflicts)} conflicts")
+    st.markdown(f"## {len(conflicts)} conflicts")
     if not conflicts:
         st.caption("Nobody contradicts anybody.")
         return

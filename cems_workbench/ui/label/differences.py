@@ -33,7 +33,7 @@ def draw(
     marks = _marks(resources, scores.judge)
     title, toggle = st.columns([4, 1.3], vertical_alignment="center")
     title.markdown(
-        f"###### {len(every)} pairs that only one of them calls relevant",
+        f"## {len(every)} pairs that only one of them calls relevant",
         help="Those furthest apart first: by the steps between the person’s grade and the grade of the judge’s band, then by how far the "
         "score is from the threshold.",
     )

@@ -48,9 +48,9 @@ class _Choice:
 
 def draw(resources: Resources) -> None:
     """Import above, export below."""
-    st.markdown("###### Import judgments")
+    st.markdown("## Import judgments")
     _import(resources)
-    st.markdown("###### Export judgments")
+    st.markdown("## Export judgments")
     choice = _choose(resources)
     if choice is not None:
         _export(choice, resources)

@@ -175,20 +175,18 @@ def _kappa(place: DeltaGenerator, name: str, kappa: Estimate, help: str) -> None
 def _charts(comparison: Comparison, config: PipelineConfig) -> None:
     scale = comparison.scores.scale(config.judge)
     meanings = {grade: meaning.partition(":")[0].split(",")[0] for grade, meaning in DEFAULT_SCALE.grades}
-    st.markdown("###### Grades of people against bands of the judge")
+    st.markdown("## Grades of people against bands of the judge")
     st.html(confusion_html(band_confusion(comparison.pairs, scale), meanings))
     left, right = st.columns(2)
     with left:
-        st.markdown("###### Agreement by threshold", help=BEST)
+        st.markdown("## Agreement by threshold", help=BEST)
         figure = agreement_figure(comparison.calibration, scale.threshold)
         st.plotly_chart(figure, key="label:judge:kappa", config=NO_TOOLBAR, alt="Kappa at every threshold.")
     with right:
         probability, own = probabilities(comparison.pairs)
         bins = reliability(probability, [pair.grade >= comparison.relevant_from for pair in comparison.pairs])
         error = calibration_error(bins)
-        st.markdown(
-            "###### Reliability" + ("" if error is None else f" · calibration error {error:.2f}"), help=RELIABLE
-        )
+        st.markdown("## Reliability" + ("" if error is None else f" · calibration error {error:.2f}"), help=RELIABLE)
         figure = reliability_figure(bins, own)
         st.plotly_chart(figure, key="label:judge:reliability", config=NO_TOOLBAR, alt="Reliability diagram.")
 

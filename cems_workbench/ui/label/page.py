@@ -8,7 +8,7 @@ from cems_workbench import collector
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import handles, reviewer
-from cems_workbench.ui.kit.assets import write_script, write_stylesheet
+from cems_workbench.ui.kit.assets import write_script, begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.label import agreement, card, files, judge, queues, state
@@ -50,7 +50,7 @@ VIEWS = {
 
 def main() -> None:
     """Draw the page."""
-    write_stylesheet("workbench", "label")
+    begin_page("Label", "label")
     resources = handles.opened()
     if resources is None:
         return

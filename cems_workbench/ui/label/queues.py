@@ -206,7 +206,7 @@ def _coverage(queue: LabelQueue, resources: Resources) -> None:
     """Judged@k of each query under each config of the queue."""
     recorded = resources.store.queues.rankings(queue.record.name)
     rankings = {name: recorded[name] for name in queue.record.settings.get("configs", recorded) if name in recorded}
-    st.markdown("###### Coverage", help=JUDGED)
+    st.markdown("## Coverage", help=JUDGED)
     if not rankings:
         st.caption("What the configs returned was not kept with this queue; a new one keeps it.")
         return
@@ -245,7 +245,7 @@ def _coverage(queue: LabelQueue, resources: Resources) -> None:
 
 def _prelabel(queue: LabelQueue, resources: Resources) -> None:
     """Grades by the judge of Inspect for every pair of the queue, stored as a model's."""
-    st.markdown("###### Pre-label with the model judge", help=PRELABEL)
+    st.markdown("## Pre-label with the model judge", help=PRELABEL)
     pairs = set(queue.pairs)
     counts = Counter(
         judgment.judge

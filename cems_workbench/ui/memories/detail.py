@@ -100,7 +100,7 @@ def _chunks(resources: Resources, memory: Memory) -> None:
     chunks = resources.store.chunks.read([memory.id]).get(memory.id, ())
     if not chunks:
         return
-    st.markdown(f"###### Chunks ({len(chunks)})", help=CHUNKS)
+    st.markdown(f"## Chunks ({len(chunks)})", help=CHUNKS)
     number = st.column_config.NumberColumn
     draw_table(
         chunk_rows(chunks),
@@ -129,7 +129,7 @@ def relation_rows(memory_id: str, relations: Sequence[Relation], others: Mapping
 
 def _relations(resources: Resources, memory: Memory) -> None:
     relations = resources.store.relations.of_memory(memory.id)
-    st.markdown(f"###### Relations ({len(relations)})", help=RELATIONS)
+    st.markdown(f"## Relations ({len(relations)})", help=RELATIONS)
     if not relations:
         st.caption("None leads to or from this memory.")
         return
@@ -161,7 +161,7 @@ def _follow(key: str, ids: Sequence[str]) -> None:
 
 def _judgments(resources: Resources, memory: Memory) -> None:
     judged = resources.store.judgments.of_memory(memory.id)
-    st.markdown(f"###### Judgments ({len(judged)})", help=JUDGMENTS)
+    st.markdown(f"## Judgments ({len(judged)})", help=JUDGMENTS)
     if not judged:
         st.caption("No query has been judged with this memory.")
         return

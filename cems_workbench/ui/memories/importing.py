@@ -80,7 +80,7 @@ def _report(imports: tuple[FileImport, ...]) -> None:
     if not imports:
         templates.draw("memories/import_hint.html")
         return
-    st.markdown("###### Last import")
+    st.markdown("## Last import")
     for imported in imports:
         if imported.problem:
             st.error(plain(imported.problem), icon=":material/block:")
@@ -107,7 +107,7 @@ def _report(imports: tuple[FileImport, ...]) -> None:
 
 def _errors(imports: tuple[FileImport, ...], errors: list[tuple[str, int, str, str]]) -> None:
     title, button = st.columns([4, 1], vertical_alignment="bottom")
-    title.markdown(f"###### {len(errors):,} row{'s' if len(errors) != 1 else ''} left out")
+    title.markdown(f"## {len(errors):,} row{'s' if len(errors) != 1 else ''} left out")
     if len(errors) > SHOWN_ERRORS:
         title.caption(f"The first {SHOWN_ERRORS:,} are shown; the CSV has all of them.")
     button.download_button(

@@ -7,7 +7,7 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import handles, templates
-from cems_workbench.ui.kit.assets import write_stylesheet
+from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.memories import browse, deleted, detail, importing, sources, state, statistics, store
@@ -31,7 +31,7 @@ def header(resources: Resources) -> None:
 
 def main() -> None:
     """Draw the page."""
-    write_stylesheet("workbench", "memories")
+    begin_page("Memories", "memories")
     resources = handles.opened()
     if resources is None:
         store.folder(None)

@@ -65,7 +65,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
 
 
 def _form(resources: Resources, place: DeltaGenerator) -> None:
-    st.markdown("###### Connect a running system", help=f"{READ_ONLY} The role needs the right to read and no other.")
+    st.markdown("## Connect a running system", help=f"{READ_ONLY} The role needs the right to read and no other.")
     box, password = st.columns([3, 1])
     box.text_input(
         "Address", key=ADDRESS, placeholder="postgresql://reader@db.example/cems",
@@ -185,13 +185,13 @@ def _engine_facts(probe: Probe) -> list[tuple[str, str, str]]:
 
 
 def _draw_probe(address: str, probe: Probe) -> None:
-    st.markdown("###### What is there")
+    st.markdown("## What is there")
     with st.container(border=True):
         st.html(probe_html(address, probe))
 
 
 def _draw_connected(found: Connected) -> None:
-    st.markdown("###### Last taken")
+    st.markdown("## Last taken")
     rows = [row for report, _ in found.sources for row in count_rows(report)]
     number = st.column_config.NumberColumn
     draw_table(
@@ -234,7 +234,7 @@ def _problems(report: SnapshotReport) -> None:
     count = len(report.problems) + report.more_problems
     if not count:
         return
-    st.markdown(f"###### {count:,} row{'s' if count != 1 else ''} left out, or not whole")
+    st.markdown(f"## {count:,} row{'s' if count != 1 else ''} left out, or not whole")
     if count > len(report.problems):
         st.caption(f"The first {len(report.problems):,} are listed.")
     draw_table(
@@ -250,7 +250,7 @@ def _problems(report: SnapshotReport) -> None:
 
 def _cards(resources: Resources, place: DeltaGenerator) -> None:
     title, again = st.columns([5, 1], vertical_alignment="bottom")
-    title.markdown("###### Sources of this store")
+    title.markdown("## Sources of this store")
     again.button(
         "Ask again", key="memories:source:ask", on_click=forget_answers, width="stretch",
         help="Ask each source once more whether it answers, and how much it holds.",

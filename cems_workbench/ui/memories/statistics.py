@@ -117,13 +117,13 @@ def numbers_html(statistics: Statistics) -> Markup:
 
 
 def _chart(place: DeltaGenerator, title: str, caption: str, figure: Figure) -> None:
-    place.markdown(f"###### {title}")
+    place.markdown(f"## {title}")
     place.caption(caption)
     place.plotly_chart(figure, key=f"memories:chart:{title}", config=NO_TOOLBAR, alt=caption)
 
 
 def _exact(groups: list[Duplicates], total: int) -> None:
-    st.markdown("###### Exact duplicates")
+    st.markdown("## Exact duplicates")
     if not groups:
         st.caption("No two memories have the same content.")
         return
@@ -148,7 +148,7 @@ def exact_html(groups: Sequence[Duplicates]) -> Markup:
 
 
 def _near(resources: Resources, place: DeltaGenerator) -> None:
-    st.markdown("###### Near duplicates")
+    st.markdown("## Near duplicates")
     slider, button = st.columns([4, 1], vertical_alignment="bottom", gap="medium")
     threshold = slider.slider(
         "Similarity from", 0.80, 1.0, NEAR_COSINE, 0.01, key="memories:near:threshold",

@@ -52,7 +52,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     if resources.store.sources.read():
         st.space("small")
         st.markdown(
-            "###### Sources",
+            "## Sources",
             help="The running systems that memories were taken from; the view Sources takes what changed.",
         )
         found = source_checks(sources.asked(resources, place), datetime.now(UTC))
@@ -61,7 +61,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
 
 def folder(present: Path | None) -> None:
     """The open folder, and a box to open or create another one; `present` is None when none could be opened."""
-    st.markdown("###### Folder")
+    st.markdown("## Folder")
     if present is not None:
         templates.draw("memories/open_folder.html", path=present.resolve())
     box, open_button, create_button = st.columns([6, 1, 1], vertical_alignment="bottom")
@@ -118,7 +118,7 @@ def indexes_html(states: Sequence[IndexState]) -> Markup:
 def indexes(resources: Resources, place: DeltaGenerator) -> None:
     """The health of both indexes, bringing them up to date, rebuilding them."""
     st.markdown(
-        "###### Search indexes",
+        "## Search indexes",
         help="They are made from the memories and can be made again at any time. The version counts the changes of the "
         "store: an index is up to date when it was built from the present one.",
     )

@@ -27,7 +27,7 @@ def draw(resources: Resources) -> None:
         _table(records, resources)
     else:
         empty("No config is kept yet", render("tune/nothing_kept.html"))
-    st.markdown("###### From a file")
+    st.markdown("## From a file")
     draw_import(resources, "tune:")
 
 

@@ -10,7 +10,7 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.ui.kit import handles
-from cems_workbench.ui.kit.assets import write_stylesheet
+from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty
 from cems_workbench.ui.kit.switch import switch
@@ -24,11 +24,11 @@ def set_up(resources: Resources) -> None:
     data = choose.choose(resources)
     if data is None:
         return
-    st.markdown("###### What may change")
+    st.markdown("## What may change")
     searched = space.draw(data.baseline, data.evidence.header.config)
     if searched is None:
         return
-    st.markdown("###### What is better, and how that is measured")
+    st.markdown("## What is better, and how that is measured")
     wanted = goal.draw_goal(data, searched)
     planned = goal.draw_plan(data, searched, wanted) if wanted is not None else None
     if planned is not None:
@@ -63,7 +63,7 @@ VIEWS: Mapping[str, Callable[[Resources], None]] = {
 
 def main() -> None:
     """Draw the page: the search at work, or the chosen view."""
-    write_stylesheet("workbench", "tune")
+    begin_page("Tune", "tune")
     resources = handles.opened()
     if resources is None:
         return

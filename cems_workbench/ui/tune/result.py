@@ -55,7 +55,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
         st.caption(f":orange[⚠] {plain(f'{count} queries lack {words}')}: the proposal was measured on what is there.")
     if len(result.planned.plan.goal.names) > 1:
         _front(result)
-    st.markdown("###### What the proposal changes")
+    st.markdown("## What the proposal changes")
     space, proposal = result.planned.plan.space, result.tuned.proposal
     names = [label(axis.path, space.baseline) for axis in space.axes]
     own = space.values_of(space.baseline)
@@ -280,7 +280,7 @@ def _open(result: SearchResult, resources: Resources) -> None:
 def _front(result: SearchResult) -> None:
     """The chart of two objectives, and the table of the front, from which any config can be set on the sliders."""
     names = _objective_names(result)
-    st.markdown("###### The Pareto front")
+    st.markdown("## The Pareto front")
     second = 1
     if len(names) > 2:
         second = names.index(

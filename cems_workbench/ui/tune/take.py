@@ -40,7 +40,7 @@ SIDE_FILE = "json"
 
 def draw(result: SearchResult, resources: Resources) -> None:
     """Name and reason, the three ways to apply, and the export."""
-    st.markdown(f"###### {plain(headline(result))}")
+    st.markdown(f"## {plain(headline(result))}")
     if not result.better:
         st.info(
             "The baseline is proposed, so there is nothing new to take away. Its export carries the card all the same.",
@@ -54,7 +54,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
     name, why, author = _words(result)
     config = named(name, result.tuned.config)
     _apply(config, why, author, card, result, resources)
-    st.markdown("###### Export")
+    st.markdown("## Export")
     _export(config, card)
     with st.expander("The evidence card"):
         st.code(card.text, language=None, wrap_lines=True)

@@ -63,14 +63,14 @@ def draw(context: InspectContext) -> None:
         return
     similar = pairwise(context.trace.evidence, ids)
     config = context.trace.config.dedup
-    st.markdown("###### How alike the results are", help=HELP)
+    st.markdown("## How alike the results are", help=HELP)
     st.html(means_html(similar))
     st.html(matrix_html(context.trace, similar, config.similarity if config.enabled else None))
     if len(ids) > SHOWN:
         st.caption(f"The first {SHOWN} of {len(ids)} results; the means are of all of them.")
     stretches = _stretches(context, LIMIT)
     present = present_place(stretches, context.trace.config)
-    st.markdown("###### Duplicates", help=FALL_HELP)
+    st.markdown("## Duplicates", help=FALL_HELP)
     st.html(duplicates_html(context.trace, taken(context.trace), falls(stretches, present)))
     _draw_trial(context, merged(stretches), ids)
 
@@ -193,7 +193,7 @@ def _text(trace: Trace, memory_id: str, length: int = 160) -> str:
 
 def _draw_trial(context: InspectContext, limits: Sequence[Stretch], ids: Sequence[str]) -> None:
     """Choose a range of limit or λ, see the results before and after, and apply it."""
-    st.markdown("###### What another value would show")
+    st.markdown("## What another value would show")
     of = st.segmented_control(
         "Parameter",
         (LIMIT, LAMBDA),

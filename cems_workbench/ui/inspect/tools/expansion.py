@@ -49,7 +49,7 @@ def draw(context: InspectContext) -> None:
     _draw_typing(context)
     if len(trace.evidence.variants) < 2:
         return
-    st.markdown("###### Without each of them", help=HELP)
+    st.markdown("## Without each of them", help=HELP)
     parts, switched = variant_parts(trace, off), toggled_each(trace, off)
     st.html(ablation_html(parts, switched))
     unscored = max((toggled.unscored for toggled in switched), default=0)

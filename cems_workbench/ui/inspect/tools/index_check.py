@@ -165,7 +165,7 @@ def _compared(
 
 
 def _draw(context: InspectContext, ranked: RankedList, exact: ExactRanking, rows: Sequence[Compared]) -> None:
-    st.markdown(f"###### {_verdict(rows[0], len(exact))}", help=GRAPH_HELP)
+    st.markdown(f"## {_verdict(rows[0], len(exact))}", help=GRAPH_HELP)
     st.html(answers_html(rows))
     elsewhere = _elsewhere(context, ranked.name)
     for row in rows:
@@ -207,7 +207,7 @@ def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str,
 
     missed = row.found.deep.missed
     shown, more = missed[:SHOWN], f" (the first {SHOWN})" if len(missed) > SHOWN else ""
-    st.markdown(f"###### Missed by {plain(row.name)}{more}")
+    st.markdown(f"## Missed by {plain(row.name)}{more}")
     memories = context.resources.store.memories.read([missed.memory_id for missed in shown])
     frame = pd.DataFrame(
         [
@@ -237,7 +237,7 @@ def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str,
 
 def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
     """The engine's own lists of this variant beside the exact ones, once it was asked."""
-    st.markdown("###### The live index", help=LIVE_HELP)
+    st.markdown("## The live index", help=LIVE_HELP)
     where = engine.name
     text, config = context.trace.evidence.variants[variant].text, context.trace.config
     key = (context.request, text, config, engine.address, context.resources.store.content_version)

@@ -146,7 +146,7 @@ def draw_stages(context: InspectContext, production: Production) -> None:
     """Which list's or stage's order is most like production's."""
     compared = likenesses(production.order, context.trace)
     best = most_like(compared)
-    st.markdown("###### Stage by stage", help="The order that each list and each stage puts out, beside production's.")
+    st.markdown("## Stage by stage", help="The order that each list and each stage puts out, beside production's.")
     if best is None or not best.shared:
         st.caption("No list and no stage holds any of production’s memories.")
         return
@@ -187,9 +187,7 @@ def draw_scores(context: InspectContext, production: Production) -> None:
     if not production.scores:
         return
     maps = score_maps(production.scores, context.trace)
-    st.markdown(
-        "###### Scores", help="production = slope × our score + offset, fitted over the memories that both have."
-    )
+    st.markdown("## Scores", help="production = slope × our score + offset, fitted over the memories that both have.")
     if not maps:
         st.caption("Fewer than three memories have a score in both, or all scores are the same: nothing can be said.")
         return
@@ -212,7 +210,7 @@ def _scores_sentence(best: ScoreMap) -> str:
 def draw_explanations(context: InspectContext, production: Production, now: Agreement) -> None:
     """A button that searches, and what was found for exactly this trace."""
     st.markdown(
-        "###### What would explain it",
+        "## What would explain it",
         help="Every preset, and every parameter that replays, alone, at values of its slider; then up to three together.",
     )
     place = st.empty()

@@ -112,7 +112,7 @@ def _draw_words(context: InspectContext, memory: Memory) -> WordsInCommon:
     lists = context.trace.config.lists
     if not lists.lexical.enabled and (lists.ts_rank.enabled or lists.hybrid.enabled):
         return _draw_lexemes(context, memory)
-    st.markdown("###### Words in common", help=WORDS_HELP)
+    st.markdown("## Words in common", help=WORDS_HELP)
     lexical = context.resources.indexes.lexical
     texts = context.resources.store.indexes.texts([memory.id]).get(memory.id)
     every = [lexical_evidence(lexical, variant.text, memory, texts) for variant in context.trace.evidence.variants]
@@ -162,7 +162,7 @@ def _counted(context: InspectContext, memory_id: str, seq: int | None) -> str:
 
 def _draw_lexemes(context: InspectContext, memory: Memory) -> WordsInCommon:
     """The lexemes of one query variant, for lists by PostgreSQL's ts_rank."""
-    st.markdown("###### Words in common", help=RANK_HELP)
+    st.markdown("## Words in common", help=RANK_HELP)
     texts = context.resources.store.indexes.texts([memory.id]).get(memory.id, {})
     index = context.resources.full_text()
     try:
@@ -256,7 +256,7 @@ def _verdict(matched: int, terms: int, called: str, search: str) -> str:
 
 def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -> None:
     """The memory in full: terms marked, the reranker's part between its edges, and where the embedder stopped reading."""
-    st.markdown("###### The whole memory")
+    st.markdown("## The whole memory")
     config = context.trace.config.rerank
     score = context.trace.evidence.model_scores.get(model_key(config), {}).get(memory.id)
     room = embedder_room(context.resources.embedder)
@@ -381,7 +381,7 @@ def _reading_line(
 
 def draw_token_heat(context: InspectContext, memory_id: str) -> None:
     """The text of one candidate with its tokens tinted, and the meetings as a table; asked for where no score has them."""
-    st.markdown("###### Token by token", help=HEAT_HELP)
+    st.markdown("## Token by token", help=HEAT_HELP)
     trace, config = context.trace, context.trace.config.rerank
     score = trace.evidence.model_scores.get(model_key(config), {}).get(memory_id)
     given = given_chunks(trace.evidence, trace.config).get(memory_id)

@@ -76,7 +76,7 @@ def draw(context: InspectContext) -> None:
             icon=":material/delete:",
         )
         return
-    st.markdown(f"###### Scratch copy of {plain(short_id(memory_id))}")
+    st.markdown(f"## Scratch copy of {plain(short_id(memory_id))}")
     draw_form(context.resources, stored)
     copy = tried(memory_id)
     if copy is None or copy == stored:
@@ -111,16 +111,16 @@ def _draw_outcome(outcome: WhatIf, k: int) -> None:
     st.html(outcome_html(outcome, k))
     lists = [pair for pair in outcome.lists() if pair.before is not None or pair.after is not None]
     if lists:
-        st.markdown("###### In the lists")
+        st.markdown("## In the lists")
         st.html(pairs_html(lists, "list", "Source and query variant"))
     else:
         st.caption("Neither the stored memory nor the copy is in any list.")
     stages = [pair for pair in outcome.stages() if pair.before is not None or pair.after is not None]
     if stages:
-        st.markdown("###### Through the stages")
+        st.markdown("## Through the stages")
         st.html(pairs_html(stages, "stage", "In the order of the pipeline"))
     moved = outcome.others()
-    st.markdown("###### Other results that moved")
+    st.markdown("## Other results that moved")
     if moved:
         st.html(others_html(outcome, moved))
     more = f"and {len(moved) - MOST} more" if len(moved) > MOST else ""

@@ -127,10 +127,10 @@ def _answer(context: InspectContext, memory_id: str, k: int, labelled: LabelledS
 def _draw_path(path: MemoryPath) -> None:
     """The way through the stages, and where each list has the memory."""
     if path.steps:
-        st.markdown("###### Through the stages")
+        st.markdown("## Through the stages")
         st.html(path_html(path))
     if path.places:
-        st.markdown("###### In every list, were it as long as the store")
+        st.markdown("## In every list, were it as long as the store")
         st.html(places_html(path.places))
 
 
@@ -142,7 +142,7 @@ def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | Non
     if not rescues and why.nearest is None:
         st.info("No single parameter, no pair of them and no other search brings it nearer.", icon=":material/block:")
         return
-    st.markdown("###### What would bring it in" if rescues else "###### What comes nearest")
+    st.markdown("## What would bring it in" if rescues else "## What comes nearest")
     st.html(render("inspect/why/head.html"))
     stood = "not in the results" if why.path.rank is None else ordinal(why.path.rank)
     nearest = [] if why.nearest is None else [why.nearest]

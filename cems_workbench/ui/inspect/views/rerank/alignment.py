@@ -24,7 +24,7 @@ HELP = (
 def draw_alignment(context: InspectContext) -> None:
     """The tokens of one candidate, and of a second beside it; without late interaction, why there are none."""
     trace = context.trace
-    st.markdown("###### Token by token", help=HELP)
+    st.markdown("## Token by token", help=HELP)
     key = model_key(trace.config.rerank)
     scores = trace.evidence.model_scores.get(key, {})
     ranked = sorted(

@@ -1,0 +1,43 @@
+"""What axe-core finds on a page as it is drawn, in light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+from playwright.sync_api import Page
+
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+"""The rules of WCAG 2.2 on level AA, and what axe recommends beside them."""
+STREAMLITS = (
+    ("presentation-role-conflict", "stFileUploaderDropzone"),
+    ("empty-table-header", 'role="columnheader"'),
+)
+"""Rule and a part of the element: what Streamlit's own widgets break, which no page can mend."""
+STILL = "*, *::before, *::after {transition:none !important; animation:none !important;}"
+MAIN = {"include": ['[data-testid="stMain"]'], "exclude": [".wb-results", ".wb-strip", ".js-plotly-plot svg"]}
+"""What changes from view to view: the page without what stands on every view, and without figures, which have an alternative text."""
+WHOLE = {"include": ["html"]}
+RUN = """([place, rules]) => axe.run(place, {runOnly: rules, resultTypes: ["violations"]}).then(found =>
+  found.violations.flatMap(rule => rule.nodes.map(node => [
+    rule.id, node.target.join(" "), node.html.slice(0, 160), node.failureSummary.split("\\n").slice(1).join(" ").trim(),
+  ].join(": "))))"""
+
+
+@cache
+def _script() -> str:
+    return (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
+
+
+def violations(page: Page, place: Mapping[str, Sequence[str]] = WHOLE) -> list[str]:
+    """Each rule that an element in this place breaks, and contrasts in dark too: rule, element, and what is wrong."""
+    if not page.evaluate("typeof axe === 'object'"):
+        page.evaluate(_script())
+        page.add_style_tag(content=STILL)  # a colour half way to another is nobody's choice
+    found: dict[str, None] = {}
+    for scheme, rules in (("light", RULES), ("dark", ["color-contrast"])):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        found |= dict.fromkeys(f"{scheme}: {line}" for line in page.evaluate(RUN, [place, rules]))
+    return [line for line in found if not any(rule in line and part in line for rule, part in STREAMLITS)]

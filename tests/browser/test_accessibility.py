@@ -1,0 +1,56 @@
+"""Every page and view: no rule of WCAG 2.2 AA is broken, in light and dark, and the keyboard comes to the query."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from .accessibility import MAIN, violations
+from .pages import Inspect, Label, Window
+
+pytestmark = [pytest.mark.browser, pytest.mark.models]
+VIEWS = '[data-testid="stButtonGroup"]'
+
+
+def views(window: Window, row: str) -> list[str]:
+    """The names of the buttons in the first row of this place."""
+    return (
+        window.page.locator(row)
+        .first.get_by_role("radio")
+        .or_(window.page.locator(row).first.get_by_role("button"))
+        .all_inner_texts()
+    )
+
+
+def test_inspect(window: Window) -> None:
+    inspect = Inspect.open(window)
+    assert window.page.title() == "Inspect · CEMS Workbench"
+    for key in ("Tab", "Enter", "Tab"):  # past the navigation and the sidebar, to the page's own content
+        window.page.keyboard.press(key)
+    expect(inspect.query).to_be_focused()
+    inspect.search("browser eats all the RAM if I leave it open until evening")
+    found = {"page": violations(window.page)}
+    for name in views(window, ".st-key-inspect-view"):
+        inspect.view(name)
+        found[name] = violations(window.page, MAIN)
+    inspect.section("Why, and what if")
+    for name in views(window, ".st-key-inspect-tool"):
+        inspect.tool(name)
+        found[name] = violations(window.page, MAIN)
+    assert len(found) > 20
+    assert {name: broken for name, broken in found.items() if broken} == {}
+
+
+@pytest.mark.parametrize("page", ["label", "tune", "memories"])
+def test_page(window: Window, page: str) -> None:
+    if page == "label":
+        Label.open(window, "axe", "ten")
+    else:
+        window.open(page)
+    assert window.page.title() == f"{page.title()} · CEMS Workbench"
+    found = {"page": violations(window.page)}
+    for name in views(window, VIEWS):
+        window.view(name)
+        found[name] = violations(window.page, MAIN)
+    assert len(found) >= 4
+    assert {name: broken for name, broken in found.items() if broken} == {}
