@@ -8,7 +8,7 @@ from cems_workbench import collector
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import handles, reviewer
-from cems_workbench.ui.kit.assets import write_script, begin_page
+from cems_workbench.ui.kit.assets import begin_page, write_script
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.label import agreement, card, files, judge, queues, state
