@@ -214,10 +214,13 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
         yield report
 
 
-ProjectOption = Annotated[str | None, typer.Option("--project", help="The query's project, org/repo.")]
+ProjectOption = Annotated[
+    str | None, typer.Option("--project", help="The query's project, org/repo; what it does is the config's.")
+]
 OnlyProjectOption = Annotated[bool, typer.Option("--only-project", help="Search that project's memories only.")]
 AsOfOption = Annotated[
-    str | None, typer.Option("--as-of", help="Moment ages are counted from, ISO 8601 (default: now).")
+    str | None,
+    typer.Option("--as-of", help="Moment of the query, ISO 8601 (default: now); results written later are named."),
 ]
 ExpandOption = Annotated[list[str] | None, typer.Option("--expand", help="A further query variant; repeatable.")]
 OffOption = Annotated[

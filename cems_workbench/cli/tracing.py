@@ -9,6 +9,7 @@ from cems_workbench.cli.options import print_json, print_table
 from cems_workbench.config import depth_notes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.answered import answered_lists
+from cems_workbench.pipeline.request_effects import later_words, moment_effect, project_effect, results_written_later
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.result import ScoreNeed
 
@@ -18,7 +19,7 @@ EXCERPT = 160
 def print_trace(trace: Trace, as_json: bool) -> None:
     """Print a trace as JSON (the form of docs/specification.md) or as tables."""
     if as_json:
-        print_json(trace.to_json())
+        print_json(trace.to_json() | {"written_later": results_written_later(trace)})
         return
     rows = [
         [stage.name, stage.candidates_in, stage.candidates_out, stage.elapsed_ms, len(stage.warnings)]
@@ -47,6 +48,14 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     skipped = f", {len(trace.skipped_for_budget)} memories did not fit" if trace.skipped_for_budget else ""
     typer.echo(f"\n{used}{skipped}; config {trace.config.name}")
+    evidence = trace.evidence
+    if evidence.project is not None:
+        only = bool((evidence.notes.get("query") or {}).get("project_only"))
+        typer.echo(f"project {evidence.project}: {project_effect(trace.config, only).words}")
+    if evidence.as_of is not None:
+        typer.echo(f"as of {evidence.as_of:%Y-%m-%d}: {moment_effect(trace.config).words}")
+    if later := later_words(trace):
+        typer.echo(later)
     if answered := answered_lists(trace.evidence, [ranked.name for ranked in trace.evidence.lists]):
         typer.echo(answered)
     for stage, text in trace.warnings:

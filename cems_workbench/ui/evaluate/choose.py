@@ -29,7 +29,7 @@ from cems_workbench.ui.evaluate.state import (
 )
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import empty
+from cems_workbench.ui.kit.panels import empty, say_effects
 from cems_workbench.ui.kit.templates import render
 
 SHOWN = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
@@ -49,6 +49,7 @@ def choose(resources: Resources) -> Choice | None:
         return None
     configs = _configs(resources)
     asked = _draw_judging(sets, file, resources)
+    say_effects(dict(configs), asked.project_only)
     measures = _measures(asked.relevant_from)
     _further(resources)
     if not configs:

@@ -13,6 +13,7 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.answered import answered_lists
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.request_effects import later_words, moment_effect, project_effect
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
@@ -131,7 +132,7 @@ def _ask(resources: Resources) -> Request | None:
         placeholder="none",
         accept_new_options=True,
         persist_state="session",
-        help="The project the query is asked in: memories of it are preferred (Adjust → Project factors).",
+        help="The project the query is asked in. What that does is set under Adjust → Project factors.",
     )
     only_box.toggle(
         "Only this project",
@@ -147,9 +148,10 @@ def _ask(resources: Resources) -> Request | None:
         key=state.AS_OF,
         format="YYYY-MM-DD",
         persist_state="session",
-        help="The day ages are counted from (midnight UTC, or the very moment of a stored query). Empty: now, stamped when the query is "
-        "searched.",
+        help="The day of the query (midnight UTC, or the very moment of a stored query). Empty: now, stamped when the query is searched. "
+        "A result that was written later is marked.",
     )
+    _say_effects(bool(project and st.session_state.get(state.ONLY_PROJECT)))
     expansion = state.present_config().expansion
     if expansion.backend == "manual":
         most = expansion.max_expansions
@@ -162,6 +164,14 @@ def _ask(resources: Resources) -> Request | None:
             "what each of them gave.",
         )
     return state.present_request()
+
+
+def _say_effects(project_only: bool) -> None:
+    """Below the boxes, what project and day do under the present config."""
+    config = state.present_config()
+    project_box, as_of_box = st.columns([5, 2])
+    for box, effect in ((project_box, project_effect(config, project_only)), (as_of_box, moment_effect(config))):
+        box.caption(f"{':material/link_off: ' if effect.ignored else ''}{plain(effect.words)}")
 
 
 def _welcome(resources: Resources) -> None:
@@ -248,6 +258,8 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
     if trace.results:
         if summary:
             st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
+        if later := later_words(trace):
+            st.caption(f":material/schedule: {plain(later)}")
         st.html(results_html(trace, context.grades, context.followed, against))
     else:
         _nothing_found(trace)

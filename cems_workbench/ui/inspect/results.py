@@ -10,6 +10,7 @@ from markupsafe import Markup
 from cems_workbench.analysis.found_chunk import FoundChunk, chunk_span, chunk_words, chunks_read, found_chunk
 from cems_workbench.analysis.ranks import Against
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.request_effects import LATER, written_later
 from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.pipeline.trace import Result
 from cems_workbench.records import Memory
@@ -146,7 +147,8 @@ def _facts(
     facts += [Fact(meaning, text) for meaning, text in named if text]
     if memory.created_at is not None and as_of is not None:
         when = memory.created_at.date().isoformat()
-        facts.append(Fact(f"Created {when}", _age((as_of - memory.created_at).days)))
+        age = LATER if written_later(memory, as_of) else _age((as_of - memory.created_at).days)
+        facts.append(Fact(f"Created {when}", age))
     if memory.pinned:
         facts.append(Fact("Adjust multiplies its score by the pinned factor", "pinned"))
     if memory.importance == "high":
@@ -165,8 +167,6 @@ def _token_words(trace: Trace) -> str:
 
 
 def _age(days: int) -> str:
-    if days < 0:
-        return "in the future"
     if days == 0:
         return "today"
     return f"{days} day{'s' if days != 1 else ''} old"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.pipeline.request_effects import moment_effect, project_effect, several_effects
 from cems_workbench.progress import Progress
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable
@@ -36,6 +38,15 @@ def answered_line(key: str, text: str, ask_again: Callable[[], None] | None) -> 
                 "Ask again", key=f"{key}:ask_again", type="tertiary", icon=":material/refresh:", on_click=ask_again,
                 help="The running system may answer otherwise by now. Drops what it answered then, and gathers these lists anew.",
             )  # fmt: skip
+
+
+def say_effects(configs: Mapping[str, PipelineConfig], project_only: bool = False) -> None:
+    """Below the choice of configs, what project and day of each query do under them; nothing without any."""
+    if not configs:
+        return
+    project = several_effects({name: project_effect(config, project_only) for name, config in configs.items()})
+    moment = several_effects({name: moment_effect(config) for name, config in configs.items()})
+    st.caption(f"Project of a query: {plain(project)}. Its day: {plain(moment)}.")
 
 
 def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *, begun: bool) -> bool:

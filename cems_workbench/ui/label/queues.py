@@ -24,6 +24,7 @@ from cems_workbench.store import QueueRecord
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.panels import say_effects
 from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.label import ready, state
@@ -130,6 +131,7 @@ def _form(resources: Resources) -> QueuePlan | None:
         "Configs", list(options), default=[name for name in ("cems", "recollection") if name in options], key="label:new:configs",
         help="What any of them ranks within the depth is in the queue.",
     )  # fmt: skip
+    say_effects({config: options[config] for config in configs})
     depth = st.number_input(
         "Depth", 1, 100, 10, key="label:new:depth", help="Results of each config and query that are pooled."
     )

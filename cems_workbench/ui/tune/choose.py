@@ -21,7 +21,7 @@ from cems_workbench.runs.tuning import TuningData, tuning_data
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered
+from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered, say_effects
 from cems_workbench.ui.kit.progress import duration
 from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.templates import render
@@ -55,11 +55,13 @@ def choose(resources: Resources) -> TuningData | None:
         "Within the project", key="tune:project_only", persist_state="session",
         help="Search each query’s own project only, where it has one.",
     )  # fmt: skip
+    config = options.under_its_name(base)
+    say_effects({base: config}, bool(within))
     selection = judged_selection(name, resources, judgments, bool(within))
     if not selection.queries:
         st.info("No query of this set is judged yet. Label some on the Label page, or import judgments.")
         return None
-    return _gathered(options.under_its_name(base), selection, JUDGES[kind], resources)
+    return _gathered(config, selection, JUDGES[kind], resources)
 
 
 def _gathered(

@@ -1,0 +1,98 @@
+"""What the project and the moment of a request do under a config, in words; pages and command line say it with these alone.
+
+What is said to be ignored changes nothing that replay does: not the order, not a score, not a dropped memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.config.sections.gathering import ADDED_LISTS
+from cems_workbench.pipeline.trace import Trace
+from cems_workbench.records import Memory
+
+MATCHES: Mapping[str, str] = {
+    "exact": "",
+    "prefix": ", as is any project that begins with its name",
+    "source_ref": ", by the beginning of the source reference",
+}
+"""What counts as the project, by `adjust.project.match`."""
+CLOCKS: Mapping[str, str] = {
+    "last_accessed": "the last access",
+    "created_at": "the creation",
+    "accessed_or_created": "the last access, else the creation",
+}
+LATER = "written after the as-of date"
+"""What a memory is marked with that did not exist yet at the moment of the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a part of the request does; `ignored`: the ranking is the same whatever it is."""
+
+    words: str
+    ignored: bool
+
+
+def project_effect(config: PipelineConfig, project_only: bool = False) -> Effect:
+    """What the query's project does: factors, a filter where `project_only`, both, or nothing."""
+    factors = config.adjust.project
+    off = not factors.enabled
+    if off or factors.same == factors.different == factors.untagged == 1:
+        why = "project factors are off" if off else "every project factor is 1"
+        given = _handed_on(config)
+        if project_only:
+            return Effect(f"Filter only: no other project is searched, and {why}{given}", False)
+        return Effect(f"Ignored by the ranking: {why}{given}", not given)
+    words = f"× {factors.same:g} in the project{MATCHES[factors.match]}"
+    if project_only and factors.match != "source_ref":
+        return Effect(f"Filter: no other project is searched; × {factors.same:g} for all of them", False)
+    words += f", × {factors.different:g} in another, × {factors.untagged:g} in none"
+    return Effect(f"Filter: no other project is searched; {words}" if project_only else words, False)
+
+
+def moment_effect(config: PipelineConfig) -> Effect:
+    """What the moment of the query, "as of", does: ages are counted to it, or nothing."""
+    decay = config.adjust.time_decay
+    if decay.mode == "none":
+        given = _handed_on(config)
+        return Effect(f"Ignored by the ranking: time decay is off{given}", not given)
+    return Effect(f"Time decay counts ages to it from {CLOCKS[decay.clock]}", False)
+
+
+def _handed_on(config: PipelineConfig) -> str:
+    """Lists of other packages are given the request as it is, so nobody here knows what they do with it."""
+    asked = [name for name in ADDED_LISTS if config.get(f"lists.{name}.enabled")]
+    return f"; handed to the list {', '.join(asked)}" if asked else ""
+
+
+def several_effects(effects: Mapping[str, Effect]) -> str:
+    """The effects under several configs in a line, by name; one that is the same everywhere is said once, without names."""
+    names: dict[str, list[str]] = {}
+    for name, effect in effects.items():
+        names.setdefault(effect.words, []).append(name)
+    if len(names) == 1:
+        return next(iter(names))
+    return "; ".join(f"{', '.join(of)}: {words[0].lower()}{words[1:]}" for words, of in names.items())
+
+
+def written_later(memory: Memory, as_of: datetime | None) -> bool:
+    """Was the memory created after the moment of the query, so that the query could not have found it?"""
+    return as_of is not None and memory.created_at is not None and memory.created_at > as_of
+
+
+def results_written_later(trace: Trace) -> list[str]:
+    """The ids of the results that were created after the moment of the query, in their order."""
+    memories, as_of = trace.evidence.memories, trace.evidence.as_of
+    return [result.memory_id for result in trace.results if written_later(memories[result.memory_id], as_of)]
+
+
+def later_words(trace: Trace) -> str:
+    """ "2 of 10 results were written after the as-of date: m1, m2"; empty when none was."""
+    later = results_written_later(trace)
+    if not later:
+        return ""
+    return f"{len(later)} of {len(trace.results)} results {'were' if len(later) > 1 else 'was'} {LATER}: {', '.join(later)}"
