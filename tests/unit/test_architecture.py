@@ -321,6 +321,19 @@ def test_html_stands_in_templates_which_escape_every_value() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_every_chart_has_an_alternative_text() -> None:
+    calls = [
+        (file, node)
+        for file in sources()
+        if unit(file) == "ui"
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "plotly_chart"
+    ]
+    assert calls
+    without = [(file.name, node.lineno) for file, node in calls if "alt" not in {key.arg for key in node.keywords}]
+    assert not without, "who cannot see the chart is told nothing of it"
+
+
 def test_replay_reads_no_clock_no_file_and_throws_no_dice(subtests: pytest.Subtests) -> None:
     for file in PURE:
         with subtests.test(file=file.stem):

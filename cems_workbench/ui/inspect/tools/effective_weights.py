@@ -44,7 +44,8 @@ def draw(context: InspectContext) -> None:
     moving = [effect for effect in effects if effect.turned > STILL]
     st.markdown(_sentence(effects, moving), help=HELP)
     if moving:
-        st.plotly_chart(effects_figure(effects), key="inspect:effective:chart", config=NO_TOOLBAR)
+        alt = "How much the order changes with each part switched off; the table below has the figures."
+        st.plotly_chart(effects_figure(effects), key="inspect:effective:chart", config=NO_TOOLBAR, alt=alt)
     _table(effects)
     st.caption(f"Of the first {k} results, with each part switched off alone.")
 

@@ -348,7 +348,8 @@ def _chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
     texts = {key: context.trace.evidence.memories[key].content for key in memories}
     signs = {key: f"{'◆ ' if key == context.followed else ''}{'✓ ' if key in relevant else ''}" for key in memories}
     figure = sweep_figure(swept, memories, texts, {key: sign for key, sign in signs.items() if sign}, curve)
-    st.plotly_chart(figure, key="inspect:sensitivity:chart", config=NO_TOOLBAR)
+    alt = "The rank of each memory along the range of the parameter."
+    st.plotly_chart(figure, key="inspect:sensitivity:chart", config=NO_TOOLBAR, alt=alt)
     bold = " Bold: ◆ followed, ✓ judged relevant." if any(signs.values()) else ""
     st.caption(
         f"The ranks of the memories along the range; a line ends where its memory leaves the first {swept.k}.{bold}"

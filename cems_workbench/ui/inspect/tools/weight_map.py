@@ -198,7 +198,7 @@ def draw(context: InspectContext) -> None:
     texts = {key: memory.content for key, memory in context.trace.evidence.memories.items()}
     picked = st.plotly_chart(
         map_figure(grid, show, texts), key="inspect:map:chart", on_select="rerun", selection_mode="points",
-        config=NO_TOOLBAR,
+        config=NO_TOOLBAR, alt="What the ranking would be at each pair of values of the two parameters, by colour.",
     )  # fmt: skip
     _offer(grid, picked)
 

@@ -45,7 +45,8 @@ def draw(context: InspectContext) -> None:
         "its share to the best score of a searched list, and the rest is scaled down by it. Hover a bar for its numbers.",
     )
     figure = contributions_figure(trace, against=context.against)
-    st.plotly_chart(figure, key="inspect:contributions", config=NO_TOOLBAR)
+    alt = "What each list, bonus and blend gave the score of the first candidates; the table below has the shares."
+    st.plotly_chart(figure, key="inspect:contributions", config=NO_TOOLBAR, alt=alt)
     answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if answered:
         st.caption(plain(answered))
