@@ -19,7 +19,7 @@ from cems_workbench.analysis.why import Why, cause, memory_path
 from cems_workbench.cli.why import print_why
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.pipeline import Evidence, Trace, replay
-from cems_workbench.pipeline.stages import CANDIDATE_STAGES, FUSION
+from cems_workbench.pipeline.stages import ADJUST, CANDIDATE_STAGES, FUSION
 from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.ui.inspect.follow import path_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure
@@ -94,3 +94,21 @@ def test_bars_words_and_the_followed_row_add_up_to_the_score_that_orders(
         printed = [float(part.split()[-1]) for part in told.split(": ", 1)[1].split(" = ")[0].split(" + ") if part]
         assert abs(sum(printed) - row.score) <= 0.00006 * (len(printed) + 1) + 1e-9
         assert str(escape(told)) in str(path_html(trace, row.memory_id))
+
+
+@given(evidences(), CONFIGS)
+def test_the_age_in_adjust_is_that_since_the_date_it_names(evidence: Evidence, config: PipelineConfig) -> None:
+    trace = replay(evidence, config)
+    for row in trace.stage(ADJUST).rows:
+        memory = evidence.memories[row.memory_id]
+        dates = {
+            "creation": memory.created_at,
+            "last access": memory.last_accessed,
+            "last update": memory.updated_at,
+        }
+        since = dates[row.age_from]
+        if row.age_days is None or since is None or evidence.as_of is None:
+            assert row.age_days is None
+            continue
+        days = (evidence.as_of - since).total_seconds() / 86400
+        assert abs(row.age_days - (math.floor(days) if config.adjust.time_decay.whole_days else days)) < 1e-6

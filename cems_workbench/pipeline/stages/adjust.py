@@ -24,6 +24,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from typing import Literal
 
 import numpy as np
 
@@ -63,13 +64,18 @@ FACTORS: Mapping[str, FactorText] = {
 """Every factor by name, in the order they apply."""
 
 
+AgeFrom = Literal["creation", "last access", "last update"]
+
+
 @dataclass(frozen=True, slots=True)
 class AdjustRow(StageRow):
-    """The factors that apply, by name; the age in days (None when a date is unknown); the product before the clamp."""
+    """The factors that apply, by name; the age in days (None when a date is unknown); the product before the clamp; what the age is
+    counted from."""
 
     factors: Mapping[str, float]
     age_days: float | None
     unclamped: float
+    age_from: AgeFrom
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
@@ -107,6 +113,7 @@ def apply_adjust(
             {name: values[c] for name, values, applies in columns if applies[c]},
             ages[c],
             unclamped_of[c],
+            _age_from(table, config.time_decay, by_relation, q, c),
         )
 
     def product() -> Floats:
@@ -185,6 +192,14 @@ def _feedback(table: CandidateTable, config: Feedback) -> _Factor:
 def _ages(table: CandidateTable, decay: TimeDecay, by_relation: Bools | None) -> Floats:
     age = _age_days(table, decay)
     return age if by_relation is None else np.where(by_relation, _updated_days(table, decay), age)
+
+
+def _age_from(table: CandidateTable, decay: TimeDecay, by_relation: Bools | None, q: int, c: int) -> AgeFrom:
+    """Which date of a candidate its age is counted from."""
+    if by_relation is not None and by_relation[q, c]:
+        return "last update" if table.memories[q][c].updated_at is not None else "creation"
+    created = decay.clock == "created_at" or (decay.clock == "accessed_or_created" and np.isnan(table.accessed[q, c]))
+    return "creation" if created else "last access"
 
 
 def _age_days(table: CandidateTable, decay: TimeDecay) -> Floats:
@@ -279,7 +294,10 @@ def _over(name: str, row: AdjustRow) -> str:
     if name != "time_decay" or row.age_days is None:
         return ""
     days = max(0, round(row.age_days))
-    return f" over {days} day{'' if days == 1 else 's'}"
+    since = (
+        "" if row.age_from == "creation" else f" since {row.age_from}"
+    )  # a memory's age elsewhere is that since its creation
+    return f" over {days} day{'' if days == 1 else 's'}{since}"
 
 
 def _words(row: AdjustRow, stage: StageTrace[AdjustRow, StageFields]) -> str:

@@ -27,6 +27,9 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable, progress_in
 
+SEARCHED = "inspect:searched"
+"""The evidence that was last searched for, and how long that took."""
+
 
 def trace_at_hand(request: Request, resources: Resources) -> Trace | None:
     """The trace on the evidence at hand, whatever it still needs; None when that is of another request."""
@@ -48,10 +51,19 @@ def fetched_trace(request: Request, resources: Resources, present: Trace | None)
     state.attempt(request)
     try:
         with cancellable("inspect:cancel", "Stops here; what was scored stays in the cache.") as progress:
-            return _fetch(request, resources, present, progress)
+            started = time.perf_counter()
+            found = _fetch(request, resources, present, progress)
+            st.session_state[SEARCHED] = (found.evidence, 1000 * (time.perf_counter() - started))
+            return found
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return None
+
+
+def search_ms(trace: Trace) -> float | None:
+    """How long the search that brought this trace's evidence took, in milliseconds; None when it was not made in this session."""
+    last: tuple[Evidence, float] | None = st.session_state.get(SEARCHED)
+    return last[1] if last is not None and last[0] is trace.evidence else None
 
 
 def judged_trace(trace: Trace, request: Request, resources: Resources) -> Trace:

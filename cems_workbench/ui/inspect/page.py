@@ -26,7 +26,7 @@ from cems_workbench.ui.inspect.glossary import counted_words
 from cems_workbench.ui.inspect.labelled import forget_evidence
 from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.results import judged_summary, results_html
-from cems_workbench.ui.inspect.sections import draw_sections
+from cems_workbench.ui.inspect.sections import SECTIONS, draw_sections
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
 from cems_workbench.ui.inspect.strip import strip_html, warnings_html
 from cems_workbench.ui.inspect.transfer import draw_transfer
@@ -242,7 +242,9 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
 def _draw_ranking(context: InspectContext, started: float) -> None:
     """The strip and the results, with how they differ from those of a pinned baseline."""
     trace, against = context.trace, context.against
-    st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
+    st.html(
+        strip_html(trace, 1000 * (time.perf_counter() - started), gathering.search_ms(trace)) + warnings_html(trace)
+    )
     said = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if said or (trace.config.lists.origin == "source" and context.resources.engine() is not None):
         answered_line(
@@ -252,7 +254,11 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     count = len(trace.results)
     left.markdown(f"## {count} result{'s' if count != 1 else ''}")
-    right.caption(_budget_line(trace), text_alignment="right", help=_budget_help(trace))
+    right.caption(
+        f"[What happened, and why ↓](#{SECTIONS}) · {_budget_line(trace)}",
+        text_alignment="right",
+        help=_budget_help(trace),
+    )
     if against is not None:
         st.html(baseline.against_html(against))
     if trace.results:

@@ -10,11 +10,13 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.switch import switch
 
 VIEWS, TOOLS = "cems_workbench.ui.inspect.views", "cems_workbench.ui.inspect.tools"
+SECTIONS = "what-happened"
+"""The anchor of these views, which a link above the results leads to."""
 
 
 def draw_sections(context: InspectContext) -> None:
     """Let the user choose a memory to follow and a view or a tool, and draw that."""
-    st.space("small")
+    st.subheader("What happened, and why", anchor=SECTIONS)
     follow.draw(context)
     if switch("Section", (state.HAPPENED, state.WHY), state.SECTION, remember=False) == state.HAPPENED:
         views = views_in(VIEWS)

@@ -34,11 +34,21 @@ class Cell:
     warnings: int
 
 
-def strip_html(trace: Trace, python_ms: float = 0.0) -> Markup:
-    """The strip of a trace. `python_ms`, the page's own time so far, is kept for benchmarks."""
+def strip_html(trace: Trace, python_ms: float = 0.0, search_ms: float | None = None) -> Markup:
+    """The strip of a trace, with how long the search took (None: nothing was searched here) and how long the replay.
+
+    `python_ms`, the page's own time so far, is kept for benchmarks.
+    """
     replay_ms = sum(stage.elapsed_ms or 0.0 for stage in trace.stages)
     cells = [_cell(stage, trace) for stage in STAGES]
-    return render("inspect/strip.html", cells=cells, python_ms=f"{python_ms:.2f}", replay_ms=f"{replay_ms:.2f}")
+    searched = None if search_ms is None else f"{search_ms:,.0f}"
+    return render(
+        "inspect/strip.html",
+        cells=cells,
+        python_ms=f"{python_ms:.2f}",
+        replay_ms=f"{replay_ms:.2f}",
+        search_ms=searched,
+    )
 
 
 def warnings_html(trace: Trace) -> Markup:

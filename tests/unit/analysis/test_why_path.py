@@ -90,7 +90,8 @@ def test_what_happened_after_fusion_is_told_too() -> None:
     path, sentence = explained(evidence(lists, memories=ages), "c", 1, {"adjust.time_decay.mode": "hyperbolic"})
     assert path.lost_at == "fusion"
     assert sentence == (
-        "Lost at fusion: c was 2nd after fusion (2nd in vector (0.8)); time decay over 60 days multiplied it by 0.50 and put it 3rd."
+        "Lost at fusion: c was 2nd after fusion (2nd in vector (0.8)); "
+        "time decay over 60 days since last access multiplied it by 0.50 and put it 3rd."
     )
 
 
@@ -154,7 +155,7 @@ def test_lost_in_adjust_by_its_age() -> None:
     assert (path.status, path.rank, path.lost_at) == ("below the top k", 3, "adjust")
     assert (
         sentence
-        == "Lost at adjust: a was 1st after fusion; time decay over 151 days multiplied it by 0.28 and put it 3rd."
+        == "Lost at adjust: a was 1st after fusion; time decay over 151 days since last access multiplied it by 0.28 and put it 3rd."
     )
 
 

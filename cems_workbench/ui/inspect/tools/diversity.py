@@ -70,8 +70,11 @@ def draw(context: InspectContext) -> None:
         st.caption(f"The first {SHOWN} of {len(ids)} results; the means are of all of them.")
     stretches = _stretches(context, LIMIT)
     present = present_place(stretches, context.trace.config)
-    st.markdown("## Duplicates", help=FALL_HELP)
-    st.html(duplicates_html(context.trace, taken(context.trace), falls(stretches, present)))
+    st.markdown("## Duplicates", help="What dedup dropped at its present limit.")
+    st.html(duplicates_html(context.trace, taken(context.trace)))
+    near = falls(stretches, present)
+    st.markdown("## What a lower limit would take", help=FALL_HELP)
+    st.html(falls_html(context.trace, near))
     _draw_trial(context, merged(stretches), ids)
 
 
@@ -164,22 +167,23 @@ class DuplicateRow:
     cosine: float
 
 
-def duplicates_html(trace: Trace, gone: Sequence[Duplicate], near: Sequence[Fall]) -> Markup:
-    """What dedup takes now, and which results a lower limit takes, each with the memory it duplicates."""
+def duplicates_html(trace: Trace, gone: Sequence[Duplicate]) -> Markup:
+    """What dedup takes now, each with the memory it duplicates."""
     config = trace.config.dedup
-    if gone:
-        line = f"Dedup took {len(gone)} at the limit of {config.similarity:g}."
-    else:
-        line = f"Dedup took nothing at the limit of {config.similarity:g}." if config.enabled else "Dedup is off."
-    if not near:
-        line += f" No result is a duplicate of another at any limit down to {LOWEST:g}."
-    taken_now = [(duplicate.memory_id, "✕ taken", duplicate.of, duplicate.cosine) for duplicate in gone]
-    falling = [(fall.memory_id, f"falls at ≤ {fall.limit:.4f}", fall.of, fall.limit) for fall in near]
+    took = f"{len(gone)}" if gone else "nothing"
+    line = f"Dedup took {took} at the limit of {config.similarity:g}." if config.enabled or gone else "Dedup is off."
+    rows = [DuplicateRow(_named(trace, one.memory_id), "✕ taken", _named(trace, one.of), one.cosine) for one in gone]
+    return render("inspect/diversity/duplicates.html", line=line, rows=rows, other="duplicates")
+
+
+def falls_html(trace: Trace, near: Sequence[Fall]) -> Markup:
+    """Which results a lower limit takes, each with the nearest one; they are alike, and no duplicates yet."""
+    line = "" if near else f"No result would be taken at any limit down to {LOWEST:g}."
     rows = [
-        DuplicateRow(_named(trace, memory_id), when, _named(trace, of), cosine)
-        for memory_id, when, of, cosine in [*taken_now, *falling]
+        DuplicateRow(_named(trace, one.memory_id), f"at ≤ {one.limit:.4f}", _named(trace, one.of), one.limit)
+        for one in near
     ]
-    return render("inspect/diversity/duplicates.html", line=line, rows=rows)
+    return render("inspect/diversity/duplicates.html", line=line, rows=rows, other="nearest to")
 
 
 def _named(trace: Trace, memory_id: str) -> Named:

@@ -44,6 +44,11 @@ def draw(context: InspectContext) -> None:
             "age (days)": number(
                 "age (days)", format="%.1f", width=82, help="Days since the date that decay counts from"
             ),
+            "age since": text(
+                "age since",
+                width=88,
+                help="The date that its age is counted from. Results show the age since creation.",
+            ),
             "before clamp": number(
                 "before clamp", format="%.4f", width=94, help="The product before it was cut to 0–1"
             ),
@@ -64,6 +69,7 @@ def adjust_table(trace: Trace, top: int, against: Against | None = None) -> pd.D
             "score": row.score,
             **{name: row.factors.get(name) for name in FACTORS},
             "age (days)": row.age_days,
+            "age since": row.age_from,
             "before clamp": row.unclamped,
             "content": excerpt(trace.evidence.memories[row.memory_id].content),
         }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import streamlit as st
@@ -16,6 +18,7 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import RAW, about
 from cems_workbench.ui.inspect.strip import notes_html
+from cems_workbench.ui.inspect.tables import marked
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import draw_table
 
@@ -29,6 +32,8 @@ INNER = {
 """Of a hybrid list: the ranks that its scores are made of."""
 WHOLE = [source.name for source in LIST_SOURCES if not source.relevance]
 """Lists whose raw scores are whole numbers: seconds, and counts."""
+DATED = "recency"
+"""The list whose raw scores are moments, in seconds since 1970; they are shown as days."""
 
 
 def draw(context: InspectContext) -> None:
@@ -46,14 +51,29 @@ def draw(context: InspectContext) -> None:
     if not entries:
         st.caption("No list has a hit.")
         return
-    with st.container(key="inspect:lists"):
-        columns = st.columns(len(entries))  # the stylesheet wraps them
+    off = [entry for entry in entries if not entry.active and not stage.fields.inside(entry)]
+    on = [entry for entry in entries if entry not in off]
+    if on:
+        with st.container(key="inspect:lists"):
+            _draw_entries(context, on)
+    if off:
+        names = ", ".join(called(entry.name) for entry in off)
+        said = f"{len(off)} list{'s' if len(off) != 1 else ''} switched off: {plain(names)}"
+        with st.expander(said), st.container(key="inspect:lists-off"):
+            _draw_entries(context, off)
+
+
+def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
+    """The lists side by side, each with how many of its hits count."""
+    trace = context.trace
+    fields = trace.stage(LISTS).fields
+    columns = st.columns(len(entries))  # the stylesheet wraps them
     for column, entry in zip(columns, entries, strict=True):
         with column:
             whose = answered_by(trace.evidence, entry.name)
-            said = f"{use_words(stage.fields, entry)} · {plain(whose)}" if whose else use_words(stage.fields, entry)
+            said = f"{use_words(fields, entry)} · {plain(whose)}" if whose else use_words(fields, entry)
             st.markdown(f"**{called(entry.name)}**  {said}", help=about(entry.name))
-            _draw_list(trace, entry.name)
+            _draw_list(trace, entry.name, context.followed)
 
 
 def use_words(fields: ListsFields, entry: ListUse) -> str:
@@ -64,10 +84,11 @@ def use_words(fields: ListsFields, entry: ListUse) -> str:
     return f"{entry.used} of {entry.gathered} hits" + ("" if entry.active else " · off")
 
 
-def _draw_list(trace: Trace, name: str) -> None:
+def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
     number, source = st.column_config.NumberColumn, name.partition(":")[0]
+    dated = st.column_config.TextColumn("created", width=92, help="The day the memory was created (UTC)")
     draw_table(
-        list_table(trace, name),
+        marked(list_table(trace, name), followed),
         height=330,
         key=f"inspect:list:{name}",
         columns={
@@ -82,7 +103,9 @@ def _draw_list(trace: Trace, name: str) -> None:
                 help="The place of that chunk among the chunks of the list; memories take their best",
             ),
             **{name: number(name, width=74, help=meaning) for name, meaning in INNER.items()},
-            "raw": number("raw", format="%.0f" if source in WHOLE else "%.4f", width=84, help=RAW.get(source)),
+            "raw": dated
+            if source == DATED
+            else number("raw", format="%.0f" if source in WHOLE else "%.4f", width=84, help=RAW.get(source)),
             "normalised": number(
                 "normalised", format="%.4f", width=84, help="What threshold and fusion work with; empty: cut or off"
             ),
@@ -92,14 +115,14 @@ def _draw_list(trace: Trace, name: str) -> None:
 
 
 def list_table(trace: Trace, name: str) -> pd.DataFrame:
-    """Every hit of one gathered list with its raw and normalised score; cut or switched-off hits have no normalised one."""
+    """Every hit of one gathered list with its raw (a date where it is one) and normalised score; cut hits have no normalised one."""
     import pandas as pd
 
     hits = [(hit.rank, row.memory_id, hit) for row in trace.stage(LISTS).rows for hit in row.lists if hit.list == name]
     hits.sort(key=lambda found: found[:2])
     frame = pd.DataFrame(
         [
-            (rank, memory_id, hit.raw, hit.normalized, _text(trace, memory_id, hit.chunk))
+            (rank, memory_id, _raw(name, hit.raw), hit.normalized, _text(trace, memory_id, hit.chunk))
             for rank, memory_id, hit in hits
         ],
         columns=["#", "memory", "raw", "normalised", "content"],
@@ -117,6 +140,11 @@ def list_table(trace: Trace, name: str) -> pd.DataFrame:
         found = [inner.get((memory_id, hit.chunk), (None, None))[i] for _, memory_id, hit in hits]
         frame.insert(list(frame.columns).index("raw"), column, pd.Series(found, dtype="Int64"))
     return frame
+
+
+def _raw(name: str, raw: float) -> float | str:
+    """A raw score as it is shown; of the recency list the day."""
+    return datetime.fromtimestamp(raw, UTC).date().isoformat() if name.partition(":")[0] == DATED else raw
 
 
 def _text(trace: Trace, memory_id: str, seq: int | None) -> str:
