@@ -70,7 +70,7 @@ def test_a_lambda_is_applied_with_mmr_and_shows_what_it_said(open_page: OpenPage
     page.session_state["inspect:diversity:of"] = "MMR λ"
     page.run()
     assert not page.exception
-    trial = html(page, "wb-trial").partition("<h4>then")[2]
+    trial = html(page, "wb-trial").partition("<h2>then")[2]
     promised = re.findall(r'<code title="(.*?)">', trial)
     assert set(promised) != set(before)
     page = page.button(key="inspect:diversity:apply").click().run()
@@ -84,7 +84,7 @@ def test_a_higher_limit_gives_back_what_dedup_took(open_page: OpenPage) -> None:
     lost = [memory for memory, when, _ in rows(page) if when == "✕ taken"]
     box = next(box for box in page.selectbox if box.label == "Range")
     assert box.options[0].startswith("off, or above")
-    assert lost[0] in html(page, "wb-trial").partition("<h4>then")[2]
+    assert lost[0] in html(page, "wb-trial").partition("<h2>then")[2]
     page = page.button(key="inspect:diversity:apply").click().run()
     assert not config_of(page).dedup.enabled
     assert lost[0] in order(page)
