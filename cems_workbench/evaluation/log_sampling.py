@@ -19,6 +19,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.logs import TYPE
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.models.protocol import PairScorer
+from cems_workbench.pipeline.chunks import text_for_judge
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import cached_or_scored
@@ -119,8 +120,11 @@ def judge_scores(
             if not logged.results:
                 best[logged.query.qid] = -math.inf
                 continue
-            chunks = {key: texts[key][: config.judge.max_chars] for key in logged.results if key in texts}
-            found = cached_or_scored(model, logged.query.query, chunks, resources, silent)
+            words = logged.query.query
+            chunks = {
+                key: text_for_judge(texts[key], texts[key], words, config) for key in logged.results if key in texts
+            }
+            found = cached_or_scored(model, words, chunks, resources, silent)
             good = [score.raw for score in found.values() if score.good and score.raw is not None]
             if good:
                 best[logged.query.qid] = max(good)

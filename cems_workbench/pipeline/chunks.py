@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from cems_workbench.config import PipelineConfig
 from cems_workbench.store.search.tokenizer import tokenize
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -25,6 +26,22 @@ def best_chunk(content: str, query: str, size: int, selection: str) -> str:
     if selection == "term_overlap":
         return term_overlap(content, query, size)
     return content[:size]
+
+
+def text_for_reranker(content: str, searched: str, config: PipelineConfig) -> str:
+    """The part of `content` that this config's reranker is given; `searched` is the query as it was searched."""
+    rerank = config.rerank
+    return best_chunk(content, rerank.query or searched, rerank.chunk_chars, rerank.chunk_selection)
+
+
+def text_for_judge(memory: str, chunk: str, searched: str, config: PipelineConfig) -> str:
+    """What the judge is given: what the reranker reads of `chunk`, or the start of the memory where `judge.max_chars` says so.
+
+    `chunk` is what the reranker's text is chosen from (`scoring.given_chunks`): a chunk of the memory, or the memory.
+    """
+    if config.judge.max_chars is None:
+        return text_for_reranker(chunk, searched, config)
+    return memory[: config.judge.max_chars]
 
 
 def seed_overlap(content: str, query: str, size: int) -> str:

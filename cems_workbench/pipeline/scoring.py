@@ -3,9 +3,9 @@
 Every score is cached in the store by model, query and exact text as soon as it is there, a batch at a time, so that a
 cancelled run continues where it stopped. Failures are never cached.
 
-The judge's scores are a relevance judgment of each result, fetched beside the ranking and never part of it: of the first `max_chars`
-characters of a memory against the query as it was searched. Its backend `auto` takes the cross-encoder: the one of the settings,
-else, without a word, the packaged one.
+The judge's scores are a relevance judgment of each result, fetched beside the ranking and never part of it: of the text
+that the reranker reads, or the first `judge.max_chars` characters of a memory, against the query as it was searched. Its
+backend `auto` takes the cross-encoder: the one of the settings, else, without a word, the packaged one.
 
 Source: ACE, cross-encoder relevance threshold; docs/specification.md, "rerank" and "judge".
 """
@@ -22,7 +22,7 @@ from cems_workbench.models.late_interaction import LateInteraction
 from cems_workbench.models.minilm_judge import MiniLMJudge
 from cems_workbench.models.protocol import PairScore, PairScorer
 from cems_workbench.models.resolve import locate
-from cems_workbench.pipeline.chunks import best_chunk
+from cems_workbench.pipeline.chunks import text_for_judge, text_for_reranker
 from cems_workbench.pipeline.evidence import Evidence, ModelScore
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
@@ -53,11 +53,8 @@ def score_missing(
     query = config.rerank.query or evidence.searched
     given = given_chunks(evidence, config)
     chunks = {
-        key: best_chunk(
-            given[key].text if key in given else evidence.memories[key].content,
-            query,
-            config.rerank.chunk_chars,
-            config.rerank.chunk_selection,
+        key: text_for_reranker(
+            given[key].text if key in given else evidence.memories[key].content, evidence.searched, config
         )
         for key in missing
     }
@@ -178,10 +175,7 @@ def judge_missing(
     if JUDGE.is_off(config):
         return evidence
     trace = trace if trace is not None else replay(evidence, config, switched_off=switched_off)
-    texts = {
-        result.memory_id: evidence.memories[result.memory_id].content[: config.judge.max_chars]
-        for result in trace.results
-    }
+    texts = judge_texts(trace)
 
     def judged(model: PairScorer) -> tuple[dict[str, ModelScore], dict[str, Any]]:
         known = evidence.judge_scores.get(_name(config, model), {})
@@ -214,15 +208,22 @@ def _about(model: PairScorer) -> dict[str, Any]:
     return {"label": model.label, **read}
 
 
+def judge_texts(trace: Trace) -> dict[str, str]:
+    """What this config gives the judge to read of each result, by memory id."""
+    evidence, given = trace.evidence, given_chunks(trace.evidence, trace.config)
+    texts = {}
+    for result in trace.results:
+        memory = evidence.memories[result.memory_id].content
+        chunk = given[result.memory_id].text if result.memory_id in given else memory
+        texts[result.memory_id] = text_for_judge(memory, chunk, evidence.searched, trace.config)
+    return texts
+
+
 def all_judged(trace: Trace) -> bool:
     """Has every result a judgment, or a failure, of the text that this config gives the judge to read?"""
     name = trace.stage(JUDGE).fields.model
     known = trace.evidence.judge_scores.get(name, {}) if name else {}
-    length = trace.config.judge.max_chars
-    return all(
-        memory_id in known and known[memory_id].chunk == trace.evidence.memories[memory_id].content[:length]
-        for memory_id in (result.memory_id for result in trace.results)
-    )
+    return all(key in known and known[key].chunk == text for key, text in judge_texts(trace).items())
 
 
 def _name(config: PipelineConfig, model: PairScorer) -> str:

@@ -213,14 +213,15 @@ class JudgeConfig(Section):
         "Lower ends of highly relevant, relevant and weak; null is the judge's own.",
         null="the judge's own",
     )
-    max_chars: int = param(
-        500,
+    max_chars: int | None = param(
+        None,
         "Judge text",
-        "Characters of a memory the judge reads.",
+        "Characters from the start of a memory that the judge reads. Null: the part that the reranker reads, or would read were one on.",
         kind="gather",
         ge=1,
         le=100_000,
         step=50,
         soft=(100, 4000),
         unit="characters",
+        null="as the reranker",
     )

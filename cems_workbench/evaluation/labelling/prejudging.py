@@ -1,9 +1,9 @@
 """A model judge over any query-memory pairs, in results or not: its scores, and its judgments kept apart from people's.
 
-A pair is judged as beside a ranking (`pipeline.judging`): the first `judge.max_chars` characters of the memory, against the query as
-it stands in the set. A band becomes a grade by its place: irrelevant is the lowest grade of the query's scale, highly relevant the
-highest; on 0 to 3 the four bands are the four grades. Every score is cached in the store as it comes, and judgments are kept query by
-query, so that what was finished before a cancel stays.
+A pair is judged as beside a ranking (`pipeline.scoring`): what the reranker would read of the whole memory, or its first
+`judge.max_chars` characters, against the query as it stands in the set. A band becomes a grade by its place: irrelevant is the lowest
+grade of the query's scale, highly relevant the highest; on 0 to 3 the four bands are the four grades. Every score is cached in the store
+as it comes, and judgments are kept query by query, so that what was finished before a cancel stays.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from cems_workbench.config.sections.adjusting import JudgeConfig
 from cems_workbench.errors import InputError, ModelError
 from cems_workbench.evaluation.labelling.pooling import Pair
 from cems_workbench.models.protocol import PairScorer
+from cems_workbench.pipeline.chunks import text_for_judge
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
@@ -84,8 +85,8 @@ def _judged(
 ) -> PairScores:
     if JUDGE.is_off(config):
         raise InputError("the judge is off; choose one under Judge")
-    texts = _texts(pairs, config.judge.max_chars, resources)
     words = {query.qid: query.query.strip() for query in resources.store.queries.read()}
+    texts = _texts(pairs, words, config, resources)
     total = sum(map(len, texts.values()))
 
     def use(model: PairScorer) -> dict[Pair, ModelScore]:
@@ -117,15 +118,17 @@ def _from(before: int, total: int, progress: Progress) -> Progress:
     return lambda _, done, __: progress(LABEL, min(before + done, total), total)
 
 
-def _texts(pairs: Iterable[Pair], length: int, resources: Resources) -> dict[str, dict[str, str]]:
+def _texts(
+    pairs: Iterable[Pair], words: Mapping[str, str], config: PipelineConfig, resources: Resources
+) -> dict[str, dict[str, str]]:
     """The texts to judge by qid and memory id, queries in their order."""
     distinct = list(dict.fromkeys(pairs))
-    known = {query.qid for query in resources.store.queries.read()}
     memories = resources.store.memories.read({memory_id for _, memory_id in distinct})
     texts: dict[str, dict[str, str]] = {}
     for qid, memory_id in distinct:
-        if qid in known and memory_id in memories:
-            texts.setdefault(qid, {})[memory_id] = memories[memory_id].content[:length]
+        if qid in words and memory_id in memories:
+            content = memories[memory_id].content
+            texts.setdefault(qid, {})[memory_id] = text_for_judge(content, content, words[qid], config)
     return texts
 
 

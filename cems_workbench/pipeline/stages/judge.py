@@ -55,9 +55,13 @@ class JudgeFields(StageFields):
 
 
 def apply_judge(
-    table: CandidateTable, results: Ranking, config: JudgeConfig, ranked_by: str | None
+    table: CandidateTable, results: Ranking, config: JudgeConfig, ranked_by: str | None, alone: bool = False
 ) -> StageArrays[JudgeRow, JudgeFields]:
-    """Attach judgments to the results. `ranked_by` is the reranker's model, to warn of a judge that judges itself."""
+    """Attach judgments to the results.
+
+    `ranked_by` is the reranker's model, to warn of a judge that judges itself; `alone`:
+    the order is that of its scores, with nothing blended in.
+    """
     if not table.judges:
         return pass_through(results, JudgeRow, lambda: JudgeFields(config.backend))
     key = (config.backend, config.model)
@@ -88,14 +92,27 @@ def apply_judge(
     def error(q: int, c: int) -> str | None:
         return table.judges[name].errors[q].get(c) if (name := names[q]) else None
 
+    def same_model(q: int, name: str, label: str) -> list[str]:
+        """What a judge that also ranked is worth: nothing, little, or a second look at another text."""
+        if ranked_by is None or ranked_by not in table.models:
+            return []
+        order = results.order(q)
+        said, ranked = table.judges[name].raw[q, order], table.models[ranked_by].raw[q, order]
+        both = ~np.isnan(said) & ~np.isnan(ranked)
+        if not both.any():
+            return []
+        if not np.allclose(said[both], ranked[both]):
+            return [f"the judge {label} is also the reranker, here with another text or query: no independent opinion"]
+        if alone and both.all() and bool((np.diff(said) <= 0).all()):
+            return [f"the judge {label} also ranked: its judgments agree with the ranking by construction"]
+        return [f"the judge {label} also reranked, with the same scores: it adds no second opinion"]
+
     def warnings(q: int) -> list[str]:
         found = []
         label = label_of(table.notes[q], names[q])
         same = ranked_by is not None and label is not None and label == table.notes[q].get("models", {}).get("reranker")
-        if names[q] and (names[q] == ranked_by or same):
-            found.append(
-                f"the judge {label or names[q]} also ranked: its judgments agree with the ranking by construction"
-            )
+        if (name := names[q]) and (name == ranked_by or same):
+            found += same_model(q, name, label or name)
         scores = [raw for c in np.flatnonzero(results.alive[q]) if (raw := score(q, int(c))) is not None]
         bands = {band(q, int(c)) for c in np.flatnonzero(results.alive[q])} - {None}
         if len(scores) > 1 and bands in ({BANDS[0]}, {BANDS[-1]}):
@@ -147,7 +164,7 @@ def judge_of(table: CandidateTable, config: JudgeConfig, q: int) -> str | None:
 def _apply(given: StageInput) -> StageArrays[JudgeRow, JudgeFields]:
     config = given.config
     ranked_by = None if RERANK.is_off(config) else model_key(config.rerank)
-    return apply_judge(given.table, given.ranking, config.judge, ranked_by)
+    return apply_judge(given.table, given.ranking, config.judge, ranked_by, config.rerank.combine == "replace")
 
 
 JUDGE = Stage(

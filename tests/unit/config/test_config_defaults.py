@@ -40,8 +40,9 @@ SINCE = {
     "assembly.aggregation_tokens": 0, "assembly.text": "memory", "assembly.mmr_procedure": "guide",
 }  # fmt: skip
 """What was added to express CEMS as it runs; the defaults leave everything as PIPELINE.md has it."""
-OF_THE_JUDGE = {"judge.threshold": None, "judge.bands": None}
-"""Where PIPELINE.md has the numbers of ms-marco: each judge has its own (docs/decisions/0008)."""
+OF_THE_JUDGE = {"judge.threshold": None, "judge.bands": None, "judge.max_chars": None}
+"""Where PIPELINE.md has the numbers of ms-marco: each judge has its own (docs/decisions/0008), and reads what
+the reranker reads, not 500 characters."""
 GROWTH = {
     "lists.vector.depth", "lists.lexical.depth", "rerank.input_limit", "lists.hybrid.enabled", "lists.hybrid.depth",
     "lists.hybrid.inner_factor", "lists.hybrid.aggregation_factor", "lists.ts_rank.enabled", "lists.ts_rank.depth",

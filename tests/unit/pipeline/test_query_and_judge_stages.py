@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,7 +73,9 @@ JUDGE = {"judge.backend": "auto"}
 
 def judged(scores: dict[str, float | None], changes: dict[str, Any] | None = None, **fields: Any) -> Any:
     judge_scores = {"ms-marco": {key: ModelScore(value) for key, value in scores.items()}}
+    ranked = fields.pop("model_scores", {})
     subject = evidence({"vector": {key: 0.9 for key in scores}}, judge_scores=judge_scores, **fields)
+    subject = replace(subject, model_scores={**subject.model_scores, **ranked})
     return trace(subject, {**JUDGE, **(changes or {})})
 
 
@@ -137,18 +140,30 @@ def test_bands_that_fit_none_of_the_judges_scores_are_warned_of(score: float, na
 
 def test_a_judge_that_also_ranked_warns_of_circularity() -> None:
     changes = {"rerank.backend": "cross_encoder", "rerank.model": "ms-marco"}
-    result = judged({"a": 1.0}, changes)
-    assert warned(result.stage("judge"), "agree with the ranking by construction")
-    assert not judged({"a": 1.0}, {"rerank.backend": "cross_encoder", "rerank.model": "other"}).stage("judge").warnings
+    changes |= {"rerank.combine": "replace", "rerank.skip_if_few": False}
+    ranked = {"ms-marco": {"a": ModelScore(1.0), "b": ModelScore(-9.0)}}
+    said = {"a": 1.0, "b": -9.0}
+    alone = judged(said, changes, model_scores=ranked)
+    assert warned(alone.stage("judge"), "agree with the ranking by construction")
+    blended = judged(said, {**changes, "rerank.combine": "position_bands"}, model_scores=ranked)
+    assert warned(blended.stage("judge"), "no second opinion") and not warned(blended.stage("judge"), "by construction")
+    other_text = judged({"a": 1.0, "b": -8.5}, changes, model_scores=ranked)
+    assert warned(other_text.stage("judge"), "another text") and not warned(
+        other_text.stage("judge"), "by construction"
+    )
+    assert not judged(said, {**changes, "rerank.model": "other"}, model_scores=ranked).stage("judge").warnings
 
 
 def test_a_judge_that_took_anothers_place_and_also_ranked_is_seen_by_what_it_is() -> None:
     """Two names, one model: the cross-encoder that was asked for was not there, and late interaction ranked."""
     changes = {"rerank.backend": "cross_encoder"}
     same = {"models": {"reranker": "late interaction on MiniLM", "judge": "late interaction on MiniLM"}}
-    assert warned(judged({"a": 1.0}, changes, notes=same).stage("judge"), "agree with the ranking by construction")
+    ranked = {"cross_encoder": {"a": ModelScore(1.0)}}
+    changes |= {"rerank.combine": "replace", "rerank.skip_if_few": False}
+    subject = judged({"a": 1.0}, changes, notes=same, model_scores=ranked).stage("judge")
+    assert warned(subject, "agree with the ranking by construction")
     other = {"models": {"reranker": "cross-encoder", "judge": "late interaction on MiniLM"}}
-    assert not judged({"a": 1.0}, changes, notes=other).stage("judge").warnings
+    assert not judged({"a": 1.0}, changes, notes=other, model_scores=ranked).stage("judge").warnings
 
 
 def test_a_judgment_carries_the_sigmoid_of_its_score() -> None:

@@ -10,6 +10,7 @@ import streamlit as st
 from cems_workbench.analysis.ranks import RESULTS, Against
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.judge import JUDGE, JudgeRow
+from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.records import MS_MARCO
 from cems_workbench.ui.inspect import gathering
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
@@ -47,7 +48,8 @@ def draw(context: InspectContext) -> None:
     st.caption(
         _summary(judged, frame),
         help="A model judges each result against the query, beside the ranking and without changing it. Its logit is any "
-        "number, the higher the more relevant; the scale is the model's own, and so are the threshold above which a result is "
+        "number, the higher the more relevant. It reads what the reranker reads, unless Judge text says otherwise: then both texts are "
+        "in the table. The scale is the model's own, and so are the threshold above which a result is "
         "relevant and the bands (highly relevant, relevant, weak, irrelevant), unless they are set under Judge in the sidebar, "
         "which is instant. Packaged: workbench/minilm-judge ships with the workbench and judges where no other cross-encoder is.",
     )
@@ -98,7 +100,26 @@ def judge_table(trace: Trace, grades: Mapping[str, int], against: Against | None
         )
     frame = pd.DataFrame(rows).astype({"human grade": "Int64", "logit (raw)": "Float64", "sigmoid": "Float64"})
     frame = compared(frame, against, RESULTS, "rank")
+    for name, texts in differing_texts(trace).items():
+        frame[name] = [texts.get(result.memory_id) for result in trace.results]
     return frame if frame["problem"].notna().any() else frame.drop(columns="problem")
+
+
+def differing_texts(trace: Trace) -> dict[str, dict[str, str]]:
+    """What judge and reranker were given to read, by column and memory id; empty where both read the same of every result."""
+    model = trace.stage(JUDGE).fields.model
+    if RERANK.is_off(trace.config) or model is None:
+        return {}
+    shown = {result.memory_id for result in trace.results}
+    judged, reranked = (
+        {key: score.chunk for key, score in scores.items() if key in shown and score.chunk is not None}
+        for scores in (
+            trace.evidence.judge_scores.get(model, {}),
+            trace.evidence.model_scores.get(model_key(trace.config.rerank), {}),
+        )
+    )
+    same = all(judged[key] == reranked[key] for key in judged.keys() & reranked.keys())
+    return {} if same else {"judge read": judged, "reranker read": reranked}
 
 
 def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
@@ -123,6 +144,8 @@ def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
                 "human grade", width=92, help="0 not relevant, 1 related, 2 helps, 3 answers it; empty: not graded"
             ),
             "problem": text("problem", width=180, help="Why the judge has no score for it"),
+            "judge read": text("judge read", width="large", help="The text the judge was given"),
+            "reranker read": text("reranker read", width="large", help="The text the reranker was given"),
             "content": text("content", width="large"),
         },
     )

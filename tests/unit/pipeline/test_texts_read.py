@@ -1,0 +1,95 @@
+"""What reranker and judge are given to read is what the evidence, and the Judge view, say they read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.models.protocol import PairScore
+from cems_workbench.pipeline import replay, scoring
+from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.records import Chunk, Memory
+from cems_workbench.runs.opening import servers
+from cems_workbench.settings import Settings
+from cems_workbench.store import Store
+from cems_workbench.ui.inspect.views.judge import differing_texts, judge_table
+
+
+@dataclass
+class Reader:
+    """Scores a text by its length, and remembers what it was given."""
+
+    label: str = "reader"
+    scale: None = None
+    batch: int = 8
+    given: list[str] = field(default_factory=list)
+
+    def cache_model(self, query: str) -> str:
+        return f"reader {id(self)}"
+
+    def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
+        self.given += texts
+        return [PairScore(float(len(text))) for text in texts]
+
+
+def some_evidence(turn: int) -> Evidence:
+    """A query over five memories of three sentences each, found whole or by their second chunk."""
+    drawn = random.Random(turn)
+    words = ["deploy", "database", "lunch", "doctor", "garden", "train"]
+    texts = {f"m{n}": [" ".join(drawn.choices(words, k=9)) + f" {n}. " for _ in range(3)] for n in range(5)}
+    chunked = {key for key in texts if drawn.random() < 0.5}
+    hits = tuple(Hit(key, 0.9 - n / 10, 1 if key in chunked else None) for n, key in enumerate(texts))
+    return Evidence(
+        query=" ".join(drawn.choices(words, k=2)),
+        memories={key: Memory(key, "".join(parts)) for key, parts in texts.items()},
+        variants=(Variant("query"),),
+        lists=(RankedList("vector:0", "vector", 0, hits),),
+        chunks={key: tuple(Chunk(key, seq, part) for seq, part in enumerate(texts[key])) for key in chunked},
+    )
+
+
+def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, readers, differ = random.Random(18), [], []
+
+    def reading(backend: str, request: object, use: Callable[[Reader], Any]) -> tuple[Reader, None, Any]:
+        readers.append(Reader())
+        return readers[-1], None, use(readers[-1])
+
+    monkeypatch.setattr(scoring, "score_with", reading)
+    with Store.open(tmp_path / "store") as store:
+        resources = Resources(store, None, servers(Settings()))  # type: ignore[arg-type]
+        for turn in range(20):
+            config = with_values(
+                PipelineConfig(),
+                {
+                    "rerank.backend": "cross_encoder", "rerank.model": "one", "rerank.skip_if_few": False, "judge.backend": "cross_encoder",
+                    "rerank.chunk_selection": drawn.choice(["seed_overlap", "term_overlap", "head"]),
+                    "rerank.reads": drawn.choice(["memory", "chunk"]), "rerank.chunk_chars": drawn.choice([60, 300]),
+                    "judge.max_chars": drawn.choice([None, None, 40]), "filter.min_score": None,
+                },
+            )  # fmt: skip
+            readers.clear()
+            found = scoring.score_missing(some_evidence(turn), config, resources)
+            found = scoring.judge_missing(found, config, resources)
+            trace = replay(found, config)
+            reranked = {key: score.chunk for key, score in found.model_scores[model_key(config.rerank)].items()}
+            judged = {key: score.chunk for key, score in next(iter(found.judge_scores.values())).items()}
+            assert [set(reader.given) for reader in readers] == [set(reranked.values()), set(judged.values())]
+            assert trace.results and scoring.all_judged(trace)
+            texts = differing_texts(trace)
+            if config.judge.max_chars is None:
+                assert {key: reranked[key] for key in judged} == judged
+                assert not texts
+            else:
+                assert texts["judge read"] == judged
+                assert list(judge_table(trace, {})["judge read"]) == [judged[row.memory_id] for row in trace.results]
+            differ.append(bool(texts))
+    assert set(differ) == {True, False}
