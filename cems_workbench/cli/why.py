@@ -145,6 +145,7 @@ SHOWN = 12
 
 def print_why(found: Why) -> None:
     """Print the cause in a sentence, the memory's path and the rescues, best first."""
+    from cems_workbench.analysis.why.rescue import order_words
     from cems_workbench.pipeline.stages.lists import called
 
     path = found.path
@@ -165,14 +166,13 @@ def print_why(found: Why) -> None:
     shown = list(found.rescues[:SHOWN]) or ([found.nearest] if found.nearest else [])
     if shown:
         labelled = any(rescue.labelled for rescue in shown)
-        columns = ["change", "rank", "breakpoint", "tau", "RBO", "gone", "distance", *(["judged"] if labelled else [])]
+        columns = ["change", "rank", "breakpoint", "side effects", *(["gain on judged queries"] if labelled else [])]
         print_table(columns, [_row(rescue, labelled) for rescue in shown])
-        typer.echo(
-            "tau, RBO: how far the other results stay as they are, 1 = exactly; gone: how many of them no longer come; "
-            "distance in slider ranges."
-        )
+        typer.echo(order_words(found.rescues))
         if labelled:
-            typer.echo("judged: judged queries that gain and lose a hit among the first results.")
+            typer.echo(
+                "gain: of mean nDCG@10, its 95 % interval, and the judged queries that gain and lose their only hit"
+            )
     if len(found.rescues) > SHOWN:
         typer.echo(f"and {len(found.rescues) - SHOWN} more; --json lists them all")
     if any(rescue.needs for rescue in shown):
@@ -180,15 +180,14 @@ def print_why(found: Why) -> None:
 
 
 def _row(rescue: Rescue, labelled: bool) -> list[Any]:
+    from cems_workbench.analysis.why.rescue import kept_words
+
     moved = rescue.disturbance
     return [
         what(rescue) + ("*" if rescue.needs else ""),
         rescue.rank,
         ", ".join(_point(change.breakpoint.succeeds) for change in rescue.changes if change.breakpoint) or None,
-        f"{moved.tau:.2f}",
-        f"{moved.rbo:.2f}",
-        moved.gone,
-        f"{rescue.distance:.2f}",
+        f"{kept_words(moved)}, {moved.gone or 'none'} dropped",
         *([_judged(rescue)] if labelled else []),
     ]
 
@@ -202,10 +201,13 @@ def what(rescue: Rescue) -> str:
 
 
 def _judged(rescue: Rescue) -> str | None:
+    from cems_workbench.analysis.why.rescue import interval_words
+
     effect = rescue.labelled
     if effect is None:
         return None
-    return f"+{len(effect.gained)} −{len(effect.lost)}"
+    unscored = f"; reranker has not read all in {effect.unscored}" if effect.unscored else ""
+    return f"{effect.gain:+.3f}, {interval_words(effect)}; hits +{len(effect.gained)} −{len(effect.lost)}{unscored}"
 
 
 def _value(value: Any) -> str:

@@ -205,7 +205,7 @@ def test_the_judged_queries_are_weighed_when_asked_for(open_page: OpenPage, monk
     page = open_page()
     query, memory_id = wanted("q116")
     page = pick(open_tool(page, query), memory_id)
-    assert not [body for body in bodies(page) if "▲" in body and "wb-change" in body]
+    assert not [body for body in bodies(page) if "hits +" in body and "wb-change" in body]
     page = press(page, "inspect:why:weigh")
-    assert [body for body in bodies(page) if "▲" in body and "wb-change" in body]
+    assert [body for body in bodies(page) if "hits +" in body and "wb-change" in body]
     assert not buttons(page, "inspect:why:weigh")

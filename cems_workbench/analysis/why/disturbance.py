@@ -29,10 +29,11 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
 from cems_workbench.evaluation.metrics.rankings import ideal_grades
+from cems_workbench.evaluation.statistics import bootstrap
 from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
-from cems_workbench.pipeline.stages import ASSEMBLY
+from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.table import Bools, Floats
 
 P = 0.9
@@ -40,11 +41,15 @@ P = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """tau and rbo are 1 when the other results stay as they are; `gone` of them, beyond the one that makes room, are not there."""
+    """tau and rbo are 1 when the other results stay as they are; `gone` of them, beyond the one that makes room, are not there.
+
+    `emptied`: fewer than half as many results are left.
+    """
 
     tau: float
     rbo: float
     gone: int = 0
+    emptied: bool = False
 
 
 def disturbance(before: Sequence[str], after: Sequence[str], memory_id: str) -> Disturbance:
@@ -52,7 +57,12 @@ def disturbance(before: Sequence[str], after: Sequence[str], memory_id: str) -> 
     old, new = ([key for key in results if key != memory_id] for results in (before, after))
     if memory_id in after and memory_id not in before and len(old) > len(new):
         old = old[:-1]
-    return Disturbance(kendall(old, new), rbo(old, new), len(set(old) - set(new)))
+    return Disturbance(kendall(old, new), rbo(old, new), len(set(old) - set(new)), emptied(before, after))
+
+
+def emptied(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Are fewer than half as many results left? What does that brings nothing back; it takes the others away."""
+    return 2 * len(after) < len(before)
 
 
 def kendall(old: Sequence[str], new: Sequence[str]) -> float:
@@ -90,7 +100,11 @@ SAME = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class LabelledEffect:
-    """Queries that gain and lose a hit, that get a better and a worse nDCG@10, and its mean before and after."""
+    """Queries that gain and lose a hit, that get a better and a worse nDCG@10, and its mean before and after.
+
+    `low` and `high` are the ends of the 95 % bootstrap interval of the gain. In `unscored` queries the reranker has not read all
+    that the change gives it to read, so that its word is still out there.
+    """
 
     queries: int
     gained: tuple[str, ...]
@@ -99,11 +113,14 @@ class LabelledEffect:
     worse: int
     before: float
     after: float
+    low: float
+    high: float
+    unscored: int = 0
 
     @property
-    def net_lost(self) -> int:
-        """Hits lost less hits gained."""
-        return len(self.lost) - len(self.gained)
+    def gain(self) -> float:
+        """Of mean nDCG@10."""
+        return self.after - self.before
 
 
 def _relevance(grades: Sequence[int], judged: int) -> str:
@@ -139,7 +156,8 @@ class LabelledSet:
 
     def effect(self, before: PipelineConfig, after: PipelineConfig, k: int) -> LabelledEffect:
         """What the change from one config to the other does; hits are counted at k."""
-        (old_hit, old), (new_hit, new) = self._measured(before, k), self._measured(after, k)
+        (old_hit, old, _), (new_hit, new, unscored) = self._measured(before, k), self._measured(after, k)
+        low, high = bootstrap((new - old)[:, None])[:, 0] if len(old) else (0.0, 0.0)
         return LabelledEffect(
             queries=len(self.qids),
             gained=tuple(self.qids[q] for q in np.flatnonzero(new_hit & ~old_hit)),
@@ -148,15 +166,20 @@ class LabelledSet:
             worse=int((new < old - SAME).sum()),
             before=float(old.mean()) if len(old) else 0.0,
             after=float(new.mean()) if len(new) else 0.0,
+            low=float(low),
+            high=float(high),
+            unscored=unscored,
         )
 
     def means(self, config: PipelineConfig, k: int) -> tuple[float, float]:
         """(hit@k, nDCG@10): the share of queries with a hit in the first k, and the mean; zeros without queries."""
-        hit, gained = self._measure(config, k)
+        hit, gained, _ = self._measure(config, k)
         return (float(hit.mean()), float(gained.mean())) if self.qids else (0.0, 0.0)
 
-    def _measure(self, config: PipelineConfig, k: int) -> tuple[Bools, Floats]:
-        results = run(self.table, config).of(ASSEMBLY).after
+    def _measure(self, config: PipelineConfig, k: int) -> tuple[Bools, Floats, int]:
+        stages = run(self.table, config)
+        results = stages.of(ASSEMBLY).after
+        unscored = 0 if RERANK.is_off(config) else sum(bool(stages.of(RERANK).needs(q)) for q in range(len(self.qids)))
         order = results.leading(max(k, NDCG_DEPTH))
         filled, rows, there = order >= 0, np.arange(len(order))[:, None], np.maximum(order, 0)
         rankings = GradedRankings(
@@ -165,4 +188,4 @@ class LabelledSet:
         hit: Bools = np.zeros(len(order), dtype=bool)
         for grade in np.unique(self._least).tolist():
             hit |= (self._least == grade) & (Measure("hit", k, grade).values(rankings) == 1)
-        return hit, Measure("nDCG", NDCG_DEPTH).values(rankings)
+        return hit, Measure("nDCG", NDCG_DEPTH).values(rankings), unscored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from rapidfuzz import process
@@ -22,6 +23,7 @@ from cems_workbench.analysis.why.rescue import (
     rescue_of,
     single_rescues,
     with_labels,
+    with_scores,
 )
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig
@@ -30,6 +32,7 @@ from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.progress import Progress, silent
 
@@ -110,11 +113,23 @@ def explain(
             ]
         if not rescues:
             rescues = with_a_parameter(missed, trials, config, progress)
+        if open_store:
+            rescues = with_scores(
+                rescues, trials, config, partial(_scored, open_store[1], trials.switched_off, progress)
+            )
+        rescues = [rescue for rescue in rescues if not rescue.disturbance.emptied]
+        near = [rescue for rescue in near if not rescue.disturbance.emptied]
         rescues = with_labels(rescues, labelled, config, k, progress) if labelled else ordered(rescues)
         if not rescues:
             nearest = _nearest(near, trials.outcome(config).stood)
     verdict = _verdict(path, rescues, nearest, open_store is not None)
     return Why(evidence.query, path, cause(path, trace), tuple(rescues), nearest, verdict, trials.count)
+
+
+def _scored(
+    resources: Resources, switched_off: Collection[int], progress: Progress, evidence: Evidence, config: PipelineConfig
+) -> Evidence:
+    return score_missing(evidence, config, resources, progress, switched_off=switched_off)
 
 
 def _nearest(missed: Sequence[Rescue], now: int | None) -> Rescue | None:

@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cems_workbench.analysis.why import linear
-from cems_workbench.analysis.why.disturbance import Disturbance, LabelledEffect, LabelledSet, disturbance
+from cems_workbench.analysis.why.disturbance import Disturbance, LabelledEffect, LabelledSet, disturbance, emptied
 from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
+from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.progress import Progress, silent
 
@@ -175,7 +176,11 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Fo
         for value in others(spec, config)
         if trials.succeeds(changed(config, spec.path, value))
     ]
-    return min(found, key=lambda hit: hit.distance, default=None)
+    before = trials.outcome(config).results
+    useful = [
+        hit for hit in found if not emptied(before, trials.outcome(changed(config, spec.path, hit.value)).results)
+    ]
+    return min(useful, key=lambda hit: hit.distance, default=None)
 
 
 def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Attempt | None:
@@ -263,8 +268,10 @@ def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
     return [value for value in values if low < value < high]
 
 
-LABELLED_AT_MOST = 12
+LABELLED_AT_MOST = 40
 """Rescues measured on the labelled queries: those that disturb this query least."""
+GAIN_DIGITS = 4
+"""Gains of mean nDCG@10 that are equal to so many digits are one gain; side effects decide then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,12 +379,17 @@ def rescue_of(trials: Trials, config: PipelineConfig, found: Sequence[Found]) ->
 
 
 def ordered(rescues: Iterable[Rescue]) -> list[Rescue]:
-    """Complete ones first; then by labelled hits lost, by what they disturb on this query, by distance."""
+    """The order in which pages and command line show them: by what they gain on the labelled queries, then by least side effects.
+
+    What could not be measured there comes after what was; and before either, what the reranker has read in full.
+    """
     return sorted(
         rescues,
         key=lambda rescue: (
             rescue.needs > 0,
-            rescue.labelled.net_lost if rescue.labelled is not None else 0,
+            rescue.labelled is None,
+            rescue.labelled is not None and rescue.labelled.unscored > 0,
+            -round(rescue.labelled.gain, GAIN_DIGITS) if rescue.labelled is not None else 0.0,
             -round(rescue.disturbance.rbo, 2),
             rescue.parts,
             rescue.distance,
@@ -387,17 +399,72 @@ def ordered(rescues: Iterable[Rescue]) -> list[Rescue]:
     )
 
 
+def order_words(rescues: Sequence[Rescue]) -> str:
+    """What `ordered` went by, in a sentence."""
+    if any(rescue.labelled is not None for rescue in rescues):
+        return "Most gain on the judged queries first, then fewest side effects."
+    return "Fewest side effects first."
+
+
+def kept_words(moved: Disturbance) -> str:
+    """ "order kept 95 %": how far the other results keep their order, in whole percent; 100 only when nothing moved."""
+    share = 100 if moved.rbo >= 1 - 1e-9 else min(99, round(100 * moved.rbo))
+    return f"order kept {share} %"
+
+
+def interval_words(effect: LabelledEffect) -> str:
+    """ "−0.003 to +0.031": the 95 % interval of the gain on the judged queries."""
+    return f"{effect.low:+.3f} to {effect.high:+.3f}".replace("-", "−")
+
+
 def with_labels(
     rescues: Sequence[Rescue], labelled: LabelledSet, config: PipelineConfig, k: int, progress: Progress = silent
 ) -> list[Rescue]:
     """The rescues with their effect on the labelled queries, the first `LABELLED_AT_MOST` of those that need no gather."""
-    measured = []
     todo = [rescue for rescue in ordered(rescues) if not rescue.gathers]
-    for i, rescue in enumerate(todo[:LABELLED_AT_MOST]):
-        progress("measuring on labelled queries", i, min(len(todo), LABELLED_AT_MOST))
-        measured.append(replace(rescue, labelled=labelled.effect(config, rescue.config(config), k)))
+    measured = todo[:LABELLED_AT_MOST]
     rest = [*todo[LABELLED_AT_MOST:], *(rescue for rescue in rescues if rescue.gathers)]
-    return [*ordered(measured), *ordered(rest)]
+    found = []
+    for i, rescue in enumerate(measured):
+        progress("measuring on labelled queries", i, len(measured))
+        found.append(replace(rescue, labelled=labelled.effect(config, rescue.config(config), k)))
+    return ordered([*found, *rest])
+
+
+SCORING_ROUNDS = 3
+"""Scores move the value that rescues, and another value may need other scores; after so many rounds what lacks some is left so."""
+
+
+def with_scores(
+    rescues: Sequence[Rescue], trials: Trials, config: PipelineConfig, score: Callable[[Evidence, PipelineConfig], Evidence]
+) -> list[Rescue]:  # fmt: skip
+    """The rescues of replay parameters after the reranker has read what it had not; those that its scores undo are gone.
+
+    `score` gives the evidence with the scores that a config lacks.
+    """
+    found = list(rescues)
+    for _ in range(SCORING_ROUNDS):
+        lacking = [rescue for rescue in found if rescue.needs and not rescue.gathers]
+        if not lacking:
+            break
+        evidence = trials.evidence
+        for rescue in lacking:
+            evidence = score(evidence, rescue.config(config))
+        trials = trials.on(evidence)
+        found = [rescue for rescue in found if rescue not in lacking]
+        found += [again for rescue in lacking if (again := _again(rescue, trials, config)) is not None]
+    return found
+
+
+def _again(rescue: Rescue, trials: Trials, config: PipelineConfig) -> Rescue | None:
+    """The rescue on evidence with more scores: of one parameter the value that rescues now, of two the same values."""
+    if len(rescue.changes) == 1:
+        hit = nearest_value(trials, config, field_spec(rescue.changes[0].path))
+        return None if hit is None else rescue_of(trials, config, [hit])
+    if not trials.succeeds(rescue.config(config)):
+        return None
+    same = [Found(field_spec(one.path), one.now, one.distance, None) for one in rescue.changes]
+    return rescue_of(trials, config, same)
 
 
 PROMISING = 2

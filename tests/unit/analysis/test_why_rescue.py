@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,12 +10,22 @@ import pytest
 
 from cems_workbench.analysis.why import LabelledSet, Rescue, Why, explain, require_known
 from cems_workbench.analysis.why.linear import cells
-from cems_workbench.analysis.why.rescue import bisected, ordered, searched_specs
+from cems_workbench.analysis.why.rescue import (
+    bisected,
+    interval_words,
+    kept_words,
+    ordered,
+    searched_specs,
+    single_rescues,
+    with_scores,
+)
 from cems_workbench.analysis.why.trial import Trials, changed
-from cems_workbench.config import field_spec
+from cems_workbench.cli.why import print_why, what
+from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline import Evidence, Variant
+from cems_workbench.pipeline import Evidence, ModelScore, Variant, replay
 from cems_workbench.progress import Cancelled
+from cems_workbench.ui.inspect.tools.why import rescue_html
 from tests.unit.pipeline.cases import NOW, configured, evidence
 
 TWO_LISTS = {"vector": {"a": 0.9}, "lexical": {"t": 3.0}}
@@ -175,12 +186,54 @@ def test_rescues_stand_by_how_little_they_disturb() -> None:
     assert list(found.rescues) == ordered(reversed(found.rescues))
 
 
-def test_labelled_queries_that_lose_weigh_more_than_this_query() -> None:
+def test_page_and_command_show_what_gains_most_on_labelled_queries_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
     subject = evidence(TWO_LISTS)
     labelled = LabelledSet({"q": evidence({"vector": {"a": 0.9}, "lexical": {"b": 3.0}})}, {"q": {"a": 3}})
     found = why(subject, 1, {"lists.lexical.weight": 0.5}, labelled=labelled)
-    lost = [rescue.labelled.net_lost for rescue in found.rescues if rescue.labelled]
-    assert lost == sorted(lost) and lost
+    gains = [round(rescue.labelled.gain, 4) for rescue in found.rescues if rescue.labelled]
+    assert gains == sorted(gains, reverse=True) and gains[0] > gains[-1]
+    assert list(found.rescues) == ordered(reversed(found.rescues))
+    print_why(found)
+    printed = capsys.readouterr().out
+    places = [printed.index(what(rescue)) for rescue in found.rescues]
+    assert places == sorted(places)
+    for rescue in found.rescues:
+        assert rescue.labelled is not None
+        drawn = " ".join(rescue_html(rescue).split())
+        for words in (kept_words(rescue.disturbance), interval_words(rescue.labelled)):
+            assert words in drawn and words in printed
+
+
+def test_a_change_that_empties_the_results_is_no_fix() -> None:
+    # t is sixth of six by meaning and the only one by words: without the vector list it stands alone
+    subject = evidence({"vector": {name: 0.9 - 0.01 * i for i, name in enumerate("abcdef")}, "lexical": {"t": 5.0}})
+    found = why(subject, 1, {"lists.lexical.weight": 0.05})
+    assert found.rescues and "lists.vector.enabled" not in by_path(found)
+    for rescue in found.rescues:
+        assert len(replay(subject, rescue.config(configured({"lists.lexical.weight": 0.05}))).results) >= 4
+
+
+def test_missing_scores_are_fetched_and_what_they_undo_is_no_fix() -> None:
+    # b is next to be read; without a score it keeps its place, and with the lowest it does not
+    head = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.input_limit": 2}
+    config = configured(head)
+    subject = evidence({"vector": {"a": 0.9, "c": 0.8, "t": 0.7, "b": 0.6}}, model={"a": 0.9, "c": 0.8})
+    trials = Trials(subject, "t", 2)
+    rescues = [rescue for rescue in single_rescues(trials, config)[0]]
+    asked: list[PipelineConfig] = []
+
+    def score(known: Evidence, wanted: PipelineConfig) -> Evidence:
+        asked.append(wanted)
+        scores = {key: ModelScore(value, key) for key, value in {"a": 0.9, "c": 0.8, "t": 0.1, "b": 0.0}.items()}
+        return replace(known, model_scores={"oracle": scores})
+
+    lacking = [rescue for rescue in rescues if rescue.needs]
+    complete = with_scores(rescues, trials, config, score)
+    assert lacking and len(asked) >= len(lacking)
+    assert not [rescue for rescue in complete if rescue.needs]
 
 
 def test_the_judge_and_gather_parameters_are_never_turned() -> None:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.why import Change, LabelledSet, ListPlace, MemoryPath, Rescue, Why, explain
+from cems_workbench.analysis.why.rescue import interval_words, kept_words, order_words
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.gather import Request
@@ -155,9 +156,9 @@ def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | Non
             st.html(rescue_html(rescue))
     more = len(why.rescues) - len(rescues)
     st.caption(
-        f"{f'{more} more in `why --json`. ' if more > 0 else ''}Ordered by what they disturb. {why.replays} replays.",
-        help="First what costs no hit on the judged queries, where they were measured; then what moves the other results least; "
-        "then the smallest change. Every change was replayed before it is shown.",
+        f"{f'{more} more in `why --json`. ' if more > 0 else ''}{order_words(why.rescues)} {why.replays} replays.",
+        help="Every change was replayed before it is shown, with the reranker’s scores that it asks for. A change that leaves fewer "
+        "than half of the results is none.",
     )
     if labelled is None and offer_labelled(context, "inspect:why:weigh") is not None:
         st.rerun()  # now that they are measured, the rescues stand in another order
@@ -277,9 +278,11 @@ def _depth(place: ListPlace) -> str:
 
 def rescue_html(rescue: Rescue) -> Markup:
     """One rescue: what is changed, where the memory lands, what else moves."""
+    effect = rescue.labelled
     return render(
         "inspect/why/rescue.html", rescue=rescue, words=what(rescue), explained=_explained(rescue), notes=_notes(rescue),
-        judged=_judged(rescue),
+        judged=_judged(rescue), kept=kept_words(rescue.disturbance), gain="" if effect is None else f"{effect.gain:+.3f}".replace("-", "−"),
+        interval="" if effect is None else interval_words(effect),
     )  # fmt: skip
 
 
@@ -305,6 +308,8 @@ def _notes(rescue: Rescue) -> list[str]:
             notes.append(f"{side} {point.succeeds:.6g}{' (solved)' if change.solved else ''}")
     notes += ["searches again"] if rescue.gathers else []
     notes += [f"{rescue.needs} scores of the reranker are still missing"] if rescue.needs else []
+    if rescue.labelled is not None and rescue.labelled.unscored:
+        notes.append(f"in {rescue.labelled.unscored} judged queries the reranker has not read all that this asks for")
     return notes
 
 
@@ -327,7 +332,8 @@ def _judged(rescue: Rescue) -> str:
         return "It searches again, so the judged queries were not measured" if rescue.gathers else "Not measured"
     return (
         f"Of {effect.queries} judged queries: nDCG@10 better in {effect.better}, worse in {effect.worse}, mean {effect.before:.4f} → "
-        f"{effect.after:.4f}. Gained a hit: {', '.join(effect.gained[:NAMED]) or 'none'}. "
+        f"{effect.after:.4f}, a gain of {effect.gain:+.4f} with a 95 % interval from {effect.low:+.4f} to {effect.high:+.4f}. "
+        f"Gained a hit: {', '.join(effect.gained[:NAMED]) or 'none'}. "
         f"Lost it: {', '.join(effect.lost[:NAMED]) or 'none'}."
     )
 
