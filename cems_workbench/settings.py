@@ -24,6 +24,7 @@ class Settings(BaseSettings):
     store: Path = Field(Path(".workbench/store"), description="Directory of the store")
     chroma_url: str | None = Field(None, description="URL of a Chroma server; empty runs Chroma embedded")
     preset: str = Field(FIRST, description="Preset the app opens with, and a command uses where none is named")
+    gather_ahead: bool = Field(True, description="Search the judged queries in the background, so that tools find them")
     embedder: str = Field(
         "sentence-transformers/all-MiniLM-L6-v2",
         description="Embedding model: path, hub id, ollama:MODEL, or openai:MODEL on an OpenAI-compatible server",

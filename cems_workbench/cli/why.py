@@ -120,23 +120,18 @@ def _gathered(
 ) -> tuple[Evidence, LabelledSet | None, tuple[int, ...]]:
     """The query's evidence, that of the judged queries when they are to be measured, and the variants left out. No judge is asked."""
     from cems_workbench.analysis.why import LabelledSet
-    from cems_workbench.evaluation.grades import agreed_grades
-    from cems_workbench.pipeline.gather import Request, gather_lists
+    from cems_workbench.pipeline.gather import gather_lists
     from cems_workbench.pipeline.scoring import score_missing
+    from cems_workbench.runs.evidence_memory import EvidenceMemory, judged_queries
 
     lists = gather_lists(request, config, resources)
     left_out = require_variants(off, lists)
     own = score_missing(lists, config, resources, switched_off=left_out)
     if not labelled:
         return own, None, left_out
-    grades = agreed_grades(resources.store.judgments.read(kind="human"))
-    queries = [query for query in resources.store.queries.read() if query.qid in grades]
-    evidences = {}
-    for i, query in enumerate(queries):
-        progress("gathering the judged queries", i, len(queries))
-        found = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
-        evidences[query.qid] = score_missing(found, config, resources)
-    progress("gathering the judged queries", len(queries), len(queries))
+    queries, grades = judged_queries(resources)
+    found = EvidenceMemory().get(queries, config, resources, progress)
+    evidences = {query.qid: evidence for query, evidence in zip(queries, found, strict=True)}
     return own, LabelledSet(evidences, grades, resources.store.query_sets.relevant_from_of(list(evidences))), left_out
 
 

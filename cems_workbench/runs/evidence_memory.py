@@ -6,11 +6,12 @@ of a running system are never taken from the shelf: it is asked by this process,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.needs import gather_parameters
@@ -30,6 +31,13 @@ from cems_workbench.runs.gathering import (
 
 SETS_IN_MEMORY = 4
 MemoryKey = tuple[str, int, str]
+Grades = Mapping[str, Mapping[str, int]]
+
+
+def judged_queries(resources: Resources) -> tuple[list[Query], Grades]:
+    """The queries that people judged, by qid, and the grades they agreed on, by qid and memory id."""
+    grades = agreed_grades(resources.store.judgments.read(kind="human"))
+    return [query for query in resources.store.queries.read() if query.qid in grades], grades
 
 
 class EvidenceMemory:

@@ -20,7 +20,7 @@ from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.protocol import Float32, QueryEmbedder
 from cems_workbench.models.resolve import PACKAGED_ID
 from cems_workbench.progress import Progress, silent
-from cems_workbench.runs import ready_queue
+from cems_workbench.runs import background_evidence, ready_queue
 from cems_workbench.runs.opening import embedder as made
 from cems_workbench.settings import Settings
 from cems_workbench.ui.kit import handles
@@ -83,7 +83,7 @@ def loaded_once(settings: Settings) -> QueryEmbedder:
 def release() -> None:
     """Close the store that the page holds, after its background loading is over."""
     for thread in threading.enumerate():
-        if thread.name in ("warm-up", ready_queue.THREAD_NAME):
+        if thread.name in ("warm-up", ready_queue.THREAD_NAME, background_evidence.THREAD_NAME):
             thread.join(60)
     with contextlib.suppress(WorkbenchError):  # it could not be opened, which is what the test was about
         handles.resources().close()

@@ -80,7 +80,13 @@ def serving(store: Path, *launch: str) -> Iterator[str]:
         port = probe.getsockname()[1]
     arguments: Sequence[str] = launch or ("-m", "cems_workbench")
     command = [sys.executable, *arguments, "app", "--headless", "--port", str(port)]
-    environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    environment = {
+        **os.environ,
+        "CEMS_WORKBENCH_STORE": str(store),
+        "CEMS_WORKBENCH_GATHER_AHEAD": "false",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": str(ROOT),
+    }
     log = store.parent / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)

@@ -14,12 +14,13 @@ import streamlit as st
 from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.answered import answered
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query
-from cems_workbench.runs.evidence_memory import EvidenceMemory, MemoryKey
+from cems_workbench.runs.background_evidence import BackgroundEvidence, begins_unasked
+from cems_workbench.runs.evidence_memory import EvidenceMemory, Grades, MemoryKey, judged_queries
+from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.escape import plain
@@ -27,7 +28,8 @@ from cems_workbench.ui.kit.progress import progress_in
 
 LABELLED = "inspect:labelled"
 """Key of the session state."""
-Grades = Mapping[str, Mapping[str, int]]
+EVERY = 1.0
+"""Seconds between two looks at a background gather."""
 
 
 @st.cache_resource(show_spinner=False)
@@ -57,12 +59,6 @@ def forget_evidence(resources: Resources) -> None:
     state.forget_evidence()
 
 
-def judged_queries(resources: Resources) -> tuple[list[Query], Grades]:
-    """The queries that people judged, by qid, and the grades they agreed on, by qid and memory id."""
-    grades = agreed_grades(resources.store.judgments.read(kind="human"))
-    return [query for query in resources.store.queries.read() if query.qid in grades], grades
-
-
 def evidence_of(queries: list[Query], config: PipelineConfig, resources: Resources) -> list[Evidence]:
     """The evidence of every query, gathered where it is missing, with progress.
 
@@ -76,6 +72,54 @@ def evidence_of(queries: list[Query], config: PipelineConfig, resources: Resourc
         return memory.get(queries, config, resources, progress_in(place))
     finally:
         place.empty()
+
+
+@st.cache_resource(show_spinner=False)
+def _gathers() -> dict[str, BackgroundEvidence]:
+    """The last background gather of each store that this process opened, by its folder; shared by all sessions."""
+    return {}
+
+
+def gather_ahead(context: InspectContext) -> None:
+    """Begin to search the judged queries in the background as the page is set, or say how far that is.
+
+    What was stopped, or failed, is not begun again by itself, and neither is what asks another system for its answers.
+    """
+    resources, config = context.resources, context.trace.config
+    queries, _ = judged_queries(resources)
+    if not queries or evidence_memory().has(queries, config, resources):
+        return
+    store, last = str(resources.store.path), _gather_of(context)
+    if last is None and Settings().gather_ahead and begins_unasked(config):
+        before = _gathers().get(store)
+        if before is not None:
+            before.stop()
+        last = _gathers()[store] = BackgroundEvidence(evidence_memory(), queries, config, resources).start()
+    if last is not None and not last.over:
+        _watch(store)
+
+
+def _gather_of(context: InspectContext) -> BackgroundEvidence | None:
+    """The background gather of what the page is set to; None where there was none."""
+    last = _gathers().get(str(context.resources.store.path))
+    same = last is not None and last.key == evidence_memory().key(context.trace.config, context.resources)
+    return last if same else None
+
+
+@st.fragment(run_every=EVERY)
+def _watch(store: str) -> None:
+    """How far the gather is, drawn again and again without the rest of the page; the whole page when it is over."""
+    at_work = _gathers()[store]
+    if at_work.over:
+        st.rerun()
+    bar, button = st.columns([5, 1], vertical_alignment="center")
+    bar.progress(
+        at_work.done / max(1, at_work.total),
+        text=f"Searching the judged queries in the background, to measure fixes on them: {at_work.done} of {at_work.total}",
+    )
+    button.button(
+        "Stop", key="inspect:ahead:stop", on_click=at_work.stop, width="stretch", help="What was searched is kept."
+    )
 
 
 def labelled_set(context: InspectContext) -> LabelledSet | None:
@@ -94,6 +138,14 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
     if not queries:
         st.caption("No query of this store is judged. With judgments, this shows what a change does to all of them.")
         return None
+    last = _gather_of(context)
+    if last is not None and not last.over:
+        st.caption(
+            "Effects on the judged queries follow as soon as they are searched; how far that is stands at the end of the page."
+        )
+        return None
+    if last is not None and last.problem:
+        st.caption(f"The judged queries could not be searched in the background: {plain(last.problem)}")
     place = st.empty()
     pressed = place.button(
         f"Measure on {len(queries)} judged queries", key=key, icon=":material/checklist:",

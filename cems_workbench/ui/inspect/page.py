@@ -23,7 +23,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
 from cems_workbench.ui.inspect.glossary import counted_words
-from cems_workbench.ui.inspect.labelled import forget_evidence
+from cems_workbench.ui.inspect.labelled import forget_evidence, gather_ahead
 from cems_workbench.ui.inspect.picker import draw_picker
 from cems_workbench.ui.inspect.results import judged_summary, results_html
 from cems_workbench.ui.inspect.sections import SECTIONS, draw_sections
@@ -237,6 +237,7 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
         time.sleep(PAINT_SECONDS)
         _draw_sidebar(resources)
     draw_sections(context)
+    gather_ahead(context)
 
 
 def _draw_ranking(context: InspectContext, started: float) -> None:
