@@ -8,7 +8,7 @@ import pytest
 
 from cems_workbench.config import export_config, parse_config, preset, with_values
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.ui.inspect.labelled import judged_queries
+from cems_workbench.runs.evidence_memory import judged_queries
 from cems_workbench.ui.inspect.picker import SIGNS
 from cems_workbench.ui.inspect.transfer import diff_rows
 from cems_workbench.ui.kit import handles

@@ -19,11 +19,11 @@ from cems_workbench.evaluation.labelling.queue import Card, make_queue
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.runs.evidence_memory import judged_queries
 from cems_workbench.runs.gathering import request_for
 from cems_workbench.runs.ready_queue import THREAD_NAME, fast_config
 from cems_workbench.store import Store
 from cems_workbench.ui.inspect.gathering import grades_of
-from cems_workbench.ui.inspect.labelled import judged_queries
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.label.card import card_html, marked, name_of, written
 from tests.app.conftest import ROOT, release

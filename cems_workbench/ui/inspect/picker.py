@@ -14,9 +14,10 @@ from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
 from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query, RecordedAnswer
+from cems_workbench.runs.evidence_memory import judged_queries
 from cems_workbench.runs.fidelity import KEPT, failing_first, nearness, productions_of
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.labelled import evidence_memory, evidence_of, judged_queries
+from cems_workbench.ui.inspect.labelled import evidence_memory, evidence_of
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
 
