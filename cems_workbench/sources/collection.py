@@ -54,6 +54,7 @@ from cems_workbench.sources.source import (
     TakenMemory,
     Trial,
     Vector,
+    too_long,
 )
 
 
@@ -425,9 +426,13 @@ class CollectionSnapshot:
         self, memory_id: str, parts: Sequence[tuple[int | None, Row, str]], seen: dict[str, str], problems: list[RowProblem]
     ) -> TakenMemory | None:  # fmt: skip
         """A memory of its rows; None, with a problem and no longer seen, when no store can hold it."""
-        payload = parts[0][1].payload
+        payload, content = parts[0][1].payload, "\n".join(text for *_, text in parts)
+        if problem := too_long(memory_id, len(content.encode())):
+            del seen[memory_id]
+            problems.append(problem)
+            return None
         try:
-            memory, found = memory_of(memory_id, "\n".join(text for *_, text in parts), payload, self._source._names)
+            memory, found = memory_of(memory_id, content, payload, self._source._names)
         except FieldError as error:
             del seen[memory_id]
             problems.append(RowProblem(memory_id, error.field, f"{error.reason}; it was not taken"))

@@ -29,6 +29,10 @@ BATCH_ROWS = 8_000
 BATCH_BYTES = 32_000_000
 """Bytes of texts and vectors past which a batch ends."""
 
+MOST_TEXT_BYTES = 2_000_000
+"""UTF-8 bytes of a memory's content that is taken, and half of what its chunks may have together, which overlap: the store's database
+holds 2,048 texts in memory at once when it writes them to its file."""
+
 
 class SourceError(WorkbenchError):
     """A source that cannot be reached or read; the line names it without any secret."""
@@ -78,6 +82,16 @@ class RowProblem:
     memory_id: str
     field: str
     reason: str
+
+
+def too_long(memory_id: str, content: int, chunks: int = 0) -> RowProblem | None:
+    """Why a memory with so many bytes of content and chunks is not taken; None when it is."""
+    for field_, size, most in (("content", content, MOST_TEXT_BYTES), ("chunks", chunks, 2 * MOST_TEXT_BYTES)):
+        if size > most:
+            return RowProblem(
+                memory_id, field_, f"{size:,} bytes are more than the {most:,} that are taken; it was left out"
+            )
+    return None
 
 
 @dataclass(frozen=True, slots=True)

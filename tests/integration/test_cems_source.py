@@ -237,9 +237,9 @@ def test_rows_that_cannot_be_taken_are_named(server: Server, opened: Opened) -> 
         connection.execute("ALTER TABLE memory_chunks ALTER embedding DROP NOT NULL, ALTER embedding TYPE vector")
         connection.execute("ALTER TABLE memory_documents ALTER content DROP NOT NULL")
         connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
-        for i in range(6):
+        for i in range(8):
             load(connection, document(i), chunks(i))
-        ids = {i: str(uuid_of(f"m{i}")) for i in range(6)}
+        ids = {i: str(uuid_of(f"m{i}")) for i in range(8)}
         connection.execute("UPDATE memory_chunks SET embedding = NULL WHERE document_id = %s AND seq = 0", (ids[0],))
         connection.execute(
             "UPDATE memory_chunks SET embedding = '[1,2,3]' WHERE document_id = %s AND seq = 1", (ids[1],)
@@ -249,6 +249,8 @@ def test_rows_that_cannot_be_taken_are_named(server: Server, opened: Opened) -> 
         connection.execute("UPDATE memory_documents SET content = ' ' WHERE id = %s", (ids[3],))
         connection.execute("UPDATE memory_documents SET content = repeat('long é ', 150000) WHERE id = %s", (ids[4],))
         connection.execute("UPDATE memory_documents SET created_at = 'infinity' WHERE id = %s", (ids[5],))
+        connection.execute("UPDATE memory_documents SET content = repeat('é', 1000000) || '!' WHERE id = %s", (ids[6],))
+        connection.execute("UPDATE memory_chunks SET content = repeat('a ', 1000001) WHERE document_id = %s", (ids[7],))
         batches, found = taken(opened("broken"))
         problems = {
             (problem.memory_id, problem.field): problem.reason for batch in batches for problem in batch.problems
@@ -258,6 +260,8 @@ def test_rows_that_cannot_be_taken_are_named(server: Server, opened: Opened) -> 
             (ids[1], "chunk 1"): "its vector has 3 numbers, most there have 8; it was left out",
             (ids[3], "chunks"): "has no chunks, so CEMS's search does not find it",
             (ids[3], "content"): "is empty, and so are its chunks",
+            (ids[6], "content"): "2,000,001 bytes are more than the 2,000,000 that are taken; it was left out",
+            (ids[7], "chunks"): "4,000,004 bytes are more than the 4,000,000 that are taken; it was left out",
         }
         assert found.keys() == {ids[0], ids[1], ids[2], ids[4], ids[5]}
         assert found[ids[2]].memory.content == "memory number 2\ndeployed on fridays"

@@ -152,12 +152,13 @@ def test_rows_that_no_memory_can_be_made_of_are_named(client, port) -> None:
         ids=["mem0"], embeddings=[np.ones(DIMENSION)], metadatas=[{"data": "likes tea", "created_at": 5, "priority": 9}]
     )
     collection.add(ids=["large"], embeddings=[np.ones(DIMENSION)], documents=["long " * 200_000])
+    collection.add(ids=["longer"], embeddings=[np.ones(DIMENSION)], documents=["é" * 1_000_001])
     with closing(open_source(address(port))) as source:
         batches = taken(source)
     found = memories(batches)
     problems = [(each.memory_id, each.field) for batch in batches for each in batch.problems]
-    assert problems == [("none", "document"), ("mem0", "priority")]
-    assert "none" not in found and found["mem0"].memory.content == "likes tea"
+    assert problems == [("none", "document"), ("mem0", "priority"), ("longer", "content")]
+    assert "none" not in found and "longer" not in found and found["mem0"].memory.content == "likes tea"
     assert len(found["large"].memory.content) == 1_000_000
 
 

@@ -42,6 +42,7 @@ from cems_workbench.sources.source import (
     RowProblem,
     SourceError,
     Trial,
+    too_long,
 )
 
 if TYPE_CHECKING:
@@ -337,11 +338,16 @@ class CemsSnapshot:
     def _page(self, documents: Sequence[Row]) -> Page:
         width = 4 * (self._dimension or 0)
         lost = "has no chunks, so CEMS's search does not find it"
+        long = [too_long(row[0], row[2] or row[6] or 0, int(row[6] or 0)) for row in documents]
+        documents = [row for row, problem in zip(documents, long, strict=True) if problem is None]
         return Page(
             [row[0] for row in documents],
             [f"{self._prefix}.{row[1]}.{row[4] or 0}.{row[5] or 0}" for row in documents],
             [(row[2] or 0) + (row[6] or 0) + (row[7] or 0) * width for row in documents],
-            [RowProblem(row[0], "chunks", lost) for row in documents if row[3] is None],
+            [
+                *filter(None, long),
+                *(RowProblem(row[0], "chunks", lost) for row in documents if row[3] is None),
+            ],
         )
 
     def _read(self, ids: Sequence[str], markers: Sequence[str]) -> tuple[list[TakenMemory], list[RowProblem]]:

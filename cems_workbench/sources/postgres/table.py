@@ -48,6 +48,7 @@ from cems_workbench.sources.source import (
     RowProblem,
     SourceError,
     Trial,
+    too_long,
 )
 
 if TYPE_CHECKING:
@@ -266,6 +267,8 @@ class TableSnapshot:
                 problems.append(RowProblem("(none)", "id", "is empty, so the row was left out"))
             elif row[0] in self._seen:
                 problems.append(RowProblem(row[0], "id", "stands in more than one row; the first was taken"))
+            elif problem := too_long(row[0], row[2] or 0):
+                problems.append(problem)
             else:
                 good.append(row)
                 if not self._layout.unique:
