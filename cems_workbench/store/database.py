@@ -10,7 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,14 +97,27 @@ class Database:
 
     @contextmanager
     def many_rows(self) -> Iterator[None]:
-        """While the block runs, writing many rows is quick and does not fill the memory with them."""
+        """While the block runs, writing many rows is quick and does not fill the memory with them.
+
+        Raises StoreError when the memory that is allowed then was not enough.
+        """
+        import duckdb
+
         cursor = self._cursor()
         try:
-            before = {name: cursor.execute(f"SELECT current_setting('{name}')").fetchall()[0][0] for name in PASSING}
             _set(cursor, PASSING)
             yield
+        except (duckdb.OutOfMemoryException, duckdb.FatalException) as error:
+            again = "start again" if isinstance(error, duckdb.FatalException) else "do it again"
+            raise StoreError(
+                f"the store's database needed more than the {PASSING['memory_limit']} of memory it is allowed while memories are "
+                f"written; what was committed by then stays, {again} to go on"
+            ) from error
         finally:
-            _set(cursor, before)
+            with suppress(duckdb.FatalException):  # nothing can be set any more, only closed
+                # DuckDB says its limit in rounded units, so what it says now cannot be set again.
+                _set(cursor, {"memory_limit": str(SETTINGS["memory_limit"])})
+                cursor.execute("RESET checkpoint_threshold")
             cursor.close()
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:

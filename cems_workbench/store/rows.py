@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -55,11 +55,17 @@ def to_aware(moment: datetime | None) -> datetime | None:
 @contextmanager
 def staged(cursor: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Iterator[None]:
     """Let SQL read an Arrow table as the view `name` while the block runs: the way into DuckDB that does not go row by row."""
+    import duckdb
+
     cursor.register(name, table)
     try:
         yield
-    finally:
-        cursor.unregister(name)
+    except BaseException:
+        # An aborted transaction takes no other statement; the cursor is closed, and the view with it.
+        with suppress(duckdb.Error):
+            cursor.unregister(name)
+        raise
+    cursor.unregister(name)
 
 
 def check_name(name: str) -> None:

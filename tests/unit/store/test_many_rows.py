@@ -1,0 +1,55 @@
+"""Writing many memories of a source: how much memory that takes, and what is said where it was not enough."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from cems_workbench.errors import StoreError
+from cems_workbench.records import Memory, TakenMemory
+from cems_workbench.store import Store, database
+from cems_workbench.store.rows import staged
+from tests.small_store import empty_store, store
+
+__all__ = ["empty_store", "store"]
+
+
+def begun(store: Store) -> int:
+    return store.sources.begin("postgresql://h/d", {}, None, None, "", datetime(2026, 11, 1, tzinfo=UTC))
+
+
+def whole(store: Store, content: str) -> list[TakenMemory]:
+    return [TakenMemory(Memory(f"m{store.memories.count()}", content), "1")]
+
+
+def memory_limit(store: Store) -> str:
+    with store._database.reading() as cursor:
+        return str(cursor.execute("SELECT current_setting('memory_limit')").fetchall()[0][0])
+
+
+def test_the_error_inside_staged_rows_is_the_one_that_is_seen(store: Store) -> None:
+    rows = pa.table({"id": ["a", "a"]})
+    with pytest.raises(duckdb.ConstraintException), store._database.transaction() as cursor:
+        cursor.execute("CREATE TABLE once (id VARCHAR PRIMARY KEY)")
+        with staged(cursor, "staged_once", rows):
+            cursor.execute("INSERT INTO once SELECT id FROM staged_once")
+
+
+def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(database.PASSING, "memory_limit", "16MB")
+    before, source = memory_limit(store), begun(store)
+    says = r"needed more than the 16MB of memory it is allowed .*; what was committed by then stays"
+    with pytest.raises(StoreError, match=says), store.sources.taking():
+        store.sources.put(source, whole(store, "first"))
+        store.sources.put(source, [TakenMemory(Memory("long", "second", title="title " * 10_000_000), "1")])
+    assert memory_limit(store) == before
+    monkeypatch.undo()
+    assert store.memories.count() == 1
+    with store.sources.taking():
+        store.sources.put(source, whole(store, "second"))
+    assert store.memories.count() == 2
