@@ -6,8 +6,8 @@ import typer
 
 from cems_workbench.analysis.expansion import QueryShares, query_shares
 from cems_workbench.cli.options import print_json, print_table
-from cems_workbench.config import depth_notes
-from cems_workbench.pipeline import Trace
+from cems_workbench.config import PipelineConfig, depth_notes
+from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.answered import answered_lists
 from cems_workbench.pipeline.request_effects import later_words, moment_effect, project_effect, results_written_later
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
@@ -48,12 +48,7 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     skipped = f", {len(trace.skipped_for_budget)} memories did not fit" if trace.skipped_for_budget else ""
     typer.echo(f"\n{used}{skipped}; config {trace.config.name}")
-    evidence = trace.evidence
-    if evidence.project is not None:
-        only = bool((evidence.notes.get("query") or {}).get("project_only"))
-        typer.echo(f"project {evidence.project}: {project_effect(trace.config, only).words}")
-    if evidence.as_of is not None:
-        typer.echo(f"as of {evidence.as_of:%Y-%m-%d}: {moment_effect(trace.config).words}")
+    print_effects(trace.evidence, trace.config)
     if later := later_words(trace):
         typer.echo(later)
     if answered := answered_lists(trace.evidence, [ranked.name for ranked in trace.evidence.lists]):
@@ -63,6 +58,15 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     for need in trace.needs:
         what = f"{len(need.memory_ids)} scores of {need.model}" if isinstance(need, ScoreNeed) else need.parameter
         typer.echo(f"needs a gather: {need.stage}: {what}", err=True)
+
+
+def print_effects(evidence: Evidence, config: PipelineConfig) -> None:
+    """Print what project and moment of the query do under the config, a line each."""
+    if evidence.project is not None:
+        only = bool((evidence.notes.get("query") or {}).get("project_only"))
+        typer.echo(f"project {evidence.project}: {project_effect(config, only).words}")
+    if evidence.as_of is not None:
+        typer.echo(f"as of {evidence.as_of:%Y-%m-%d}: {moment_effect(config).words}")
 
 
 def _print_queries(trace: Trace, shares: list[QueryShares]) -> None:

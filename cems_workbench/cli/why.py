@@ -64,7 +64,7 @@ def why_command(
         ),
     ] = None,
     labelled: Annotated[
-        bool, typer.Option("--labelled", help="Order the changes by what they do to the store's judged queries.")
+        bool, typer.Option("--labelled", help="Order the changes by what they gain on the store's judged queries.")
     ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -73,6 +73,7 @@ def why_command(
     chosen = chosen_config(preset, config, changes)
     request, chosen = asked(query, project, only_project, as_of, expand, chosen)
     from cems_workbench.analysis.why import explain, require_known
+    from cems_workbench.cli.tracing import print_effects
     from cems_workbench.pipeline import read_bundle
     from cems_workbench.pipeline.answered import answered_lists
 
@@ -100,6 +101,7 @@ def why_command(
         print_json(found.to_json() | ({"engine": engine} if engine else {}))
     else:
         print_why(found)
+        print_effects(searched, chosen)
         if answered := answered_lists(searched, [ranked.name for ranked in searched.lists]):
             typer.echo(answered)
 

@@ -135,7 +135,15 @@ def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path
     finished = command(*arguments)
     assert finished.code == 0, finished.err
     assert finished.out.startswith("Lost at fusion: m089 was 7th after fusion")
-    for part in ("lost here", "adjust", "vector:0", "would bring it in", "breakpoint", "Fewest side effects first"):
+    for part in (
+        "lost here",
+        "adjust",
+        "vector:0",
+        "would bring it in",
+        "breakpoint",
+        "Fewest side effects first",
+        "Time decay counts ages to it",
+    ):
         assert part in finished.out
     values = json.loads(command(*arguments, "--json").out)
     assert values["lost_at"] == "fusion" and values["k"] == 5
