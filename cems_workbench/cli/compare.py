@@ -34,7 +34,7 @@ def compare_command(
     evidence: Annotated[Path, typer.Argument(help="An evidence file.")],
     config: ConfigsOption = None,
     preset: Annotated[
-        list[str] | None, typer.Option("--preset", help=preset_help("none: two configs have to be named; repeatable"))
+        list[str] | None, typer.Option("--preset", help=preset_help("none: name at least two configs; repeatable"))
     ] = None,
     changes: SetOption = None,
     metrics: MetricsOption = None,
@@ -43,10 +43,10 @@ def compare_command(
     no_loss: Annotated[
         list[str] | None,
         typer.Option(
-            "--assert-no-loss", metavar="[TYPE:]MEASURE", help="Exit with 1 when a config has less; repeatable."
+            "--assert-no-loss", metavar="[TYPE:]MEASURE", help="Exit with 1 when a config scores less; repeatable."
         ),
     ] = None,
-    tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="A loss up to this much is none.")] = 0.0,
+    tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="Losses up to this are ignored.")] = 0.0,
     shown: Annotated[int, typer.Option("--queries", min=0, help="Changed queries to list, by the first measure.")] = 10,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -59,7 +59,7 @@ def compare_command(
 
     configs = chosen_configs(config, preset, changes)
     if len(configs) < 2:
-        raise InputError("compare needs two configs at least: --config A --config B (files, or presets by name)")
+        raise InputError("compare needs at least two configs: --config A --config B (files, or presets by name)")
     check_judges(judges)
     read = read_evidence_file(evidence)
     least = read.header.relevant_from if grade is None else grade

@@ -31,9 +31,7 @@ def gather_command(
     query_set: Annotated[
         str, typer.Argument(metavar="QUERY_SET", help="A query set of the store, “all”, or a file with queries.")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", help="The evidence file; a gather that was broken off is gone on with.")
-    ],
+    out: Annotated[Path, typer.Option("--out", help="The evidence file. An interrupted gather resumes.")],
     preset: PresetOption = None,
     config: ConfigOption = None,
     changes: SetOption = None,

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 
 def why_command(
-    query: Annotated[str, typer.Argument(help="What was looked for.")],
+    query: Annotated[str, typer.Argument(help="The query.")],
     memory_id: Annotated[str, typer.Argument(metavar="MEMORY_ID", help="The memory that is missing.")],
     preset: PresetOption = None,
     config: ConfigOption = None,
     changes: SetOption = None,
     k: Annotated[
         int | None,
-        typer.Option("--k", min=1, help="It should be among the first K results (default: the result limit)."),
+        typer.Option("--k", min=1, help="It counts as missing below rank K (default: the result limit)."),
     ] = None,
     project: ProjectOption = None,
     only_project: OnlyProjectOption = False,
@@ -173,7 +173,9 @@ def print_why(found: Why) -> None:
     if len(found.rescues) > SHOWN:
         typer.echo(f"and {len(found.rescues) - SHOWN} more; --json lists them all")
     if any(rescue.needs for rescue in shown):
-        typer.echo("* some candidates were never scored by the reranker under this change; its word is still out")
+        typer.echo(
+            "* some candidates were never scored by the reranker under this change; the result may differ once they are"
+        )
 
 
 def _row(rescue: Rescue, labelled: bool) -> list[Any]:

@@ -123,7 +123,7 @@ def test_by_query_shows_the_largest_change_first(page: AppTest) -> None:
 
 
 def test_the_honest_view_stands_people_beside_cosine(page: AppTest) -> None:
-    show(page, "Honest view")
+    show(page, "Compare judges")
     assert {"people", "cosine ≥ 0.45"} <= set(page.dataframe[0].value["judge"])
 
 

@@ -44,7 +44,7 @@ def brought(page: AppTest, path: Path) -> AppTest:
 
 
 def test_with_nothing_brought_the_page_says_what_to_bring(page: AppTest) -> None:
-    assert "Hold a config against a real system" in all_html(page)
+    assert "Compare a config with a real system" in all_html(page)
     assert "TREC run" in all_html(page)
     assert not page.dataframe
 

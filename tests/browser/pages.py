@@ -245,7 +245,7 @@ class Inspect:
 
     def changed(self, count: int) -> Locator:
         """The button that says how many parameters differ from the preset, and resets them."""
-        name = f"{count} parameter{'s' if count > 1 else ''} changed · reset" if count else "As in the preset"
+        name = f"{count} parameter{'s' if count > 1 else ''} changed · reset to preset" if count else "Reset to preset"
         return self.page.get_by_role("button", name=name)
 
 

@@ -51,7 +51,7 @@ def test_three_configs_are_compared_with_intervals_significance_and_cost(gathere
 
 
 def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(gathered: Window) -> None:
-    for name in ("By type", "By query", "Honest view", "Ablation", "Experiments", "Compare"):
+    for name in ("By type", "By query", "Compare judges", "Ablation", "Experiments", "Compare"):
         gathered.view(name)
         assert gathered.page.get_by_test_id("stAlert").get_by_text("Error").count() == 0, name
         for width, scheme in ((900, "dark"), (1440, "light")):
@@ -80,7 +80,7 @@ def test_recorded_answers_are_measured_and_a_query_that_differs_opens_with_them(
     with window_on(browser, server) as window:
         window.open("evaluate")
         window.view("Recorded answers")
-        expect(window.page.get_by_text("Hold a config against a real system")).to_be_visible()
+        expect(window.page.get_by_text("Compare a config with a real system")).to_be_visible()
         with window.rerun():
             window.page.locator("input[type=file]").first.set_input_files(RECORDING)
         window.page.get_by_role("button", name="Gather", exact=True).click()

@@ -71,7 +71,7 @@ def draw(resources: Resources) -> None:
     """What is brought or kept, the configs, what has to be gathered, and the comparison."""
     recordings = _recordings(resources)
     if not recordings:
-        empty("Hold a config against a real system", render("evaluate/no_answers.html"))
+        empty("Compare a config with a real system", render("evaluate/no_answers.html"))
         return
     configs, as_chosen = _configs(resources)
     if not configs:

@@ -20,7 +20,7 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
     "Compare": lambda evaluated, choice, resources: compare.draw(evaluated),
     "By type": lambda evaluated, choice, resources: queries.draw_types(evaluated),
     "By query": lambda evaluated, choice, resources: queries.draw_queries(evaluated, choice),
-    "Honest view": lambda evaluated, choice, resources: honest.draw(evaluated),
+    "Compare judges": lambda evaluated, choice, resources: honest.draw(evaluated),
     "Ablation": lambda evaluated, choice, resources: ablation.draw(evaluated),
     "Experiments": experiments.draw,
 }

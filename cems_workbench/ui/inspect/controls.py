@@ -231,17 +231,19 @@ def draw_changed() -> None:
     """Reset everything, undo and redo, then a reset per changed parameter. The first are always there, so that nothing moves."""
     changed = state.changed_parameters()
     count = (
-        f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset" if changed else "As in the preset"
+        f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset to preset"
+        if changed
+        else "Reset to preset"
     )
     st.button(
         count, key="inspect:reset", on_click=state.reset, disabled=not changed, icon=":material/restart_alt:", width="stretch",
-        help="Back to the preset’s values." if changed else None,
+        help="Sets every parameter to the preset’s value." if changed else "Nothing to reset: every parameter has the preset’s value.",
     )  # fmt: skip
     _draw_history(state.present().history)
     with st.container(gap="xsmall"):
         for path, was, now in changed[:SHOWN]:
             spec = field_spec(path)
-            instant = "" if spec.kind == "replay" else " · gathers"
+            instant = "" if spec.kind == "replay" else " · new search"
             st.button(
                 f"{spec.label}: {shown(was)} → {shown(now)}{instant}",
                 key=f"inspect:reset:{path}",

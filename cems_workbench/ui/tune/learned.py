@@ -86,7 +86,7 @@ def importance_figure(shares: Importance, names: dict[str, str]) -> Figure:
 
 
 def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
-    st.markdown("## How it answers to one parameter")
+    st.markdown("## Effect of one parameter")
     called = _called(names)
     path = st.selectbox(
         "Parameter", ranked, key="tune:curve_path", format_func=called, persist_state="session",
@@ -120,7 +120,7 @@ def _computed(key: Hashable, compute: Callable[[Progress], Computed]) -> Compute
 
 
 def _surface(result: SearchResult, ranked: list[str], names: dict[str, str], measure: str) -> None:
-    st.markdown("## How it answers to two")
+    st.markdown("## Effect of two parameters")
     called = _called(names)
     left, right = st.columns(2)
     first = left.selectbox("Across", ranked, key="tune:map_x", format_func=called, persist_state="session")

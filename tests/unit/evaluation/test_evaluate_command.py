@@ -147,7 +147,7 @@ def test_compare_names_who_lost_and_guards_a_type(
         (("evaluate", "{evidence}", "--ablate", "all"), "expected one of stages, cems, ace"),
         (("evaluate", "{evidence}", "--limit", "3"), "gathered already"),
         (("evaluate", "{evidence}", "--preset", "cems", "--preset", "qmd", "--run-out", "r"), "holds one run"),
-        (("compare", "{evidence}", "--config", "cems"), "needs two configs"),
+        (("compare", "{evidence}", "--config", "cems"), "needs at least two configs"),
         (("compare", "nothing.evidence", "--config", "cems", "--config", "qmd"), "no such evidence file"),
     ],
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STILL = 1e-9
 HELP = (
-    "Each part is switched off alone and the query replayed. Pairs turned: the share of pairs of results that change their order, "
+    "Each part is switched off alone and the query replayed. Pairs reversed: the share of pairs of results that change their order, "
     "(1 − Kendall’s tau) / 2. A memory that is in one of the two result lists only counts as below all of the other; a pair that "
     "one list has and the other knows nothing of counts half. Lists that agree each look small alone: what one takes away, the "
     "other still gives."
@@ -56,9 +56,9 @@ def _sentence(effects: Sequence[Effect], moving: Sequence[Effect]) -> str:
         return "No part alone changes these results."
     most = max(moving, key=lambda effect: effect.turned)
     idle = [effect.part.name for effect in effects if effect.turned <= STILL]
-    text = f"**{called(most.part.name)}** moved this ranking most: without it {most.turned:.0%} of the pairs turn."
+    text = f"**{called(most.part.name)}** moved this ranking most: removing it reverses {most.turned:.0%} of pairs."
     if idle:
-        text += f" {len(idle)} of {len(effects)} parts that are on move nothing here."
+        text += f" {len(idle)} of {len(effects)} parts that are on change nothing here."
     return text
 
 
@@ -69,15 +69,15 @@ def effects_figure(effects: Sequence[Effect]) -> Figure:
     names = [tick(called(effect.part.name)) for effect in effects]
     figure = go.Figure()
     figure.add_bar(
-        x=[effect.turned for effect in effects], y=names, orientation="h", name="pairs turned without it",
+        x=[effect.turned for effect in effects], y=names, orientation="h", name="pairs reversed without it",
         marker={"color": ["#0072B2" if effect.part.lists else "#7B848D" for effect in effects]},
         text=[f"{effect.turned:.0%}" if effect.turned > STILL else "" for effect in effects], textposition="outside",
-        cliponaxis=False, hovertemplate=hover("%{y}: %{x:.1%} of pairs turn"), showlegend=False,
+        cliponaxis=False, hovertemplate=hover("%{y}: removing it reverses %{x:.1%} of pairs"), showlegend=False,
     )  # fmt: skip
     figure.update_layout(
         height=70 + 24 * len(effects),
         margin={"l": 8, "r": 40, "t": 8, "b": 40},
-        xaxis={"title": {"text": "pairs turned without it"}, "tickformat": ".0%", "rangemode": "tozero"},
+        xaxis={"title": {"text": "pairs reversed without it"}, "tickformat": ".0%", "rangemode": "tozero"},
         yaxis={"autorange": "reversed", "automargin": True, "tickfont": {"size": 12}},
         bargap=0.4,
         hovermode="closest",
@@ -97,7 +97,7 @@ def _table(effects: Sequence[Effect]) -> None:
             "nominal": progress("nominal", format="percent", min_value=0, max_value=1, width=96, color="#7B848D",
                                 help="A list's weight × its variant's weight, as a share of all lists"),
             "effective": progress("effective", format="percent", min_value=0, max_value=1, width=96, color="#0072B2",
-                                  help="A list's pairs turned, as a share of all lists"),
+                                  help="A list's pairs reversed, as a share of all lists"),
             "tau": number("tau", format="%.3f", width=60, help="Kendall’s tau with and without it: 1 the same, −1 the reverse"),
             "new": number("new", width=50, help="Results that come in without it"),
             "moved": number("moved", width=58, help="Results that stay with another rank"),

@@ -80,8 +80,8 @@ def _wanted(context: InspectContext) -> None:
     first.number_input(
         "Should be in the first", 1, 1000, None, key=TARGET, persist_state="session",
         placeholder=f"{target_rank(context.trace.config)} (result limit)",
-        help="A memory is missing when it is not among so many results from the top; Journey, Rank flow and Against production take "
-        "the same number. Empty: the result limit.",
+        help="A memory counts as missing when it is not among this many first results; Journey, Rank flow and Against production "
+        "use the same number. Empty: the result limit.",
     )  # fmt: skip
 
 
@@ -131,7 +131,7 @@ def _draw_path(path: MemoryPath) -> None:
         st.markdown("## Through the stages")
         st.html(path_html(path))
     if path.places:
-        st.markdown("## In every list, were it as long as the store")
+        st.markdown("## Its rank in each list, searched over the whole store")
         st.html(places_html(path.places))
 
 
@@ -306,7 +306,7 @@ def _notes(rescue: Rescue) -> list[str]:
         if point is not None and point.succeeds != change.now:
             side = "from" if point.succeeds > point.fails else "up to"
             notes.append(f"{side} {point.succeeds:.6g}{' (solved)' if change.solved else ''}")
-    notes += ["searches again"] if rescue.gathers else []
+    notes += ["needs a new search"] if rescue.gathers else []
     notes += [f"{rescue.needs} scores of the reranker are still missing"] if rescue.needs else []
     if rescue.labelled is not None and rescue.labelled.unscored:
         notes.append(f"in {rescue.labelled.unscored} judged queries the reranker has not read all that this asks for")
@@ -329,7 +329,7 @@ def _judged(rescue: Rescue) -> str:
     """What it does to the judged queries, in words; or why that is not known."""
     effect = rescue.labelled
     if effect is None:
-        return "It searches again, so the judged queries were not measured" if rescue.gathers else "Not measured"
+        return "Needs a new search, so the judged queries were not measured" if rescue.gathers else "Not measured"
     return (
         f"Of {effect.queries} judged queries: nDCG@10 better in {effect.better}, worse in {effect.worse}, mean {effect.before:.4f} → "
         f"{effect.after:.4f}, a gain of {effect.gain:+.4f} with a 95 % interval from {effect.low:+.4f} to {effect.high:+.4f}. "
