@@ -1,4 +1,4 @@
-"""Making a labelling queue: what chosen configs return for the queries of a set, pooled, without what is judged, in an order.
+"""Labels, and queues of what is to be labelled: what chosen configs return for queries of a set, pooled, without what is judged, in order.
 
 The evidence of a config is read from the store's shelf, and gathered there first where it is not; ranking is replay.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
@@ -26,16 +27,21 @@ from cems_workbench.evaluation.labelling.pooling import (
     without_judged,
 )
 from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
+from cems_workbench.formats.base.records import derived_id
 from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.judge import scale_of
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Judgment
+from cems_workbench.records import Judgment, Query
 from cems_workbench.runs.gathering import QuerySelection, obtained_evidence
-from cems_workbench.store import QueueRecord
+from cems_workbench.store import QueueRecord, Store
 
 Evidences = Mapping[str, Mapping[str, Evidence]]
 """Evidence by config and qid."""
+TYPED = "typed by hand"
+"""The query set of queries that were graded on Inspect and in no set yet."""
+TYPED_SOURCE = "Inspect"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +138,50 @@ def _uncertain(
 def _named(name: str, progress: Progress) -> Progress:
     """The progress of one config, under its name."""
     return lambda _, done, total: progress(name, done, total)
+
+
+def meant_query(asked: Request, store: Store) -> Query | None:
+    """The stored query of exactly these words: of several the one of the same project and moment, else the latest; None when there is none.
+
+    It is the query whose grades are shown, and which a grade is given for.
+    """
+    same = store.queries.with_words(asked.query)
+    if not same:
+        return None
+    return max(same, key=lambda query: (query.as_of == asked.as_of, query.project == asked.project, str(query.as_of)))
+
+
+def add_to_set(asked: Request, name: str, store: Store) -> Query:
+    """Put what was asked into a query set, new or there, beside its other queries; returns the query.
+
+    A stored query of the same words, project and moment is taken; a new one has an id made of these. Raises InputError for a name
+    that cannot be one.
+    """
+    query = meant_query(asked, store)
+    if query is None or (query.project, query.as_of) != (asked.project, asked.as_of):
+        moment = "" if asked.as_of is None else asked.as_of.isoformat()
+        query = Query(
+            derived_id("typed", asked.query, asked.project or "", moment), asked.query, asked.project, asked.as_of
+        )
+    store.query_sets.add(name, query, TYPED_SOURCE)
+    return query
+
+
+def give_grade(
+    store: Store,
+    qid: str,
+    memory_id: str,
+    grade: int,
+    reviewer: str,
+    *,
+    shown: Mapping[str, Any] | None = None,
+    note: str | None = None,
+) -> None:
+    """Keep a person's grade of a memory for a query, wherever it was given; `shown` is what the person saw. Raises as `Labels.give`."""
+    store.labels.give(Judgment(qid, memory_id, grade, reviewer, "human", judged_at=datetime.now(UTC), note=note), shown)
+
+
+def own_grade(store: Store, qid: str, memory_id: str, reviewer: str) -> int | None:
+    """The grade that this person gave a memory for a query; None without one."""
+    given = store.judgments.read(qid, "human")
+    return next((one.grade for one in given if (one.memory_id, one.judge) == (memory_id, reviewer)), None)

@@ -102,6 +102,23 @@ class QuerySets:
             follow_queries(cursor, when)
         return self.get(name)
 
+    def add(self, name: str, query: Query, source: str) -> QuerySet:
+        """Add one query to a set, new or there; what else it holds stays. Raises InputError for a name that cannot be one."""
+        check_name(name)
+        when = datetime.now(UTC)
+        with self._database.transaction() as cursor:
+            queries_table.upsert(cursor, [query])
+            known = get(cursor, name)
+            rest = [member for member in members(cursor, name) if member[0].qid != query.qid]
+            _write(cursor, name, [*rest, (query, source)], known.scale if known else DEFAULT_SCALE, when)
+            follow_queries(cursor, when)
+        return self.get(name)
+
+    def holding(self, qid: str) -> list[str]:
+        """The names of the sets that a query is in now."""
+        with self._database.reading() as cursor:
+            return sorted(scales_of(cursor, [qid]).get(qid, {}))
+
     def take_out(self, name: str, qids: Sequence[str]) -> QuerySet:
         """Take queries out of a set (they stay in the store and in its earlier versions); raises StoreError."""
         self.get(name)

@@ -29,7 +29,7 @@ from .inspect_page import (
     show,
     state_of,
 )
-from .pages import OpenPage, buttons, captions, html
+from .pages import OpenPage, buttons, captions, html, press
 
 pytestmark = [pytest.mark.models]
 VIEWS = ("Contributions", "Query", "Lists", "Stages", "Journey", "Rerank", "Adjust", "Context")
@@ -306,3 +306,22 @@ def test_the_sums_of_several_queries_keep_their_order_past_one(open_page: OpenPa
     assert raw[1] > 1
     assert raw == sorted(raw, reverse=True)
     assert [name.split("  ")[1] for name in frame.columns[2:]] == order(page)
+
+
+def test_a_result_is_graded_and_its_query_kept_without_leaving_the_page(open_page: OpenPage) -> None:
+    """The bar follows, explains and grades; the judged line of the page says what the store holds."""
+    page = open_page()
+    page.session_state["reviewer:name"] = "ada"
+    page = search(page, "typed by hand about doctors")
+    second = order(page)[1]
+    page = follow(page, second)
+    page = press(page, "inspect:row_grade:3")
+    store = handles.resources().store
+    query = next(query for query in store.queries.read() if query.query == "typed by hand about doctors")
+    assert store.query_sets.holding(query.qid) == ["typed by hand"]
+    [label] = store.judgments.read(query.qid)
+    assert (label.memory_id, label.grade, label.judge, label.kind) == (second, 3, "ada", "human")
+    assert "1 of 1 memories judged relevant" in captions(page)
+    assert order(page)[1] == second
+    page = press(page, "inspect:row_why")
+    assert page.session_state["inspect:tool"] == "Why is it missing?"

@@ -23,6 +23,7 @@ from cems_workbench.pipeline.scoring import all_judged, judge_missing, score_mis
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.progress import Progress
+from cems_workbench.runs.labelling import meant_query
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable, progress_in
@@ -123,16 +124,10 @@ def lists_for(config: PipelineConfig, trace: Trace, request: Request, resources:
 
 
 def grades_of(request: Request, resources: Resources) -> dict[str, int]:
-    """Human grades by memory id, when the query is one of the store's query set.
-
-    Of several with the same words, the one of the same project and moment is meant, else the latest.
-    """
-    same = resources.store.queries.with_words(request.query)
-    if not same:
+    """Human grades by memory id, when the query is one of the store's (`runs.labelling.meant_query`)."""
+    meant = meant_query(request, resources.store)
+    if meant is None:
         return {}
-    meant = max(
-        same, key=lambda query: (query.as_of == request.as_of, query.project == request.project, str(query.as_of))
-    )
     return agreed_grades(resources.store.judgments.read(meant.qid, "human")).get(meant.qid, {})
 
 

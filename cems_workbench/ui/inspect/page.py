@@ -18,7 +18,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.runs.importing import SAMPLE_DATA
-from cems_workbench.ui.inspect import baseline, gathering, state
+from cems_workbench.ui.inspect import baseline, gathering, rows, state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.dictionary import draw_dictionary
@@ -109,6 +109,7 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
     baseline.draw_baseline()
     draw_transfer(resources)
     if request is not None:
+        rows.draw_add_to_set(request, resources)
         draw_share(resources, request, state.evidence_for(request, resources.store))
 
 
@@ -237,6 +238,7 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
         time.sleep(PAINT_SECONDS)
         _draw_sidebar(resources)
     draw_sections(context)
+    rows.draw(context)
     gather_ahead(context)
 
 

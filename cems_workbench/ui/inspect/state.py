@@ -201,6 +201,13 @@ def open_in_inspect(
     st.switch_page("pages/inspect.py")
 
 
+def explain(memory_id: str, tool: str) -> None:
+    """Follow a memory and open the tool that says why it stands where it stands, instead of another that was chosen there."""
+    follow(memory_id)
+    st.session_state.pop("inspect:why:chosen", None)
+    st.session_state[SECTION], st.session_state[TOOL] = WHY, tool
+
+
 def bring_answer(query: str, answered: Sequence[Returned]) -> None:
     """Open the tool that sets what a real system answered to a query beside the trace, unless nothing was answered."""
     if not answered:

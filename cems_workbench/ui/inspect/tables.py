@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import streamlit as st
+
 from cems_workbench.analysis.ranks import Against
+from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import COLUMN, sign
+from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +28,17 @@ def marked(frame: pd.DataFrame, memory_id: str | None) -> Any:
     shown["memory"] = [f"◆ {value}" if value == memory_id else value for value in frame["memory"]]
     tint = [f"background-color: {FOLLOWED}" if value == memory_id else "" for value in frame["memory"]]
     return shown.style.apply(lambda column: tint, axis=0)
+
+
+def follow_table(frame: pd.DataFrame, memory_id: str | None, *, key: str, **options: Any) -> None:
+    """A table of memories: the followed one is marked, and the row that is chosen is followed. `options` are those of `draw_table`."""
+
+    def chosen() -> None:
+        picked = st.session_state[key]["selection"]["rows"]
+        if picked:
+            state.follow(str(frame["memory"].iloc[picked[0]]))
+
+    draw_table(marked(frame, memory_id), key=key, on_select=chosen, selection_mode="single-row", **options)
 
 
 def compared(frame: pd.DataFrame, against: Against | None, name: str, after: str) -> pd.DataFrame:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import streamlit as st
 
@@ -16,8 +15,8 @@ from cems_workbench.evaluation.labelling.judge_calibration import Calibration, G
 from cems_workbench.evaluation.labelling.prejudging import PairScores
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSnapshot
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Judgment
 from cems_workbench.runs.importing import FileImport
+from cems_workbench.runs.labelling import give_grade
 from cems_workbench.ui.kit.state import PageState
 
 VIEW, QUEUE, NEW_QUEUE, NOTE = "label:view", "label:chosen", "label:new", "label:note"
@@ -130,8 +129,10 @@ def label(resources: Resources, reviewer: str, turn: int, grade: int) -> None:
     if answered is None:
         return
     qid, memory_id = answered.query.qid, answered.memory.id
-    judgment = Judgment(qid, memory_id, grade, reviewer, "human", judged_at=datetime.now(UTC), note=_note())
-    _write(lambda: resources.store.labels.give(judgment, answered.shown()), f"Graded {grade}.")
+    _write(
+        lambda: give_grade(resources.store, qid, memory_id, grade, reviewer, shown=answered.shown(), note=_note()),
+        f"Graded {grade}.",
+    )
 
 
 def skip(resources: Resources, reviewer: str, turn: int) -> None:

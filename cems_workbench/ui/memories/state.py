@@ -115,6 +115,13 @@ def select(memory_id: str | None) -> None:
     update(selected=memory_id, editing=False, problem="", notice="")
 
 
+def open_in_memories(memory_id: str) -> None:
+    """Go to the Memories page and show this memory in full; does not return. Called from another page."""
+    select(memory_id)
+    st.session_state[VIEW] = "Browse"
+    st.switch_page("pages/memories.py")
+
+
 def edit(on: bool) -> None:
     """Open or close the form; a newly opened one shows the stored values."""
     update(editing=on, problem="", notice="", generation=present().generation + 1)

@@ -34,7 +34,7 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.glossary import LOST, about
-from cems_workbench.ui.inspect.tables import marked
+from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.progress import progress_in
@@ -102,8 +102,10 @@ def draw_placements(context: InspectContext, production: Production) -> None:
     frame = frame.sort_values("production", kind="stable", na_position="last", ignore_index=True)
     frame = frame.astype({"production": "Int64", "ours": "Int64"})
     text, number = st.column_config.TextColumn, st.column_config.NumberColumn
-    draw_table(
-        marked(frame, context.followed),
+    follow_table(
+        frame,
+        context.followed,
+        key="inspect:production_table",
         most=14,
         columns={
             "production": number("production", width=84, help="Rank that production gave it; empty: not returned"),

@@ -13,9 +13,8 @@ from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import FACTORS
-from cems_workbench.ui.inspect.tables import compared, marked
+from cems_workbench.ui.inspect.tables import compared, follow_table
 from cems_workbench.ui.kit.escape import excerpt
-from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,8 +28,10 @@ def draw(context: InspectContext) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     frame = adjust_table(context.trace, TOP, context.against)
     factors = {name: number(name.replace("_", " "), format="%.4f", width=82, help=FACTORS[name]) for name in FACTORS}
-    draw_table(
-        marked(frame, context.followed),
+    follow_table(
+        frame,
+        context.followed,
+        key="inspect:adjust_table",
         most=18,
         columns={
             "rank": number("rank", width=50, help="Rank after this stage"),

@@ -15,9 +15,8 @@ from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import LOST, about
-from cems_workbench.ui.inspect.tables import compared, marked
+from cems_workbench.ui.inspect.tables import compared, follow_table
 from cems_workbench.ui.kit.escape import excerpt
-from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,8 +35,10 @@ def draw(context: InspectContext) -> None:
         )
         for name in frame.columns[2:-2]
     }
-    draw_table(
-        marked(frame, context.followed),
+    follow_table(
+        frame,
+        context.followed,
+        key="inspect:journey_table",
         most=24,
         columns={
             **ranks,

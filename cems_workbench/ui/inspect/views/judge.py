@@ -17,10 +17,10 @@ from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.inspect.tables import compared, marked
+from cems_workbench.ui.inspect.tables import compared, follow_table
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
 from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, NO_TOOLBAR, lines
-from cems_workbench.ui.kit.tables import draw_table, short_id
+from cems_workbench.ui.kit.tables import short_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,8 +124,9 @@ def differing_texts(trace: Trace) -> dict[str, dict[str, str]]:
 
 def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    draw_table(
-        marked(frame, followed),
+    follow_table(
+        frame,
+        followed,
         most=20,
         key="inspect:judge_table",
         columns={

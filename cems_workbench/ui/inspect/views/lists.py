@@ -18,9 +18,8 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import RAW, about
 from cems_workbench.ui.inspect.strip import notes_html
-from cems_workbench.ui.inspect.tables import marked
+from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit.escape import excerpt, plain
-from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,8 +86,9 @@ def use_words(fields: ListsFields, entry: ListUse) -> str:
 def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
     number, source = st.column_config.NumberColumn, name.partition(":")[0]
     dated = st.column_config.TextColumn("created", width=92, help="The day the memory was created (UTC)")
-    draw_table(
-        marked(list_table(trace, name), followed),
+    follow_table(
+        list_table(trace, name),
+        followed,
         height=330,
         key=f"inspect:list:{name}",
         columns={

@@ -11,8 +11,7 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.ui.inspect.baseline import COLUMN, HELP
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.tables import compared, marked
-from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.inspect.tables import compared, follow_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,8 +21,9 @@ def draw_blend(context: InspectContext) -> None:
     """A candidate a row: what each side gave it."""
     frame = rerank_table(context.trace, context.against)
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
-    draw_table(
-        marked(frame, context.followed),
+    follow_table(
+        frame, context.followed,
+        key="inspect:blend_table",
         most=18,
         columns={
             "before": number("before", width=58, help="Rank before reranking"),

@@ -1,0 +1,117 @@
+"""What can be done with a result, whichever view shows it: one bar, always in sight, for the memory that is followed.
+
+A result is chosen in the bar or in any table that lists memories. A grade is a label of whoever is working, as on the Label page; a
+query that is not stored yet is added to a query set with its first grade.
+"""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from cems_workbench.errors import WorkbenchError
+from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.labelling import TYPED, add_to_set, give_grade, meant_query, own_grade
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.tools.why import VIEW as WHY_TOOL
+from cems_workbench.ui.kit import reviewer
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.memories.state import open_in_memories
+
+CHOSEN, SET, PROBLEM = "inspect:row", "inspect:add_to_set", "inspect:row_problem"
+
+
+def draw(context: InspectContext) -> None:
+    """The bar: a result to choose by its rank, and what can be done with the one that is followed."""
+    results = [result.memory_id for result in context.trace.results]
+    if not results and context.followed is None:
+        return
+    with st.container(key="inspect:row_actions"):
+        if problem := st.session_state.pop(PROBLEM, None):
+            st.error(plain(problem))
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            _choose(results, context.followed)
+            if context.followed is not None:
+                _draw_actions(context, context.followed)
+
+
+def _choose(results: list[str], followed: str | None) -> None:
+    ranks = {memory_id: str(rank) for rank, memory_id in enumerate(results, 1)}
+    st.session_state[CHOSEN] = followed if followed in ranks else None
+    st.caption("Result", width="content")
+    st.pills(
+        "Choose a result to follow, explain, grade or open", results, key=CHOSEN, format_func=ranks.__getitem__,
+        label_visibility="collapsed", on_change=lambda: state.follow(st.session_state[CHOSEN]), width="content",
+    )  # fmt: skip
+
+
+def _draw_actions(context: InspectContext, memory_id: str) -> None:
+    st.code(memory_id, language=None, width="content")
+    st.button(
+        "Why is it here?", key="inspect:row_why", icon=":material/help:", on_click=state.explain, args=(memory_id, WHY_TOOL.title),
+        help="Opens the tool under What happened, and why: each stage, and the smallest change that moves it.",
+    )  # fmt: skip
+    _draw_grades(context, memory_id)
+    if st.button("Open in Memories", key="inspect:row_open", icon=":material/open_in_new:"):
+        open_in_memories(memory_id)
+
+
+def _draw_grades(context: InspectContext, memory_id: str) -> None:
+    """The grades of the query's scale, this reviewer's own marked; or whoever works here is asked for a name."""
+    who, store = reviewer.reviewer(), context.resources.store
+    if who is None:
+        with st.popover("Grade", icon=":material/grade:", help="Asks for your name once; Label takes the same."):
+            reviewer.ask()
+        return
+    query = meant_query(context.request, store)
+    scale = store.query_sets.scale_of("" if query is None else query.qid)
+    own = None if query is None else own_grade(store, query.qid, memory_id, who)
+    new = f" The query is not stored yet: its first grade adds it to the set “{TYPED}”." if query is None else ""
+    for grade, meaning in scale.grades:
+        st.button(
+            f"Grade {grade}", key=f"inspect:row_grade:{grade}", type="primary" if grade == own else "secondary", on_click=_grade,
+            args=(context.request, memory_id, grade, who, context.resources),
+            help=plain(f"{meaning}. Kept as a label of {who}, as on the Label page.{new}"),
+        )  # fmt: skip
+
+
+def _grade(request: Request, memory_id: str, grade: int, who: str, resources: Resources) -> None:
+    try:
+        query = meant_query(request, resources.store) or add_to_set(request, TYPED, resources.store)
+        give_grade(resources.store, query.qid, memory_id, grade, who)
+    except WorkbenchError as error:
+        st.session_state[PROBLEM] = str(error)
+        return
+    st.toast(f"Graded {grade}.", icon=":material/check:")
+
+
+def draw_add_to_set(request: Request, resources: Resources) -> None:
+    """A popover that adds the query to a query set, one there is or a new one."""
+    popover = st.popover(
+        "Add to a set", icon=":material/playlist_add:", key="inspect:add_to_set_popover", on_change="rerun",
+        help="Keeps this query, with its project and date, in a query set, so that it is labelled and measured.",
+    )  # fmt: skip
+    if not popover.open:
+        return
+    with popover:
+        sets = [each.name for each in resources.store.query_sets.latest()]
+        query = meant_query(request, resources.store)
+        held = [] if query is None else resources.store.query_sets.holding(query.qid)
+        if held:
+            st.caption(plain(f"It is in {', '.join(held)}."))
+        name = st.selectbox(
+            "Query set",
+            sets,
+            index=None,
+            key=SET,
+            accept_new_options=True,
+            placeholder="choose one, or type a new name",
+        )
+        if st.button("Add this query", key="inspect:add_to_set_button", disabled=not name) and name:
+            try:
+                add_to_set(request, name.strip(), resources.store)
+            except WorkbenchError as error:
+                st.error(plain(str(error)))
+                return
+            st.success(plain(f"Added to {name.strip()}."))
