@@ -13,13 +13,12 @@ VIEWS = '[data-testid="stButtonGroup"]'
 
 
 def views(window: Window, row: str) -> list[str]:
-    """The names of the buttons in the first row of this place."""
-    return (
-        window.page.locator(row)
-        .first.get_by_role("radio")
-        .or_(window.page.locator(row).first.get_by_role("button"))
-        .all_inner_texts()
-    )
+    """The names of the buttons in the first row of this place, once it is drawn."""
+    place = window.page.locator(row).first
+    buttons = place.get_by_role("radio").or_(place.get_by_role("button"))
+    buttons.first.wait_for()
+    window.settled()
+    return buttons.all_inner_texts()
 
 
 def test_inspect(window: Window) -> None:
