@@ -87,7 +87,7 @@ def test_a_gather_that_was_cancelled_goes_on_after_what_it_had_finished(
         page.button(key="evaluate:gather").click().run()
     checked(page.run())
     assert f"cems_head (5 of {QUERIES} are there)" in plainly(page.info[0].value)
-    assert page.button(key="evaluate:gather").label == "Go on"
+    assert page.button(key="evaluate:gather").label == "Resume"
     page.button(key="evaluate:gather").click().run()
     checked(page)
     assert list(page.dataframe[0].value["config"]) == ["cems_head"]

@@ -105,6 +105,6 @@ def test_with_the_query_alone_the_tool_offers_to_type_one(open_page: OpenPage) -
 
 def type_in(page: AppTest, text: str) -> AppTest:
     page.text_input(key="inspect:expansion:typed").set_value(text)
-    page = next(button for button in page.button if button.label == "Search it too").click().run()
+    page = next(button for button in page.button if button.label == "Search this too").click().run()
     assert not page.exception
     return page

@@ -185,7 +185,7 @@ def test_a_config_file_is_offered_with_its_differences_and_taken(open_page: Open
     assert not page.exception
     assert config_of(page) == imported
     assert control(page, "slider", "fusion.k").value == 17  # type: ignore[attr-defined]
-    assert "The file has the values that are set." in captions(page)
+    assert "The file has the same values as the present config." in captions(page)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_scoring_that_was_cancelled_can_be_gone_on_with(open_page: OpenPage) -> 
     set_state(page, attempted=(request, changed))  # what a cancelled run leaves
     page.run()
     assert not page.exception
-    assert any("candidates are not scored; what was scored is kept" in info.value for info in page.info)
+    assert any("candidates are not scored yet; the other scores are kept" in info.value for info in page.info)
     assert "were not scored by late_interaction" in html(page, "wb-notes")
     assert len(order(page)) == 10
     show(page, "Rerank")

@@ -52,7 +52,7 @@ def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(ope
     set_config(page, preset("cems").config)
     page = tool(page.run(), TOOL)
     page = pasted(page, "\n".join(there))
-    assert re.search(r"They part at rank \d+:", markdown(page))
+    assert re.search(r"They differ from rank \d+:", markdown(page))
     stages = next(frame.value for frame in page.dataframe if "RBO" in frame.value)
     assert (stages["name"].str.startswith("◆")).sum() == 1
     placed = next(frame.value for frame in page.dataframe if "production" in frame.value)
@@ -61,7 +61,7 @@ def test_a_departure_is_located_and_explained_and_applying_it_makes_us_agree(ope
     assert (lost["lost at"] != "").all()
     page = page.button(key="inspect:production:search").click().run()
     assert not page.exception
-    assert "settings replayed" in captions(page)
+    assert "settings tried" in captions(page)
     page = page.button(key="inspect:production:apply:0").click().run()
     assert not page.exception
     assert order(page) == there
@@ -110,7 +110,7 @@ def test_a_run_of_several_queries_takes_that_of_this_one_and_another_on_choice(o
     box = next(box for box in page.selectbox if box.label == "Query of the run")
     assert box.value == qid
     page = box.set_value("other-query").run()
-    assert "They part at rank 1" in markdown(page)
+    assert "They differ from rank 1" in markdown(page)
 
 
 def test_an_answer_belongs_to_its_query(open_page: OpenPage) -> None:

@@ -220,7 +220,7 @@ def test_a_snapshot_that_breaks_off_is_gone_on_with_and_problems_are_listed(
     page = go(typed(page, source.address), "take")
     assert "2 memories were taken, connect again to go on" in plainly(page.error[0].value)
     assert "⚠ broken off just now" in html(page, "wb-mem-source")
-    assert page.button(key="memories:source:1:take").label == "Go on"
+    assert page.button(key="memories:source:1:take").label == "Resume"
     source.fails_after = None
     page = go(page, "1:take")
     assert not page.error and source.read == ["c", "d"]

@@ -87,7 +87,7 @@ def test_scoring_is_cancelled_at_once_and_gone_on_with_where_it_stopped(
         assert total > 2 * BATCH, "too few candidates to cancel before the last batch"
         cancel = inspect.page.get_by_role("button", name="Cancel", exact=True)
         cancel.click()
-        go_on = inspect.page.get_by_role("button", name="Go on")
+        go_on = inspect.page.get_by_role("button", name="Resume")
         expect(go_on).to_be_visible()  # while the model is still busy with the second batch
         window.settled()
         assert [len(batch) for batch in server.scored()] == [BATCH]

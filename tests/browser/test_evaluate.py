@@ -95,6 +95,6 @@ def test_recorded_answers_are_measured_and_a_query_that_differs_opens_with_them(
         inspect = Inspect(window)
         expect(inspect.query).to_have_value(query)
         expect(
-            inspect.page.get_by_text("Where does this trace depart from what the real system returned")
+            inspect.page.get_by_text("Where do these results differ from what the real system returned")
         ).to_be_visible()
         expect(inspect.page.get_by_text("What production returned", exact=True)).to_be_visible()

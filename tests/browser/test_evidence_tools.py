@@ -28,8 +28,8 @@ def test_the_four_tools_on_texts_answer_on_one_query(window: Window) -> None:
     expect(inspect.page.get_by_text("Nothing was missed: vector:0 holds the 150 exactly nearest")).to_be_visible()
 
     inspect.tool("Expansion")
-    inspect.page.get_by_placeholder("Type another way to ask for it").fill("undo a release")
-    window.press("Search it too")
+    inspect.page.get_by_placeholder("Type the query in other words").fill("undo a release")
+    window.press("Search this too")
     expect(inspect.page.locator(".wb-ablation tbody tr")).to_have_count(2)
 
     inspect.tool("Diversity")

@@ -32,5 +32,5 @@ def test_a_copy_is_tried_weights_are_weighed_and_production_is_compared(window: 
     pasted.fill("\n".join([order[1], order[0], *order[2:5]]))
     with window.rerun():
         pasted.press("Control+Enter")
-    expect(inspect.page.get_by_text("They part at rank 1:")).to_be_visible()
+    expect(inspect.page.get_by_text("They differ from rank 1:")).to_be_visible()
     window.expect_no_error()

@@ -407,9 +407,9 @@ def order_words(rescues: Sequence[Rescue]) -> str:
 
 
 def kept_words(moved: Disturbance) -> str:
-    """ "order kept 95 %": how far the other results keep their order, in whole percent; 100 only when nothing moved."""
+    """ "ranking kept 95 %": how far the other results keep their order, in whole percent; 100 only when nothing moved."""
     share = 100 if moved.rbo >= 1 - 1e-9 else min(99, round(100 * moved.rbo))
-    return f"order kept {share} %"
+    return f"ranking kept {share} %"
 
 
 def interval_words(effect: LabelledEffect) -> str:

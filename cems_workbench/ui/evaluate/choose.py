@@ -53,7 +53,7 @@ def choose(resources: Resources) -> Choice | None:
     measures = _measures(asked.relevant_from)
     _further(resources)
     if not configs:
-        st.info("Choose a config above; two or more are compared with the first.")
+        st.info("Choose a config above. Further ones are compared with the first.")
         return None
     if measures is None:
         return None
@@ -71,7 +71,7 @@ def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
     options = config_options(resources).configs
     names = st.multiselect(
         "Configs", list(options), default=_first(), key="evaluate:configs", persist_state="session",
-        help="The first is the baseline; the others are compared with it. “As set in Inspect” is what the sliders say now.",
+        help="The first is the baseline; the others are compared with it. “As set in Inspect” is the present state of the sliders.",
     )  # fmt: skip
     return tuple((name, options[name]) for name in names)
 
@@ -171,12 +171,12 @@ def _further(resources: Resources) -> None:
 
 def _config_file() -> None:
     popover = st.popover("Config file", icon=":material/upload_file:", key="evaluate:config", on_change="rerun",
-        help="Compare a config of a file: any form of the export")  # fmt: skip
+        help="Compare a config from a file, in any export form")  # fmt: skip
     if not popover.open:
         return
     with popover, st.container(width=360):
         upload = st.file_uploader("Config", ["yaml", "yml", "json", "toml", "env", "py"], key="evaluate:config_file",
-            help="An .env is laid over the config that is set in Inspect, and changes what it names.")  # fmt: skip
+            help="An .env changes only the parameters it names; the others are those set in Inspect.")  # fmt: skip
         if upload and st.button("Compare it", key="evaluate:config_add", type="primary"):
             _bring_in(upload.name, upload.getvalue())
         for line in page.get().file_warnings:

@@ -136,10 +136,8 @@ def _mean_columns(measures: Sequence[Measure]) -> dict[str, Any]:
         "ms a query", format="%.0f", width=78,
         help="What gathering a query took on average when it was gathered: search, expansion, reranker and judge.",
     )  # fmt: skip
-    columns["LLM calls"] = column("LLM calls", width=70, help="Calls of a language model for all queries together")
-    columns["reranked"] = column(
-        "reranked", width=70, help="Pairs of query and memory that the reranker reads for a query"
-    )
+    columns["LLM calls"] = column("LLM calls", width=70, help="Language model calls, total for all queries")
+    columns["reranked"] = column("reranked", width=70, help="Query-memory pairs that the reranker scores per query")
     return columns
 
 
@@ -213,8 +211,8 @@ def differences(comparison: Comparison, measured: Sequence[EvaluatedConfig]) -> 
         columns={
             "config": text("config", width=140, pinned=True), "measure": text("measure", width=80),
             "baseline": number_column("baseline", format="%.3f", width=70), "value": number_column("value", format="%.3f", width=60),
-            "difference": number_column("difference", format="%+.3f", width=78, help="Value less baseline, mean over queries"),
-            "95 % interval": text("95 % interval", width=130, help="Of the difference, by a paired bootstrap over queries"),
+            "difference": number_column("difference", format="%+.3f", width=78, help="Value minus baseline, mean over queries"),
+            "95 % interval": text("95 % interval", width=130, help="95 % interval of the difference, by a paired bootstrap over queries"),
             "p (Holm)": number_column(
                 "p (Holm)", format="%.4f", width=72,
                 help="Two-sided paired randomisation test: how often chance alone would give so large a difference; corrected for "

@@ -29,14 +29,14 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
     st.markdown("## Kept")
     experiments = resources.store.configs.experiments()
     if not experiments:
-        st.caption("Nothing is kept yet. Keep a comparison to find its config, its values and your note again.")
+        st.caption("No experiment is saved yet. Keep a comparison to save its config, its values and your note.")
         return
     picked = pick_row(
         [_row(experiment) for experiment in experiments], key="evaluate:kept_table", placeholder="–", most=8,
-        columns={"nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Of the config that was kept"),
-                       "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Of the config that was kept"),
+        columns={"nDCG@10": st.column_config.NumberColumn("nDCG@10", format="%.3f", help="Value of the saved config"),
+                       "hit@5": st.column_config.NumberColumn("hit@5", format="%.3f", help="Value of the saved config"),
                        "note": st.column_config.TextColumn("note", width="large"),
-                       "evidence": st.column_config.TextColumn("evidence", help="Begin of the hash of the evidence it was measured on")},
+                       "evidence": st.column_config.TextColumn("evidence", help="Start of the hash of its evidence")},
     )  # fmt: skip
     if picked is not None:
         _reopened(experiments[picked])
@@ -60,7 +60,7 @@ def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: C
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return
-    st.success(f"Kept as experiment {kept.id}. Its config can be chosen above.", icon=":material/bookmark:")
+    st.success(f"Kept as experiment {kept.id}. You can choose its config above.", icon=":material/bookmark:")
 
 
 def _hash(measured: Sequence[EvaluatedConfig]) -> str:

@@ -63,7 +63,7 @@ FORMS_HELP = (
 )
 MOST_EXPLANATIONS = 6
 KEPT_SETS = "evaluate:fidelity_sets"
-ORDER_WORDS = {"departing": "Departs most first", "lowest": "Lowest recorded score first"}
+ORDER_WORDS = {"departing": "Largest difference first", "lowest": "Lowest recorded score first"}
 Asked = tuple[FidelitySetting, tuple[Query, ...]]
 
 
@@ -171,11 +171,11 @@ def _configs(resources: Resources) -> tuple[list[tuple[str, PipelineConfig]], bo
     boxes = st.columns([3, 2], vertical_alignment="bottom")
     names = boxes[0].multiselect(
         "Configs", list(options), default=[BASE], key="evaluate:fidelity_configs", persist_state="session",
-        help="Each is held against every file. cems_head is CEMS with nothing set.",
+        help="Each is compared with every file. cems_head is CEMS with its default settings.",
     )  # fmt: skip
     lay_over = boxes[1].toggle(
         "With the settings of the answers", value=True, key="evaluate:fidelity_settings", persist_state="session",
-        help="Lay the variables of CEMS that a file states, and its token budget, over the config.",
+        help="Use the CEMS variables and the token budget that a file states; they override the config.",
     )  # fmt: skip
     return [(name, options[name]) for name in names], not lay_over
 
@@ -204,7 +204,7 @@ def _typed_query() -> str | None:
     """What was asked, where a single answer does not say; None while nothing is typed."""
     typed = st.text_input(
         "What was asked", key="evaluate:fidelity_query", placeholder="the query, or the qid of one of this store",
-        help="These answers do not say it.", persist_state="session",
+        help="These answers do not contain the query.", persist_state="session",
     ).strip()  # fmt: skip
     return typed or None
 
@@ -360,7 +360,7 @@ def _causes(differences: Sequence[Difference]) -> None:
     words = " · ".join(f"{count} {CAUSES[kind]}" for kind, count in sorted(counts.items(), key=lambda item: -item[1]))
     count = len(differences)
     said = "1 query differs" if count == 1 else f"{count} queries differ"
-    st.markdown(f"## {said}", help="Only a cause that the recording shows is claimed.")
+    st.markdown(f"## {said}", help="A cause is named only where the recording proves it.")
     st.caption(words)
 
 
@@ -393,8 +393,8 @@ def _query_columns() -> dict[str, Any]:
         "RBO": value("RBO", format="%.3f", width=64, help=MEASURES["rbo"].capitalize()),
         "overlap": value("overlap", format="%.2f", width=64, help="Jaccard overlap of the first ten"),
         "top score": value("top score", format="%.3f", width=70, help="The best recorded score"),
-        "parts at": text("parts at", width=84, help="The first stage after which the recorded order cannot come out any more"),
-        "memory": text("memory", width=100, help="The recorded memory that shows it"),
+        "parts at": text("parts at", width=84, help="The first stage after which the recorded order is no longer possible"),
+        "memory": text("memory", width=100, help="The recorded memory that shows the cause"),
         "how": text("how", width=260), "cause": text("cause", width=116), "because": text("because", width=300),
     }  # fmt: skip
 
@@ -409,8 +409,8 @@ def _open(measured: MeasuredFidelity, difference: Difference) -> None:
 def _explanations(measured: MeasuredFidelity) -> None:
     """A button that tries every parameter over the whole set, and what was found."""
     st.markdown(
-        "## What single change would explain it",
-        help="Every parameter that replays, alone, at values of its slider: which gives more queries the recorded order?",
+        "## Which single change would explain it",
+        help="Tries every instant parameter alone, over its slider: does any value give more queries the recorded order?",
     )
     key = _digest(("explained", measured.setting, measured.evidence.content_hash))
     kept = st.session_state.get("evaluate:fidelity_explained")
@@ -418,7 +418,7 @@ def _explanations(measured: MeasuredFidelity) -> None:
         place = st.empty()
         if not place.button("Try every parameter", key="evaluate:fidelity_explain", icon=":material/search:"):
             return
-        with cancellable("evaluate:fidelity_explain_cancel", "Nothing is kept.", place=place) as progress:
+        with cancellable("evaluate:fidelity_explain_cancel", "Nothing is saved.", place=place) as progress:
             kept = (key, *explained(measured, progress))
         st.session_state["evaluate:fidelity_explained"] = kept
     _, now, found = kept
@@ -429,8 +429,8 @@ def _explanations(measured: MeasuredFidelity) -> None:
         [_explanation_row(now, one) for one in found[:MOST_EXPLANATIONS]], key="evaluate:fidelity_explanations", width=900,
         columns={
             "parameter": st.column_config.TextColumn("parameter", width=260),
-            "same order": st.column_config.TextColumn("same order", width=110, help="Queries with the recorded order, now and then"),
-            "RBO": st.column_config.NumberColumn("RBO", format="%.3f", width=76, help="Mean over the first ten, then"),
+            "same order": st.column_config.TextColumn("same order", width=110, help="Queries with the recorded order: now → changed"),
+            "RBO": st.column_config.NumberColumn("RBO", format="%.3f", width=76, help="Mean over the first ten, with the change"),
         },
     )  # fmt: skip
 

@@ -64,7 +64,7 @@ def _decide() -> None:
         plain(f"{offered.name} is not taken for evidence of this store: {offered.reason}."), icon=":material/block:"
     )
     st.button("Use it read-only", key="evaluate:file_use", type="primary", on_click=use, args=(offered,),
-        help="Configs are measured on what is in the file, with its own judgments. It is not gone on with, and the store is "
+        help="Configs are measured on what is in the file, with its own judgments. Nothing is added to it, and the store is "
         "not asked.")  # fmt: skip
 
 

@@ -16,7 +16,7 @@ HELP = {
     "hit@1": "Share of the queries whose first result this judge calls relevant",
     "hit@5": "Share of the queries with a result among the first five that this judge calls relevant",
     "P@3": "Share of the first three results that this judge calls relevant",
-    "share labelled": "Of the first five results of each query, the share this judge has an opinion on",
+    "share labelled": "Share of the first five results of each query that this judge has graded",
     "results": "Results that both labelled",
     "agree": "Share of these on which they agree",
     "kappa": "Cohen’s kappa: agreement beyond chance; 1 is full, 0 is chance",
@@ -30,7 +30,7 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
     name = st.selectbox("Config", list(by_name), key="evaluate:honest", persist_state="session")
     view = _view(by_name[name])
     st.caption(
-        "The same results, called relevant or not by each judge. Whose word is taken decides the figure: ACE reported "
+        "The same results, called relevant or not by each judge. The figure depends on the judge: ACE reported "
         "100 % by a cosine threshold, and 80 % when a cross-encoder judged the same run.",
         help="cosine: similarity to the query of at least 0.45. model judge: its score above its threshold (Judge in Inspect). "
         "people: a human grade of 2 or 3.",

@@ -27,7 +27,7 @@ SUFFIXES = ["jsonl", "json", "csv", "tsv"]
 def draw(resources: Resources) -> None:
     """A popover: the log, how to choose from it, and the name of the set."""
     popover = st.popover("Queries of a log", icon=":material/history:", key="evaluate:log", on_change="rerun",
-        help="Make a query set of queries that were really asked")  # fmt: skip
+        help="Make a query set from queries that were really asked")  # fmt: skip
     if not popover.open:
         return
     with popover, st.container(width=520):
@@ -36,7 +36,7 @@ def draw(resources: Resources) -> None:
             "hook_events.jsonl of CEMS; retriever spans of OpenInference.")  # fmt: skip
         way = st.segmented_control("Choose", list(WAYS), default="Most frequent", required=True, key="evaluate:log_way",
             help="At random: a query has the chance its frequency gives it. Worst by the judge: those whose best result the "
-            "model judge scores lowest; one that returned nothing is the worst of all.")  # fmt: skip
+            "model judge scores lowest; a query that returned nothing counts as worst.")  # fmt: skip
         left, right = st.columns(2)
         size = left.number_input("How many", 1, 10_000, 100, key="evaluate:log_size")
         seed = right.number_input("Seed", 0, 2**31 - 1, 0, key="evaluate:log_seed", disabled=way != "At random",

@@ -35,7 +35,7 @@ def main() -> None:
     resources = handles.opened()
     if resources is None:
         return
-    if switch("Held against", (JUDGED, RECORDED), "evaluate:against") == RECORDED:
+    if switch("Compare with", (JUDGED, RECORDED), "evaluate:against") == RECORDED:
         fidelity.draw(resources)
         handles.warm_up(resources)
         return

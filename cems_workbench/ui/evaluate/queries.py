@@ -102,7 +102,7 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     if picked is not None:
         _open(queries[places[picked]], base, other)
     which = f"{plain((other or base).name)} on the sliders" + (
-        f" and {plain(base.name)} pinned beside it" if other else ""
+        f" and {plain(base.name)} pinned as the baseline" if other else ""
     )
     st.caption(f"A click on the box before a row opens its query in Inspect, with {which}.{_elsewhere(choice)}")
 

@@ -80,7 +80,7 @@ def missing_line(baseline: Trace) -> str:
     if scores:
         models = sorted({need.model for need in unscored})
         parts.append(f"{scores} scores by {', '.join(models)}")
-    return f"Not gathered for the baseline: {'; '.join(parts)}. Its ranks are of what is there." if parts else ""
+    return f"Not gathered for the baseline: {'; '.join(parts)}. Its ranks are computed without it." if parts else ""
 
 
 def _parameters(baseline: Trace) -> list[str]:
@@ -94,7 +94,7 @@ def draw_baseline() -> None:
     base = state.present().baseline
     box = st.popover(
         "Baseline pinned" if base else "Baseline", icon=":material/keep:", key=f"inspect:baseline:{base is not None}", on_change="rerun",
-        help="Pin a config: every rank then shows how it differs from that config’s.",
+        help="Pin a config as the baseline; every rank then shows its difference from it.",
     )  # fmt: skip
     if not box.open:
         return
@@ -108,10 +108,10 @@ def draw_baseline() -> None:
 def _offer() -> None:
     st.button(
         "Pin as baseline", key="inspect:pin", icon=":material/keep:", on_click=pin_present, type="primary", width="stretch",
-        help="The config as it is now. Then move a slider: every rank shows how many places it won or lost.",
+        help="Pins the present config. Then move a slider: every rank shows how many places it gained or lost.",
     )  # fmt: skip
     st.selectbox(
-        "Or a preset", preset_names(), index=None, key="inspect:pin_preset", placeholder="choose one",
+        "Or pin a preset", preset_names(), index=None, key="inspect:pin_preset", placeholder="choose one",
         on_change=_pin_chosen,
     )  # fmt: skip
 
@@ -148,7 +148,7 @@ def _compared(base: Baseline) -> None:
 
 COLUMN = "vs. baseline"
 HELP = (
-    "Places won ▲ or lost ▼ against the pinned baseline, at this place of the pipeline. =: the same rank. new: the baseline does "
+    "Places gained ▲ or lost ▼ against the pinned baseline, at this point of the pipeline. =: the same rank. new: the baseline does "
     "not rank it. gone: only the baseline ranks it, and where. —: neither does."
 )
 

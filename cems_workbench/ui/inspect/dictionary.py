@@ -28,7 +28,7 @@ def draw_dictionary(resources: Resources) -> None:
             st.error(str(error))
             return
         st.caption(
-            "A word that is found in the query is replaced, and the text is searched too. Type into the empty row, then save."
+            "A word found in the query is replaced, and the new text is searched as well. Type into the empty row, then save."
         )
         edited = st.data_editor(
             [{"word": word, "replacement": text} for word, text in sorted(entries.items())]

@@ -51,7 +51,7 @@ def fetched_trace(request: Request, resources: Resources, present: Trace | None)
     """
     state.attempt(request)
     try:
-        with cancellable("inspect:cancel", "Stops here; what was scored stays in the cache.") as progress:
+        with cancellable("inspect:cancel", "Stops now. Scores computed so far stay in the cache.") as progress:
             started = time.perf_counter()
             found = _fetch(request, resources, present, progress)
             st.session_state[SEARCHED] = (found.evidence, 1000 * (time.perf_counter() - started))
@@ -107,8 +107,8 @@ def offer_again(needs: Sequence[Need]) -> None:
     if not scores:
         return
     text_box, button_box = st.columns([6, 1], vertical_alignment="center")
-    text_box.info(f"{scores} candidates are not scored; what was scored is kept.", icon=":material/pause_circle:")
-    button_box.button("Go on", key="inspect:go_on", on_click=state.try_again)
+    text_box.info(f"{scores} candidates are not scored yet; the other scores are kept.", icon=":material/pause_circle:")
+    button_box.button("Resume", key="inspect:go_on", on_click=state.try_again)
 
 
 def lists_for(config: PipelineConfig, trace: Trace, request: Request, resources: Resources) -> Evidence | None:

@@ -150,7 +150,7 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
     pressed = place.button(
         f"Measure on {len(queries)} judged queries", key=key, icon=":material/checklist:",
         help="Searches each judged query once, which takes a while; after that every change is replayed on all of them at once. "
-        "Any other control stops it, and what was searched is kept.",
+        "Using any other control stops it; finished searches are kept.",
     )  # fmt: skip
     if not pressed:
         return None

@@ -127,11 +127,7 @@ def _draw_recorded(name: str, resources: Resources) -> None:
     if near:
         answers = failing_first(answers, near)
     nothing = sum(not answer.returned for answer in answers)
-    then = (
-        "then those whose answer is least like that of the config as it is set now"
-        if near
-        else "then the lowest scores"
-    )
+    then = "then those whose answer is least like that of the present config" if near else "then the lowest scores"
     st.caption(
         f"First those without a result ({nothing}), {then}."
         if nothing
@@ -161,7 +157,7 @@ def _nearness(
     place = st.empty()
     if not evidence_memory().has(queries, config, resources) and not place.button(
         "Compare with this config", key=COMPARE, icon=":material/compare_arrows:",
-        help=f"Searches each of {len(queries)} queries once, and lists first those whose answer departs most. Any other control stops it, "
+        help=f"Searches each of {len(queries)} queries once, and lists those whose answer differs most first. Any other control stops it, "
         "and what was searched is kept.",
     ):  # fmt: skip
         return {}

@@ -73,12 +73,12 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
         value = values.get(name)
         if value is None or isinstance(value, kind):
             return default if value is None else value
-        said.append(f"{name} could not be read and was left out")
+        said.append(f"{name} could not be read and is ignored")
         return default
 
     name = read("preset", str, DEFAULT)
     if name not in preset_names():
-        said.append(f"the preset {name} is not there any more; {DEFAULT} stands in its place")
+        said.append(f"the preset {name} no longer exists; {DEFAULT} is used instead")
         name = DEFAULT
     as_of = read("as_of", str, None)
     places = read("places", dict, {})
@@ -109,7 +109,7 @@ def _moment(text: str, said: list[str]) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        said.append(f"the day {text} could not be read and was left out")
+        said.append(f"the day {text} could not be read and is ignored")
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
@@ -124,7 +124,7 @@ def _config(text: str, name: str, said: list[str]) -> PipelineConfig:
         return preset(name).config
     config, left_out = salvaged(values)
     if left_out:
-        said.append(f"not known, or not allowed, in this version and left out: {', '.join(left_out)}")
+        said.append(f"unknown or not allowed in this version, and ignored: {', '.join(left_out)}")
     return config
 
 
@@ -289,7 +289,7 @@ def _link(resources: Resources, request: Request) -> None:
 def _bundle(evidence: Evidence) -> None:
     st.caption(
         "Evidence",
-        help="Everything that was gathered for this query. `replay` makes the same numbers of it on any machine.",
+        help="Everything that was gathered for this query. `replay` computes the same numbers from it on any machine.",
     )
     without = st.toggle(
         "Without the texts", key="inspect:redact",

@@ -35,7 +35,7 @@ def draw_transfer(resources: Resources) -> None:
         return
     with popover:
         st.caption(
-            "Export", help="Every parameter is stated. An .env lists what its target cannot express as comments."
+            "Export", help="The file states every parameter. An .env lists what its target cannot express, as comments."
         )
         buttons = st.container(horizontal=True)
         for form in FORMS:
@@ -81,7 +81,7 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
         st.warning(plain(warning))
     _evidence_line(origin, resources, complete=not result.warnings)
     if not diff_rows(state.present_config(), result.config):
-        st.caption("The file has the values that are set.")
+        st.caption("The file has the same values as the present config.")
         return
     diff_table(state.present_config(), result.config, f"{place}diff")
     st.button("Use this config", key=f"{place}take", type="primary", on_click=state.use_config, args=(result.config,))
@@ -90,7 +90,7 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
 def _evidence_line(origin: CardReference | None, resources: Resources, *, complete: bool) -> None:
     """Whether the store at hand is what the config was measured on; `complete`: the file was read without a loss."""
     if origin is None:
-        st.caption("No evidence card with it: nothing says what it was measured to gain.")
+        st.caption("It has no evidence card, so its measured gain is unknown.")
         return
     warning = origin.mismatch(resources.store.identity, resources.store.content_version)
     if warning:

@@ -17,14 +17,14 @@ def draw_typos(resources: Resources) -> None:
     """A popover with the pairs, a button to forget each, and one to forget all; the query is searched again then."""
     popover = st.popover(
         "Typos", icon=":material/spellcheck:", key="inspect:typos", on_change="rerun",
-        help="Corrections that were searched with, which the next such typo takes first.",
+        help="Corrections used in searches; the same typo uses them first next time.",
     )  # fmt: skip
     if not popover.open:
         return
     with popover:
         pairs = resources.store.corrections.read()
         if not pairs:
-            st.caption("Nothing is learned yet. A typo that a search corrects stands here afterwards.")
+            st.caption("Nothing is learned yet. A typo that a search corrects is listed here.")
             return
         learned = sum(not pair.refused for pair in pairs)
         st.caption(
@@ -39,7 +39,7 @@ def draw_typos(resources: Resources) -> None:
             st.caption(f"and {len(pairs) - SHOWN} older ones")
         st.button(
             "Forget all learned", key="inspect:typos_forget_all", icon=":material/delete_sweep:", disabled=not learned,
-            on_click=_forget_all, args=(resources,), help="What was refused stays refused.",
+            on_click=_forget_all, args=(resources,), help="Refused pairs stay refused.",
         )  # fmt: skip
 
 

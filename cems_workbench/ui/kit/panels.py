@@ -36,7 +36,7 @@ def answered_line(key: str, text: str, ask_again: Callable[[], None] | None) -> 
         if ask_again is not None:
             st.button(
                 "Ask again", key=f"{key}:ask_again", type="tertiary", icon=":material/refresh:", on_click=ask_again,
-                help="The running system may answer otherwise by now. Drops what it answered then, and gathers these lists anew.",
+                help="The running system may answer differently now. Discards its earlier answers and gathers these lists again.",
             )  # fmt: skip
 
 
@@ -56,11 +56,11 @@ def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *,
     """
     left, right = st.columns([5, 1], vertical_alignment="center")
     left.info(message, icon=":material/pause_circle:" if begun else ":material/hourglass_empty:")
-    label = "Go on" if begun else "Gather"
+    label = "Resume" if begun else "Gather"
     if not right.button(label, key=f"{page}:gather", type="primary", icon=":material/play_arrow:", width="stretch"):
         return False
     try:
-        with cancellable(f"{page}:cancel", "What was gathered is kept, and can be gone on with.") as progress:
+        with cancellable(f"{page}:cancel", "What was gathered is kept; gathering can be resumed.") as progress:
             gather(progress)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")

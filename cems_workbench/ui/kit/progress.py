@@ -58,7 +58,7 @@ def progress_in(place: DeltaGenerator) -> Progress:
 @contextmanager
 def cancellable(
     key: str,
-    help: str = "Stops here; what was finished stays.",
+    help: str = "Stops now. Finished work is kept.",
     *,
     place: DeltaGenerator | None = None,
     on_cancel: Callable[[], None] | None = None,

@@ -310,7 +310,7 @@ def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenera
     key = f"memories:source:{record.id}"
     with st.container(horizontal=True, vertical_alignment="center"):
         taking = st.button(
-            "Take what changed" if record.complete else "Go on", key=f"{key}:take", icon=":material/sync:",
+            "Take what changed" if record.complete else "Resume", key=f"{key}:take", icon=":material/sync:",
             help="Read what is new or changed there, and delete here what is gone there.",
         )  # fmt: skip
         with st.popover("Name its embedder", key=f"{key}:naming", help="Say which embedder made its vectors."):

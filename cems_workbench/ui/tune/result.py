@@ -103,8 +103,8 @@ def verdict_html(result: SearchResult) -> Markup:
 
 def _go_on(result: SearchResult) -> None:
     left, right = st.columns([4, 1], vertical_alignment="center")
-    left.info("Stopped before its end. What was tried is kept; going on skips it.", icon=":material/pause:")
-    right.button("Go on", key="tune:go_on", icon=":material/play_arrow:", type="primary", width="stretch",
+    left.info("Stopped early. Configs already tried are kept; resuming skips them.", icon=":material/pause:")
+    right.button("Resume", key="tune:go_on", icon=":material/play_arrow:", type="primary", width="stretch",
                  on_click=start, args=(result.planned,))  # fmt: skip
 
 

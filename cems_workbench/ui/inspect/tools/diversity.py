@@ -59,7 +59,7 @@ def draw(context: InspectContext) -> None:
     write_stylesheet("evidence")
     ids = [result.memory_id for result in context.trace.results]
     if len(ids) < 2:
-        st.info("There are fewer than two results: nothing to compare.", icon=":material/search_off:")
+        st.info("There are fewer than two results, so there is nothing to compare.", icon=":material/search_off:")
         return
     similar = pairwise(context.trace.evidence, ids)
     config = context.trace.config.dedup
@@ -171,7 +171,7 @@ def duplicates_html(trace: Trace, gone: Sequence[Duplicate]) -> Markup:
     """What dedup takes now, each with the memory it duplicates."""
     config = trace.config.dedup
     took = f"{len(gone)}" if gone else "nothing"
-    line = f"Dedup took {took} at the limit of {config.similarity:g}." if config.enabled or gone else "Dedup is off."
+    line = f"Dedup dropped {took} at the limit of {config.similarity:g}." if config.enabled or gone else "Dedup is off."
     rows = [DuplicateRow(_named(trace, one.memory_id), "✕ taken", _named(trace, one.of), one.cosine) for one in gone]
     return render("inspect/diversity/duplicates.html", line=line, rows=rows, other="duplicates")
 

@@ -92,12 +92,12 @@ def _summary(parts: Sequence[VariantPart], switched: Sequence[Toggled]) -> str:
         return "Every further variant is switched off."
     idle = [part.index for part, toggled in further if toggled.rbo == 1 and not toggled.left and not toggled.entered]
     if len(idle) == len(further):
-        return "None of the further variants changes the results by itself."
+        return "None of the further variants changes the results alone."
     most = min(further, key=lambda pair: pair[1].rbo)[0]
     text = (
         f"Variant {most.index} (“{excerpt(most.text, 60)}”) changes the results{' most' if len(further) > 1 else ''}."
     )
-    return text + (f" Without effect by itself: {', '.join(map(str, idle))}." if idle else "")
+    return text + (f" No effect alone: {', '.join(map(str, idle))}." if idle else "")
 
 
 def _draw_typing(context: InspectContext) -> None:
@@ -105,12 +105,12 @@ def _draw_typing(context: InspectContext) -> None:
     with st.form("inspect:expansion:form", border=False, clear_on_submit=True):
         box, button = st.columns([3, 1], vertical_alignment="bottom")
         box.text_input(
-            "Another variant of the query", key=TYPED, placeholder="Type another way to ask for it",
+            "Another variant of the query", key=TYPED, placeholder="Type the query in other words",
             help="It is searched as an expansion typed by hand (Expansion → manual). Expansions that were made otherwise become typed "
             "ones, so none is lost.",
         )  # fmt: skip
         button.form_submit_button(
-            "Search it too", width="stretch", on_click=_add, args=(context.trace, context.request)
+            "Search this too", width="stretch", on_click=_add, args=(context.trace, context.request)
         )
     message = st.session_state.pop(MESSAGE, None)
     if message:

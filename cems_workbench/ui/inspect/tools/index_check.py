@@ -37,7 +37,7 @@ COMPARED = "inspect:index_check:compared"
 LIVE, TRIED = "inspect:index_check:live", "inspect:index_check:tried"
 COLUMNS = {
     "answer": "Whose first hits are compared with the exactly nearest",
-    "how": "How that answer was found",
+    "how": "How the answer was computed",
     "at 10": "Recall at 10: of the 10 exactly nearest memories, how many are among its first 10",
     "at depth": "Recall at the depth of the list: of the exactly nearest memories, how many are in it",
     "score off by": "The largest distance of one of its scores from the exact cosine",
@@ -226,7 +226,7 @@ def _draw_missed(context: InspectContext, row: Compared, elsewhere: Mapping[str,
         frame, most=12,
         key=f"inspect:index_check:missed:{row.name}",
         columns={
-            "exact rank": number("exact rank", width=80, help="Its place when every embedding is compared"),
+            "exact rank": number("exact rank", width=80, help="Its rank when every embedding is compared"),
             "memory": st.column_config.TextColumn("memory", width=110),
             f"exact {score}": number(f"exact {score}", format="%.4f", width=94, help=f"The {score} of query and memory"),
             "found by": st.column_config.TextColumn("found by", width=90, help="Another list of this query that has it; empty: none"),
@@ -299,7 +299,7 @@ def _draw_settings(check: EngineCheck) -> None:
         names = ", ".join(setting.name for setting in check.probe.settings if setting.tries)
         if not st.button(
             "Try settings on the live engine", key="inspect:index_check:try", icon=":material/tune:",
-            help=f"Asks again with other values of {names}, each for that search alone; the system’s own settings stay as they are.",
+            help=f"Asks again with other values of {names}, each for that search alone; the system’s own settings do not change.",
         ):  # fmt: skip
             return
         try:
@@ -317,7 +317,7 @@ def _draw_settings(check: EngineCheck) -> None:
             "rows": number("rows", help="Rows that came"),
             "recall at 10": st.column_config.TextColumn("recall at 10", help=COLUMNS["at 10"]),
             "recall": st.column_config.TextColumn("recall", help=COLUMNS["at depth"]),
-            "ms": number("ms", format="%.1f", help="Milliseconds that the search took there"),
+            "ms": number("ms", format="%.1f", help="Search time there, in milliseconds"),
         },
     )  # fmt: skip
 

@@ -77,7 +77,7 @@ def draw(context: InspectContext) -> None:
     draw_stages(context, production)
     draw_scores(context, production)
     if same:
-        st.caption("The order is production’s: there is nothing to explain.")
+        st.caption("The order is the same as production’s, so there is nothing to explain.")
     else:
         draw_explanations(context, production, now)
 
@@ -191,7 +191,9 @@ def draw_scores(context: InspectContext, production: Production) -> None:
     maps = score_maps(production.scores, context.trace)
     st.markdown("## Scores", help="production = slope × our score + offset, fitted over the memories that both have.")
     if not maps:
-        st.caption("Fewer than three memories have a score in both, or all scores are the same: nothing can be said.")
+        st.caption(
+            "Fewer than three memories have a score in both, or all scores are the same: the two cannot be compared."
+        )
         return
     st.caption(_scores_sentence(maps[0]), help=about(maps[0].name) or None)
 
@@ -213,7 +215,7 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
     """A button that searches, and what was found for exactly this trace."""
     st.markdown(
         "## What would explain it",
-        help="Every preset, and every parameter that replays, alone, at values of its slider; then up to three together.",
+        help="Tries every preset and every instant parameter over its slider, first alone, then up to three together.",
     )
     place = st.empty()
 
@@ -232,10 +234,10 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
     nearer, count = context.remembered(EXPLAINED, search, production.order)
     place.empty()
     if not nearer:
-        st.caption(f"None of {count} settings that were replayed comes nearer to production than the present one.")
+        st.caption(f"None of {count} settings tried is nearer to production than the present one.")
         return
     st.caption(
-        f"{count} settings replayed; {len(nearer)} come nearer than RBO {now.rbo:.3f}. The nearest first, "
+        f"{count} settings tried; {len(nearer)} are nearer than RBO {now.rbo:.3f}. The nearest first, "
         f"with how many of production’s {now.depth} are then in ours."
     )
     for i, explanation in enumerate(nearer[:SHOWN]):
@@ -247,7 +249,7 @@ def _draw_explanation(i: int, explanation: Explanation[Agreement], now: Agreemen
     words.markdown(what(explanation))
     numbers.caption(
         f"RBO {now.rbo:.3f} → **{explanation.agreement.rbo:.3f}** · {explanation.agreement.shared} of {now.depth}",
-        help="This preset also searches otherwise; what was gathered is all that is replayed here."
+        help="This preset also searches differently; only the evidence at hand is replayed here."
         if explanation.gathers
         else None,
     )
@@ -256,7 +258,7 @@ def _draw_explanation(i: int, explanation: Explanation[Agreement], now: Agreemen
         key=f"inspect:production:apply:{i}",
         on_click=_apply,
         args=(explanation,),
-        help="Undo brings back what is set now.",
+        help="Undo restores the present settings.",
     )
 
 
@@ -359,10 +361,10 @@ def _verdict(production: Production, ours: list[str], same: bool) -> str:
     if first == len(ours):
         return f"**Ours ends after {first}; so far it is the same.** A result limit or a token budget that is smaller here?"
     theirs, own = plain(production.order[first]), plain(ours[first])
-    return f"**They part at rank {first + 1}:** production has {theirs}, we have {own}."
+    return f"**They differ from rank {first + 1}:** production has {theirs}, we have {own}."
 
 
 VIEW = View(
     state.PRODUCTION, 100, draw,
-    "Where does this trace depart from what the real system returned, and what would explain it?",
+    "Where do these results differ from what the real system returned, and what would explain it?",
 )  # fmt: skip

@@ -180,7 +180,7 @@ METHODS = {
     "every value": ("every value replayed", "Each value of the range was replayed."),
     "bracketed": (
         "bracketed",
-        "A grid was replayed and each change closed in on. A change that is undone again between two points of the grid is missed.",
+        "Values on a grid were replayed, and each change located. A change that reverts between two grid points is missed.",
     ),
 }
 
@@ -233,11 +233,11 @@ def _choose(config: PipelineConfig) -> tuple[str, int, str]:
         )  # fmt: skip
         k = st.segmented_control(
             "First", KS, default=5, required=True, key="inspect:sensitivity:k", persist_state="session",
-            help="How many of the results count.",
+            help="How many results are watched for changes.",
         )  # fmt: skip
         counted = st.segmented_control(
-            "A change is", (NEW_ORDER, NEW_MEMBER), default=NEW_ORDER, required=True, key="inspect:sensitivity:counted",
-            persist_state="session", help="Whether it counts when two results swap places, or only when one comes or goes.",
+            "Count as a change", (NEW_ORDER, NEW_MEMBER), default=NEW_ORDER, required=True, key="inspect:sensitivity:counted",
+            persist_state="session", help="Any new order, or only a result that enters or leaves.",
         )  # fmt: skip
     return path, k or 5, counted or NEW_ORDER
 
@@ -276,9 +276,9 @@ def _margin(swept: Sweep) -> str:
     if low is None and high is None:
         return ""
     if low is None:
-        return f"Now {_number(swept.now)}: it can fall to the end and rise to {_number(high)} with no change."
+        return f"Now {_number(swept.now)}: it can fall to its minimum and rise to {_number(high)} with no change."
     if high is None:
-        return f"Now {_number(swept.now)}: it can rise to the end and fall to {_number(low)} with no change."
+        return f"Now {_number(swept.now)}: it can rise to its maximum and fall to {_number(low)} with no change."
     return f"Now {_number(swept.now)}: no change between {_number(low)} and {_number(high)}."
 
 

@@ -54,8 +54,8 @@ RANK_COLUMNS = {
     "word": "As the query has it",
     "lexeme": "What PostgreSQL looks for: the word's stem",
     "times": "How often it stands in the text that was searched",
-    "chunks": "In how many chunks of the store it stands; it counts nothing",
-    "ts_rank": "Its summand in the text's rank",
+    "chunks": "In how many chunks of the store it stands; this has no effect",
+    "ts_rank": "What it adds to the text's rank",
     "share": "Its share of the rank",
 }
 COLUMNS = {
@@ -64,7 +64,7 @@ COLUMNS = {
     "tf": "How often it stands in this memory",
     "df": "In how many memories of the store it stands",
     "idf": "How rare it is: ln(1 + (N − df + 0.5) / (df + 0.5)) among N memories",
-    "BM25": "Its summand in the memory's score",
+    "BM25": "What it adds to the memory's score",
     "share": "Its share of the memory's score",
 }
 NUMBERS = ("tf", "df", "idf", "BM25", "times", "chunks", "ts_rank")
@@ -214,7 +214,7 @@ def _list_line(context: InspectContext, memory_id: str, which: int, words: Lexic
     if ranked is None:
         return f"{name} was not searched: the query is routed to meaning alone (Query → Search mode). It would have scored this."
     if not context.trace.config.lists.lexical.enabled:
-        return f"{name} takes no part: the lexical list is off (Lists → Lexical list). It would have scored this."
+        return f"{name} is not used: the lexical list is off (Lists → Lexical list). It would have scored this."
     found = dict.fromkeys(hit.memory_id for hit in ranked.hits)  # of a memory's chunks the first counts
     places = {key: rank for rank, key in enumerate(found, 1)}
     if memory_id in places:
@@ -248,7 +248,7 @@ def words_html(
 
 def _verdict(matched: int, terms: int, called: str, search: str) -> str:
     if not terms:
-        return f"This query has stop words only: {search} finds nothing with it."
+        return f"This query has only stop words: {search} finds nothing."
     if not matched:
         return f"No word in common: {search} cannot find this memory with this query."
     return f"{matched} of {terms} {called} are in this memory."
@@ -432,7 +432,7 @@ def _draw_heat(cosines: TokenCosines, pair: PairScore, memory_id: str) -> None:
         "Tint by", range(len(cosines.query)), None, key=f"inspect:token_heat:{memory_id}", placeholder="every token of the query",
         format_func=lambda i: f"{i + 1}  {joined(cosines.query[i])}", help="One token of the query, or all of them together.",
     )  # fmt: skip
-    cut = " The model reads no further." if pair.detail and pair.detail.get("truncated") else ""
+    cut = " The model does not read past this point." if pair.detail and pair.detail.get("truncated") else ""
     st.html(heat_html(cosines, token_heat(cosines, only)))
     st.caption(f"Late-interaction score {pair.raw:.4f}.{cut}")
     st.html(alignment_html(met_tokens(alignment(ModelScore(pair.raw, detail=pair.detail))), pair.raw, numbered=True))

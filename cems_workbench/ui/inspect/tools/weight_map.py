@@ -226,7 +226,7 @@ def _choose(config: PipelineConfig) -> tuple[str, str, int]:
         )
         size = st.segmented_control(
             "Cells", list(SIZES), default=24, format_func=SIZES.__getitem__, required=True, key="inspect:map:size",
-            persist_state="session", help="Each cell is one replay; what happens between two cells is not known.",
+            persist_state="session", help="Each cell is one replay; values between two cells are not tried.",
         )  # fmt: skip
     return x, y, size or 24
 

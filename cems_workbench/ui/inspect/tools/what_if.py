@@ -125,7 +125,7 @@ def _draw_outcome(outcome: WhatIf, k: int) -> None:
         st.html(others_html(outcome, moved))
     more = f"and {len(moved) - MOST} more" if len(moved) > MOST else ""
     if not moved or more:
-        st.caption(more or "None: every other result stays at its rank.")
+        st.caption(more or "None: every other result keeps its rank.")
     if outcome.approximated:
         st.caption(" ".join(("Approximated.", *outcome.approximated)))
 
@@ -154,7 +154,7 @@ def draw_form(resources: Resources, stored: Memory) -> None:
             )  # fmt: skip
             st.form_submit_button(
                 "Start again", key="inspect:what_if:again", on_click=_start_again, args=(stored.id,), icon=":material/undo:",
-                help="Back to the memory as it is stored.",
+                help="Restores the memory as it is stored.",
             )  # fmt: skip
 
 
@@ -294,7 +294,7 @@ def others_html(outcome: WhatIf, moved: Sequence[Moved]) -> Markup:
 def _cells(place: Place | None, name: str) -> tuple[Cell, Cell]:
     """Rank and score at a place of a list or stage."""
     if place is None:
-        return Cell("–", "It does not get here"), Cell("–")
+        return Cell("–", "It does not reach this stage"), Cell("–")
     rank = Cell(_number(place.rank)) if place.kept else Cell("✕", "Dropped here")
     return rank, Cell("–" if place.score is None else _score(place.score, name), repr(place.score))
 
@@ -334,5 +334,5 @@ def _number(rank: int | None) -> str:
 
 VIEW = View(
     "What if it were different?", 20, draw,
-    "What would another text, date or priority of one memory do, all else being as it is?",
+    "What would another text, date or priority of one memory change?",
 )  # fmt: skip

@@ -20,7 +20,7 @@ def draw(context: InspectContext) -> None:
     """How it was assembled, what did not fit, and the text, never rendered."""
     trace = context.trace
     if not trace.results:
-        st.caption("There is no context: nothing was selected.")
+        st.caption("The context is empty: no memory was selected.")
         return
     strategy, skipped = trace.stage(ASSEMBLY).fields.strategy, trace.skipped_for_budget
     listed = ", ".join(plain(short_id(memory_id)) for memory_id in skipped[:NAMED])

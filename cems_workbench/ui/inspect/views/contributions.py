@@ -38,7 +38,7 @@ def draw(context: InspectContext) -> None:
         st.caption("No candidate reached the fusion.")
         return
     st.caption(
-        "What adds up to the score after fusion, of the first candidates. Solid: base, from weight and rank. Hatched: bonus. "
+        "The parts that add up to the score after fusion, for the first candidates. Solid: base, from weight and rank. Hatched: bonus. "
         "Dotted: score blend.",
         help="vector:0 is the vector list of variant 0, the query as it is. "
         "rrf: base = list weight × variant weight / (k + rank). The bonus for ranks 1 to 3 is not weighted. The score blend gives "

@@ -144,7 +144,7 @@ def _draw_table(frame: pd.DataFrame, followed: str | None) -> None:
             "human grade": number(
                 "human grade", width=92, help="0 not relevant, 1 related, 2 helps, 3 answers it; empty: not graded"
             ),
-            "problem": text("problem", width=180, help="Why the judge has no score for it"),
+            "problem": text("problem", width=180, help="Why the judge gave no score"),
             "judge read": text("judge read", width="large", help="The text the judge was given"),
             "reranker read": text("reranker read", width="large", help="The text the reranker was given"),
             "content": text("content", width="large"),

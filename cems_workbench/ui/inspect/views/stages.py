@@ -22,7 +22,7 @@ from cems_workbench.ui.kit.templates import render
 
 AT_FIRST = tuple(stage.name for stage in (FUSION, RERANK, ADJUST, ASSEMBLY))
 MOST_COLUMNS, TOP = 5, 20
-MOVED = "Places won ▲ or lost ▼ in this stage"
+MOVED = "Places gained ▲ or lost ▼ in this stage"
 
 
 @dataclass(frozen=True, slots=True)

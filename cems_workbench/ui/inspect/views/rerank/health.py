@@ -39,7 +39,7 @@ MEANING = {
     "not a number": "Of the failed: the answer does not parse as a number",
     "not finite": "Of the failed: the number is infinite or NaN",
     "out of range": "Raw scores outside the range that raw → unit expects; they are clamped",
-    "from the cache": "Share of the scores that were known from an earlier run",
+    "from the cache": "Share of the scores that came from the cache",
     "p50 / p95": "Median and 95th percentile of the time an answered pair took, retries included; only servers are timed",
 }
 
@@ -108,7 +108,7 @@ def doubts(trace: Trace, counted: ScoreAccount) -> list[str]:
     if counted.outcomes:
         lines.append("How the scores came about: " + ", ".join(f"{k} {n}" for k, n in counted.outcomes.items()))
     if health is not None and health.all_equal:
-        lines.append("⚠ All raw scores are equal: the reranker tells nothing apart.")
+        lines.append("⚠ All raw scores are equal: the reranker does not distinguish the candidates.")
     elif spread == 0:
         lines.append("⚠ All unit scores are equal, though the raw ones are not: raw → unit flattens them.")
     elif is_compressed(spread):
@@ -182,12 +182,12 @@ def _draw_flagged(flagged: Sequence[RerankRow], request: Request, resources: Res
     button_box, text_box = st.columns([2, 5], vertical_alignment="center")
     text_box.caption(
         f"{len(flagged)} flagged: failed, and given the neutral score or dropped.",
-        help="What becomes of them is set under Rerank → On error. Failures are never kept in the cache.",
+        help="Rerank → On error sets what happens to them. Failures are never cached.",
     )
     button_box.button(
         "Ask again", icon=":material/refresh:", key="inspect:ask_again", width="stretch",
         on_click=gathering.ask_failed_again, args=(request, resources),
-        help="Drops the failures of this model for this query, and asks it again.",
+        help="Clears this model’s failures for this query and asks it again.",
     )  # fmt: skip
     draw_table(
         [{"before": row.rank_in, "memory": row.memory_id, "error": row.error} for row in flagged],
