@@ -14,9 +14,9 @@ from cems_workbench.errors import InputError
 
 def agreement_command(
     query_set: SetNameOption = None,
-    weights: Annotated[str, typer.Option("--weights", help="Of kappa: linear or quadratic.")] = "quadratic",
-    level: Annotated[str, typer.Option("--level", help="Of alpha: nominal, ordinal or interval.")] = "ordinal",
-    seed: Annotated[int, typer.Option("--seed", help="Of the bootstrap.")] = 0,
+    weights: Annotated[str, typer.Option("--weights", help="Weights of kappa: linear or quadratic.")] = "quadratic",
+    level: Annotated[str, typer.Option("--level", help="Level of alpha: nominal, ordinal or interval.")] = "ordinal",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the bootstrap.")] = 0,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def config_history_command(
-    number: Annotated[int | None, typer.Argument(metavar="[ID]", help="Show this one, or with --out restore it.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Restore to this file; the suffix says the form.")] = None,
+    number: Annotated[int | None, typer.Argument(metavar="[ID]", help="Show this config, or restore it with --out.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Restore to this file; the suffix sets the format.")] = None,
     add: Annotated[
-        Path | None, typer.Option("--add", metavar="CONFIG", help="Keep this config, with the evidence card beside it.")
+        Path | None, typer.Option("--add", metavar="CONFIG", help="Save this config, with the evidence card beside it.")
     ] = None,
-    why: Annotated[str, typer.Option("--why", help="Why it is kept, with --add.")] = "",
-    by: Annotated[str | None, typer.Option("--by", help="Who keeps it, with --add (default: the account's name).")] = None,
+    why: Annotated[str, typer.Option("--why", help="With --add: the reason for keeping it.")] = "",
+    by: Annotated[str | None, typer.Option("--by", help="With --add: who keeps it (default: the account's name).")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip

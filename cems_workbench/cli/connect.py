@@ -25,7 +25,7 @@ def connect_command(
         str | None,
         typer.Argument(
             help="postgresql://USER@HOST/DATABASE, chroma://HOST:PORT/COLLECTION, qdrant://HOST:PORT/COLLECTION, or env:NAME for the "
-            "address in a variable; left out, every source of the store is taken again."
+            "address in a variable; without an address, every source of the store is updated."
         ),
     ] = None,
     mapping: Annotated[
@@ -35,17 +35,19 @@ def connect_command(
     embedder: Annotated[
         str | None,
         typer.Option(
-            "--embedder", help="The embedder that made its vectors (default: the one that is set, if it did)."
+            "--embedder", help="The embedder that made its vectors (default: the configured one, if it made them)."
         ),
     ] = None,
     ask_password: Annotated[bool, typer.Option("--ask-password", help="Ask for the password or key.")] = False,
-    probe_only: Annotated[bool, typer.Option("--probe", help="Say what is there and take nothing.")] = False,
+    probe_only: Annotated[bool, typer.Option("--probe", help="Report what is there and take nothing.")] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help="Delete the source's memories from the store instead.")
     ] = False,
     rows_per_second: Annotated[
         int | None,
-        typer.Option("--rows-per-second", min=1, help="Read no more rows of it in the mean (default: as they come)."),
+        typer.Option(
+            "--rows-per-second", min=1, help="Read at most this many rows a second on average (default: no limit)."
+        ),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,

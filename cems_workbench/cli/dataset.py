@@ -30,10 +30,13 @@ def dataset_command(
     out: Annotated[Path, typer.Option("--out", help="The file to write, or the new folder.")],
     query_set: SetNameOption = None,
     project: Annotated[
-        str | None, typer.Option("--project", help="Only the memories of this project, and what is about them.")
+        str | None,
+        typer.Option(
+            "--project", help="Only the memories of this project, with their relations, queries and judgments."
+        ),
     ] = None,
     judge: Annotated[str | None, typer.Option("--judge", help="Only the labels of this judge.")] = None,
-    kind: Annotated[str, typer.Option("--kind", help="Of the labels: human, model or all.")] = "human",
+    kind: Annotated[str, typer.Option("--kind", help="Kind of labels: human, model or all.")] = "human",
     rule: Annotated[
         str | None,
         typer.Option("--rule", help="One grade per pair: majority, strictest or decided; raw labels otherwise."),

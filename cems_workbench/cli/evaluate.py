@@ -55,7 +55,7 @@ GradeOption = Annotated[
     typer.Option("--grade", help="The lowest grade that counts as relevant (default: that of the query set)."),
 ]
 JudgesOption = Annotated[
-    str | None, typer.Option("--judges", help="Judgments of this kind alone: human or model (default: human first).")
+    str | None, typer.Option("--judges", help="Only judgments of this kind: human or model (default: human first).")
 ]
 
 
@@ -72,7 +72,7 @@ def evaluate_command(
     run_out: Annotated[Path | None, typer.Option("--run-out", help="Write the results as a TREC run.")] = None,
     asserted: Annotated[
         list[str] | None,
-        typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Exit with 1 unless it holds; repeatable."),
+        typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Exit with 1 unless this holds; repeatable."),
     ] = None,
     ablate: Annotated[
         str | None, typer.Option("--ablate", help="Also the parts of: stages (of the config), cems or ace (documents).")

@@ -73,32 +73,35 @@ def fidelity_command(
     ] = None,
     query_set: Annotated[
         str | None,
-        typer.Option("--query-set", metavar="SET", help="What it is asked (default: every query of the store)."),
+        typer.Option("--query-set", metavar="SET", help="Query set to ask it (default: every query of the store)."),
     ] = None,
     preset: Annotated[
         list[str] | None,
-        typer.Option("--preset", help=preset_help("cems_head, which is CEMS with nothing set; repeatable")),
+        typer.Option("--preset", help=preset_help("cems_head, CEMS with its default settings; repeatable")),
     ] = None,
     config: ConfigsOption = None,
     changes: SetOption = None,
     store: StoreOption = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="Instead of a store: a folder with the memories and relations; nothing is kept."),
+        typer.Option("--data", help="A folder with the memories and relations, instead of a store; nothing is saved."),
     ] = None,
     as_chosen: Annotated[
-        bool, typer.Option("--as-chosen", help="Do not lay the recording's own settings over the config.")
+        bool, typer.Option("--as-chosen", help="Keep the config as it is; do not apply the recording's own settings.")
     ] = False,
     query: Annotated[
-        str | None, typer.Option("--query", help="What was asked, or its qid, where a single answer does not say.")
+        str | None, typer.Option("--query", help="The query or its qid, where a single answer does not contain it.")
     ] = None,
     as_of: AsOfOption = None,
     asserted: Annotated[
         list[str] | None,
-        typer.Option("--assert", metavar="MEASURE>=N", help="Exit with 1 unless it holds for each; repeatable."),
+        typer.Option(
+            "--assert", metavar="MEASURE>=N", help="Exit with 1 unless this holds for each config; repeatable."
+        ),
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Also try every parameter: whose change gives more the recorded order?")
+        bool,
+        typer.Option("--explain", help="Also try every parameter: which change gives more queries the recorded order?"),
     ] = False,
     shown: Annotated[int, typer.Option("--queries", min=0, help="Differing queries to list.")] = 20,
     order: Annotated[
@@ -305,4 +308,4 @@ def _print_explanations(now: SetAgreement, explanations: Sequence[Explanation[Se
         for one in explanations[:EXPLANATIONS]
         for path, was, value in one.changes
     ]
-    print_table(["parameter", "is", "would be", "same order", "RBO"], rows, "What single change would explain it")
+    print_table(["parameter", "is", "would be", "same order", "RBO"], rows, "Which single change would explain it")

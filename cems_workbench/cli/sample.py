@@ -24,7 +24,7 @@ def sample_command(
     query_set: Annotated[str, typer.Option("--set", help="Query set to put the sampled queries into.")],
     by: Annotated[str, typer.Option("--by", help="frequent, random, or worst (by the judge).")] = "frequent",
     size: Annotated[int, typer.Option("--size", min=1, help="How many queries.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random draw.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random draw.")] = 0,
     store: StoreOption = None,
 ) -> None:
     """Sample queries of a log into a query set. Exit code 2 when rows of the log were left out."""

@@ -30,7 +30,7 @@ from cems_workbench.errors import InputError
 
 
 def search_command(
-    query: Annotated[str, typer.Argument(help="What to look for.")],
+    query: Annotated[str, typer.Argument(help="The query.")],
     preset: PresetOption = None,
     config: ConfigOption = None,
     changes: SetOption = None,

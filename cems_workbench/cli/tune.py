@@ -47,12 +47,16 @@ MetricOption = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="What is maximised (default nDCG@10); a further one makes a Pareto front; reranked: fewer candidates reranked.",
+        help="Measure to maximise (default nDCG@10); a second one gives a Pareto front; reranked: fewer candidates reranked.",
     ),
 ]
 GuardOption = Annotated[
     list[str] | None,
-    typer.Option("--guard", metavar="[TYPE:]MEASURE[-TOLERANCE]", help="May not fall below the baseline; repeatable."),
+    typer.Option(
+        "--guard",
+        metavar="[TYPE:]MEASURE[-TOLERANCE]",
+        help="Measure that must not fall below the baseline; repeatable.",
+    ),
 ]
 SpaceOption = Annotated[
     list[str] | None,
@@ -71,12 +75,12 @@ class Grouping(StrEnum):
 
 def tune_command(
     evidence: Annotated[Path, typer.Argument(help="An evidence file of a labelled query set.")],
-    out: Annotated[Path, typer.Option("--out", help="Write the proposal here; the suffix says the form (yaml, json, toml, env, py).")],
-    trials: Annotated[int, typer.Option("--trials", min=1, help="Configs tried, at most.")] = 200,
+    out: Annotated[Path, typer.Option("--out", help="Write the proposal here; the suffix sets the format (yaml, json, toml, env, py).")],
+    trials: Annotated[int, typer.Option("--trials", min=1, help="Maximum number of configs to try.")] = 200,
     metric: MetricOption = None,
     guard: GuardOption = None,
     space: SpaceOption = None,
-    group_by: Annotated[Grouping | None, typer.Option("--group-by", help="What is never split (default: project, else session).")] = None,
+    group_by: Annotated[Grouping | None, typer.Option("--group-by", help="Never split these (default: project, else session).")] = None,
     folds: Annotated[int, typer.Option("--folds", min=2, help="Folds of the cross-validation.")] = 5,
     holdout: Annotated[float, typer.Option("--holdout", min=0, max=0.8, help="Share of the queries that is sealed.")] = 0.2,
     open_holdout: Annotated[bool, typer.Option("--open-holdout", help="Score the sealed queries too; every look is counted.")] = False,
@@ -192,7 +196,7 @@ def _report(result: SearchResult, as_json: bool) -> None:
     print_table(["", "queries", "baseline", "tuned", "difference", "95 % interval", "p"], rows, title=str(measure))
     typer.echo(result.planned.relevance)
     typer.echo(
-        f"on what was searched: {tuned.train:.4f}; {len(tuned.search.trials) - 1} configs tried; never split: {by}"
+        f"on the queries searched on: {tuned.train:.4f}; {len(tuned.search.trials) - 1} configs tried; never split: {by}"
     )
     if tuned.looks:
         typer.echo(f"the hold-out has been opened {tuned.looks} time{'s' if tuned.looks > 1 else ''}")

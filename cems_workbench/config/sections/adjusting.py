@@ -82,7 +82,7 @@ class Feedback(Section):
         soft=(0, 1),
     )
     min_signals: int = param(
-        3, "Signals needed", "Fewer signals leave the score alone.", ge=1, le=10_000, step=1, soft=(1, 20)
+        3, "Signals needed", "With fewer signals the score does not change.", ge=1, le=10_000, step=1, soft=(1, 20)
     )
 
 
@@ -118,7 +118,9 @@ class GapConfig(Section):
         step=0.01,
         exports=cems("SCORE_GAP_RATIO"),
     )
-    keep: int = param(2, "Always keep", "This many are kept whatever the gap.", ge=0, le=10_000, step=1, soft=(0, 20))
+    keep: int = param(
+        2, "Always keep", "Keep at least this many, whatever the gap.", ge=0, le=10_000, step=1, soft=(0, 20)
+    )
     aggregation: bool = param(True, "For aggregation too", "Also for aggregation queries; CEMS leaves those whole.")
 
 
@@ -140,11 +142,11 @@ class DedupConfig(Section):
 class AssemblyConfig(Section):
     """The results and the context text within a token budget."""
 
-    limit: int | None = param(10, "Result limit", "Most results.", ge=1, le=10_000, step=1, soft=(1, 50))
+    limit: int | None = param(10, "Result limit", "Maximum number of results.", ge=1, le=10_000, step=1, soft=(1, 50))
     max_tokens: int | None = param(
         2000,
         "Token budget",
-        "Most tokens of context.",
+        "Maximum number of tokens in the context.",
         ge=0,
         le=10_000_000,
         step=50,
@@ -172,8 +174,10 @@ class AssemblyConfig(Section):
         "Assembly",
         "greedy: by score; mmr: diverse, first one memory per session; auto: mmr for aggregation queries.",
     )
-    mmr_lambda: float = param(0.6, "MMR λ", "Share of the score against diversity.", ge=0, le=1, step=0.01)
-    mmr_similarity: Literal["jaccard"] = param("jaccard", "MMR similarity", "Overlap of the sets of words.")
+    mmr_lambda: float = param(0.6, "MMR λ", "Weight of the score; the rest goes to diversity.", ge=0, le=1, step=0.01)
+    mmr_similarity: Literal["jaccard"] = param(
+        "jaccard", "MMR similarity", "How the overlap of two memories is measured: Jaccard of their words."
+    )
     mmr_procedure: Literal["guide", "cems"] = param(
         "guide",
         "MMR procedure",

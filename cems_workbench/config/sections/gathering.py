@@ -125,7 +125,7 @@ class HybridList(Section):
         0.4,
         "Vector share inside",
         "Share w inside the hybrid list: a chunk scores w / (k + rank by meaning) + (1 − w) / (k + rank by ts_rank). 1 is meaning alone, "
-        "0 is words alone (CEMS: 0.4). It is no weight between lists.",
+        "0 is words alone (CEMS: 0.4). It does not weight one list against another.",
         ge=0,
         le=1,
         step=0.05,
@@ -134,7 +134,7 @@ class HybridList(Section):
     k: int = param(
         60,
         "RRF k inside",
-        "k of the fusion inside the hybrid list, apart from the fusion's own: the larger, the less the first ranks stand out. CEMS "
+        "k of the fusion inside the hybrid list, apart from the fusion's own: the larger it is, the less the first ranks count. CEMS "
         "has 60, fixed.",
         ge=0,
         le=10_000,
@@ -282,7 +282,7 @@ class RelationsList(Section):
     seeds: int = param(
         5,
         "Relation seeds",
-        "First hits whose neighbours are taken (CEMS: 5).",
+        "Number of first hits whose neighbours are added (CEMS: 5).",
         kind="gather",
         ge=1,
         le=100,
@@ -292,7 +292,7 @@ class RelationsList(Section):
     per_seed: int = param(
         8,
         "Neighbours per seed",
-        "Most neighbours taken of one seed, the strongest relations first (CEMS: 8).",
+        "Maximum number of neighbours per seed, strongest relations first (CEMS: 8).",
         kind="gather",
         ge=1,
         le=100,

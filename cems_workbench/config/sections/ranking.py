@@ -140,7 +140,7 @@ class FilterConfig(Section):
         exports=cems("RELEVANCE_THRESHOLD", low=0, high=1, null=0),
     )
     percentile: float = param(
-        0, "Percentile", "Then those below this percentile of what is left; 0 is off.", ge=0, le=100, step=1
+        0, "Percentile", "Then drops candidates below this percentile of the rest; 0 is off.", ge=0, le=100, step=1
     )
 
 
@@ -211,7 +211,7 @@ class RerankConfig(Section):
         exports=agent("OVERSAMPLE"),
     )
     skip_if_few: bool = param(
-        False, "Skip if few", "Nothing to rerank when there are no more candidates than the result limit."
+        False, "Skip if few", "Do not rerank when there are no more candidates than the result limit."
     )
     max_concurrent: int = param(
         10,
@@ -248,7 +248,7 @@ class RerankConfig(Section):
         exports=planned("RERANK_INPUT_LIMIT"),
     )
     tail: Literal["drop", "below"] = param(
-        "drop", "Tail", "What lies past the rerank depth: dropped, or kept below the reranked."
+        "drop", "Tail", "Candidates past the rerank depth: dropped, or kept below the reranked ones."
     )
     chunk_chars: int = param(
         300,

@@ -26,7 +26,7 @@ class TypoCorrection(Section):
         le=1,
         step=0.01,
     )
-    auto_learn: bool = param(True, "Learn corrections", "Remember corrections that were accepted.", kind="gather")
+    auto_learn: bool = param(True, "Learn corrections", "Remember accepted corrections.", kind="gather")
     validate_: bool = param(
         True,
         "Validate with the LLM",
@@ -37,7 +37,7 @@ class TypoCorrection(Section):
     max_learned: int = param(
         1000,
         "Learned pairs kept",
-        "Most learned pairs to keep; the oldest go first.",
+        "Maximum number of learned pairs; the oldest are dropped first.",
         kind="gather",
         ge=0,
         le=1_000_000,

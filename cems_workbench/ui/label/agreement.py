@@ -81,7 +81,7 @@ def _conflicts(resources: Resources, labels: list[Judgment], queries: dict[str, 
     conflicts = disagreements(labels)
     st.markdown(f"## {len(conflicts)} conflicts")
     if not conflicts:
-        st.caption("Nobody contradicts anybody.")
+        st.caption("No two reviewers disagree.")
         return
     rule = st.segmented_control(
         "Rule",

@@ -164,7 +164,7 @@ def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer
         box.button(
             _with_key("Query is unclear", "Q"), key=f"label:unclear:{shown.turn}", icon=":material/help_center:",
             on_click=state.unclear, args=answer,
-            help="What it asks for cannot be told: all its cards are put aside for you.",
+            help="It is not clear what the query asks for: all its cards are set aside for you.",
         )  # fmt: skip
         box.button(
             _with_key("Note", "N"), key="label:open_note", icon=":material/edit_note:", on_click=state.toggle_note

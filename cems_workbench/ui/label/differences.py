@@ -46,7 +46,7 @@ def draw(
     picked = pick_row(
         _rows(shown, marks, queries, resources), key="label:differences", most=8,
         columns={
-            "people": st.column_config.NumberColumn("people", width=64, help="Their grade: of several the median"),
+            "people": st.column_config.NumberColumn("people", width=64, help="Their grade; the median where several graded"),
             "judge": st.column_config.TextColumn("judge", width=112, help="The band of the judge’s score"),
             "score": st.column_config.NumberColumn("score", width=72, format="%.3g"),
             "judge wrong": st.column_config.TextColumn("judge wrong", width=96, help="Who marked it so"),

@@ -63,7 +63,7 @@ def draw(resources: Resources) -> None:
     grades, relevant_from = _choose(resources)
     labelled = {(qid, memory_id) for qid, row in grades.items() for memory_id in row}
     if not labelled:
-        st.info("People have graded nothing here yet. Label some cards, or import judgments under Files.")
+        st.info("No person has graded anything here yet. Label some cards, or import judgments under Files.")
         return
     if JUDGE.is_off(config):
         st.info(

@@ -129,7 +129,7 @@ def _form(resources: Resources) -> QueuePlan | None:
     )
     configs = st.multiselect(
         "Configs", list(options), default=[name for name in ("cems", "recollection") if name in options], key="label:new:configs",
-        help="What any of them ranks within the depth is in the queue.",
+        help="The queue holds every result that any of them ranks within the depth.",
     )  # fmt: skip
     say_effects({config: options[config] for config in configs})
     depth = st.number_input(
@@ -144,7 +144,7 @@ def _form(resources: Resources) -> QueuePlan | None:
     overlap = st.number_input(
         "Reviewers a pair", 1, 10, 1, key="label:new:overlap", help="More than one to measure how far reviewers agree."
     )
-    fresh = st.toggle("Leave out what people judged already", value=overlap == 1, key="label:new:fresh")
+    fresh = st.toggle("Leave out pairs that people have already judged", value=overlap == 1, key="label:new:fresh")
     usual = f"{query_set}-{ORDERS[order][0]}"
     name = st.text_input(
         "Name",
@@ -262,7 +262,7 @@ def _prelabel(queue: LabelQueue, resources: Resources) -> None:
     off = JUDGE.is_off(inspect_state.present_config())
     pressed = button.button(
         f"Judge {len(pairs):,} pairs", key="label:prelabel", icon=":material/gavel:", width="stretch", disabled=off,
-        help="The judge is off in Inspect; choose one under Judge." if off else "Can be cancelled; what was judged by then stays.",
+        help="The judge is off in Inspect; choose one under Judge." if off else "Can be cancelled; finished judgments are kept.",
     )  # fmt: skip
     if pressed:
         with cancellable("label:cancel:prelabel") as progress:
@@ -286,7 +286,7 @@ def _prelabelled(scores: PairScores) -> None:
 
 def _forget(queue: LabelQueue, resources: Resources) -> None:
     with st.popover("Delete this queue", icon=":material/delete:", key="label:forget"):
-        st.caption("The queue goes; every label that was given stays.")
+        st.caption("Deletes the queue; all labels are kept.")
         if st.button("Delete the queue", key="label:forget:sure", type="primary"):
             resources.store.queues.remove(queue.record.name)
             st.session_state.pop(state.QUEUE, None)

@@ -30,7 +30,7 @@ def draw(resources: Resources, _: DeltaGenerator) -> None:
     marked = [ids[row] for row in _rows(key) if row < len(ids)]
     text, button = st.columns([4, 1], vertical_alignment="bottom")
     shown = f" The latest {SHOWN:,} are shown." if total > len(deleted) else ""
-    text.caption(f"{total:,} deleted. Mark the rows to bring back.{shown}")
+    text.caption(f"{total:,} deleted. Select the rows to restore.{shown}")
     button.button(
         f"Restore {len(marked)}" if marked else "Restore", key="memories:restore", on_click=state.restore,
         args=(resources, *marked), disabled=not marked, icon=":material/undo:", width="stretch",

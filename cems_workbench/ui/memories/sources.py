@@ -84,7 +84,7 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
         )  # fmt: skip
         st.number_input(
             "Rows a second, at most", min_value=1, value=None, step=100, key=RATE, placeholder="as they come",
-            help="For a system that is busy: no more chunks, or memories without any, are read a second in the mean. Also for Take what "
+            help="For a system that is busy: no more chunks, or memories without any, are read a second on average. Also for Take what "
             "changed.",
         )  # fmt: skip
         st.text_area(
@@ -96,7 +96,7 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
         typed = bool(st.session_state[ADDRESS].strip())
         looking = st.button(
             "Look", key="memories:source:look", on_click=_keep_secret, args=(resources,), disabled=not typed,
-            help="Say what is there: engine, counts, index, settings and what is missing. Nothing is taken.",
+            help="Report what is there: engine, counts, index, settings and what is missing. Nothing is taken.",
         )  # fmt: skip
         taking = st.button(
             "Take memories", key="memories:source:take", type="primary", on_click=_keep_secret, args=(resources,), disabled=not typed,
@@ -253,7 +253,7 @@ def _cards(resources: Resources, place: DeltaGenerator) -> None:
     title.markdown("## Sources of this store")
     again.button(
         "Ask again", key="memories:source:ask", on_click=forget_answers, width="stretch",
-        help="Ask each source once more whether it answers, and how much it holds.",
+        help="Ask each source again whether it answers and how many memories it holds.",
     )  # fmt: skip
     now = datetime.now(UTC)
     for status in asked(resources, place):

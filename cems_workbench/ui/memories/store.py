@@ -132,12 +132,12 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
             "Bring up to date", key="memories:refresh", disabled=all(index.fresh for index in states),
-            help="Take in what has changed since. After a change of the embedding model every memory is embedded; the vectors of the "
+            help="Add the latest changes. After a change of the embedding model every memory is embedded; the vectors of the "
             "former one stay.",
         )  # fmt: skip
         rebuild = st.button(
             "Rebuild", key="memories:rebuild", icon=":material/refresh:",
-            help="Drop both indexes and make them anew. Every memory is embedded again.",
+            help="Delete both indexes and build them again. Every memory is embedded again.",
         )  # fmt: skip
         if message := state.present().index_message:
             st.caption(message)

@@ -45,7 +45,7 @@ def choose(resources: Resources) -> TuningData | None:
         st.session_state["tune:baseline"] = AS_SET if state.changed_parameters() else state.present_preset()
     base = boxes[1].selectbox(
         "Baseline", list(options.configs), key="tune:baseline", persist_state="session",
-        help="Where the search starts, and what a proposal has to beat. “As set in Inspect” is what the sliders say now.",
+        help="Where the search starts, and what a proposal has to beat. “As set in Inspect” is the present state of the sliders.",
     )  # fmt: skip
     kind = boxes[2].selectbox(
         "Judgments", list(JUDGES), key="tune:judges", persist_state="session",

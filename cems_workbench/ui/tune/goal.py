@@ -32,7 +32,7 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
     texts = right.multiselect(
         "Must not fall below the baseline", offered, key="tune:guards", accept_new_options=True, persist_state="session",
         format_func=_guard_words, placeholder="no guard",
-        help="A config that loses here is never proposed. For one type of question: `temporal:hit@5`; with a tolerance: "
+        help="A config that scores lower here is never proposed. For one type of question: `temporal:hit@5`; with a tolerance: "
         "`temporal:hit@5-0.01`.",
     )  # fmt: skip
     fewer = _fewer_reranked(space)
@@ -99,14 +99,14 @@ def _settings(batch: LabelledBatch) -> SearchSettings:
     )  # fmt: skip
     folds = boxes[1].number_input(
         "Folds", 2, 20, 5, key="tune:folds", persist_state="session",
-        help="The queries are dealt into so many parts; each is scored with what was chosen on the others.",
+        help="The queries are split into this many parts; each is scored with the config chosen on the others.",
     )  # fmt: skip
     sealed = boxes[2].number_input(
         "Sealed share", 0.0, 0.8, 0.2, 0.05, key="tune:sealed", persist_state="session", format="%.2f",
         help="The share of the queries that no search sees. It is scored once, when you open it.",
     )  # fmt: skip
     trials = boxes[3].number_input(
-        "Configs", 10, 20_000, 200, 50, key="tune:trials", persist_state="session", help="How many configs are tried at most.",
+        "Configs", 10, 20_000, 200, 50, key="tune:trials", persist_state="session", help="Maximum number of configs to try.",
     )  # fmt: skip
     seed = boxes[4].number_input(
         "Seed", 0, 2**31 - 1, 0, key="tune:seed", persist_state="session", help="The same seed gives the same result.",

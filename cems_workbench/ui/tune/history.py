@@ -38,7 +38,7 @@ def _table(records: list[ConfigRecord], resources: Resources) -> None:
             "name": st.column_config.TextColumn("name", width=150), "when": st.column_config.TextColumn("when", width=116),
             "who": st.column_config.TextColumn("who", width=80), "from": st.column_config.TextColumn("from", width=80),
             "measured": st.column_config.TextColumn("measured", width=160, help="On the evidence card, the last of its measurements"),
-            "store": st.column_config.TextColumn("store", width=66, help="Whether this store is what it was measured on"),
+            "store": st.column_config.TextColumn("store", width=66, help="Whether it was measured on this store as it is now"),
             "why": st.column_config.TextColumn("why", width=200),
         },
     )  # fmt: skip
@@ -84,7 +84,7 @@ def _opened(record: ConfigRecord, resources: Resources) -> None:
     if changed:
         diff_table(state.present_config(), config, "tune:kept_diff")
     else:
-        st.caption("It is what the sliders of Inspect say.")
+        st.caption("The sliders of Inspect have this config.")
     if card is not None:
         with st.expander("Its evidence card"):
             st.code(card.text, language=None, wrap_lines=True)

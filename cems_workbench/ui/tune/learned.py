@@ -37,7 +37,7 @@ def draw(result: SearchResult) -> None:
     measure = str(result.planned.plan.goal.objectives[0])
     st.markdown(f"## Which parameters matter to {plain(measure)}")
     if shares is None:
-        st.caption("Too few configs were tried, or all of them reached the same: nothing can be said.")
+        st.caption("Too few configs were tried, or all of them reached the same: no share can be computed.")
     else:
         st.plotly_chart(importance_figure(shares, names), key="tune:importance", config=NO_TOOLBAR,
                         alt="Share of the variance that each parameter explains alone.")  # fmt: skip

@@ -95,7 +95,7 @@ def verdict_html(result: SearchResult) -> Markup:
     if not result.better:
         best = result.tuned.search.best
         doubt = (
-            f"The best of them reached {best.reached[0]:.4f} where the baseline has {result.tuned.search.baseline.reached[0]:.4f}: "
+            f"The best reached {best.reached[0]:.4f} where the baseline has {result.tuned.search.baseline.reached[0]:.4f}: "
             "within what chance gives the best of many."
         )
     return render("tune/verdict.html", headline=headline(result), about=" · ".join(parts), doubt=doubt)

@@ -70,8 +70,8 @@ def _words(result: SearchResult) -> tuple[str, str, str]:
     boxes = st.columns([2, 4, 2] if by_name else [2, 4], vertical_alignment="bottom")
     usual = result.tuned.config.name
     typed = boxes[0].text_input("Name", key="tune:name", placeholder=usual, max_chars=80, persist_state="session",
-                                help="What presets, files and the history call it.")  # fmt: skip
-    why = boxes[1].text_input("Why", key="tune:why", placeholder="what was wanted, for whoever reads the history", max_chars=500,
+                                help="Its name in presets, files and the history.")  # fmt: skip
+    why = boxes[1].text_input("Why", key="tune:why", placeholder="the reason, for readers of the history", max_chars=500,
                               persist_state="session")  # fmt: skip
     author = reviewer() or ""
     if by_name:

@@ -1,4 +1,4 @@
-"""What single change would explain the answers to a set of queries."""
+"""Which single change would explain the answers to a set of queries."""
 
 from __future__ import annotations
 
