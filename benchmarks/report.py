@@ -130,11 +130,7 @@ def _section(one: Measured) -> str:
     lines.append(_table(_presets(one)))
     if one.absent:
         lines.append("\nAbsent: " + "; ".join(f"`{name}`: {reason}" for name, reason in one.absent.items()) + ".")
-    remarks = (
-        [f"{len(base.without_relevant)} queries have nothing relevant and are left out."]
-        if base.without_relevant
-        else []
-    )
+    remarks = [f"{base.relevance}."] if base.without_relevant else []
     lines += ["", *remarks] if remarks else []
     if len(base.by_type()) > 1:
         lines += ["\n### By type of query: hit@5\n", _table(_types(one.comparison))]

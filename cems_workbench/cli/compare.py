@@ -96,6 +96,7 @@ def _print_means(comparison: Comparison, gathered_with: str) -> None:
     ]
     print_table(["mean", *(evaluation.config.name for evaluation in every)], rows, f"{len(every[0].qids)} queries")
     said = f"as recorded when the evidence was gathered, with {gathered_with}"
+    said += f" ({every[0].from_cache})" if every[0].from_cache else ""
     typer.echo(every[0].relevance)
     typer.echo(f"ms/query and LLM calls: {said}; pairs reranked: what each config's reranker reads")
 

@@ -246,7 +246,10 @@ def cost_line(evaluation: Evaluation) -> str:
     """What gathering cost, as it was recorded, and what the config's reranker reads."""
     pace = evaluation.cost.get("ms_per_query")
     said = f"{evaluation.cost['llm_calls']:.0f} LLM calls, {evaluation.cost['reranked']:.0f} pairs reranked"
-    return said if pace is None else f"{pace:.0f} ms/query when it was gathered, {said}"
+    if pace is None:
+        return said
+    cached = f" ({evaluation.from_cache})" if evaluation.from_cache else ""
+    return f"{pace:.0f} ms/query when it was gathered{cached}, {said}"
 
 
 def remarks(evaluation: Evaluation) -> list[str]:

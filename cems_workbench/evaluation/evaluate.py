@@ -53,7 +53,8 @@ class Evaluation:
     not_gathered: tuple[str, ...] = ()
     cost: dict[str, float] = field(default_factory=dict)
     """All queries together: `llm_calls` of a language model and `llm_replies_cached` when the evidence was gathered, `reranked` pairs
-    that this config's reranker reads; `ms_per_query` that gathering took on average, where that was recorded."""
+    that this config's reranker reads; `ms_per_query` that gathering took on average, where that was recorded, and then
+    `queries_from_cache`, how many queries took scores or replies of a model from the cache, which makes them quicker."""
     failed: Mapping[str, int] = field(default_factory=dict)
     """Why the reranker gave some candidates no score, with the number of queries."""
 
@@ -66,6 +67,12 @@ class Evaluation:
     def relevance(self) -> str:
         """The relevance grade and the denominator, in words."""
         return relevance_words(self.relevant_from, len(self.qids) - len(self.without_relevant), len(self.qids))
+
+    @property
+    def from_cache(self) -> str:
+        """How many queries were gathered with scores or replies from the cache, which the time of gathering depends on; or empty."""
+        cached = int(self.cost.get("queries_from_cache", 0))
+        return f"{cached} of {len(self.qids)} queries with model results from the cache" if cached else ""
 
     def mean(self, measure: Measure, query_type: str | None = None) -> float:
         """The mean of a measure, over the queries of one type where it is named; NaN where there are none."""
@@ -157,4 +164,12 @@ def _cost(batch: LabelledBatch, rankings: Rankings) -> dict[str, float]:
         "llm_replies_cached": float(sum(notes.get("cached", 0) for notes in asked)),
         "reranked": float(rankings.reranked),
     }
-    return found if batch.seconds_per_query is None else found | {"ms_per_query": 1000 * batch.seconds_per_query}
+    if batch.seconds_per_query is None:
+        return found
+    cached = sum(_from_cache(evidence.notes) for evidence in batch.evidences)
+    return found | {"ms_per_query": 1000 * batch.seconds_per_query, "queries_from_cache": float(cached)}
+
+
+def _from_cache(notes: Mapping[str, Any]) -> bool:
+    """Did scores of the reranker or replies of a language model come from the cache when a query was gathered?"""
+    return any((notes.get(what) or {}).get("cached", 0) > 0 for what in ("rerank_scores", "llm"))

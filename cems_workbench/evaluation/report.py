@@ -102,7 +102,8 @@ def _cost(evaluation: Evaluation) -> list[str]:
 
 def _lacking(evaluation: Evaluation) -> list[str]:
     failed = [f"its reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()]
-    return failed + [f"{count} queries lack {what}" for what, count in evaluation.rankings.needs.items()]
+    cached = [f"ms/query includes {evaluation.from_cache}; those are quicker"] if evaluation.from_cache else []
+    return cached + failed + [f"{count} queries lack {what}" for what, count in evaluation.rankings.needs.items()]
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -76,9 +76,11 @@ def pick_measure(measures: Sequence[Measure]) -> Measure:
 
 
 def remarks(measured: Sequence[EvaluatedConfig]) -> list[str]:
-    """What was left out, and which rerankers failed; each once."""
+    """Which times the cache made shorter, what was left out, and which rerankers failed; each once."""
     said = []
     for config in measured:
+        if config.evaluation.from_cache:
+            said.append(f"{plain(config.name)}: ms a query includes {config.evaluation.from_cache}; those are quicker.")
         if config.evaluation.not_gathered:
             said.append(
                 f"{plain(config.name)}: {len(config.evaluation.not_gathered)} queries could not be gathered: left out."

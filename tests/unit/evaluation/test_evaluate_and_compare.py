@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sets import AS_LISTED, JUDGMENTS, OTHER_WAY, QUERIES, evidence, evidence_file, evidences
 
+from cems_workbench.cli.evaluate import cost_line
 from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.ablation import ablations, cems_phases, without_each_stage
@@ -15,11 +16,14 @@ from cems_workbench.evaluation.assertions import check, check_no_loss, parse_ass
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
-from cems_workbench.evaluation.evidence_file import read_evidence_file
+from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, read_evidence_file
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.honest import Agreement, honest_view
 from cems_workbench.evaluation.metrics import parse_measure, parse_measures
+from cems_workbench.evaluation.report import markdown_report
 from cems_workbench.pipeline import ModelScore
+from cems_workbench.runs.evaluation import EvaluatedConfig, agreed, labelled
+from cems_workbench.ui.evaluate.compare import remarks as page_remarks
 
 MEASURES = parse_measures("hit@1 hit@5 MRR")
 
@@ -46,6 +50,7 @@ def test_a_file_evaluates_like_what_was_put_into_it(batch: LabelledBatch, tmp_pa
     read = LabelledBatch.of(read_evidence_file(evidence_file(tmp_path)))
     values = evaluate(read, AS_LISTED, MEASURES).to_json()
     assert values["cost"].pop("ms_per_query") == pytest.approx(100)  # each query of the file took 0.1 s
+    assert values["cost"].pop("queries_from_cache") == 0
     assert values == evaluate(batch, AS_LISTED, MEASURES).to_json()
     models = LabelledBatch.of(read_evidence_file(tmp_path / "small.evidence"), "model")
     assert models.qids == ["q1"]
@@ -84,12 +89,28 @@ def test_the_cost_counts_calls_of_the_language_model_and_pairs_that_the_reranker
     notes = {"q1": {"llm": {"calls": 2, "cached": 1}}, "q2": {"llm": None}}
     gathered = {qid: replace(one, notes=notes.get(qid, {})) for qid, one in evidences().items()}
     batch = LabelledBatch(QUERIES, gathered, agreed_grades(JUDGMENTS), seconds_per_query=0.25)
-    cost = {"llm_calls": 2.0, "llm_replies_cached": 1.0, "ms_per_query": 250.0}
+    cost = {"llm_calls": 2.0, "llm_replies_cached": 1.0, "ms_per_query": 250.0, "queries_from_cache": 1.0}
     assert evaluate(batch, AS_LISTED, MEASURES).cost == cost | {"reranked": 0.0}
     head = with_values(AS_LISTED, {"rerank.backend": "cross_encoder", "rerank.input_limit": 3})
     assert evaluate(batch, head, MEASURES).cost == cost | {"reranked": 4 * 3.0}  # q4 found nothing
     few = with_values(head, {"rerank.skip_if_few": True, "assembly.limit": 10})
     assert evaluate(batch, few, MEASURES).cost["reranked"] == 0.0
+
+
+def test_page_command_and_report_say_alike_how_many_queries_took_results_from_the_cache() -> None:
+    notes = {"q1": {"rerank_scores": {"scored": 1, "cached": 2}}, "q2": {"rerank_scores": {"scored": 3, "cached": 0}}}
+    gathered = {qid: replace(one, notes=notes.get(qid, {})) for qid, one in evidences().items()}
+    header = Header("small", "store1", 1, "minilm", "", "")
+    read = EvidenceSet(Path(), header, tuple(QUERIES), tuple(JUDGMENTS), gathered, "hash", True, 1.0)
+    of_file = labelled(read, agreed(JUDGMENTS, None))
+    evaluation = evaluate(of_file.batch, AS_LISTED, MEASURES)
+    words = "1 of 5 queries with model results from the cache"
+    assert evaluation.from_cache == words
+    assert words in cost_line(evaluation)
+    assert any(words in line for line in page_remarks([EvaluatedConfig("own", of_file, evaluation)]))
+    assert words in markdown_report(compare([evaluation]), "set", "hash")
+    cold = evaluate(LabelledBatch(QUERIES, evidences(), agreed_grades(JUDGMENTS), 0.25), AS_LISTED, MEASURES)
+    assert "cache" not in cost_line(cold) + markdown_report(compare([cold]), "set", "hash")
 
 
 def test_comparing_names_every_query_that_won_or_lost(batch: LabelledBatch) -> None:
