@@ -254,12 +254,14 @@ def cost_line(evaluation: Evaluation) -> str:
 
 def remarks(evaluation: Evaluation) -> list[str]:
     """What was left out, and what the config asks for that the evidence does not hold."""
+    from cems_workbench.evaluation.batch import lacking_lines
+
     lines = []
     if evaluation.not_judged:
         lines.append(f"{len(evaluation.not_judged)} queries have no judgment and are left out")
     if evaluation.not_gathered:
         lines.append(f"{len(evaluation.not_gathered)} queries were not gathered and are left out")
-    lines += [f"warning: {count} queries lack {what}" for what, count in evaluation.rankings.needs.items()]
+    lines += [f"warning: {line}" for line in lacking_lines(evaluation.rankings.needs)]
     return lines + [
         f"warning: the reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()
     ]

@@ -180,6 +180,11 @@ class LabelledBatch:
         return found
 
 
+def lacking_lines(needs: Mapping[str, int]) -> list[str]:
+    """What a config asks for that the evidence does not hold, a line each with the number of queries: on pages, reports and cards."""
+    return [f"{count} {'query lacks' if count == 1 else 'queries lack'} {what}" for what, count in needs.items()]
+
+
 def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Evidence, int]]:
     """One of each kind of evidence, by what it was gathered with and whether it has chunks, and how many there are of it."""
     alike: dict[tuple[int, bool], tuple[Evidence, int]] = {}

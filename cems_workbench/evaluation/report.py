@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.batch import LabelledBatch, lacking_lines
 from cems_workbench.evaluation.comparison import LEVEL, Comparison
 from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.formats.trec_run import RunRow, write
@@ -103,7 +103,7 @@ def _cost(evaluation: Evaluation) -> list[str]:
 def _lacking(evaluation: Evaluation) -> list[str]:
     failed = [f"its reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()]
     cached = [f"ms/query includes {evaluation.from_cache}; those are quicker"] if evaluation.from_cache else []
-    return cached + failed + [f"{count} queries lack {what}" for what, count in evaluation.rankings.needs.items()]
+    return cached + failed + lacking_lines(evaluation.rankings.needs)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cems_workbench import __version__
 from cems_workbench.config import EvidenceCard, Measured
+from cems_workbench.evaluation.batch import lacking_lines
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.tune import Tuned
@@ -51,7 +52,7 @@ def evidence_card(
         date=date,
         kept=tuned.kept,
         relevance=relevance,
-        lacking=tuple(f"{count} queries lack {words}" for words, count in needs),
+        lacking=tuple(lacking_lines(dict(needs))),
     )
 
 

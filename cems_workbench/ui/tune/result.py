@@ -10,6 +10,7 @@ import numpy as np
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.evaluation.batch import lacking_lines
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.tuning import SearchResult, looks_at, open_holdout
 from cems_workbench.tuning.holdout import Gain, gain, mean_of
@@ -51,8 +52,8 @@ def draw(result: SearchResult, resources: Resources) -> None:
     _holdout(result, resources)
     for line in guard_lines(result):
         st.caption(line)
-    for words, count in result.needs:
-        st.caption(f":orange[⚠] {plain(f'{count} queries lack {words}')}: the proposal was measured on what is there.")
+    if lines := lacking_lines(dict(result.needs)):
+        st.warning(f"The proposal was measured on what is there: {plain('; '.join(lines))}.")
     if len(result.planned.plan.goal.names) > 1:
         _front(result)
     st.markdown("## What the proposal changes")

@@ -128,6 +128,11 @@ def test_compare_names_who_lost_and_guards_a_type(
     lost = command(*arguments, "--assert-no-loss", "other:hit@5", "--json")
     assert lost.code == 1
     values = json.loads(lost.out)
+    by_type = values["compared"][0]["measures"]["hit@5"]["by_type"]
+    table = kept.out[kept.out.index("difference by type") :]
+    for kind, difference in by_type.items():  # the table and the JSON hold the same
+        row = next(line for line in table.splitlines() if line.startswith(kind))
+        assert row.removeprefix(kind).split()[0] == ("–" if difference is None else f"{difference:+.4f}")
     assert values["baseline"] == "as_listed"
     assert values["compared"][0]["measures"]["hit@5"]["losses"] == ["q1", "q3"]
     assert values["assertions"] == [
