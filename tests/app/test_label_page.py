@@ -59,7 +59,7 @@ def labels() -> list[Judgment]:
 
 def card(page: AppTest) -> str:
     """The card on the table, without its turn and the progress above it."""
-    found = next(text for text in (str(one.proto.body) for one in page.get("html")) if "wb-card-query" in text)
+    found = next(text for text in (str(one.proto.body) for one in page.get("html")) if 'class="wb-card-query"' in text)
     return re.sub(r' data-turn="\d+"', "", found[found.index('<div class="wb-card"') :])
 
 
@@ -155,7 +155,7 @@ def test_words_of_the_query_are_marked_and_markup_stays_text() -> None:
     html = card_html(card, 1, datetime(2026, 9, 1, tzinfo=UTC))
     assert "<p>A &lt;b&gt;<mark>Tide</mark>&lt;/b&gt; <mark>table</mark></p>" in html
     assert "<p>tide &amp; table</p>" in html
-    assert "<h5>&lt;i&gt;</h5>" in html
+    assert "<h2>&lt;i&gt;</h2>" in html
     assert "<code>m&lt;1&gt;</code>" in html
 
 

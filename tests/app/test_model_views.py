@@ -100,10 +100,10 @@ def test_a_moved_judge_threshold_is_replayed_on_the_judgments_that_are_there(ope
     assert evidence_of(page) is kept
 
 
-def test_a_judge_that_also_ranked_is_called_circular(open_page: OpenPage) -> None:
+def test_a_judge_that_also_reranked_gives_no_second_opinion(open_page: OpenPage) -> None:
     changes = {"judge.backend": "late_interaction", "judge.threshold": -10.0, "judge.bands": [-8.0, -10.0, -12.0]}
     page = show(search(configured(open_page(), changes, "qmd")), "Judge")
-    assert "also ranked" in notes(page)
+    assert "also reranked, with the same scores" in notes(page)
     assert "bands may not fit" in notes(page)
 
 

@@ -109,7 +109,10 @@ def test_what_fits_no_memory_is_said_by_line_and_the_rest_is_kept(
     assert "import the log, which keeps the good rows" in refused.err
 
 
-def test_the_failing_ones_are_listed_first(command: Command, store: Path, tmp_path: Path) -> None:
+def test_the_failing_ones_are_listed_first(
+    command: Command, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     path = tmp_path / "asked.jsonl"
     asked = [
         ("how do we deploy?", ["m001"], [0.9]),

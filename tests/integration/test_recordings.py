@@ -117,7 +117,7 @@ def test_the_order_is_the_recorded_one(
                     for answer in recording["answers"]:
                         query = asked[answer["qid"]]
                         evidence = gathered.get(query.qid)
-                        if evidence is None or unmet(config, evidence.notes):
+                        if evidence is None or unmet(config, evidence):
                             assert name == recordings[0], "the answers of every setting are replayed from one gather"
                             evidence = gather_lists(Request(query.query, query.project, as_of), config, resources)
                             assert set(evidence.notes["engine"]["lists"]) == {"vector:0", "ts_rank:0"}

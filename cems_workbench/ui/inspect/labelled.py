@@ -27,6 +27,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
 
 LABELLED = "inspect:labelled"
+NOTHING_MISSING = "inspect:ahead:nothing"
 """Key of the session state."""
 EVERY = 1.0
 """Seconds between two looks at a background gather."""
@@ -85,18 +86,31 @@ def gather_ahead(context: InspectContext) -> None:
 
     What was stopped, or failed, is not begun again by itself, and neither is what asks another system for its answers.
     """
+    last = _gather_of(context)
+    if last is None and Settings().gather_ahead and begins_unasked(context.trace.config):
+        last = _begun(context)
+    if last is not None and not last.over:
+        _watch(str(context.resources.store.path))
+
+
+def _begun(context: InspectContext) -> BackgroundEvidence | None:
+    """The background gather of the judged queries, begun now; None where nothing is missing.
+
+    All judgments are read once for a gather: where nothing was missing, that is known until a query more is judged.
+    """
     resources, config = context.resources, context.trace.config
+    asked = (evidence_memory().key(config, resources), resources.store.judgments.count_queries("human"))
+    if st.session_state.get(NOTHING_MISSING) == asked:
+        return None
     queries, _ = judged_queries(resources)
     if not queries or evidence_memory().has(queries, config, resources):
-        return
-    store, last = str(resources.store.path), _gather_of(context)
-    if last is None and Settings().gather_ahead and begins_unasked(config):
-        before = _gathers().get(store)
-        if before is not None:
-            before.stop()
-        last = _gathers()[store] = BackgroundEvidence(evidence_memory(), queries, config, resources).start()
-    if last is not None and not last.over:
-        _watch(store)
+        st.session_state[NOTHING_MISSING] = asked
+        return None
+    store = str(resources.store.path)
+    if (before := _gathers().get(store)) is not None:
+        before.stop()
+    found = _gathers()[store] = BackgroundEvidence(evidence_memory(), queries, config, resources).start()
+    return found
 
 
 def _gather_of(context: InspectContext) -> BackgroundEvidence | None:

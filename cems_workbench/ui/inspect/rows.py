@@ -14,7 +14,6 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.labelling import TYPED, add_to_set, give_grade, meant_query, own_grade
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.tools.why import VIEW as WHY_TOOL
 from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.memories.state import open_in_memories
@@ -49,7 +48,7 @@ def _choose(results: list[str], followed: str | None) -> None:
 def _draw_actions(context: InspectContext, memory_id: str) -> None:
     st.code(memory_id, language=None, width="content")
     st.button(
-        "Why is it here?", key="inspect:row_why", icon=":material/help:", on_click=state.explain, args=(memory_id, WHY_TOOL.title),
+        "Why is it here?", key="inspect:row_why", icon=":material/help:", on_click=state.explain, args=(memory_id, state.WHY_TOOL),
         help="Opens the tool under What happened, and why: each stage, and the smallest change that moves it.",
     )  # fmt: skip
     _draw_grades(context, memory_id)

@@ -39,6 +39,7 @@ QUERY, PROJECT, ONLY_PROJECT = "inspect:query", "inspect:project", "inspect:only
 AS_OF, MANUAL = "inspect:as_of", "inspect:manual"
 FOLLOW, SECTION, VIEW, TOOL = "inspect:follow", "inspect:section", "inspect:view", "inspect:tool"
 HAPPENED, WHY = "What happened", "Why, and what if"
+WHY_TOOL = "Why is it missing?"
 """The sections below the ranking."""
 PRODUCTION = "Against production"
 """The tool that sets what a real system answered beside the trace."""

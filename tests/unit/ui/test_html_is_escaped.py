@@ -280,7 +280,7 @@ PROBE = StrongSignal(
 @pytest.mark.parametrize("scale", ["raw", "max", "saturating"])
 def test_the_probe_says_its_verdict_and_the_distance(changes: dict[str, Any], verdict: str, scale: str) -> None:
     shown = Reading(probe_html(replace(PROBE, **changes, scale=scale)))
-    assert {tag[0].strip("/") for tag in shown.tags} == {"div", "b", "table", "tr", "th", "td"}
+    assert {tag[0].strip("/") for tag in shown.tags} == {"div", "b", "table", "tr", "th", "td", "span"}
     assert f"Strong-signal probe {verdict}" in shown.text
     assert "6.0000 raw" in shown.text and "0.8571" in shown.text and "0.3571" in shown.text
     assert ("short by 0.2500" in shown.text) == ("short_of_threshold" in changes)

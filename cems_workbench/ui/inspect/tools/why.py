@@ -354,6 +354,4 @@ def _moved(before: float | None, after: float | None) -> str:
     return f"{'–' if before is None else repr(before)} before, {'–' if after is None else repr(after)} after"
 
 
-VIEW = View(
-    "Why is it missing?", 10, draw, "Which stage lost a memory, and what is the smallest change that brings it back?"
-)
+VIEW = View(state.WHY_TOOL, 10, draw, "Which stage lost a memory, and what is the smallest change that brings it back?")
