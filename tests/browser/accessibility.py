@@ -15,7 +15,8 @@ STREAMLITS = (
     ("empty-table-header", 'role="columnheader"'),
 )
 """Rule and a part of the element: what Streamlit's own widgets break, which no page can mend."""
-STILL = "*, *::before, *::after {transition:none !important; animation:none !important;}"
+STILL = """*, *::before, *::after {transition:none !important; animation:none !important;}
+:has(> .st-key-inspect-row_actions) {position:static !important;}"""
 MAIN = {"include": ['[data-testid="stMain"]'], "exclude": [".wb-results", ".wb-strip", ".js-plotly-plot svg"]}
 """What changes from view to view: the page without what stands on every view, and without figures, which have an alternative text."""
 WHOLE = {"include": ["html"]}
@@ -34,7 +35,8 @@ def violations(page: Page, place: Mapping[str, Sequence[str]] = WHOLE) -> list[s
     """Each rule that an element in this place breaks, and contrasts in dark too: rule, element, and what is wrong."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_script())
-        page.add_style_tag(content=STILL)  # a colour half way to another is nobody's choice
+        # A colour half way to another is nobody's choice, and what lies under the bar of a result is scrolled free of it.
+        page.add_style_tag(content=STILL)
     found: dict[str, None] = {}
     for scheme, rules in (("light", RULES), ("dark", ["color-contrast"])):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

@@ -71,7 +71,7 @@ def test_every_view_can_be_opened(inspect: Inspect) -> None:
         ("Journey", "The rank of each memory in every list and stage"),
         ("Adjust", "Each factor multiplies the score"),
         ("Context", "tokens, assembled by"),
-        ("Contributions", "What each list gave the first candidates"),
+        ("Contributions", "The parts that add up to the score after fusion"),
     ):
         inspect.view(view)
         expect(inspect.page.get_by_text(sign).first).to_be_visible()

@@ -97,13 +97,13 @@ def test_on_a_phone_query_and_grades_stay_in_sight_and_each_card_opens_at_its_to
     for graded in ("1", "2"):
         window.settled()
         page.locator(".wb-card details").scroll_into_view_if_needed()
-        expect(page.locator(".wb-card h5")).not_to_be_in_viewport()
+        expect(page.locator(".wb-card h2")).not_to_be_in_viewport()
         expect(page.locator(".wb-card-query p")).to_be_in_viewport(ratio=1)
         for button in page.locator(".st-key-label-grades button").all():
             expect(button).to_be_in_viewport(ratio=1)
         page.keyboard.press("1")
         expect(label.count).to_have_text(graded)
-        expect(page.locator(".wb-card h5")).to_be_in_viewport(ratio=1)
+        expect(page.locator(".wb-card h2")).to_be_in_viewport(ratio=1)
         expect(page.locator(".wb-card-query p")).to_be_in_viewport(ratio=1)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
