@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.evaluate import (
-    ConfigsOption,
     GradeOption,
     JudgesOption,
     MetricsOption,
     asserted_json,
     check_judges,
-    chosen_configs,
     chosen_measures,
+    configs_for,
     exit_unless_all_hold,
     print_asserted,
     refuse_nothing,
     remarks,
+    score_lines,
 )
 from cems_workbench.cli.gather import SeedOption
-from cems_workbench.cli.options import JsonOption, SetOption, preset_help, print_json, print_table
+from cems_workbench.cli.options import ConfigsOption, JsonOption, SetOption, preset_help, print_json, print_table
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,18 +57,18 @@ def compare_command(
     from cems_workbench.evaluation.evidence_file import read_evidence_file
     from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
 
-    configs = chosen_configs(config, preset, changes)
-    if len(configs) < 2:
+    if len(config or ()) + len(preset or ()) < 2:
         raise InputError("compare needs at least two configs: --config A --config B (files, or presets by name)")
     check_judges(judges)
     read = read_evidence_file(evidence)
+    configs = configs_for(read, config, preset, changes, None)
     least = read.header.relevant_from if grade is None else grade
     guarded = [parse_scoped_measure(text, least) for text in no_loss or ()]
     measures = chosen_measures(metrics, least, [measure for measure, _ in guarded])
     of_file = labelled_file(read, judges)
     refuse_nothing(of_file.batch.queries, evidence)
     measured, _ = evaluate_configs(
-        [(chosen.name, chosen) for chosen in configs], lambda _: of_file, measures, seed=seed
+        [(chosen.name, chosen) for chosen, _ in configs], lambda _: of_file, measures, seed=seed
     )
     comparison = compare([row.evaluation for row in measured], seed=seed)
     outcomes = [outcome for measure, kind in guarded for outcome in check_no_loss(comparison, measure, kind, tolerance)]
@@ -76,6 +76,9 @@ def compare_command(
         print_json(comparison.to_json() | asserted_json(outcomes))
     else:
         _print(comparison, shown, read.header.config.name)
+        told = [(evidence, row.evaluation, options) for row, (_, options) in zip(measured, configs, strict=True)]
+        for line in score_lines(told):
+            typer.echo(line)
         print_asserted(outcomes)
     exit_unless_all_hold(outcomes)
 
@@ -112,6 +115,9 @@ def _whole(value: float | None) -> int | None:
 def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
     base = comparison.evaluations[0]
     _print_means(comparison, gathered_with)
+    said = remarks(base)
+    for line in said:
+        typer.echo(line)
     columns = [
         "measure", base.config.name, "value", "diff", "95 % of diff", "p (Holm)", "effect", "won/lost/same",
     ]  # fmt: skip
@@ -140,4 +146,5 @@ def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
                 more = f" and {len(qids) - shown} more" if len(qids) > shown else ""
                 typer.echo(f"{word} by {first.measure}: {', '.join(qids[:shown])}{more}")
         for line in remarks(evaluation):
-            typer.echo(line)
+            if line not in said:
+                typer.echo(line)

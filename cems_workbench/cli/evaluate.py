@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,12 +13,13 @@ import typer
 
 from cems_workbench.cli.gather import LimitOption, ProjectOnlyOption, SeedOption
 from cems_workbench.cli.options import (
-    DEFAULT_PRESET,
+    AblateOption,
+    ConfigsOption,
     JsonOption,
+    PresetsOption,
     SetOption,
     StoreOption,
     chosen_config,
-    preset_help,
     print_json,
     print_table,
     progress_bar,
@@ -36,17 +38,8 @@ if TYPE_CHECKING:
     from cems_workbench.runs.evaluation import Labelled, LabelledEvidence
 
 CHECK_FAILED = 1
-ConfigsOption = Annotated[
-    list[Path] | None,
-    typer.Option("--config", help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name; repeatable."),
-]
-PresetsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--preset",
-        help=preset_help(f"the config the file was gathered with; for a query set {DEFAULT_PRESET}; repeatable"),
-    ),
-]
+Options = Sequence[tuple[str, str]]
+"""Options of the command line with their values, which name a config to `score`."""
 MetricsOption = Annotated[
     str | None, typer.Option("--metrics", help='Measures, such as "hit@5 recall@5 nDCG@10" (default: a full report).')
 ]
@@ -74,9 +67,7 @@ def evaluate_command(
         list[str] | None,
         typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Exit with 1 unless this holds; repeatable."),
     ] = None,
-    ablate: Annotated[
-        str | None, typer.Option("--ablate", help="Also the parts of: stages (of the config), cems or ace (documents).")
-    ] = None,
+    ablate: AblateOption = None,
     honest: Annotated[
         bool,
         typer.Option("--honest", help="Also score the run by cosine threshold, model judge and people side by side."),
@@ -88,7 +79,6 @@ def evaluate_command(
     as_json: JsonOption = False,
 ) -> None:
     """Measure configs on labelled queries. An evidence file needs no store and no model."""
-    from cems_workbench.evaluation.ablation import ablations
     from cems_workbench.evaluation.assertions import check, parse_assertion
     from cems_workbench.evaluation.evidence_file import is_evidence_file, read_evidence_file
     from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
@@ -103,12 +93,10 @@ def evaluate_command(
     read = read_evidence_file(Path(evidence)) if is_evidence_file(Path(evidence)) else None
     if read is not None and (project_only or limit is not None):
         raise InputError("--project-only and --limit are for gathering; the evidence file is gathered already")
-    configs = chosen_configs(config, preset, changes) or [_default(read, changes)]
-    if ablate:
-        configs = [variant for chosen in configs for variant in ablations(ablate, chosen)]
+    configs = configs_for(read, config, preset, changes, ablate)
     if run_out is not None and len(configs) > 1:
         raise InputError(f"--run-out holds one run, and there are {len(configs)} configs")
-    named = [(chosen.name, chosen) for chosen in configs]
+    named = [(chosen.name, chosen) for chosen, _ in configs]
     if read is not None:
         measures, assertions = wanted(read.header.relevant_from)
         of_file = labelled_file(read, judges)
@@ -131,6 +119,12 @@ def evaluate_command(
             print_evaluation(row.evaluation)
             if row.answered:
                 typer.echo(f"lists {row.answered}")
+        told = [
+            (row.labelled.evidence.path, row.evaluation, options)
+            for row, (_, options) in zip(measured, configs, strict=True)
+        ]
+        for line in score_lines(told, store):
+            typer.echo(line)
         for view in views:
             for table in view.tables():
                 print_table(table.columns, table.rows, table.title)
@@ -138,6 +132,45 @@ def evaluate_command(
                 typer.echo(f"warning: {line}")
         print_asserted(outcomes)
     exit_unless_all_hold(outcomes)
+
+
+def configs_for(
+    read: EvidenceSet | None, files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None,
+    ablate: str | None,
+) -> list[tuple[PipelineConfig, Options]]:  # fmt: skip
+    """The configs that were named, or the default one, and the rows of their ablation, each with the options that name it to `score`.
+
+    The default is the config that a file was gathered with, and for a query set (`read` is None) the default preset.
+    """
+    from cems_workbench.evaluation.ablation import ablations
+
+    configs = chosen_configs(files, presets, changes) or [_default(read, changes)]
+    named = [[("--config", str(path))] for path in files or ()] + [[("--preset", name)] for name in presets or ()]
+    further = [("--set", text) for text in changes or ()] + ([("--ablate", ablate)] if ablate else [])
+    return [
+        (variant, [*options, *further])
+        for chosen, options in zip(configs, named or [[]], strict=True)
+        for variant in (ablations(ablate, chosen) if ablate else [chosen])
+    ]
+
+
+def score_lines(measured: Iterable[tuple[Path, Evaluation, Options]], store: Path | None = None) -> list[str]:
+    """The commands, a line each, that score what evaluations lack of their rerankers' scores: one for each evidence file."""
+    from cems_workbench.evaluation.batch import UNSCORED
+
+    options: dict[Path, list[tuple[str, str]]] = {}
+    for path, evaluation, named in measured:
+        if UNSCORED in evaluation.rankings.needs:
+            options.setdefault(path, []).extend(named)
+    return [score_line(path, named, store) for path, named in options.items()]
+
+
+def score_line(evidence: Path, named: Options, store: Path | None = None) -> str:
+    """The command, quoted for a shell, that scores what a file lacks for the configs that these options name."""
+    words = [word for option in dict.fromkeys(named) for word in option]
+    where = [] if store is None else ["--store", str(store)]
+    command = shlex.join(["python", "-m", "cems_workbench", "score", str(evidence), *words, *where])
+    return f"score them: {command}"
 
 
 def asserted_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -249,7 +282,8 @@ def cost_line(evaluation: Evaluation) -> str:
     if pace is None:
         return said
     cached = f" ({evaluation.from_cache})" if evaluation.from_cache else ""
-    return f"{pace:.0f} ms/query when it was gathered{cached}, {said}"
+    later = f", without {evaluation.scored_later}" if evaluation.scored_later else ""
+    return f"{pace:.0f} ms/query when it was gathered{cached}{later}, {said}"
 
 
 def remarks(evaluation: Evaluation) -> list[str]:
@@ -261,7 +295,7 @@ def remarks(evaluation: Evaluation) -> list[str]:
         lines.append(f"{len(evaluation.not_judged)} queries have no judgment and are left out")
     if evaluation.not_gathered:
         lines.append(f"{len(evaluation.not_gathered)} queries were not gathered and are left out")
-    lines += [f"warning: {line}" for line in lacking_lines(evaluation.rankings.needs)]
+    lines += [f"warning: {line}" for line in lacking_lines([evaluation.lacking])]
     return lines + [
         f"warning: the reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()
     ]

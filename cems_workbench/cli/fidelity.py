@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cems_workbench.cli.evaluate import (
-    ConfigsOption,
     asserted_json,
     chosen_configs,
     exit_unless_all_hold,
@@ -20,6 +19,7 @@ from cems_workbench.cli.evaluate import (
 )
 from cems_workbench.cli.options import (
     AsOfOption,
+    ConfigsOption,
     JsonOption,
     SetOption,
     StoreOption,

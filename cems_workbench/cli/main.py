@@ -29,6 +29,7 @@ from cems_workbench.cli import (
     judgments,
     replay,
     sample,
+    score,
     search,
     tune,
     why,
@@ -53,6 +54,7 @@ commands.command("search")(search.search_command)
 commands.command("replay")(replay.replay_command)
 commands.command("why")(why.why_command)
 commands.command("gather")(gather.gather_command)
+commands.command("score")(score.score_command)
 commands.command("evaluate")(evaluate.evaluate_command)
 commands.command("compare")(compare.compare_command)
 commands.command("fidelity")(fidelity.fidelity_command)

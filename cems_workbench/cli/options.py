@@ -46,6 +46,20 @@ PresetOption = Annotated[str | None, typer.Option("--preset", help=preset_help()
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name.")
 ]
+ConfigsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--config", help="A config file (YAML, JSON, TOML, .env or Python), or a preset by name; repeatable."),
+]
+PresetsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--preset",
+        help=preset_help(f"the config the file was gathered with; for a query set {DEFAULT_PRESET}; repeatable"),
+    ),
+]
+AblateOption = Annotated[
+    str | None, typer.Option("--ablate", help="Also the parts of: stages (of the config), cems or ace (documents).")
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one parameter, such as fusion.k=30; repeatable."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cems_workbench import collector
-from cems_workbench.cli.evaluate import GradeOption
+from cems_workbench.cli.evaluate import GradeOption, Options, score_line
 from cems_workbench.cli.options import (
     ConfigOption,
     JsonOption,
@@ -28,6 +28,7 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.errors import InputError, StoreLockedError
 from cems_workbench.progress import Cancelled, Progress
+from cems_workbench.shipped import default_preset
 
 if TYPE_CHECKING:
     from cems_workbench.runs.tuning import SearchResult
@@ -130,8 +131,37 @@ def tune_command(
         result = _opened(result, store)
     write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
     _report(result, as_json)
+    if not as_json:
+        for line in _score_lines(result, evidence, out, _naming(config, preset, changes), store):
+            typer.echo(line, err=True)
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
+
+
+def _score_lines(result: SearchResult, evidence: Path, out: Path, baseline: Options, store: Path | None) -> list[str]:
+    """How to have what baseline and proposal lack of their rerankers' scores scored, and that the search is then to be run again."""
+    from cems_workbench.config import load_config
+    from cems_workbench.evaluation.batch import UNSCORED
+
+    lines = []
+    for lacking, needs in result.needs:
+        if UNSCORED not in needs:
+            continue
+        if lacking == result.planned.plan.space.baseline:
+            lines.append(score_line(evidence, baseline, store))
+        elif load_config(out) == lacking:
+            lines.append(score_line(evidence, [("--config", str(out))], store))
+        else:
+            lines.append(f"{out} does not hold the whole proposal; write it as YAML (--out NAME.yaml) to score for it")
+    return [*lines, "then run this again: the search was without these scores"] if lines else []
+
+
+def _naming(config: Path | None, preset: str | None, changes: Sequence[str] | None) -> Options:
+    """The options that name the config that `chosen_config` gives."""
+    chosen = (
+        ("--config", str(config)) if config else ("--preset", preset or default_preset(settings_for(None).preset)[0])
+    )
+    return [chosen, *(("--set", text) for text in changes or ())]
 
 
 def _opened(result: SearchResult, store: Path | None) -> SearchResult:
@@ -172,7 +202,6 @@ def _report(result: SearchResult, as_json: bool) -> None:
 
     tuned, by = result.tuned, result.planned.group_by
     changed = [row for row in difference(tuned.plan.space.baseline, tuned.config)]
-    needs = [f"{words} ({count} queries)" for words, count in result.needs]
     values = {"validation": tuned.validation, "hold-out": tuned.holdout}
     measure = tuned.plan.goal.objectives[0]
     if as_json:
@@ -181,7 +210,7 @@ def _report(result: SearchResult, as_json: bool) -> None:
             "trials": len(tuned.search.trials) - 1, "cancelled": tuned.search.cancelled, "group_by": by,
             "relevant_from": measure.grade, "counted": len(result.planned.batch.queries),
             "train": tuned.train, "validation": _gain(tuned.validation), "holdout": _gain(tuned.holdout),
-            "looks": tuned.looks, "pareto_front": _front(tuned), "needs": needs,
+            "looks": tuned.looks, "pareto_front": _front(tuned), "needs": result.lacking,
         })  # fmt: skip
         return
     if changed:
@@ -204,8 +233,8 @@ def _report(result: SearchResult, as_json: bool) -> None:
         points = _front(tuned)
         rows = [[value if isinstance(value, float) else str(value) for value in point.values()] for point in points]
         print_table(list(points[0]) if points else [], rows, title="Pareto front")
-    for need in needs:
-        typer.echo(f"warning: {need}", err=True)
+    for line in result.lacking:
+        typer.echo(f"warning: {line}", err=True)
 
 
 def _front(tuned: Tuned) -> list[dict[str, Any]]:

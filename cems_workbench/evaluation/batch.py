@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from cems_workbench.evaluation.grades import Grades, agreed_grades
 from cems_workbench.evaluation.metrics.rankings import GradedRankings, ideal_grades
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.encode import encode
-from cems_workbench.pipeline.needs import unmet
+from cems_workbench.pipeline.needs import SCORED_WITH, unmet
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
@@ -27,6 +27,9 @@ from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, R
 from cems_workbench.records import Query
 
 BLOCK = 512
+UNSCORED = "reranker scores of some candidates"
+"""What evidence lacks where a config's reranker would read more than was scored."""
+MOST_NAMES = 4
 NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 """A pair that was not asked because another had failed is of the same failure as that one."""
 
@@ -120,8 +123,7 @@ class LabelledBatch:
             if not RERANK.is_off(config):
                 unscored = sum(bool(stages.of(RERANK).needs(q)) for q in range(len(block.places)))
                 if unscored:
-                    words = "rerank: candidates that the reranker never scored"
-                    needs[words] = needs.get(words, 0) + unscored
+                    needs[UNSCORED] = needs.get(UNSCORED, 0) + unscored
                 sent[block.places] = stages.of(RERANK).sent()
         depth = max((part[0].shape[1] for part in found), default=0)
         shape = (len(self.queries), depth)
@@ -180,16 +182,30 @@ class LabelledBatch:
         return found
 
 
-def lacking_lines(needs: Mapping[str, int]) -> list[str]:
-    """What a config asks for that the evidence does not hold, a line each with the number of queries: on pages, reports and cards."""
-    return [f"{count} {'query lacks' if count == 1 else 'queries lack'} {what}" for what, count in needs.items()]
+def lacking_lines(configs: Iterable[tuple[str, Mapping[str, int]]]) -> list[str]:
+    """What configs ask for that the evidence does not hold, by name with `Rankings.needs`: on pages, in commands, reports and on cards.
+
+    A line for each thing that is lacking, with the configs and the number of queries; configs that lack the same share one.
+    """
+    names: dict[str, list[str]] = {}
+    for name, needs in configs:
+        for what, count in needs.items():
+            line = f"{count} {'query lacks' if count == 1 else 'queries lack'} {what}"
+            names.setdefault(line, []).append(name)
+    return [f"{_some(dict.fromkeys(asking))}: {line}" for line, asking in names.items()]
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first names, and how many more there are."""
+    shown = list(names)
+    return ", ".join(shown[:MOST_NAMES]) + (f" and {len(shown) - MOST_NAMES} more" if len(shown) > MOST_NAMES else "")
 
 
 def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Evidence, int]]:
     """One of each kind of evidence, by what it was gathered with and whether it has chunks, and how many there are of it."""
-    alike: dict[tuple[int, bool], tuple[Evidence, int]] = {}
+    alike: dict[tuple[int, bool, str], tuple[Evidence, int]] = {}
     for evidence in evidences:
-        key = id(evidence.notes.get("gathered")), bool(evidence.chunks)
+        key = id(evidence.notes.get("gathered")), bool(evidence.chunks), repr(evidence.notes.get(SCORED_WITH))
         first, count = alike.get(key, (evidence, 0))
         alike[key] = (first, count + 1)
     return list(alike.values())

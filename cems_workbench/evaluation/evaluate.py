@@ -19,6 +19,8 @@ from cems_workbench.evaluation.statistics import bootstrap, bounds, means
 from cems_workbench.pipeline.table import Floats
 
 NO_TYPE = "(no type)"
+SCORED_LATER = "scored_later"
+"""The note of evidence with the number of pairs that were scored after gathering."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +56,15 @@ class Evaluation:
     cost: dict[str, float] = field(default_factory=dict)
     """All queries together: `llm_calls` of a language model and `llm_replies_cached` when the evidence was gathered, `reranked` pairs
     that this config's reranker reads; `ms_per_query` that gathering took on average, where that was recorded, and then
-    `queries_from_cache`, how many queries took scores or replies of a model from the cache, which makes them quicker."""
+    `queries_from_cache`, how many queries took scores or replies of a model from the cache, which makes them quicker, and
+    `pairs_scored_later`, where there are any, which the time leaves out."""
     failed: Mapping[str, int] = field(default_factory=dict)
     """Why the reranker gave some candidates no score, with the number of queries."""
+
+    @property
+    def lacking(self) -> tuple[str, Mapping[str, int]]:
+        """The config by name with what the evidence does not hold of what it asks for, as `lacking_lines` takes it."""
+        return self.config.name, self.rankings.needs
 
     @property
     def relevant_from(self) -> int:
@@ -73,6 +81,12 @@ class Evaluation:
         """How many queries were gathered with scores or replies from the cache, which the time of gathering depends on; or empty."""
         cached = int(self.cost.get("queries_from_cache", 0))
         return f"{cached} of {len(self.qids)} queries with model results from the cache" if cached else ""
+
+    @property
+    def scored_later(self) -> str:
+        """How many pairs a reranker scored after gathering, which the time of gathering leaves out; or empty."""
+        pairs = int(self.cost.get("pairs_scored_later", 0))
+        return f"{pairs} pairs that a reranker scored after gathering" if pairs else ""
 
     def mean(self, measure: Measure, query_type: str | None = None) -> float:
         """The mean of a measure, over the queries of one type where it is named; NaN where there are none."""
@@ -167,7 +181,9 @@ def _cost(batch: LabelledBatch, rankings: Rankings) -> dict[str, float]:
     if batch.seconds_per_query is None:
         return found
     cached = sum(_from_cache(evidence.notes) for evidence in batch.evidences)
-    return found | {"ms_per_query": 1000 * batch.seconds_per_query, "queries_from_cache": float(cached)}
+    later = sum(evidence.notes.get(SCORED_LATER, 0) for evidence in batch.evidences)
+    found |= {"ms_per_query": 1000 * batch.seconds_per_query, "queries_from_cache": float(cached)}
+    return found | ({"pairs_scored_later": float(later)} if later else {})
 
 
 def _from_cache(notes: Mapping[str, Any]) -> bool:

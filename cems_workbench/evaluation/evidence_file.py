@@ -288,6 +288,31 @@ def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
         connection.close()
 
 
+def add_scores(path: Path, read: str, scored: Mapping[str, Evidence]) -> str:
+    """Put the model scores of these queries, and their notes, into a file in place of those in it, and give its new content hash.
+
+    `read` is the hash of the content that they were added to. It is one transaction: after it the file is what it was, or holds all of
+    them under its new hash. Raises InputError when the file has changed since, is open elsewhere, or cannot be written.
+    """
+    import duckdb
+
+    connection = _connect(path, read_only=False)
+    try:
+        with _transaction(connection):
+            if content_hash(connection) != read:
+                raise InputError(f"{path} was changed meanwhile; run it again, what was scored is in the store's cache")
+            evidence_rows.replace_scores(connection, scored)
+            mark = content_hash(connection)
+            if _meta(connection, "content_hash") is not None:
+                connection.execute("INSERT OR REPLACE INTO meta VALUES ('content_hash', ?)", [mark])
+        connection.execute("CHECKPOINT")
+        return mark
+    except duckdb.Error as error:
+        raise InputError(f"{path} cannot be written: {str(error).splitlines()[0]}") from None
+    finally:
+        connection.close()
+
+
 def replace_relevant_from(path: Path, grade: int) -> None:
     """Write another relevance grade into the header of a file; its content hash stays. Raises as `replace_judgments` does."""
     import duckdb

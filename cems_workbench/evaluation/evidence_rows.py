@@ -186,6 +186,16 @@ def _write_scores(
     _insert(cursor, "scores", pa.table({name: pa.array(values, kind) for name, kind, values in columns}))
 
 
+def replace_scores(cursor: duckdb.DuckDBPyConnection, scored: Mapping[str, Evidence]) -> None:
+    """Put the model scores and notes of these queries, by qid, in place of those in the file, inside the caller's transaction."""
+    known = Known(cursor)
+    for qid, evidence in scored.items():
+        number = {key: known.memories[key][0] for key in evidence.memories}
+        cursor.execute("DELETE FROM scores WHERE qid = ?", [qid])
+        cursor.execute("UPDATE evidence SET notes = ? WHERE qid = ?", [_text(evidence.notes), qid])
+        _write_scores(cursor, qid, evidence, number, known)
+
+
 def _insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
     cursor.register("staged", rows)
     try:

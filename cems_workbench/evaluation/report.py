@@ -52,7 +52,8 @@ def markdown_report(comparison: Comparison, query_set: str, content_hash: str, n
             ],
         )  # fmt: skip
     for evaluation in comparison.evaluations:
-        lines += [f"\n{_cell(evaluation.config.name)}: {_cell(line)}" for line in _lacking(evaluation)]
+        lines += [f"\n{_cell(evaluation.config.name)}: {_cell(line)}" for line in _remarks(evaluation)]
+    lines += [f"\n{_cell(line)}" for line in lacking_lines(evaluation.lacking for evaluation in comparison.evaluations)]
     lines += ["", f"Evidence {content_hash[:16]}.", ""]
     return "\n".join(lines)
 
@@ -100,10 +101,10 @@ def _cost(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def _lacking(evaluation: Evaluation) -> list[str]:
+def _remarks(evaluation: Evaluation) -> list[str]:
     failed = [f"its reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()]
     cached = [f"ms/query includes {evaluation.from_cache}; those are quicker"] if evaluation.from_cache else []
-    return cached + failed + lacking_lines(evaluation.rankings.needs)
+    return cached + failed
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

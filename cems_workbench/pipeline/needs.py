@@ -14,7 +14,7 @@ from typing import Any
 
 from cems_workbench.config import PipelineConfig, field_specs, list_depths
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.stages.rerank import RERANK
+from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
 
 NO_NEW_EVIDENCE = frozenset({"rerank.max_concurrent", "rerank.timeout_s", "query.raw"})
@@ -44,6 +44,10 @@ BEFORE: Mapping[str, Any] = {"lists.origin": "store", "rerank.reads": "chunk"}
 """What was done when there was no parameter for it: the lists were the store's own, and of a memory with chunks the reranker read the one
 that was found. To a memory without chunks `rerank.reads` makes no difference."""
 
+SCORED_WITH = "scored_with"
+"""The note of evidence with the parameters of `rerank` that scores were made with after gathering, by the key of `model_scores` they stand
+under; for these scores they take the place of those that were gathered with."""
+
 Need = ParameterNeed | ScoreNeed
 """What a config asks for that the evidence does not hold."""
 
@@ -65,7 +69,8 @@ def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
     if not isinstance(gathered, Mapping):
         return []
     assumed = {path: value for path, value in BEFORE.items() if path != "rerank.reads" or evidence.chunks}
-    gathered = {**assumed, **gathered}
+    scored_with = evidence.notes.get(SCORED_WITH, {}).get(model_key(config.rerank), {})
+    gathered = {**assumed, **gathered, **scored_with}
     kinds = {spec.path: spec.kind for spec in field_specs()}
     needs = []
     for path, wanted in gather_parameters(config).items():
@@ -78,6 +83,15 @@ def unmet(config: PipelineConfig, evidence: Evidence) -> list[ParameterNeed]:
             continue
         needs.append(ParameterNeed(path.split(".")[0], path, had, wanted))
     return needs
+
+
+def rerank_parameters(config: PipelineConfig) -> dict[str, Any]:
+    """Those of the gather parameters that decide what a reranker is given to read, by path."""
+    return {
+        path: value
+        for path, value in gather_parameters(config).items()
+        if path.startswith("rerank.") and not _irrelevant(path, config)
+    }
 
 
 def _irrelevant(path: str, config: PipelineConfig) -> bool:

@@ -103,6 +103,26 @@ def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers)
     )
 
 
+def cannot_rerank(settings: Settings, config: PipelineConfig, answers: Callable[[], Answers]) -> str | None:
+    """Why nothing can score pairs for this config now; None when something can, if not the model that it names.
+
+    `answers` is called only where a server is to be asked.
+    """
+    backend, asked = config.rerank.backend, config.rerank.model or settings.cross_encoder
+    if backend == "none":
+        return None
+    if backend == "late_interaction":
+        return NO_TOKENS if settings.served_embedder is not None else None
+    if backend == "cross_encoder":
+        return None if _instead(settings, asked) or _found(asked) else f"the cross-encoder {asked} is not here"
+    if backend in ASK_A_SERVER:
+        missing = _missing(settings, config, answers())
+        return f"{backend}: {missing}" if missing else None
+    from cems_workbench.pipeline.rerankers import RERANKERS
+
+    return None if backend in RERANKERS else f"the reranker {backend} does not load"
+
+
 def _added_reranker(config: PipelineConfig) -> Check:
     """A reranker that was added: whether it loads; what it needs only it knows."""
     from cems_workbench.pipeline.rerankers import RERANKERS

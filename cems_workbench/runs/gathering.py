@@ -303,7 +303,7 @@ def read_evidence(
     for wider in _wider(selection, resources):
         evidence = read_exact_evidence(config, wider, resources, cache)
         if evidence is not None:
-            return _narrowed(evidence, selection)
+            return narrowed(evidence, selection.queries)
     return None
 
 
@@ -340,12 +340,11 @@ def _wider(selection: QuerySelection, resources: Resources) -> Iterator[QuerySel
             yield replace(selection, queries=queries)
 
 
-def _narrowed(evidence: EvidenceSet, selection: QuerySelection) -> EvidenceSet:
+def narrowed(evidence: EvidenceSet, queries: Sequence[Query]) -> EvidenceSet:
     """The evidence of some of its queries; the time is their share of all, since a file does not say it of each."""
-    asked = [query.qid for query in selection.queries]
-    evidences = {qid: evidence.evidences[qid] for qid in asked if qid in evidence.evidences}
+    evidences = {query.qid: evidence.evidences[query.qid] for query in queries if query.qid in evidence.evidences}
     share = len(evidences) / len(evidence.evidences) if evidence.evidences else 0.0
-    return replace(evidence, queries=selection.queries, evidences=evidences, seconds=evidence.seconds * share)
+    return replace(evidence, queries=tuple(queries), evidences=evidences, seconds=evidence.seconds * share)
 
 
 def gather_evidence(
@@ -361,7 +360,7 @@ def gather_evidence(
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
-    with _alone(path):
+    with alone(path):
         return gather_query_set(
             path, selection.queries, judgments, config, resources,
             query_set=selection.query_set, project_only=selection.project_only, progress=progress,
@@ -395,7 +394,7 @@ def discard_evidence(config: PipelineConfig, selection: QuerySelection, resource
     """Delete what `read_evidence` would give, so that it is gathered anew. Raises InputError while another thread gathers it."""
     for one in (selection, *_wider(selection, resources)):
         for path in _shelf(resources).glob(f"*-{_digest(config, one, resources)}{SUFFIX}"):
-            with _alone(path):
+            with alone(path):
                 path.unlink(missing_ok=True)
 
 
@@ -404,11 +403,11 @@ _changing = threading.Lock()
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Two windows of one app would otherwise gather the same queries into one file."""
+def alone(path: Path) -> Iterator[None]:
+    """Nobody else of this process writes to an evidence file meanwhile: two windows would gather the same queries. Raises InputError."""
     with _changing:
         if path in _under_way:
-            raise InputError("another window gathers just this; wait until it is done, or cancel it there")
+            raise InputError("another window gathers or scores just this; wait until it is done, or cancel it there")
         _under_way.add(path)
     try:
         yield

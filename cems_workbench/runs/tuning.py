@@ -13,7 +13,7 @@ once, for page and command line together, by `looks_at`. `card_of` is the eviden
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 from cems_workbench.config import EvidenceCard, PipelineConfig, card_path, export_config
 from cems_workbench.config.forms.reading import SUFFIXES
 from cems_workbench.errors import InputError, StoreError, StoreLockedError
-from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.batch import LabelledBatch, lacking_lines
 from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
 from cems_workbench.evaluation.metrics import relevance_words
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.runs.caching import Cache, uncached
-from cems_workbench.runs.evaluation import AgreedGrades, LabelledEvidence, labelled_selection
+from cems_workbench.runs.evaluation import AgreedGrades, LabelledEvidence, labelled, labelled_selection
 from cems_workbench.runs.gathering import FOLDER, QuerySelection
 from cems_workbench.tuning import tune as protocol
 from cems_workbench.tuning.card import evidence_card
@@ -146,8 +146,8 @@ class SearchResult:
     tuned: Tuned
     regions: Sequence[Region] = field(default_factory=tuple)
     """The stability region of every searched parameter; empty until they were measured."""
-    needs: Sequence[tuple[str, int]] = field(default_factory=tuple)
-    """What the proposal asks for that the evidence does not hold, in words, and of how many queries."""
+    needs: Sequence[tuple[PipelineConfig, Mapping[str, int]]] = field(default_factory=tuple)
+    """The baseline, and the proposal, where they ask for what the evidence does not hold, with their `Rankings.needs`."""
     not_kept: str = ""
     """Why its scores could not be kept; empty when they are."""
 
@@ -155,6 +155,11 @@ class SearchResult:
     def better(self) -> bool:
         """Is something else than the baseline proposed?"""
         return not self.tuned.kept
+
+    @property
+    def lacking(self) -> list[str]:
+        """What the evidence does not hold of what baseline and proposal ask for, in words."""
+        return lacking_lines((config.name, needs) for config, needs in self.needs)
 
 
 def tuning_data(
@@ -210,8 +215,17 @@ def run_search(planned: PlannedSearch, stage: Stage = lambda name: unwatched) ->
     except BaseException:
         keep_scores(planned)
         raise
-    lacking = planned.batch.rankings(tuned.proposal.config).needs
-    return SearchResult(planned, tuned, needs=tuple(lacking.items()), not_kept=keep_scores(planned))
+    configs = [planned.plan.space.baseline, *([] if tuned.kept else [tuned.config])]
+    judged = planned.data.batch  # what has nothing relevant is counted too, as where a config is evaluated
+    needs = [(config, judged.rankings(config).needs) for config in configs]
+    return SearchResult(planned, tuned, needs=tuple(row for row in needs if row[1]), not_kept=keep_scores(planned))
+
+
+def searched_anew(planned: PlannedSearch, evidence: EvidenceSet) -> PlannedSearch:
+    """The same search on the same queries, with evidence that holds more than that which it was planned on."""
+    data = replace(planned.data, labelled=labelled(evidence, planned.data.labelled.grades))
+    queries = scored_queries(data, planned.plan.goal.measures, planned.plan.seed)
+    return PlannedSearch(data, planned.plan, queries, planned.group_by)
 
 
 def _share_judgments(labelled: LabelledEvidence) -> None:
@@ -294,7 +308,7 @@ def card_of(result: SearchResult, date: str) -> EvidenceCard:
     """The evidence card of the proposal. `date` is an ISO date."""
     planned = result.planned
     return evidence_card(
-        result.tuned, planned.data.evidence, GROUP_WORDS[planned.group_by], date, planned.relevance, result.needs
+        result.tuned, planned.data.evidence, GROUP_WORDS[planned.group_by], date, planned.relevance, result.lacking
     )
 
 

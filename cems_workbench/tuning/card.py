@@ -8,7 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cems_workbench import __version__
 from cems_workbench.config import EvidenceCard, Measured
-from cems_workbench.evaluation.batch import lacking_lines
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.tune import Tuned
@@ -27,10 +26,10 @@ def evidence_card(
     grouping: str,
     date: str,
     relevance: str = "",
-    needs: Sequence[tuple[str, int]] = (),
+    lacking: Sequence[str] = (),
 ) -> EvidenceCard:
     """What the config was tuned and measured on. `date` is an ISO date, `grouping` what was never split, `relevance` the grade and
-    the denominator in words, `needs` what the evidence lacked and of how many queries."""
+    the denominator in words, `lacking` the lines of what the evidence does not hold."""
     measure = str(tuned.plan.goal.objectives[0])
     measured = []
     if tuned.validation is not None:
@@ -52,7 +51,7 @@ def evidence_card(
         date=date,
         kept=tuned.kept,
         relevance=relevance,
-        lacking=tuple(lacking_lines(dict(needs))),
+        lacking=tuple(lacking),
     )
 
 

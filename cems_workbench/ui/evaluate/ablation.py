@@ -12,10 +12,12 @@ from cems_workbench.evaluation.ablation import ablations
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.evaluation import EvaluatedConfig
+from cems_workbench.ui.evaluate import lacking
 from cems_workbench.ui.evaluate.compare import pick_measure, verdict
-from cems_workbench.ui.evaluate.state import made_of
-from cems_workbench.ui.kit.escape import plain, tick
+from cems_workbench.ui.evaluate.state import Choice, made_of
+from cems_workbench.ui.kit.escape import tick
 from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, lines
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import draw_table
@@ -33,7 +35,7 @@ ZERO = "rgba(128,128,128,0.6)"
 BETTER, WORSE = LIST_COLOURS[4], LIST_COLOURS[3]
 
 
-def draw(measured: Sequence[EvaluatedConfig]) -> None:
+def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
     """Choose a config and a table; the table is computed when it is chosen, from evidence that is there."""
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     by_name = {evaluated.name: evaluated for evaluated in measured}
@@ -44,6 +46,9 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
     kind, about = TABLES[table or "Each stage off"]
     evaluated = by_name[name]
     rows = _evaluations(evaluated, kind)
+    asked = [EvaluatedConfig(row.config.name, evaluated.labelled, row) for row in rows]
+    if lacking.draw("evaluate", lacking.of_evaluated(asked), resources, locked=choice.locked):
+        st.rerun()
     measure = pick_measure(evaluated.evaluation.measures)
     st.caption(about)
     st.plotly_chart(figure(rows, measure), key="evaluate:ablate:figure", config=NO_TOOLBAR,
@@ -51,12 +56,6 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
     draw_table(
         _rows(rows, measure), key="evaluate:ablate:rows", most=len(rows), placeholder="–", columns=_columns(measure)
     )
-    lacking = sorted({(row.config.name, what) for row in rows for what in row.rankings.needs})
-    if lacking:
-        named = "; ".join(f"{plain(name)}: {plain(what)}" for name, what in lacking[:6])
-        st.caption(
-            f":orange[⚠] The evidence was gathered for {plain(evaluated.name)}. Not in it: {named}. These rows show what is there."
-        )
 
 
 def _evaluations(evaluated: EvaluatedConfig, kind: str) -> list[Evaluation]:

@@ -49,7 +49,6 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
     )  # fmt: skip
     for line in remarks(measured):
         st.caption(line)
-    _lacking(measured)
     measure = pick_measure(measured[0].evaluation.measures)
     st.plotly_chart(
         figure(measured, measure), key="evaluate:figure", config=NO_TOOLBAR,
@@ -76,11 +75,13 @@ def pick_measure(measures: Sequence[Measure]) -> Measure:
 
 
 def remarks(measured: Sequence[EvaluatedConfig]) -> list[str]:
-    """Which times the cache made shorter, what was left out, and which rerankers failed; each once."""
+    """Which times the cache made shorter or leave something out, what was left out, and which rerankers failed; each once."""
     said = []
     for config in measured:
         if config.evaluation.from_cache:
             said.append(f"{plain(config.name)}: ms a query includes {config.evaluation.from_cache}; those are quicker.")
+        if config.evaluation.scored_later:
+            said.append(f"{plain(config.name)}: ms a query leaves out {config.evaluation.scored_later}.")
         if config.evaluation.not_gathered:
             said.append(
                 f"{plain(config.name)}: {len(config.evaluation.not_gathered)} queries could not be gathered: left out."
@@ -88,24 +89,6 @@ def remarks(measured: Sequence[EvaluatedConfig]) -> list[str]:
         for why, count in config.evaluation.failed.items():
             said.append(f":orange[⚠] {plain(config.name)}: its reranker failed in {count} queries: {plain(why)}.")
     return said
-
-
-def _lacking(measured: Sequence[EvaluatedConfig]) -> None:
-    """What configs ask for that their evidence was not gathered with: one line, and the list on request."""
-    rows = [
-        {"config": config.name, "the evidence lacks": what, "queries": count}
-        for config in measured
-        for what, count in config.evaluation.rankings.needs.items()
-    ]
-    if not rows:
-        return
-    names = list(dict.fromkeys(str(row["config"]) for row in rows))
-    which = plain(", ".join(names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    with st.expander(f":orange[⚠] The evidence lacks what {which} asked for; they are measured on what is there"):
-        draw_table(
-            rows, key="evaluate:lacking", most=10,
-            columns={"the evidence lacks": st.column_config.TextColumn("the evidence lacks", width="large")},
-        )  # fmt: skip
 
 
 def _means(config: EvaluatedConfig, unjudged: bool) -> dict[str, Any]:

@@ -9,7 +9,17 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.evaluation import EvaluatedConfig
-from cems_workbench.ui.evaluate import ablation, choose, compare, experiments, fidelity, gather, honest, queries
+from cems_workbench.ui.evaluate import (
+    ablation,
+    choose,
+    compare,
+    experiments,
+    fidelity,
+    gather,
+    honest,
+    lacking,
+    queries,
+)
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.assets import begin_page
@@ -21,7 +31,7 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
     "By type": lambda evaluated, choice, resources: queries.draw_types(evaluated),
     "By query": lambda evaluated, choice, resources: queries.draw_queries(evaluated, choice),
     "Compare judges": lambda evaluated, choice, resources: honest.draw(evaluated),
-    "Ablation": lambda evaluated, choice, resources: ablation.draw(evaluated),
+    "Ablation": ablation.draw,
     "Experiments": experiments.draw,
 }
 
@@ -59,4 +69,8 @@ def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Reso
     if not evaluated[0].batch.queries:
         st.info("No query has both evidence and a judgment of this kind.")
         return
-    VIEWS[switch("View", list(VIEWS), "evaluate:view")](evaluated, choice, resources)
+    view = switch("View", list(VIEWS), "evaluate:view")
+    own = view == "Ablation"  # it says of each of its rows what that lacks
+    if not own and lacking.draw("evaluate", lacking.of_evaluated(evaluated), resources, locked=choice.locked):
+        st.rerun()
+    VIEWS[view](evaluated, choice, resources)

@@ -139,6 +139,13 @@ class Choice:
     opened: OpenedFile | None = None
     """The evidence file that everything is measured on, instead of evidence gathered from the store."""
 
+    @property
+    def locked(self) -> str | None:
+        """Why nothing may be added to the evidence; None where something may."""
+        return (
+            f"the file is read-only, {self.opened.reason}" if self.opened is not None and self.opened.reason else None
+        )
+
 
 def config_options(resources: Resources) -> Catalogue:
     """Every config that can be chosen; of one that cannot be read it is said why."""

@@ -54,14 +54,28 @@ def not_gathered(page: str, message: str, gather: Callable[[Progress], None], *,
 
     `message` is Markdown. `begun` says that a gather was broken off, which this one goes on with. An error is one line on the page.
     """
+    return offered(
+        f"{page}:gather", message, "Resume" if begun else "Gather", gather,
+        icon=":material/pause_circle:" if begun else ":material/hourglass_empty:", cancel=f"{page}:cancel",
+        kept="What was gathered is kept; gathering can be resumed.",
+    )  # fmt: skip
+
+
+def offered(
+    key: str, message: str, label: str, work: Callable[[Progress], None], *, icon: str, kept: str, cancel: str = "",
+    warn: bool = False, help: str | None = None,
+) -> bool:  # fmt: skip
+    """A message with a button that does what it says is missing, with progress and Cancel; True when that is done.
+
+    `message` is Markdown; `kept` says what a cancel leaves. An error is one line on the page.
+    """
     left, right = st.columns([5, 1], vertical_alignment="center")
-    left.info(message, icon=":material/pause_circle:" if begun else ":material/hourglass_empty:")
-    label = "Resume" if begun else "Gather"
-    if not right.button(label, key=f"{page}:gather", type="primary", icon=":material/play_arrow:", width="stretch"):
+    (left.warning if warn else left.info)(message, icon=icon)
+    if not right.button(label, key=key, type="primary", icon=":material/play_arrow:", width="stretch", help=help):
         return False
     try:
-        with cancellable(f"{page}:cancel", "What was gathered is kept; gathering can be resumed.") as progress:
-            gather(progress)
+        with cancellable(cancel or f"{key}:cancel", kept) as progress:
+            work(progress)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
         return False

@@ -10,14 +10,15 @@ import numpy as np
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.evaluation.batch import lacking_lines
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.runs.tuning import SearchResult, looks_at, open_holdout
+from cems_workbench.runs.scoring import Lacking, read_again
+from cems_workbench.runs.tuning import SearchResult, looks_at, open_holdout, searched_anew
 from cems_workbench.tuning.holdout import Gain, gain, mean_of
 from cems_workbench.tuning.objective import RERANKED
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
 from cems_workbench.tuning.tune import proposed
+from cems_workbench.ui.evaluate import lacking
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
@@ -52,8 +53,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
     _holdout(result, resources)
     for line in guard_lines(result):
         st.caption(line)
-    if lines := lacking_lines(dict(result.needs)):
-        st.warning(f"The proposal was measured on what is there: {plain('; '.join(lines))}.")
+    _lacking(result, resources)
     if len(result.planned.plan.goal.names) > 1:
         _front(result)
     st.markdown("## What the proposal changes")
@@ -61,6 +61,16 @@ def draw(result: SearchResult, resources: Resources) -> None:
     names = [label(axis.path, space.baseline) for axis in space.axes]
     own = space.values_of(space.baseline)
     st.html(axes_html(space.axes, names, own, proposal.values, result.regions))
+
+
+def _lacking(result: SearchResult, resources: Resources) -> None:
+    """What the evidence lacks of what baseline and proposal ask for; once it is scored the same search is run again."""
+    planned = result.planned
+    evidence, qids = planned.data.evidence, planned.data.batch.qids
+    rows = [Lacking(config.name, config, evidence, needs, qids) for config, needs in result.needs]
+    if lacking.draw("tune", rows, resources, label="Score and search again"):
+        start(searched_anew(planned, read_again(evidence)))
+        st.rerun()
 
 
 def headline(result: SearchResult) -> str:

@@ -14,7 +14,7 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.ablation import ablations, cems_phases, without_each_stage
 from cems_workbench.evaluation.assertions import check, check_no_loss, parse_assertion
-from cems_workbench.evaluation.batch import LabelledBatch, lacking_lines
+from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, lacking_lines
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, read_evidence_file
@@ -60,11 +60,12 @@ def test_a_file_evaluates_like_what_was_put_into_it(batch: LabelledBatch, tmp_pa
 def test_a_config_that_wants_more_than_was_gathered_says_so(batch: LabelledBatch) -> None:
     reranked = with_values(AS_LISTED, {"rerank.backend": "cross_encoder", "rerank.tail": "below"})
     found = evaluate(batch, reranked, MEASURES)
-    assert found.rankings.needs == {"rerank: candidates that the reranker never scored": 4}
-    line = "4 queries lack rerank: candidates that the reranker never scored"
-    assert lacking_lines(found.rankings.needs) == [line]
+    assert found.rankings.needs == {UNSCORED: 4}
+    line = "as_listed: 4 queries lack reranker scores of some candidates"
+    assert lacking_lines([found.lacking]) == [line]
     assert any(line in said for said in command_remarks(found)) and line in markdown_report(compare([found]), "s", "h")
-    assert lacking_lines({"rerank": 1}) == ["1 query lacks rerank"]
+    several = [(name, {"scores": 1}) for name in "abcdea"] + [("f", {"scores": 2})]
+    assert lacking_lines(several) == ["a, b, c, d and 1 more: 1 query lacks scores", "f: 2 queries lack scores"]
     gathered = {
         qid: replace(one, notes={"gathered": {"lists.vector.depth": 3, "lists.lexical.depth": 50}})
         for qid, one in evidences().items()

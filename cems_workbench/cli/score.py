@@ -1,0 +1,62 @@
+"""`score`: the scores of rerankers that evidence lacks for some configs, added to its file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cems_workbench.cli.evaluate import configs_for
+from cems_workbench.cli.options import (
+    AblateOption,
+    ConfigsOption,
+    JsonOption,
+    SetOption,
+    StoreOption,
+    preset_help,
+    print_json,
+    progress_bar,
+    settings_for,
+)
+
+FAILED = 2
+
+
+def score_command(
+    evidence: Annotated[Path, typer.Argument(help="An evidence file.")],
+    config: ConfigsOption = None,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option("--preset", help=preset_help("the config the file was gathered with; repeatable")),
+    ] = None,
+    changes: SetOption = None,
+    ablate: AblateOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score the pairs that the configs' rerankers read and the file lacks. Interrupted, it keeps what is finished.
+
+    Models and cache are those of the store that the evidence was gathered from.
+    """
+    from cems_workbench.evaluation.evidence_file import read_evidence_file
+    from cems_workbench.runs.evaluation import labelled_file
+    from cems_workbench.runs.scoring import resources_of, score_evidence
+
+    read = read_evidence_file(evidence)
+    configs = [chosen for chosen, _ in configs_for(read, config, preset, changes, ablate)]
+    judged = labelled_file(read, None).batch.qids or None
+    with progress_bar(as_json) as progress, resources_of(read, settings_for(store)) as resources:
+        report = score_evidence(read, configs, resources, progress, judged)
+    if as_json:
+        print_json({
+            "evidence": str(report.path), "queries": report.queries, "pairs": report.pairs, "failed": dict(report.failed),
+            "content_hash": report.content_hash,
+        })  # fmt: skip
+    else:
+        typer.echo(f"{report.path}: {report.pairs} pairs of {report.queries} queries scored")
+        typer.echo(f"content hash {report.content_hash}")
+        for why, count in report.failed.items():
+            typer.echo(f"not scored: {count} pairs: {why}")
+    if report.failed:
+        raise typer.Exit(FAILED)

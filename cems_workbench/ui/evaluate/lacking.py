@@ -1,0 +1,81 @@
+"""What evidence lacks, in a banner with a button that has the reranker's missing scores added to it; on Evaluate and on Tune."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from cems_workbench.evaluation.batch import lacking_lines
+from cems_workbench.models.servers import Answers, ask_all
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
+from cems_workbench.runs.evaluation import EvaluatedConfig
+from cems_workbench.runs.scoring import Lacking, score_lacking, why_not_scored
+from cems_workbench.settings import Settings
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.panels import offered
+
+MOST = 6
+"""Lines that are shown; the command line prints all."""
+ASKED_AGAIN = 30
+"""Seconds for which it is remembered which servers are there."""
+
+
+def of_evaluated(measured: Sequence[EvaluatedConfig]) -> list[Lacking]:
+    """What each of these lacks, as far as it does."""
+    return [
+        Lacking(
+            row.evaluation.config.name, row.evaluation.config, row.labelled.evidence, row.evaluation.rankings.needs, row.evaluation.qids
+        )
+        for row in measured
+        if row.evaluation.rankings.needs
+    ]  # fmt: skip
+
+
+def said(lacking: Sequence[Lacking]) -> list[str]:
+    """The lines of the banner, in plain text."""
+    return lacking_lines((one.name, one.needs) for one in lacking)
+
+
+def draw(
+    key: str, lacking: Sequence[Lacking], resources: Resources, *, label: str = "Score them", locked: str | None = None
+) -> bool:
+    """The banner, nothing where nothing is lacking; True when what the rerankers had not read is scored now.
+
+    `locked` says why nothing may be added to the evidence. Where nothing can be scored the reason stands in place of the button.
+    """
+    lines = said(lacking)
+    if not lines:
+        return False
+    shown = [f"- {plain(line)}" for line in lines[:MOST]]
+    shown += [f"- and {len(lines) - MOST} more"] if len(lines) > MOST else []
+    scorable = [one for one in lacking if one.scorable]
+    why_not = (locked or why_not_scored(scorable, resources, Settings(), _answers)) if scorable else None
+    end = f"\n\nThe scores cannot be added here: {plain(why_not)}." if why_not else ""
+    if any(len(one.needs) > one.scorable for one in lacking):
+        end += "\n\nWhat was gathered otherwise has to be gathered for that config, which Evaluate does on a query set."
+    message = (
+        "\n".join(["The evidence lacks something that was asked for. Figures are of what is there.", "", *shown]) + end
+    )
+    if not scorable or why_not:
+        st.warning(message, icon=":material/warning:")
+        return False
+    return offered(
+        f"{key}:score", message, label, lambda progress: _score(scorable, resources, progress), icon=":material/warning:",
+        kept="What was scored is kept; scoring can be resumed.", warn=True,
+        help="The reranker reads just these pairs. Their scores are added to the evidence, and everything is measured anew.",
+    )  # fmt: skip
+
+
+def _score(lacking: Sequence[Lacking], resources: Resources, progress: Progress) -> None:
+    for report in score_lacking(lacking, resources, progress):
+        for why, count in report.failed.items():
+            st.toast(plain(f"{count} pairs have no score: {why}"), icon=":material/warning:")
+
+
+@st.cache_resource(ttl=ASKED_AGAIN, show_spinner=False)
+def _answers() -> Answers:
+    """Which servers are there."""
+    settings = Settings()
+    return ask_all(settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, None)()
