@@ -185,14 +185,15 @@ class LabelledBatch:
 def lacking_lines(configs: Iterable[tuple[str, Mapping[str, int]]]) -> list[str]:
     """What configs ask for that the evidence does not hold, by name with `Rankings.needs`: on pages, in commands, reports and on cards.
 
-    A line for each thing that is lacking, with the configs and the number of queries; configs that lack the same share one.
+    A line for each thing that is lacking, with the configs and the number of queries, scores first; configs that lack the same share one.
     """
     names: dict[str, list[str]] = {}
     for name, needs in configs:
         for what, count in needs.items():
             line = f"{count} {'query lacks' if count == 1 else 'queries lack'} {what}"
             names.setdefault(line, []).append(name)
-    return [f"{_some(dict.fromkeys(asking))}: {line}" for line, asking in names.items()]
+    ordered = sorted(names.items(), key=lambda row: UNSCORED not in row[0])  # what can be scored first
+    return [f"{_some(dict.fromkeys(asking))}: {line}" for line, asking in ordered]
 
 
 def _some(names: Iterable[str]) -> str:

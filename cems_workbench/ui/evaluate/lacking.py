@@ -16,8 +16,9 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import offered
 
-MOST = 6
-"""Lines that are shown; the command line prints all."""
+ICON = ":material/warning:"
+MOST = 3
+"""Lines in the banner; where there are more, all of them are below it."""
 ASKED_AGAIN = 30
 """Seconds for which it is remembered which servers are there."""
 
@@ -48,30 +49,44 @@ def draw(
     lines = said(lacking)
     if not lines:
         return False
-    shown = [f"- {plain(line)}" for line in lines[:MOST]]
-    shown += [f"- and {len(lines) - MOST} more"] if len(lines) > MOST else []
     scorable = [one for one in lacking if one.scorable]
     why_not = (locked or why_not_scored(scorable, resources, Settings(), _answers)) if scorable else None
-    end = f"\n\nThe scores cannot be added here: {plain(why_not)}." if why_not else ""
+    parts = [
+        "The evidence does not hold all that was asked for. The figures are of what is there.",
+        _listed(lines[:MOST]),
+    ]
+    if len(lines) > MOST + 1:
+        parts[-1] += f"\n- and {len(lines) - MOST} more, below"
+    else:
+        parts[-1] = _listed(lines)
+    if why_not:
+        parts.append(f"The scores cannot be added here: {plain(why_not)}.")
     if any(len(one.needs) > one.scorable for one in lacking):
-        end += "\n\nWhat was gathered otherwise has to be gathered for that config, which Evaluate does on a query set."
-    message = (
-        "\n".join(["The evidence lacks something that was asked for. Figures are of what is there.", "", *shown]) + end
-    )
-    if not scorable or why_not:
-        st.warning(message, icon=":material/warning:")
-        return False
-    return offered(
-        f"{key}:score", message, label, lambda progress: _score(scorable, resources, progress), icon=":material/warning:",
-        kept="What was scored is kept; scoring can be resumed.", warn=True,
-        help="The reranker reads just these pairs. Their scores are added to the evidence, and everything is measured anew.",
-    )  # fmt: skip
+        parts.append("What was gathered with other values has to be gathered anew for that config.")
+    message = "\n\n".join(parts)
+    done = False
+    if scorable and not why_not:
+        done = offered(
+            f"{key}:score", message, label, lambda progress: _score(scorable, resources, progress), icon=ICON, warn=True,
+            kept="What was scored is kept; scoring can be resumed.",
+            help="The reranker reads just these pairs. Their scores are added to the evidence, and everything is measured anew.",
+        )  # fmt: skip
+    else:
+        st.warning(message, icon=ICON)
+    if len(lines) > MOST + 1:
+        with st.expander(f"All {len(lines)} things that the evidence does not hold"):
+            st.markdown(_listed(lines))
+    return done
+
+
+def _listed(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {plain(line)}" for line in lines)
 
 
 def _score(lacking: Sequence[Lacking], resources: Resources, progress: Progress) -> None:
     for report in score_lacking(lacking, resources, progress):
         for why, count in report.failed.items():
-            st.toast(plain(f"{count} pairs have no score: {why}"), icon=":material/warning:")
+            st.toast(plain(f"{count} pairs have no score: {why}"), icon=ICON)
 
 
 @st.cache_resource(ttl=ASKED_AGAIN, show_spinner=False)

@@ -218,8 +218,8 @@ def test_scores_of_other_texts_are_not_mixed_with_those_that_are_there(tmp_path:
     scores = "5 queries lack reranker scores of some candidates"
     first = of_evaluated(evaluated(evidence, RERANKED, cut))
     assert said(first) == [
-        f"reranked: {rule} {RERANKED.rerank.chunk_chars}",
         f"reranked, cut: {scores}",
+        f"reranked: {rule} {RERANKED.rerank.chunk_chars}",
         f"cut: {rule} 10",
     ]
     (report,) = score_lacking(first[1:], resources)
@@ -235,7 +235,7 @@ def test_scores_of_other_texts_are_not_mixed_with_those_that_are_there(tmp_path:
     )
     (other,) = of_evaluated(evaluated(filled, with_values(RERANKED, {"rerank.input_limit": 4})))
     assert (
-        said([other])[0]
+        said([other])[1]
         == f"reranked: 5 queries lack rerank.chunk_chars: gathered with 10, wanted {RERANKED.rerank.chunk_chars}"
     )
     assert other.unscored == 5 and not other.scorable and score_lacking([other], resources) == []
