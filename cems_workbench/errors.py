@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import reprlib
 from collections.abc import Iterable
 
 
@@ -48,6 +49,20 @@ def one_line(text: str, chars: int = 200) -> str:
     """Whitespace and control characters as single spaces, cut to `chars` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= chars else f"{line[: chars - 1]}…"
+
+
+def short(value: object, chars: int = 60) -> str:
+    """A value as Python writes it, cut to `chars` characters; nothing that is nested, shared or long is ever written out for it."""
+    try:
+        text = _SHORT.repr(value)
+    except ValueError:  # a whole number of more digits than Python writes
+        return "a number of too many digits"
+    return text if len(text) <= chars else f"{text[: chars - 3]}..."
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 2
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 
 
 def reply_words(text: str) -> str:

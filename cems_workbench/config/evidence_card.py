@@ -9,7 +9,6 @@ Read from the evidence card in the comments of YAML, TOML, .env and Python, or f
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cems_workbench.errors import InputError
+from cems_workbench.parsing import json_values, read_text
 
 
 class Measured(BaseModel):
@@ -97,16 +97,7 @@ def card_path(config: Path) -> Path:
 
 def read_card(path: Path) -> EvidenceCard:
     """Read a card. Raises InputError naming file and field."""
-    try:
-        return EvidenceCard.model_validate(json.loads(path.read_text(encoding="utf-8-sig")))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {field or 'the card'}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
-    except (ValueError, RecursionError):  # not UTF-8, not JSON
-        raise InputError(f"{path}: not readable as JSON") from None
+    return parse_card(read_text(path, "evidence card"), str(path))
 
 
 _DATE = re.compile(r"^# *Evidence card, (\d{4}-\d{2}-\d{2}):", re.MULTILINE)
@@ -148,7 +139,7 @@ def cited(text: str) -> CardReference | None:
 def parse_card(text: str, source: str) -> EvidenceCard:
     """A card from the text of its JSON file. Raises InputError naming the file."""
     try:
-        return EvidenceCard.model_validate_json(text)
+        return EvidenceCard.model_validate(json_values(text, source))
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])

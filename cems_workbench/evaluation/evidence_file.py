@@ -23,12 +23,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from cems_workbench.config import PipelineConfig, dump_config, parse_config, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_rows import arrow, flat
+from cems_workbench.parsing import MOST_CHARS, json_values, yaml_values
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.answered import answered
 from cems_workbench.pipeline.needs import BEFORE, gather_parameters
@@ -97,7 +96,7 @@ class Header:
     def config(self) -> PipelineConfig:
         """The config whose gather parameters were used; what it does not state was as it was before that was a parameter."""
         config = parse_config(self.config_yaml, "the evidence file's config")
-        stated = yaml.safe_load(self.config_yaml)
+        stated = yaml_values(self.config_yaml, "the evidence file's config")
         return with_values(
             config, {path: value for path, value in BEFORE.items() if not _states(stated, path.split("."))}
         )
@@ -366,7 +365,10 @@ def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:
         found = _meta(connection, "format")
         if found not in READABLE:
             raise InputError(f"{path}: format {found!r} is not known; this version reads {', '.join(READABLE)}")
-        return Header(**json.loads(_meta(connection, "header") or "{}"))
+        header = Header(**json_values(_meta(connection, "header") or "{}", f"{path}: header", 4 * MOST_CHARS))
+        if not all(isinstance(text, str) for text in (header.config_yaml, header.created_at, header.query_set)):
+            raise TypeError("header")
+        return header
     except (duckdb.Error, TypeError, ValueError) as error:
         raise InputError(f"{path} is a DuckDB database, but not an evidence file") from error
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
+from cems_workbench.parsing import MOST_FILE_BYTES, json_values, read_text
 from cems_workbench.pipeline.evidence import (
     FORMAT,
     VARIANT_KINDS,
@@ -34,22 +35,8 @@ _NUMBERS = ("priority", "access_count", "relevant_count", "noise_count")
 
 def read_bundle(path: Path) -> Evidence:
     """Read an evidence bundle. Raises InputError naming file and field."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such bundle") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    try:
-        return evidence_from(json.loads(text), str(path))
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: line {error.lineno}: not JSON: {error.msg}") from None
-    except RecursionError:
-        raise InputError(f"{path}: nested too deeply") from None
-    except ValueError as error:  # a number of more digits than Python converts
-        raise InputError(f"{path}: cannot be read as JSON: {str(error).split(';')[0]}") from None
+    text = read_text(path, "bundle", MOST_FILE_BYTES)
+    return evidence_from(json_values(text, str(path), MOST_FILE_BYTES), str(path))
 
 
 def write_bundle(evidence: Evidence, path: Path) -> None:

@@ -37,6 +37,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections.understanding import ExpansionConfig
 from cems_workbench.errors import InputError
 from cems_workbench.models import prompts
+from cems_workbench.parsing import read_text, yaml_values
 from cems_workbench.pipeline.evidence import Variant
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.query import detect
@@ -116,14 +117,15 @@ def feedback_words(query: str, hits: Sequence[tuple[Memory, float]]) -> list[str
     return [min(forms[stem], key=lambda form: (-forms[stem][form], form)) for stem in best[:FEEDBACK_WORDS]]
 
 
+MOST_DICTIONARY = 1_000_000
+"""Characters of the expansion dictionary, some 30,000 entries."""
+
+
 def read_dictionary(path: Path) -> dict[str, str]:
     """The shipped entries with the user's file over them: a YAML mapping of word to replacement. Raises InputError."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return dict(SHIPPED)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(f"{path}: not readable as a YAML mapping of word to replacement: {error}") from None
+    values = yaml_values(read_text(path, "dictionary", MOST_DICTIONARY), str(path), MOST_DICTIONARY)
     if values is None:
         return {}
     if not isinstance(values, dict) or not all(

@@ -12,6 +12,7 @@ from cems_workbench.config import EvidenceCard, PipelineConfig, dump_config, par
 from cems_workbench.config.evidence_card import reference
 from cems_workbench.config.forms.reading import salvaged
 from cems_workbench.errors import InputError
+from cems_workbench.parsing import yaml_values
 from cems_workbench.runs.catalogue import named
 
 if TYPE_CHECKING:
@@ -61,14 +62,12 @@ def evidence_warning(card: EvidenceCard | None, store: Store) -> str | None:
 
 
 def _config(record: ConfigRecord) -> tuple[PipelineConfig, list[str]]:
-    import yaml
-
     try:
         return named(record.name, parse_config(record.config_yaml, f"config {record.id}")), []
     except InputError as refused:
         try:
-            values: Any = yaml.safe_load(record.config_yaml)
-        except (yaml.YAMLError, RecursionError):
+            values: Any = yaml_values(record.config_yaml, f"config {record.id}")
+        except InputError:
             raise refused from None
         if not isinstance(values, Mapping):
             raise

@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import yaml
 
 from cems_workbench import collector
 from cems_workbench.errors import InputError, ModelError, StoreError
 from cems_workbench.models.protocol import QueryEmbedder
+from cems_workbench.parsing import yaml_values
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.runs import opening
@@ -103,10 +103,7 @@ def known_place(resources: Resources, record: SourceRecord) -> Place:
 
 def read_mapping(text: str, named: str) -> Mapping[str, Any]:
     """A mapping from YAML; what is in it is checked where the source is opened. Raises InputError, which calls it `named`."""
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{named}: not YAML: {' '.join(str(error).split())}") from None
+    values = yaml_values(text, named)
     if not isinstance(values, dict):
         raise InputError(f"{named}: must be names and columns, such as `id: uuid`")
     return values

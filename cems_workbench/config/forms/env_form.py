@@ -27,14 +27,11 @@ names it, and the others count. Values of variables that are not parameters are 
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
-
-from dotenv.parser import parse_stream
 
 from cems_workbench.config.export_names import TARGET_PRESETS, TARGET_TITLES, ExportName, Target
 from cems_workbench.config.fields import FieldSpec, bounds_text
@@ -42,7 +39,8 @@ from cems_workbench.config.forms.yaml_form import commented, nested, with_values
 from cems_workbench.config.model import PipelineConfig, field_specs
 from cems_workbench.config.presets import preset
 from cems_workbench.config.sections.ranking import Band
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, nearest, one_line
+from cems_workbench.parsing import env_bindings
 
 MEANING = "CEMS_HYBRID_VECTOR_WEIGHT is the share inside CEMS's vector list, which is lists.hybrid here"
 """Stands in every export for CEMS since it is written so."""
@@ -276,9 +274,9 @@ class EnvReading:
     warnings: list[str] = field(default_factory=list)
 
 
-def targets_of(text: str) -> set[Target]:
-    """Whose variables a `.env` text has."""
-    names = [binding.key for binding in parse_stream(io.StringIO(text)) if binding.key]
+def targets_of(text: str, source: str = ".env") -> set[Target]:
+    """Whose variables a `.env` text has. Raises InputError when it cannot be read at all."""
+    names = [binding.key for binding in env_bindings(text, source) if binding.key]
     return {target for prefix, target in PREFIXES.items() for name in names if _is_ours(name, prefix)}
 
 
@@ -290,7 +288,7 @@ def read_env(text: str, present: PipelineConfig, source: str = ".env") -> EnvRea
         raise InputError(f"{source}: no variable of {' or '.join(TARGET_TITLES.values())} is set in it")
     reading = EnvReading(present, warnings)
     for name, (line, value) in variables.items():
-        where = f"{source}: line {line}: {name}"
+        where = f"{source}: line {line}: {one_line(name, 80)}"
         if name in known:
             _apply(reading, known[name], value, where)
         elif warning := _unknown(name, known):
@@ -310,13 +308,13 @@ def _known() -> dict[str, tuple[FieldSpec, ExportName]]:
 def _variables(text: str, source: str) -> tuple[dict[str, tuple[int, str]], list[str]]:
     variables: dict[str, tuple[int, str]] = {}
     warnings = []
-    for binding in parse_stream(io.StringIO(text)):
+    for binding in env_bindings(text, source):
         line = binding.original.line + _blank_lines(binding.original.string)
         if binding.error:
             warnings.append(f"{source}: line {line}: not readable, and left out")
         elif binding.key and binding.value is not None:
             if binding.key in variables:
-                warnings.append(f"{source}: line {line}: {binding.key} is set again; the last one counts")
+                warnings.append(f"{source}: line {line}: {one_line(binding.key, 80)} is set again; the last one counts")
             variables[binding.key] = (line, binding.value)
     return variables, warnings
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import pprint
 
 from cems_workbench.config.forms.yaml_form import config_from, nested
 from cems_workbench.config.model import PipelineConfig
-from cems_workbench.errors import InputError
+from cems_workbench.parsing import python_literal
 
 CALL = "config_from"
 
@@ -20,21 +19,7 @@ def dump_python(config: PipelineConfig) -> str:
 
 def parse_python(text: str, source: str = "config") -> PipelineConfig:
     """The config of the one `config_from({...})` in a snippet, which is read, never executed. Raises InputError."""
-    try:
-        tree = ast.parse(text)
-        calls = [
-            node
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == CALL and node.args
-        ]
-        if len(calls) != 1:
-            raise InputError(f"{source}: expected one {CALL}({{...}}), found {len(calls)}")
-        values = ast.literal_eval(calls[0].args[0])
-    except SyntaxError as error:
-        raise InputError(f"{source}: line {error.lineno}: not readable as Python: {error.msg}") from None
-    except (ValueError, TypeError, RecursionError, MemoryError):
-        raise InputError(f"{source}: {CALL} needs a literal: text, numbers, lists and mappings only") from None
-    return config_from(values, source)
+    return config_from(python_literal(text, source, CALL), source)
 
 
 def _indented(literal: str) -> str:

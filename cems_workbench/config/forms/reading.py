@@ -23,14 +23,15 @@ from cems_workbench.config.forms.yaml_form import difference, parse_config, with
 from cems_workbench.config.model import PipelineConfig, field_specs
 from cems_workbench.config.presets import preset
 from cems_workbench.errors import InputError
+from cems_workbench.parsing import bounded, read_text
 
 SUFFIXES: dict[str, Form] = {
     ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml", ".env": "env", ".py": "python",
 }  # fmt: skip
-_VARIABLE = re.compile(r"^\s*(export\s+)?(CEMS|RERANKER)_[A-Z0-9_]+\s*=", re.MULTILINE)
-_TOML = re.compile(r"^\s*(\[\[?[a-z_.]+\]\]?\s*(#.*)?$|[a-z_]+\s*=\s*\S)", re.MULTILINE)
+_VARIABLE = re.compile(r"^[ \t]*(export[ \t]+)?(CEMS|RERANKER)_[A-Z0-9_]+[ \t]*=", re.MULTILINE)
+_TOML = re.compile(r"^[ \t]*(\[\[?[a-z_.]+\]\]?[ \t\r]*(#.*)?$|[a-z_]+[ \t]*=[ \t]*\S)", re.MULTILINE)
 _PYTHON = re.compile(r"\bconfig_from\(")
-_YAML = re.compile(r"^\s*[a-z_]+:(\s|$)", re.MULTILINE)
+_YAML = re.compile(r"^[ \t]*[a-z_]+:(\s|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -50,15 +51,7 @@ def load_config(path: Path) -> PipelineConfig:
 
 def load_import(path: Path, present: PipelineConfig | None = None) -> Imported:
     """Read a config file of any form, told by its suffix or else by its text. Raises InputError."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such config file") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    return import_config(text, present, source=str(path))
+    return import_config(read_text(path, "config file"), present, source=str(path))
 
 
 def import_config(text: str, present: PipelineConfig | None = None, source: str = "config") -> Imported:
@@ -67,7 +60,7 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
     `present` is what the result is compared with and what a `.env` is laid over; without one, a `.env` of CEMS is laid over
     preset `cems_head`, one of the memory agent over `memory_agent`, and nothing is compared.
     """
-    form = form_of(text, source)
+    form = form_of(bounded(text, source), source)
     warnings: list[str] = []
     if form == "toml":
         config = parse_toml(text, source)
@@ -90,7 +83,7 @@ def form_of(text: str, source: str = "") -> Form:
         form = "env"
     if form is None:
         form = _sniffed(text)
-    if form == "env" and targets_of(text) == {"reranker-env"}:
+    if form == "env" and targets_of(text, source or ".env") == {"reranker-env"}:
         return "reranker-env"
     return form
 

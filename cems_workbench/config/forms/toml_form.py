@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import Any
 
 from cems_workbench.config.forms.yaml_form import config_from, nested
 from cems_workbench.config.model import PipelineConfig
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, one_line
+from cems_workbench.parsing import toml_values
 
 NULL = "null"
 
@@ -24,12 +24,7 @@ def dump_toml(config: PipelineConfig) -> str:
 
 def parse_toml(text: str, source: str = "config") -> PipelineConfig:
     """Read a config from TOML. Raises InputError."""
-    try:
-        values = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, ValueError) as error:
-        raise InputError(f"{source}: not readable as TOML: {str(error)[:1].lower()}{str(error)[1:]}") from None
-    except RecursionError:
-        raise InputError(f"{source}: nested too deeply") from None
+    values = toml_values(text, source)
     nulls = values.pop(NULL, [])
     if not isinstance(nulls, list) or not all(isinstance(path, str) for path in nulls):
         raise InputError(f"{source}: {NULL}: expected a list of the parameters that are null")
@@ -61,7 +56,7 @@ def _set_null(values: dict[str, Any], path: str, source: str) -> None:
     for parent in parents:
         target = target.setdefault(parent, {}) if isinstance(target, dict) else None
     if not isinstance(target, dict):
-        raise InputError(f"{source}: {NULL}: {path}: not a parameter")
+        raise InputError(f"{source}: {NULL}: {one_line(path)}: not a parameter")
     if leaf in target:
-        raise InputError(f"{source}: {path} has a value and is listed under {NULL}")
+        raise InputError(f"{source}: {one_line(path)} has a value and is listed under {NULL}")
     target[leaf] = None

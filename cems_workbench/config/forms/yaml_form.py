@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +16,8 @@ from pydantic_core import ErrorDetails
 from cems_workbench.config.fields import Section, bounds_text, specs
 from cems_workbench.config.model import PipelineConfig, attribute_name, field_spec, field_specs
 from cems_workbench.config.sections.ranking import Band
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, nearest, one_line, short
+from cems_workbench.parsing import yaml_values
 
 
 def commented(text: str) -> str:
@@ -31,31 +30,11 @@ BANDS = "rerank.bands"
 TIERS: list[str | int] = ["adjust", "time_decay", "tiers"]
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe loader that refuses duplicate keys instead of silently keeping the last."""
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        if not isinstance(key, str):
-            raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is not text", key_node.start_mark)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", key_node.start_mark)
-        seen.add(key)
-    return yaml.SafeLoader.construct_mapping(loader, node, deep)
-
-
-_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
-# YAML 1.1 reads "1e-3" as text; numbers written by other tools use it.
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
-
-
 class _Dumper(yaml.SafeDumper):
-    """Safe dumper that quotes what is not printable; PyYAML would fold a U+0085 in a name into a space."""
+    """Safe dumper that quotes what is not printable (PyYAML would fold a U+0085 in a name into a space) and writes no alias."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
@@ -67,35 +46,10 @@ _Dumper.add_representer(str, _text)
 
 def parse_config(text: str, source: str = "config") -> PipelineConfig:
     """Read a config from YAML (or JSON) text; `source` stands in front of every error."""
-    try:
-        values = _parsed(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise InputError(f"{source}:{where} not readable as YAML: {problem}") from None
-    except RecursionError:
-        raise InputError(f"{source}: nested too deeply") from None
-    except ValueError as error:  # what looks like a date or a number but is none: 2020-13-45, 0x_, 5000 digits
-        raise InputError(f"{source}: not readable: {str(error).split(';')[0]}") from None
+    values = yaml_values(text, source)
     if values is None:
         raise InputError(f"{source}: the file is empty; a config needs at least `version: 1`")
     return config_from(values, source)
-
-
-def _parsed(text: str) -> Any:
-    """YAML, or JSON, which YAML 1.1 reads but for some characters and escapes (an emoji as two of them)."""
-    if text.lstrip().startswith("{"):
-        with contextlib.suppress(json.JSONDecodeError):  # then it is YAML in flow style
-            return json.loads(text, object_pairs_hook=_unique)
-    return yaml.load(text, Loader=_Loader)  # noqa: S506 - a SafeLoader
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) < len(keys):
-        raise ValueError(f"duplicate key {max(keys, key=keys.count)!r}")
-    return dict(pairs)
 
 
 def config_from(values: Any, source: str = "config") -> PipelineConfig:
@@ -142,11 +96,8 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     """Split `fusion.k=30` into its path and its YAML value. Raises InputError when there is no `=`."""
     path, separator, value = text.partition("=")
     if not separator or not path.strip():
-        raise InputError(f"--set {text}: expected KEY=VALUE, such as fusion.k=30")
-    try:
-        return path.strip(), yaml.load(value, Loader=_Loader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError, RecursionError):
-        raise InputError(f"--set {text:.80}: the value is not readable as YAML") from None
+        raise InputError(f"--set {one_line(text, 80)}: expected KEY=VALUE, such as fusion.k=30")
+    return path.strip(), yaml_values(value, f"--set {one_line(text, 80)}")
 
 
 def difference(old: PipelineConfig, new: PipelineConfig) -> list[tuple[str, Any, Any]]:
@@ -163,7 +114,7 @@ def _refuse_unknown(model: type[Section], values: Mapping[str, Any], prefix: str
             raise InputError(_unknown_key(path, source))
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
             if not isinstance(value, Mapping):
-                raise InputError(f"{source}: {path}: expected a mapping of its keys, found {_shown(value)}")
+                raise InputError(f"{source}: {path}: expected a mapping of its keys, found {short(value)}")
             _refuse_unknown(info.annotation, value, f"{path}.", source)
         elif path == BANDS and isinstance(value, (list, tuple)):
             for i, band in enumerate(value):
@@ -182,7 +133,7 @@ def _unknown_key(path: str, source: str, whole: str | None = None) -> str:
     close = nearest(leaf, siblings)
     match = siblings[close] if close else nearest(whole or path, known)
     hint = f"; the nearest known key is {match}" if match else f"; known here: {', '.join(sorted(siblings))}"
-    return f"{source}: {whole or path}: unknown key{hint}"
+    return f"{source}: {one_line(whole or path)}: unknown key{hint}"
 
 
 def _explain(detail: ErrorDetails) -> str:
@@ -190,8 +141,10 @@ def _explain(detail: ErrorDetails) -> str:
     if location[:3] == TIERS:
         location = location[:3]  # pydantic counts the pairs; the file has a mapping
     path = ".".join(str(part) for part in location)
-    found = _shown(detail.get("input"))
+    found = short(detail.get("input"))
     allowed = _allowed(location, detail)
+    if isinstance(detail.get("input"), bool) and detail["type"] == "string_type":
+        return f"{path}: {found} is not text; put it in quotes"
     if allowed:
         return f"{path}: {found} is not allowed; allowed: {allowed}"
     return f"{path}: {found}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
@@ -213,8 +166,3 @@ def _allowed(location: list[str | int], detail: ErrorDetails) -> str | None:
     if low is not None or "le" in context:
         return bounds_text(low, context.get("le"), "gt" in context)
     return None
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -25,6 +25,8 @@ import streamlit as st
 
 from cems_workbench.config import DEFAULT, PipelineConfig, difference, nested, preset, preset_names
 from cems_workbench.config.forms.reading import salvaged
+from cems_workbench.errors import InputError, one_line
+from cems_workbench.parsing import json_values
 from cems_workbench.pipeline import Evidence, bundle_from
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.redact import redacted
@@ -116,15 +118,15 @@ def _moment(text: str, said: list[str]) -> datetime | None:
 
 def _config(text: str, name: str, said: list[str]) -> PipelineConfig:
     try:
-        values = json.loads(text)
-    except ValueError:
+        values = json_values(text, "link")
+    except InputError:
         values = None
     if not isinstance(values, dict):
         said.append(f"the parameters could not be read; those of the preset {name} are set")
         return preset(name).config
     config, left_out = salvaged(values)
     if left_out:
-        said.append(f"unknown or not allowed in this version, and ignored: {', '.join(left_out)}")
+        said.append(f"unknown or not allowed in this version, and ignored: {one_line(', '.join(left_out))}")
     return config
 
 

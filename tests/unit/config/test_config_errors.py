@@ -80,7 +80,11 @@ REFUSED: dict[str, tuple[str, str]] = {
     "code": ("name: !!python/object/apply:os.getcwd []", "not readable as YAML: could not determine a constructor"),
     "no date": ("name: 2020-13-45", "not readable: month must be in 1..12"),
     "no number": ("fusion: {k: 0x_}", "not readable: invalid literal"),
-    "5000 digits": ("fusion: {k: " + "1" * 5000 + "}", "not readable: Exceeds the limit"),
+    "5000 digits": ("fusion: {k: " + "1" * 5000 + "}", "a number of 5,000 digits"),
+    "octal of YAML 1.1": ("fusion: {k: 010}", "010 is octal in YAML 1.1; write 10, or text in quotes"),
+    "base 60 of YAML 1.1": ("fusion: {k: 1:30}", "1:30 is base 60 in YAML 1.1; write the number itself"),
+    "an answer for text": ("name: no", "name: False is not text; put it in quotes"),
+    "an answer for a key": ("no: 1", "key False is not text; put it in quotes"),
     "deep": ("{a: " * 3000 + "1" + "}" * 3000, "nested too deeply"),
 }
 
