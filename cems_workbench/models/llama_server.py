@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import reprlib
 import time
 from collections.abc import Callable, Sequence
@@ -248,10 +249,10 @@ def score_of_reply(reply: Any) -> PairScore:
     - yes and no seen: p = exp(yes) / (exp(yes) + exp(no)), "yes and no"
     - else the generated token is yes or no: 1 or 0, "generated token"
     - else one of them seen: 0.8, "only yes seen"; 0.2, "only no seen"
-    - else 0.5, "uncertain"
 
-    Without logprobs the answer's text is read: it begins with yes or no: 1 or 0, "text prefix"; else 0.5, "uncertain".
-    A reply with no answer in it, or with a logprob that is no finite number, is flagged.
+    Without logprobs the answer's text is read: its first word is yes or no: 1 or 0, "text prefix".
+    A reply with neither of them in it, or with a logprob that is no finite number, has no score: nothing was read, and a neutral
+    number would stand above what a judge did read.
 
     Source: docs/specification.md, "rerank"; the memory-agent document. There, logprobs of −0.1 for yes and −2.5 for no give more
     than 0.8, and −3.0 and −0.1 less than 0.2.
@@ -269,13 +270,17 @@ def score_of_reply(reply: Any) -> PairScore:
     return PairScore(p, detail={"outcome": outcome})
 
 
+_FIRST_WORD = re.compile(r"(yes|no)\b")
+
+
 def _from_text(text: str) -> tuple[float, str]:
     answer = text.strip().lower()
     if not answer:
         raise CallError("empty reply", "neither logprobs nor text")
-    if answer.startswith(("yes", "no")):
-        return float(answer.startswith("yes")), "text prefix"
-    return 0.5, "uncertain"
+    first = _FIRST_WORD.match(answer)
+    if first is None:
+        raise CallError("not a number", f"neither yes nor no in {quoted(text)!r}")
+    return float(first[0] == "yes"), "text prefix"
 
 
 def _from_logprobs(logprobs: dict[str, Any]) -> tuple[float, str]:
@@ -294,7 +299,9 @@ def _from_logprobs(logprobs: dict[str, Any]) -> tuple[float, str]:
         return 0.8, "only yes seen"
     if "no" in seen:
         return 0.2, "only no seen"
-    return 0.5, "uncertain"
+    raise CallError(
+        "not a number", f"neither yes nor no among the {len(seen) or 1} likeliest tokens, {quoted(generated)!r} first"
+    )
 
 
 def _sigmoid(difference: float) -> float:

@@ -63,7 +63,7 @@ TRUNCATED: Mapping[str, Any] = {"truncated": True}
 class PairScore:
     """What a reranker said of one (query, text) pair: a finite raw score, or `error` ("cause: what happened").
 
-    `detail` says how the score came about where a backend has several ways ({"outcome": "uncertain"}) and how long the
+    `detail` says how the score came about where a backend has several ways ({"outcome": "only yes seen"}) and how long the
     call took ({"seconds": 0.12}); {"truncated": True} when the model did not read the whole text.
     """
 

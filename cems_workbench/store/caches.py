@@ -28,10 +28,13 @@ class ScoreCache:
     def read(self, model: str, query: str, texts: Sequence[str]) -> list[PairScore | None]:
         """The scores kept for exactly these texts, None where there is none; `model` has its revision and prompt version."""
         keys = [text_sha(text) for text in texts]
-        with self._database.reading() as cursor:
+        with (
+            self._database.reading() as cursor
+        ):  # earlier versions kept 0.5, "uncertain", for a reply that says nothing
             rows = cursor.execute(
                 "SELECT text_sha, score, detail FROM score_cache "
-                "WHERE model = ? AND query = ? AND text_sha IN (SELECT unnest(?))",
+                "WHERE model = ? AND query = ? AND text_sha IN (SELECT unnest(?)) "
+                'AND coalesce(detail NOT LIKE \'%"outcome": "uncertain"%\', true)',
                 [model, query, keys],
             ).fetchall()
         scores = {

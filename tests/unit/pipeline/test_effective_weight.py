@@ -75,7 +75,7 @@ def test_the_example_of_the_plan_rank_11_overtakes_rank_1_that_the_reranker_like
 
 def test_an_account_counts_causes_outcomes_cache_and_latency() -> None:
     scores = [
-        ModelScore(0.5, detail={"outcome": "uncertain", "seconds": 1.0}),
+        ModelScore(0.5, detail={"outcome": "only no seen", "seconds": 1.0}),
         ModelScore(0.9, detail={"outcome": "both", "seconds": 3.0, "cached": True, "truncated": True}),
         ModelScore(None, error="timeout: 30 s", detail={"seconds": 30.0}),
         ModelScore(None, error="refused: not asked", detail={"seconds": 0.0}),
@@ -84,7 +84,7 @@ def test_an_account_counts_causes_outcomes_cache_and_latency() -> None:
     found = account(scores)
     assert (found.scores, found.failed, found.cached, found.truncated) == (5, 3, 1, 1)
     assert found.causes == {"timeout": 1, "refused": 1, "not finite": 1}
-    assert found.outcomes == {"uncertain": 1, "both": 1}
+    assert found.outcomes == {"only no seen": 1, "both": 1}
     assert found.seconds == pytest.approx((2.0, 1.0 + 0.95 * 2.0))
     assert (found.failed_share, found.cached_share) == pytest.approx((0.6, 0.2))
 

@@ -106,13 +106,22 @@ def test_queries_round_trip_and_update(store, rows):
 
 
 def test_scores_are_cached_by_model_query_and_exact_text_with_what_the_model_said(store):
-    half, low = PairScore(0.5, detail={"outcome": "uncertain"}), PairScore(-3.0)
+    half, low = PairScore(0.5, detail={"outcome": "yes and no"}), PairScore(-3.0)
     store.scores.write("model@1", "q", [("text", half), ("other", low)])
     assert store.scores.read("model@1", "q", ["other", "text", "Text", "text"]) == [low, half, None, half]
     assert store.scores.read("model@2", "q", ["text"]) == [None]
     assert store.scores.read("model@1", "r", ["text"]) == [None]
     store.scores.write("model@1", "q", [("text", PairScore(0.75))])
     assert store.scores.read("model@1", "q", ["text"]) == [PairScore(0.75)]
+
+
+def test_a_score_that_an_earlier_version_kept_for_a_reply_without_an_answer_is_asked_anew(store):
+    kept = [
+        ("text", PairScore(0.5, detail={"outcome": "uncertain"})),
+        ("read", PairScore(0.8, detail={"truncated": True})),
+    ]
+    store.scores.write("m", "q", kept)
+    assert store.scores.read("m", "q", ["text", "read"]) == [None, kept[1][1]]
 
 
 @pytest.mark.parametrize(
