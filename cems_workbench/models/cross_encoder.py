@@ -60,7 +60,7 @@ class CrossEncoderReranker:
         from sentence_transformers import CrossEncoder
         from transformers.utils import logging as transformers_logging
 
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        transformers_logging.disable_progress_bar()
         local = self.resolved.source != "Hugging Face hub"
         try:
             model = CrossEncoder(self.resolved.location, device="cpu", local_files_only=local)

@@ -94,7 +94,7 @@ class SentenceTransformerEmbedder(RememberedQueries):
         from sentence_transformers import SentenceTransformer
         from transformers.utils import logging as transformers_logging
 
-        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        transformers_logging.disable_progress_bar()
 
         try:
             model = SentenceTransformer(self.resolved.location, device="cpu", local_files_only=not self._from_hub)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from cems_workbench import formats
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.formats import FORMATS
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RowError
@@ -47,6 +49,17 @@ def import_files(
             except WorkbenchError as error:
                 line = str(error).replace(str(path), path.name).replace("; pass one of ", "; the known ones are ")
                 yield FileImport(path.name, problem=line)
+
+
+@contextmanager
+def upload(name: str, content: bytes) -> Iterator[Path]:
+    """An uploaded file on disk while the block runs; an InputError inside names the upload, not where it lies."""
+    with tempfile.TemporaryDirectory(prefix="cems-upload-") as folder:
+        path = _saved(Path(folder) / "0", name, io.BytesIO(content))
+        try:
+            yield path
+        except InputError as error:
+            raise InputError(str(error).replace(str(path), name)) from None
 
 
 def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:

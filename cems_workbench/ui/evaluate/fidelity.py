@@ -7,7 +7,6 @@ the store, as for any query set.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from cems_workbench.analysis.fidelity.causes import Lists
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
 from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Estimate
 from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.recorded_answers import Recording
@@ -43,6 +42,7 @@ from cems_workbench.runs.fidelity import (
     setting_for,
 )
 from cems_workbench.runs.gathering import discard_evidence, gather_evidence, pending_gathers, read_evidence
+from cems_workbench.runs.importing import upload
 from cems_workbench.ui.evaluate.gather import under
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.controls import shown
@@ -151,13 +151,8 @@ def _read(path: Path) -> Recording:
 
 def _parsed(name: str, content: bytes) -> Recording:
     def parse() -> Recording:
-        with tempfile.TemporaryDirectory(prefix="cems-answers-") as folder:
-            path = Path(folder) / f"answers{Path(name).suffix.lower()}"
-            path.write_bytes(content)
-            try:
-                recording = read_answers(path)
-            except InputError as error:
-                raise InputError(str(error).replace(str(path), name)) from None
+        with upload(name, content) as path:
+            recording = read_answers(path)
         errors = tuple(replace(error, source=name) for error in recording.errors)
         return replace(recording, name=name, errors=errors)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -15,6 +13,7 @@ from cems_workbench.evaluation.log_sampling import LoggedQuery, Way, distinct, s
 from cems_workbench.formats import log_format, query_log, read
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
+from cems_workbench.runs.importing import upload as saved
 from cems_workbench.ui.evaluate.state import LogSample, page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
@@ -57,13 +56,8 @@ def _make(upload: UploadedFile, way: Way, size: int, seed: int, name: str, resou
     progress = progress_in(st.empty())
     errors: list[RowError] = []
     try:
-        with tempfile.TemporaryDirectory(prefix="cems-log-") as folder:
-            path = Path(folder) / f"log{Path(upload.name).suffix.lower()}"
-            path.write_bytes(upload.getvalue())
-            try:
-                parsed = read(path, log_format(path) or query_log.NAME, progress)
-            except InputError as error:
-                raise InputError(str(error).replace(str(path), upload.name)) from None
+        with saved(upload.name, upload.getvalue()) as path:
+            parsed = read(path, log_format(path) or query_log.NAME, progress)
         errors = list(parsed.errors)
         if not parsed.answers:
             raise InputError(f"{upload.name} has no query that can be read")
