@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 import cems_workbench.runs.opening
@@ -26,6 +27,9 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.kit import handles
 
 ROOT = Path(__file__).resolve().parents[2]
+
+# Every AppTest reads what all installed packages say of themselves, to find components: once a process will do.
+manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 
 @pytest.fixture(scope="session")
