@@ -37,12 +37,19 @@ settings.load_profile("deterministic")
 
 SLOWEST_FIRST = ("browser", "integration", "app", "property")
 """Folders of tests by the time they take: long ones begin while there is enough else for the other worker to the end."""
+BESIDE_IMPORT = "test_recordings.py"
+"""Long, and without the sample store: one worker begins with it while the other imports the sample."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order the tests by folder, the slowest first; within a folder they stay as they were."""
     place = {name: rank for rank, name in enumerate(SLOWEST_FIRST)}
-    items.sort(key=lambda item: place.get(item.path.relative_to(ROOT / "tests").parts[0], len(place)))
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(ROOT / "tests").parts[0]
+        return -1 if item.path.name == BESIDE_IMPORT else place.get(folder, len(place))
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def stocked_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) 
     """The sample store with query sets and queues for the tests: each takes its own, so that all can share one server.
 
     Set "a few", the first that pages offer, has 24 answered queries with the failing one of the whole way; "six" has six others
-    and "two" two. Queue "hundred" has a hundred unjudged pairs, "ten" and "more" ten each, "long" the three longest memories for one query.
+    and "two" two. Queue "forty" has forty unjudged pairs, "ten" and "more" ten each, "long" the three longest memories for one query.
     """
     folder = tmp_path_factory.mktemp("browser")
     with copied(sample_store, folder) as store:
@@ -51,9 +51,9 @@ def stocked_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) 
             PooledPair(queries[30].qid, key, {"cems": 1}) for key in longest if (queries[30].qid, key) not in known
         ]
         for name, chosen in (
-            ("hundred", fresh[:100]),
-            ("ten", fresh[100:110]),
-            ("more", fresh[110:120]),
+            ("forty", fresh[:40]),
+            ("ten", fresh[40:50]),
+            ("more", fresh[50:60]),
             ("long", unread[:3]),
         ):
             store.queues.save(make_queue(name, chosen, "top"))

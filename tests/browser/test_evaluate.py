@@ -74,27 +74,3 @@ def test_one_click_on_a_query_opens_it_in_inspect_under_both_configs(gathered: W
     expect(unpicked).to_be_visible()
     gathered.settled()
     expect(unpicked).to_be_visible()  # the row is not picked any more
-
-
-def test_recorded_answers_are_measured_and_a_query_that_differs_opens_with_them(browser: Browser, server: str) -> None:
-    with window_on(browser, server) as window:
-        window.open("evaluate")
-        window.view("Recorded answers")
-        expect(window.page.get_by_text("Compare a config with a real system")).to_be_visible()
-        with window.rerun():
-            window.page.locator("input[type=file]").first.set_input_files(RECORDING)
-        window.page.get_by_role("button", name="Gather", exact=True).click()
-        expect(window.page.get_by_text("Not gathered yet")).to_have_count(0)
-        window.settled()
-        assert column(cells(window.table()), "answers") == ["sample_cut, cems_head"]
-        for width, scheme in ((900, "dark"), (1440, "light")):
-            window.resize(width, scheme)
-            window.expect_fit(f"recorded answers, {width} wide, {scheme}")
-        query = column(cells(window.table(1)), "query")[0]
-        window.pick_row(window.table(1))
-        inspect = Inspect(window)
-        expect(inspect.query).to_have_value(query)
-        expect(
-            inspect.page.get_by_text("Where do these results differ from what the real system returned")
-        ).to_be_visible()
-        expect(inspect.page.get_by_text("What production returned", exact=True)).to_be_visible()

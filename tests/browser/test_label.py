@@ -1,4 +1,4 @@
-"""Labelling by keyboard: a hundred cards, each on disk once under its author when the next one appears."""
+"""Labelling by keyboard: forty cards, each on disk once under its author when the next one appears."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .conftest import as_on_disk
 from .pages import WAIT, Label, Window
 
 pytestmark = [pytest.mark.browser, pytest.mark.models]
-CARDS = 100
+CARDS = 40
 NEXT_CARD = """count => {
   const said = document.querySelector('.wb-card-progress b'), card = document.querySelector('.wb-card');
   const fresh = !card || card.dataset.turn !== window.wbTurn;
@@ -32,12 +32,12 @@ TWICE = """key => { for (const _ of [1, 2])
 """A bouncing key: the second press comes before anything can have been drawn."""
 
 
-def test_a_hundred_cards_are_graded_by_keyboard_alone(
+def test_forty_cards_are_graded_by_keyboard_alone(
     window: Window, stocked_store: Path, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """The first key comes with the first card, and every fifth is pressed twice: none is lost, none counts twice."""
     took = []
-    label = Label.open(window, "ada", "hundred")
+    label = Label.open(window, "ada", "forty")
     label.page.evaluate("window.wbTurn = document.querySelector('.wb-card').dataset.turn")
     for i in range(CARDS):
         started = time.perf_counter()
@@ -51,7 +51,7 @@ def test_a_hundred_cards_are_graded_by_keyboard_alone(
     record_property("key to next card, ms, median", round(statistics.median(took)))
     record_property("key to next card, ms, p95", round(statistics.quantiles(took, n=20)[-1]))
     with Store.open(as_on_disk(stocked_store, tmp_path)) as store:
-        labels = store.queues.labels("hundred")
+        labels = store.queues.labels("forty")
     assert len({(one.qid, one.memory_id) for one in labels}) == len(labels) == CARDS
     assert {one.judge for one in labels} == {"ada"}
     assert [sum(one.grade == grade for one in labels) for grade in range(4)] == [CARDS // 4] * 4

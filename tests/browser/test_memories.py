@@ -52,8 +52,7 @@ def test_every_view_fits_the_window(memories: Memories) -> None:
     memories.pick_first()
     for name in ("Import", "Sources", "Statistics", "Deleted", "Store", "Browse"):
         memories.window.view(name)
-        for scheme in ("light", "dark"):
-            for width in (900, 1440):
-                memories.window.resize(width, scheme)
-                buttons = '[data-testid="stMainBlockContainer"] .stButton button'
-                memories.window.expect_fit(f"{name}, {width} wide, {scheme}", buttons)
+        for width, scheme in ((900, "dark"), (1440, "light")):
+            memories.window.resize(width, scheme)
+            buttons = '[data-testid="stMainBlockContainer"] .stButton button'
+            memories.window.expect_fit(f"{name}, {width} wide, {scheme}", buttons)

@@ -1,8 +1,6 @@
-"""A person pins a baseline, moves a slider, sees what it did to each rank, and follows a line of the rank flow."""
+"""A person clicks a line of the rank flow, and the page follows its memory."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 from playwright.sync_api import expect
@@ -18,33 +16,6 @@ LAST_POINT = """(plot, id) => {
     return [box.x + xaxis._offset + xaxis.c2p(x), box.y + yaxis._offset + yaxis.c2p(y)];
 }"""
 """The place on the screen of the last point of a memory's line."""
-
-
-def open_baseline(inspect: Inspect) -> None:
-    with inspect.window.rerun():
-        inspect.page.get_by_role("button", name=re.compile("Baseline")).first.click()
-
-
-def test_pin_move_a_slider_see_the_deltas_and_unpin(window: Window) -> None:
-    inspect = Inspect.open(window)
-    before = inspect.search(QUERY)
-    expect(inspect.page.locator(".wb-delta")).to_have_count(0)
-    open_baseline(inspect)
-    window.press("Pin as baseline")
-    expect(inspect.against).to_contain_text("no parameters differ")
-    assert inspect.deltas.all_inner_texts() == ["="] * len(before)
-    window.slide("Score blend", "End")
-    expect(inspect.against).to_contain_text("1 parameter differs")
-    after, deltas = inspect.order(), inspect.deltas.all_inner_texts()
-    assert [delta == "new" for delta in deltas] == [memory_id not in before for memory_id in after]
-    assert any(delta.startswith(("▲", "▼")) for delta in deltas)
-    gone = [memory_id for memory_id in before if memory_id not in after]
-    assert inspect.page.locator(".wb-gone code").all_inner_texts() == gone
-    open_baseline(inspect)
-    window.press("Unpin")
-    expect(inspect.page.locator(".wb-delta")).to_have_count(0)
-    assert inspect.order() == after
-    assert inspect.page.locator(".wb-gone").count() == 0
 
 
 def test_a_click_on_a_line_of_the_rank_flow_follows_its_memory(window: Window) -> None:
