@@ -156,23 +156,48 @@ def _shown(value: Any) -> str:
 
 
 class UnknownFields:
-    """Counts the fields a format does not know, for one note each."""
+    """Counts what is left out of rows, for one note each: fields a format does not know, all but the last of a key that stands twice, and
+    the digits of a time past the microsecond.
+    """
 
     MAX_NOTES = 20
 
     def __init__(self, known: Iterable[str]) -> None:
         self._known = frozenset(known)
         self._rows: dict[str, int] = {}
+        self._repeated: dict[str, int] = {}
+        self._cut: dict[str, int] = {}
 
     def see(self, row: Row) -> None:
-        """Count the unknown fields of a row."""
+        """Count what is left out of a row."""
+        for name in getattr(row, "repeated", ()):
+            self._repeated[name] = self._repeated.get(name, 0) + 1
+        for name, value in row.items():
+            if type(value) is str and len(value) < 50 and name in self._known and _FINER.search(value):
+                self._cut[name] = self._cut.get(name, 0) + 1
         for name in row.keys() - self._known:
             self._rows[name] = self._rows.get(name, 0) + 1
 
     def notes(self) -> tuple[str, ...]:
-        """One note per unknown field, the most frequent first."""
-        ranked = sorted(self._rows.items(), key=lambda item: (-item[1], item[0]))
-        notes = [f"field {_shown(name)} is not known and was left out ({rows} rows)" for name, rows in ranked]
-        if len(notes) > self.MAX_NOTES:
-            notes[self.MAX_NOTES :] = [f"{len(notes) - self.MAX_NOTES} more unknown fields were left out"]
-        return tuple(notes)
+        """One note per field, the most frequent first."""
+        unknown = [
+            f"field {_shown(name)} is not known and was left out ({rows} rows)" for name, rows in _ranked(self._rows)
+        ]
+        repeated = [
+            f"key {_shown(name)} stands more than once in an object; the last one counts ({rows} rows)"
+            for name, rows in _ranked(self._repeated)
+        ]
+        cut = [
+            f"times in {_shown(name)} are kept to the microsecond; finer digits were cut ({rows} rows)"
+            for name, rows in _ranked(self._cut)
+        ]
+        if len(unknown) > self.MAX_NOTES:
+            unknown[self.MAX_NOTES :] = [f"{len(unknown) - self.MAX_NOTES} more unknown fields were left out"]
+        return (*unknown, *repeated[: self.MAX_NOTES], *cut)
+
+
+_FINER = re.compile(r"^\s*\d{4}-?\d\d-?\d\d.\d\d:?\d\d:?\d\d[.,]\d{6}\d*[1-9]")
+
+
+def _ranked(rows: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(rows.items(), key=lambda item: (-item[1], item[0]))

@@ -6,6 +6,7 @@ Nothing here raises anything but InputError, and that only when a whole file is 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -40,15 +41,32 @@ class Sample:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """`json.loads` whose every failure is a ValueError with a short message."""
+    """`json.loads` whose every failure is a ValueError with a short message; of a key that stands twice the last one counts."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error.msg} at column {error.colno}") from None
     except ValueError as error:  # A number too long to convert, or bytes that are no UTF.
         raise ValueError(f"cannot be read as JSON: {error}") from None
+
+
+class Repeating(dict[str, Any]):
+    """A JSON object in which, or in an object of which, a key stood twice. `repeated` are those keys."""
+
+    repeated: tuple[str, ...] = ()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    inner = [key for value in values.values() if type(value) is Repeating for key in value.repeated]
+    if len(values) == len(pairs) and not inner:
+        return values
+    keys = [key for key, _ in pairs]
+    found = Repeating(values)
+    found.repeated = tuple(dict.fromkeys([*(key for key, count in Counter(keys).items() if count > 1), *inner]))
+    return found
 
 
 def open_file(path: Path) -> Path:
@@ -81,7 +99,7 @@ def read_document(path: Path) -> Any:
     if not text.strip():
         raise InputError(f"{path} is empty")
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}:{error.lineno}: is not JSON: {error.msg} at column {error.colno}") from None
     except (RecursionError, ValueError) as error:

@@ -138,6 +138,21 @@ def test_unknown_fields_are_noted_once_each(write):
     )
 
 
+def test_a_key_that_stands_twice_and_a_time_finer_than_a_microsecond_are_noted(write):
+    parsed = read(
+        write(
+            "m.jsonl",
+            '{"id": "a", "content": "first", "content": "last", "created_at": "2024-05-08T13:56:00.123456789Z"}',
+            '{"id": "b", "content": "x", "created_at": "2024-05-08T13:56:00.123456000Z", "tags": []}',
+        )
+    )
+    assert [(m.content, m.created_at.microsecond) for m in parsed.memories] == [("last", 123456), ("x", 123456)]
+    assert parsed.notes == (
+        "key 'content' stands more than once in an object; the last one counts (1 rows)",
+        "times in 'created_at' are kept to the microsecond; finer digits were cut (1 rows)",
+    )
+
+
 def test_windows_line_ends_and_a_byte_order_mark_are_no_trouble(write):
     path = write("m.jsonl", b'\xef\xbb\xbf{"id": "good", "content": "kept"}\r', b"\r", b"")
     assert read(path).memories == (Memory("good", "kept"),)
