@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.options import PRESETS, SetOption, chosen_config
+from cems_workbench.cli.evaluate import MetricsOption, refuse_nothing
+from cems_workbench.cli.options import PRESETS, SetOption, chosen_config, print_table
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
     from cems_workbench.config import EvidenceCard
+    from cems_workbench.runs.exporting import Export, ExportedRanking
 
 
 class Form(StrEnum):
@@ -37,19 +39,67 @@ def export_command(
         Path | None,
         typer.Option("--card", help="Evidence card (default: NAME.card.json beside the config, where there is one)."),
     ] = None,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            "--evidence",
+            help="Measure on this evidence file how the reader of the output ranks, beside the config itself.",
+        ),
+    ] = None,
+    metrics: MetricsOption = None,
 ) -> None:
     """Write a config with every key stated; what the form cannot express is listed in comments."""
-    from cems_workbench.config import card_path, export_config
+    from cems_workbench.config import card_path
+    from cems_workbench.runs.exporting import exported, with_figures
 
     chosen = chosen_config(None, config, changes)
-    evidence = None if changes and card is None else _card(config, card)
-    text = export_config(chosen, to.value, evidence)
+    own = None if changes and card is None else _card(config, card)
+    export = exported(chosen, to.value, own)
+    if evidence is not None:
+        rankings = [_measured(export, evidence, metrics)]
+        for ranking in rankings:
+            print_ranking(ranking, err=out is None)
+        if own is not None:
+            export, _, own = with_figures(chosen, to.value, own, lambda _: rankings)
     if out is None:
-        typer.echo(text, nl=False)
+        typer.echo(export.text, nl=False)
         return
-    _write(out, text)
-    if to is Form.json and evidence is not None:  # JSON has no comments
-        _write(card_path(out), evidence.to_json())
+    _write(out, export.text)
+    if to is Form.json and own is not None:  # JSON has no comments
+        _write(card_path(out), own.to_json())
+
+
+def _measured(export: Export, evidence: Path, metrics: str | None) -> ExportedRanking:
+    """Both rankings on the judged queries of an evidence file. Raises InputError."""
+    from cems_workbench.evaluation.evidence_file import read_evidence_file
+    from cems_workbench.evaluation.metrics import parse_measures
+    from cems_workbench.runs.evaluation import labelled_file
+    from cems_workbench.runs.exporting import measured
+
+    read = read_evidence_file(evidence)
+    measures = parse_measures(metrics or "nDCG@10 hit@5", read.header.relevant_from)
+    batch = labelled_file(read, None).batch
+    refuse_nothing(batch.queries, evidence)
+    return measured(export, batch, measures)
+
+
+def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
+    """What a config reaches here and as the reader of its export ranks: a row a measure, and what the figures leave out."""
+    export = ranking.export
+    rows = [
+        [
+            str(row.measure), row.baseline, row.value, f"{row.difference:+.4f}", f"{row.low:+.4f} to {row.high:+.4f}", row.p,
+        ]
+        for row in ranking.differences
+    ]  # fmt: skip
+    title = f"{export.config.name} as {export.reader} reads the {export.form} file: {len(ranking.here.qids)} queries, {ranking.queries}"
+    print_table(["measure", "here", "as read", "difference", "95 % interval", "p"], rows, title, err=err)
+    if not export.lost:
+        typer.echo("read back it is the same config", err=err)
+        return
+    typer.echo(f"{len(export.lost)} parameters are lost: {', '.join(path for path, _, _ in export.lost)}", err=err)
+    for line in ranking.incomplete:
+        typer.echo(f"warning: {line}", err=True)
 
 
 def _card(config: Path, card: Path | None) -> EvidenceCard | None:

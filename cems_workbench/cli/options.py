@@ -122,8 +122,10 @@ def print_json(values: Any) -> None:
     typer.echo(text.encode("utf-8", "backslashreplace").decode())  # half an emoji becomes its JSON escape
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None) -> None:
-    """Print rows as a table; numbers are right-aligned and never broken, and text is shown literally.
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None, *, err: bool = False
+) -> None:
+    """Print rows as a table, with `err` on stderr; numbers are right-aligned and never broken, and text is shown literally.
 
     Texts are wrapped at words to fit the terminal. What does not fit then goes on in a further table that repeats the first column.
     """
@@ -131,7 +133,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: st
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, stderr=err)
     cells = [[_cell(row[i]) for row in rows] for i in range(len(columns))]
     numeric = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) for i in range(len(columns))]
     for group, widths in _layout(columns, cells, console.width):

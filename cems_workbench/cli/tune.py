@@ -14,6 +14,7 @@ import typer
 
 from cems_workbench import collector
 from cems_workbench.cli.evaluate import GradeOption, Options, score_line
+from cems_workbench.cli.export import print_ranking
 from cems_workbench.cli.options import (
     ConfigOption,
     JsonOption,
@@ -31,6 +32,7 @@ from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.shipped import default_preset
 
 if TYPE_CHECKING:
+    from cems_workbench.runs.exporting import ExportedRanking
     from cems_workbench.runs.tuning import SearchResult
     from cems_workbench.tuning.folds import GroupBy
     from cems_workbench.tuning.holdout import Gain
@@ -97,6 +99,7 @@ def tune_command(
     baseline = chosen_config(preset, config, changes)
     from cems_workbench.evaluation.evidence_file import read_evidence_file
     from cems_workbench.runs.evaluation import labelled_file
+    from cems_workbench.runs.exporting import write_proposal
     from cems_workbench.runs.tuning import (
         SearchSettings,
         TuningData,
@@ -104,7 +107,6 @@ def tune_command(
         plan_search,
         run_search,
         scored_queries,
-        write_proposal,
     )
     from cems_workbench.tuning.folds import natural_grouping
     from cems_workbench.tuning.objective import parse_goal
@@ -129,8 +131,8 @@ def tune_command(
         typer.echo(f"warning: {planned.kept_scores.path}: cannot be written: {result.not_kept}", err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
         result = _opened(result, store)
-    write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
-    _report(result, as_json)
+    rankings = write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
+    _report(result, as_json, rankings)
     if not as_json:
         for line in _score_lines(result, evidence, out, _naming(config, preset, changes), store):
             typer.echo(line, err=True)
@@ -197,7 +199,7 @@ def _interruptible() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _report(result: SearchResult, as_json: bool) -> None:
+def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRanking]) -> None:
     from cems_workbench.config import difference
 
     tuned, by = result.tuned, result.planned.group_by
@@ -211,6 +213,7 @@ def _report(result: SearchResult, as_json: bool) -> None:
             "relevant_from": measure.grade, "counted": len(result.planned.batch.queries),
             "train": tuned.train, "validation": _gain(tuned.validation), "holdout": _gain(tuned.holdout),
             "looks": tuned.looks, "pareto_front": _front(tuned), "needs": result.lacking,
+            "as_read": [ranking.to_json() for ranking in rankings],
         })  # fmt: skip
         return
     if changed:
@@ -233,6 +236,9 @@ def _report(result: SearchResult, as_json: bool) -> None:
         points = _front(tuned)
         rows = [[value if isinstance(value, float) else str(value) for value in point.values()] for point in points]
         print_table(list(points[0]) if points else [], rows, title="Pareto front")
+    for ranking in rankings:
+        if ranking.export.lost:
+            print_ranking(ranking)
     for line in result.lacking:
         typer.echo(f"warning: {line}", err=True)
 

@@ -2,7 +2,7 @@
 
 from cems_workbench.config.evidence_card import EvidenceCard, Measured, card_path, read_card
 from cems_workbench.config.fields import KIND_HELP, FieldSpec
-from cems_workbench.config.forms.reading import Imported, import_config, load_config, load_import
+from cems_workbench.config.forms.reading import Imported, import_config, load_config, load_import, read_back
 from cems_workbench.config.forms.writing import FORM_TITLES, FORMS, Form, export_config, file_name
 from cems_workbench.config.forms.yaml_form import (
     config_from,
@@ -47,6 +47,7 @@ __all__ = [
     "parse_config",
     "preset",
     "preset_names",
+    "read_back",
     "read_card",
     "with_values",
 ]

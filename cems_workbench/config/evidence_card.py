@@ -67,6 +67,8 @@ class EvidenceCard(BaseModel):
     """The relevance grade and which queries count, in words."""
     lacking: tuple[str, ...] = ()
     """What the evidence did not hold, a line each: the figures are of what is there."""
+    as_read: tuple[str, ...] = ()
+    """What the config reaches as the reader of this export ranks, beside what it reaches here, a line each."""
 
     @property
     def text(self) -> str:
@@ -80,6 +82,7 @@ class EvidenceCard(BaseModel):
             *(f"  {row.line}" for row in self.measured),
             *([f"  {self.relevance}"] if self.relevance else []),
             *(f"  not complete: {line}" for line in self.lacking),
+            *(f"  {line}" for line in self.as_read),
             f"  split: {self.split}; hold-out {looks}",
             f"  corpus {self.corpus_hash}, evidence {self.evidence_hash}; {versions}",
         ]

@@ -112,6 +112,10 @@ class LabelledBatch:
         evidences = dict(zip(self.qids, self.evidences, strict=True))
         return LabelledBatch(self.queries, evidences, grades, self.seconds_per_query)
 
+    def of_queries(self, qids: Collection[str]) -> LabelledBatch:
+        """Those of the queries that are among these."""
+        return self.regraded({qid: dict(own) for qid, own in zip(self.qids, self.grades, strict=True) if qid in qids})
+
     def rankings(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Rankings:
         """Replay every query under a config."""
         found, needs = [], dict(self._unmet(config))

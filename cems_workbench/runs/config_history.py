@@ -41,6 +41,8 @@ def restored_config(record: ConfigRecord, store: Store) -> RestoredConfig:
     """Read a kept config. What another version of the workbench wrote is read as far as it goes; the rest is named."""
     config, warnings = _config(record)
     card, unreadable = kept_card(record)
+    if warnings and card is not None:
+        warnings.append("its evidence card is of the whole config: what is here is not what was measured")
     warnings += [warning for warning in (unreadable, evidence_warning(card, store)) if warning]
     return RestoredConfig(config, card, tuple(warnings))
 

@@ -8,7 +8,7 @@
 `run_search` searches and keeps every score in a file beside the evidence. The scores belong to evidence, grades, measures, seed and
 queries: whoever searches for the same on the same evidence file begins with what was tried, and comes to the same end.
 `with_stability` measures how far each value of the proposal can move. `open_holdout` scores the sealed queries; every look is counted
-once, for page and command line together, by `looks_at`. `card_of` is the evidence card, `write_proposal` the config file with it.
+once, for page and command line together, by `looks_at`. `card_of` is the evidence card.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cems_workbench.config import EvidenceCard, PipelineConfig, card_path, export_config
-from cems_workbench.config.forms.reading import SUFFIXES
+from cems_workbench.config import EvidenceCard, PipelineConfig
 from cems_workbench.errors import InputError, StoreError, StoreLockedError
 from cems_workbench.evaluation.batch import LabelledBatch, lacking_lines
 from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
@@ -310,13 +309,3 @@ def card_of(result: SearchResult, date: str) -> EvidenceCard:
     return evidence_card(
         result.tuned, planned.data.evidence, GROUP_WORDS[planned.group_by], date, planned.relevance, result.lacking
     )
-
-
-def write_proposal(result: SearchResult, out: Path, card: EvidenceCard) -> None:
-    """Write the proposal, in the form that the suffix of `out` says, and its card beside it. Raises InputError."""
-    form = SUFFIXES.get(out.suffix.lower(), "yaml")
-    try:
-        out.write_text(export_config(result.tuned.config, form, card), encoding="utf-8")
-        card_path(out).write_text(card.to_json(), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written: {error.strerror}") from None

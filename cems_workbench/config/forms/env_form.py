@@ -280,8 +280,11 @@ def targets_of(text: str, source: str = ".env") -> set[Target]:
     return {target for prefix, target in PREFIXES.items() for name in names if _is_ours(name, prefix)}
 
 
-def read_env(text: str, present: PipelineConfig, source: str = ".env") -> EnvReading:
-    """Lay a `.env` over `present`. Raises InputError when no variable of either target is in it."""
+def read_env(text: str, present: PipelineConfig, source: str = ".env", *, planned: bool = True) -> EnvReading:
+    """Lay a `.env` over `present`; variables that the target does not read yet are left out unless `planned`.
+
+    Raises InputError when no variable of either target is in it.
+    """
     variables, warnings = _variables(text, source)
     known = _known()
     if not any(_is_ours(name, prefix) for name in variables for prefix in PREFIXES):
@@ -290,7 +293,8 @@ def read_env(text: str, present: PipelineConfig, source: str = ".env") -> EnvRea
     for name, (line, value) in variables.items():
         where = f"{source}: line {line}: {one_line(name, 80)}"
         if name in known:
-            _apply(reading, known[name], value, where)
+            if planned or known[name][1].read:
+                _apply(reading, known[name], value, where)
         elif warning := _unknown(name, known):
             reading.warnings.append(f"{where}: {warning}")
     if _EXPORTED in text and MEANING not in text:

@@ -43,6 +43,11 @@ class Imported:
     changes: list[tuple[str, Any, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def whole(self) -> bool:
+        """Does the file state all of the config, and was all of it read? A `.env` never does: the rest is of what it was laid over."""
+        return not self.warnings and self.form not in TARGET_PRESETS
+
 
 def load_config(path: Path) -> PipelineConfig:
     """Read a config file of any form. Raises InputError with one line naming file, key and allowed values."""
@@ -73,6 +78,20 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
     else:
         config = parse_config(text, source)
     return Imported(config, form, difference(present, config) if present else [], warnings)
+
+
+def read_back(text: str, form: Form, name: str) -> PipelineConfig:
+    """The config, under this name, that whoever an export is for ranks with once it has read it.
+
+    A `.env` is laid over what its target does anyway, without the variables that it does not read yet. Raises InputError.
+    """
+    if form in TARGET_PRESETS:
+        config = read_env(text, preset(TARGET_PRESETS[form]).config, planned=False).config
+    else:
+        config = import_config(
+            text, source=f"export{next(suffix for suffix in SUFFIXES if SUFFIXES[suffix] == form)}"
+        ).config
+    return config.model_copy(update={"name": name})
 
 
 def form_of(text: str, source: str = "") -> Form:

@@ -50,7 +50,7 @@ def draw(
     if not lines:
         return False
     scorable = [one for one in lacking if one.scorable]
-    why_not = (locked or why_not_scored(scorable, resources, Settings(), _answers)) if scorable else None
+    why_not = (locked or why_not_scored(scorable, resources, Settings(), server_answers)) if scorable else None
     parts = [
         "The evidence does not hold all that was asked for. The figures are of what is there.",
         _listed(lines[:MOST]),
@@ -90,7 +90,7 @@ def _score(lacking: Sequence[Lacking], resources: Resources, progress: Progress)
 
 
 @st.cache_resource(ttl=ASKED_AGAIN, show_spinner=False)
-def _answers() -> Answers:
+def server_answers() -> Answers:
     """Which servers are there."""
     settings = Settings()
     return ask_all(settings.llama_server_url, settings.ollama_url, settings.llm_url, settings.llm_key, None)()

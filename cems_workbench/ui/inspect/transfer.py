@@ -79,7 +79,7 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
         return
     for warning in result.warnings:
         st.warning(plain(warning))
-    _evidence_line(origin, resources, complete=not result.warnings)
+    _evidence_line(origin, resources, whole=result.whole)
     if not diff_rows(state.present_config(), result.config):
         st.caption("The file has the same values as the present config.")
         return
@@ -87,20 +87,20 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
     st.button("Use this config", key=f"{place}take", type="primary", on_click=state.use_config, args=(result.config,))
 
 
-def _evidence_line(origin: CardReference | None, resources: Resources, *, complete: bool) -> None:
-    """Whether the store at hand is what the config was measured on; `complete`: the file was read without a loss."""
+def _evidence_line(origin: CardReference | None, resources: Resources, *, whole: bool) -> None:
+    """Whether the store at hand is what the config was measured on; `whole`: the file states all of it, and all of it was read."""
     if origin is None:
         st.caption("It has no evidence card, so its measured gain is unknown.")
         return
     warning = origin.mismatch(resources.store.identity, resources.store.content_version)
     if warning:
         st.warning(plain(warning), icon=":material/history:")
-    elif not complete:
+    elif not whole:
         st.caption(
-            "Its evidence card is of this store, but the file was not read whole: what is here is not what was measured."
+            "Its evidence card is of this store, but the file does not hold the whole config: what is here is not what was measured."
         )
     else:
-        st.caption(f":material/verified: Tuned on this store as it is now ({plain(origin.date)}).")
+        st.caption(f":material/verified: Measured on this store as it is now ({plain(origin.date)}).")
 
 
 def diff_table(old: PipelineConfig, new: PipelineConfig, key: str) -> None:

@@ -13,29 +13,41 @@ from cems_workbench.config import (
     EvidenceCard,
     Form,
     PipelineConfig,
-    difference,
     dump_config,
-    export_config,
     file_name,
-    import_config,
-    preset,
 )
-from cems_workbench.config.export_names import TARGET_PRESETS, TARGET_TITLES
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
 from cems_workbench.runs.catalogue import named
 from cems_workbench.runs.config_history import keep_config
+from cems_workbench.runs.diagnosis import cannot_rerank
+from cems_workbench.runs.evaluation import LabelledEvidence
+from cems_workbench.runs.exporting import (
+    Export,
+    ExportedRanking,
+    measured_proposal,
+    of_selection,
+    selection_of,
+    with_figures,
+)
+from cems_workbench.runs.gathering import gather_evidence
 from cems_workbench.runs.tuning import SearchResult, card_of
+from cems_workbench.settings import Settings
+from cems_workbench.ui.evaluate.lacking import server_answers
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.panels import offered
 from cems_workbench.ui.kit.reviewer import reviewer, sign_in_configured
+from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.tune.result import headline
-from cems_workbench.ui.tune.state import page
+from cems_workbench.ui.tune.state import outdated, page
 
 SIDE_FILE = "json"
 """The form that has no comments: its card is a file beside it."""
+MOST_LACKING = 4
 
 
 def draw(result: SearchResult, resources: Resources) -> None:
@@ -55,7 +67,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
     config = named(name, result.tuned.config)
     _apply(config, why, author, card, result, resources)
     st.markdown("## Export")
-    _export(config, card)
+    _export(config, card, result, resources)
     with st.expander("The evidence card"):
         st.code(card.text, language=None, wrap_lines=True)
 
@@ -126,17 +138,20 @@ def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
     return dump_config(config, header=f"{summary}\nSource: {made}, with CEMS Workbench.\n{card.text}")
 
 
-def _export(config: PipelineConfig, card: EvidenceCard) -> None:
+def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, resources: Resources) -> None:
     form = st.segmented_control(
         "Form", FORMS, default="yaml", key="tune:form", format_func=lambda form: FORM_TITLES[form], required=True,
         label_visibility="collapsed", persist_state="session",
     ) or "yaml"  # fmt: skip
-    text = export_config(config, form, card)
-    lost = not_expressed(config, form, text)
-    if form not in TARGET_TITLES:
+    export, rankings, card = _measured(config, form, card, result, resources)
+    if not export.lost:
         st.caption("Read back, this file gives the identical config; every value is in its range.")
     else:
-        _lost(TARGET_TITLES[form], lost)
+        _lost(export.reader, export.lost)
+    _rankings(rankings)
+    if any(ranking.lacking for ranking in rankings):
+        _offer_evidence(export, rankings[0], result, resources)
+    text = export.text
     with st.container(horizontal=True):
         st.download_button(f"Download {FORM_TITLES[form]}", text, file_name(config, form), "text/plain", key=f"tune:export:{form}",
                            on_click="ignore", icon=":material/download:", type="primary")  # fmt: skip
@@ -152,6 +167,82 @@ def _export(config: PipelineConfig, card: EvidenceCard) -> None:
         )
 
 
+def _measured(
+    config: PipelineConfig, form: Form, card: EvidenceCard, result: SearchResult, resources: Resources
+) -> tuple[Export, Sequence[ExportedRanking], EvidenceCard]:
+    """The export, both rankings, on the evidence of the search, or where that lacks something on what was gathered for the reader's
+    config, and the card with their figures."""
+
+    def rankings(export: Export) -> Sequence[ExportedRanking]:
+        found = _kept(result, export, None)
+        if not any(ranking.lacking for ranking in found) or outdated(result, resources) is not None:
+            return found
+        own = of_selection(export, result.planned.data.labelled, resources, for_all_sessions)
+        return found if own is None else _kept(result, export, own)
+
+    return with_figures(config, form, card, rankings)
+
+
+def _kept(result: SearchResult, export: Export, own: LabelledEvidence | None) -> Sequence[ExportedRanking]:
+    """Measured once for a result, its look at the hold-out, and what the reader ranks with."""
+    there = None if own is None else own.batch
+    key = ("export", result.tuned.looks, export.config, export.read, own and own.key)
+    return page.get().learned(key, lambda: measured_proposal(result, export, there))
+
+
+def _rankings(rankings: Sequence[ExportedRanking]) -> None:
+    """Both rankings, a row each, with the difference to the first."""
+    rows: list[dict[str, object]] = []
+    for ranking in rankings:
+        for row in ranking.differences:
+            both = (ranking.here, "as it is here"), (ranking.there, f"as {ranking.export.reader} reads it")
+            for evaluation, name in both:
+                summary = next(summary for summary in evaluation.summaries if summary.measure == row.measure)
+                rows.append({
+                    "ranking": name, "queries": f"{ranking.queries} ({len(evaluation.qids)})", "measure": str(row.measure),
+                    "mean": f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f})",
+                })  # fmt: skip
+            rows[-1] |= {
+                "difference": row.difference,
+                "95 % interval": f"{row.low:+.3f} to {row.high:+.3f}",
+                "p": row.p,
+            }
+    text, number = st.column_config.TextColumn, st.column_config.NumberColumn
+    draw_table(
+        rows, key="tune:as_read", placeholder="–", most=8, width="content",
+        columns={
+            "ranking": text("ranking", width=180), "queries": text("queries", width=210), "measure": text("measure", width=80),
+            "mean": text("mean", width=140, help="In brackets: 95 % confidence interval"),
+            "difference": number("difference", format="%+.3f", width=84, help="As it is read less as it is here, mean over the queries"),
+            "95 % interval": text("95 % interval", width=130, help="Of the difference, by a paired bootstrap over queries"),
+            "p": number("p", format="%.4f", width=64, help="Two-sided paired randomisation test"),
+        },
+    )  # fmt: skip
+
+
+def _offer_evidence(export: Export, ranking: ExportedRanking, result: SearchResult, resources: Resources) -> None:
+    """What the evidence lacks of what the reader's config asks for, and the offer to gather that."""
+    lines = "\n".join(f"- {plain(line)}" for line in ranking.lacking[:MOST_LACKING])
+    more = len(ranking.lacking) - MOST_LACKING
+    lines += f"\n- and {more} more" if more > 0 else ""
+    head = f"The figure of how {export.reader} reads it is of what is there, and may be far off."
+    selection = selection_of(result.planned.data.labelled)
+    why_not = outdated(result, resources) or cannot_rerank(Settings(), export.read, server_answers)
+    if why_not:
+        st.warning(f"{head}\n\n{lines}\n\nIt cannot be gathered here: {plain(why_not)}", icon=":material/warning:")
+        return
+
+    def gather(progress: Progress) -> None:
+        report = gather_evidence(export.read, selection, resources.store.judgments.read(), resources, progress)
+        for row in report.left_out:
+            st.toast(plain(f"{row} (left out)"), icon=":material/warning:")
+
+    message = f"{head} Gathered for it, the {len(selection.queries)} queries are measured as it ranks.\n\n{lines}"
+    kept = "What was gathered is kept; gathering can be resumed."
+    if offered("tune:export_gather", message, "Gather", gather, icon=":material/warning:", kept=kept, warn=True):
+        st.rerun()
+
+
 def _lost(target: str, lost: Sequence[tuple[str, object, object]]) -> None:
     """What a target cannot express, as a table."""
     name = f"{target[:1].upper()}{target[1:]}"
@@ -159,8 +250,8 @@ def _lost(target: str, lost: Sequence[tuple[str, object, object]]) -> None:
         st.caption(f"{name} can express all of this config.")
         return
     st.caption(
-        f"{name} may rank differently: {len(lost)} parameters of this config cannot be said in "
-        "its file, or not exactly. They stand in it as comments. Values it can hold are in the range it accepts."
+        f"{name} may rank differently: {len(lost)} parameters of this config cannot be said in its file, or not exactly, or are not "
+        "read yet. They stand in it as comments or below their own heading."
     )
     draw_table(
         [{"parameter": path, "here": shown(here), "there": shown(there)} for path, here, there in lost],
@@ -170,12 +261,3 @@ def _lost(target: str, lost: Sequence[tuple[str, object, object]]) -> None:
             "there": st.column_config.TextColumn("there", width=180, help="What the file, laid over what the target does, comes to"),
         },
     )  # fmt: skip
-
-
-def not_expressed(config: PipelineConfig, form: Form, text: str) -> list[tuple[str, object, object]]:
-    """What a file does not carry: the parameters that come back otherwise when it is read over what its target does anyway."""
-    if form not in TARGET_PRESETS:
-        return difference(config, import_config(text, source=file_name(config, form)).config)
-    usual = preset(TARGET_PRESETS[form]).config
-    back = import_config(text, usual, source=file_name(config, form)).config
-    return [row for row in difference(config, back) if row[0] != "name"]

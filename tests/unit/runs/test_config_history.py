@@ -60,6 +60,9 @@ def test_a_config_of_another_version_is_read_as_far_as_it_goes(store: Store) -> 
     assert found.card is None and len(found.warnings) == 2
     assert "fusion.warp" in found.warnings[0] and "gap.ratio" in found.warnings[0]
     assert found.warnings[1] == "its evidence card cannot be read by this version (baseline)"
+    now = card(corpus_hash(store.identity, store.content_version)).model_dump(mode="json")
+    carded = restored_config(store.configs.add("old", text, author="Ada", card=now), store)
+    assert "what is here is not what was measured" in carded.warnings[1]
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "a: [", "x: !!python/object:os.system {}"])

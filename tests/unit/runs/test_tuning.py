@@ -11,6 +11,7 @@ from searches import planned
 from cems_workbench.config import import_config, read_card
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Cancelled
+from cems_workbench.runs.exporting import write_proposal
 from cems_workbench.runs.tuning import (
     SEARCH,
     SearchSettings,
@@ -20,7 +21,6 @@ from cems_workbench.runs.tuning import (
     run_search,
     store_of,
     with_stability,
-    write_proposal,
 )
 from cems_workbench.tuning.search import Trial, Watch, unwatched
 from tests.planted import PLANTED, planted_file
