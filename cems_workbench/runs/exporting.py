@@ -52,6 +52,11 @@ class Export:
         return next((title for target, title in TARGET_TITLES.items() if target == self.form), "the workbench")
 
     @property
+    def as_read(self) -> str:
+        """What the ranking of its reader is called."""
+        return f"as {self.reader} reads it"
+
+    @property
     def lost(self) -> list[tuple[str, object, object]]:
         """The parameters that come back otherwise: (path, value here, value there)."""
         return [row for row in difference(self.config, self.read) if row[0] != "name"]
@@ -60,7 +65,7 @@ class Export:
 def exported(config: PipelineConfig, form: Form, card: EvidenceCard | None = None) -> Export:
     """The text of a config in a form, and what its reader makes of it."""
     text = export_config(config, form, card)
-    name = f"{config.name}, as {TARGET_TITLES[form]} reads it" if form in TARGET_TITLES else config.name
+    name = f"{config.name} as {TARGET_TITLES[form]} reads it" if form in TARGET_TITLES else config.name
     return Export(form, text, config, read_back(text, form, name))
 
 
@@ -91,13 +96,13 @@ class ExportedRanking:
     @property
     def lacking(self) -> list[str]:
         """What the evidence does not hold of what the reader's config asks for."""
-        return lacking_lines([self.there.lacking])
+        return lacking_lines([(self.export.as_read, self.there.rankings.needs)])
 
     @property
     def lines(self) -> list[str]:
         """In words, a line a measure, and what the figures leave out."""
         said = [
-            f"as {self.export.reader} reads it: {row.measure} on {self.queries} ({len(self.here.qids)}): {row.baseline:.4f} here, "
+            f"{self.export.as_read}: {row.measure} on {self.queries} ({len(self.here.qids)}): {row.baseline:.4f} here, "
             f"{row.value:.4f} there, difference {row.difference:+.4f} [{row.low:+.4f}, {row.high:+.4f}], p = {row.p:.4g}"
             for row in self.differences
         ]
@@ -107,7 +112,7 @@ class ExportedRanking:
     def incomplete(self) -> list[str]:
         """Why the figure of the reader's ranking is not the whole truth: what the evidence lacks, and what its reranker failed on."""
         failed = [
-            f"{self.there.config.name}: its reranker failed in {count} queries: {why}"
+            f"{self.export.as_read}: its reranker failed in {count} queries: {why}"
             for why, count in self.there.failed.items()
         ]
         return [*self.lacking, *failed]

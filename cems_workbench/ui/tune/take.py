@@ -144,13 +144,12 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
         label_visibility="collapsed", persist_state="session",
     ) or "yaml"  # fmt: skip
     export, rankings, card = _measured(config, form, card, result, resources)
-    if not export.lost:
-        st.caption("Read back, this file gives the identical config; every value is in its range.")
-    else:
-        _lost(export.reader, export.lost)
+    st.caption(_lost_words(export))
     _rankings(rankings)
     if any(ranking.lacking for ranking in rankings):
         _offer_evidence(export, rankings[0], result, resources)
+    if export.lost:
+        _lost(export.lost)
     text = export.text
     with st.container(horizontal=True):
         st.download_button(f"Download {FORM_TITLES[form]}", text, file_name(config, form), "text/plain", key=f"tune:export:{form}",
@@ -195,7 +194,7 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
     rows: list[dict[str, object]] = []
     for ranking in rankings:
         for row in ranking.differences:
-            both = (ranking.here, "as it is here"), (ranking.there, f"as {ranking.export.reader} reads it")
+            both = (ranking.here, "as it is here"), (ranking.there, ranking.export.as_read)
             for evaluation, name in both:
                 summary = next(summary for summary in evaluation.summaries if summary.measure == row.measure)
                 rows.append({
@@ -211,11 +210,11 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
     draw_table(
         rows, key="tune:as_read", placeholder="–", most=8, width="content",
         columns={
-            "ranking": text("ranking", width=180), "queries": text("queries", width=210), "measure": text("measure", width=80),
-            "mean": text("mean", width=140, help="In brackets: 95 % confidence interval"),
-            "difference": number("difference", format="%+.3f", width=84, help="As it is read less as it is here, mean over the queries"),
-            "95 % interval": text("95 % interval", width=130, help="Of the difference, by a paired bootstrap over queries"),
-            "p": number("p", format="%.4f", width=64, help="Two-sided paired randomisation test"),
+            "ranking": text("ranking", width=150), "queries": text("queries", width=190), "measure": text("measure", width=76),
+            "mean": text("mean", width=134, help="In brackets: 95 % confidence interval"),
+            "difference": number("difference", format="%+.3f", width=80, help="As it is read less as it is here, mean over the queries"),
+            "95 % interval": text("95 % interval", width=124, help="Of the difference, by a paired bootstrap over queries"),
+            "p": number("p", format="%.4f", width=60, help="Two-sided paired randomisation test"),
         },
     )  # fmt: skip
 
@@ -243,16 +242,21 @@ def _offer_evidence(export: Export, ranking: ExportedRanking, result: SearchResu
         st.rerun()
 
 
-def _lost(target: str, lost: Sequence[tuple[str, object, object]]) -> None:
-    """What a target cannot express, as a table."""
-    name = f"{target[:1].upper()}{target[1:]}"
-    if not lost:
-        st.caption(f"{name} can express all of this config.")
-        return
-    st.caption(
-        f"{name} may rank differently: {len(lost)} parameters of this config cannot be said in its file, or not exactly, or are not "
-        "read yet. They stand in it as comments or below their own heading."
+def _lost_words(export: Export) -> str:
+    """What is lost on the way to who reads the file, in a line."""
+    reader = f"{export.reader[:1].upper()}{export.reader[1:]}"
+    if not export.lost:
+        return (
+            "Read back, this file gives the identical config, so the ranking is the same; every value is in its range."
+        )
+    return (
+        f"{reader} may rank differently: {len(export.lost)} parameters of this config cannot be said in its file, or not exactly, or are "
+        "not read yet. They stand in it as comments or below a heading of their own."
     )
+
+
+def _lost(lost: Sequence[tuple[str, object, object]]) -> None:
+    """What comes back otherwise, as a table."""
     draw_table(
         [{"parameter": path, "here": shown(here), "there": shown(there)} for path, here, there in lost],
         key="tune:lost", most=7, width="content",
