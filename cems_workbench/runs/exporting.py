@@ -142,12 +142,17 @@ def measured(
     """
     other = here if there is None else there
     asked = set(here.qids) & set(other.qids) & (set(here.qids) if qids is None else set(qids))
-    batches = [batch if asked == set(batch.qids) else batch.of_queries(asked) for batch in (here, other)]
-    configs = export.config, export.read
-    rows = [
-        evaluate(batch, config, measures, seed=seed, with_bounds=False)
-        for batch, config in zip(batches, configs, strict=True)
+    found = [
+        evaluate(
+            batch if asked == set(batch.qids) else batch.of_queries(asked),
+            config,
+            measures,
+            seed=seed,
+            with_bounds=False,
+        )
+        for batch, config in ((here, export.config), (other, export.read))[: 2 if export.lost else 1]
     ]
+    rows = found if export.lost else [*found, *found]  # the same config again
     return ExportedRanking(export, compare(rows, seed=seed), queries)
 
 
@@ -195,13 +200,14 @@ def with_figures(
 
 
 def write_proposal(result: SearchResult, out: Path, card: EvidenceCard) -> Sequence[ExportedRanking]:
-    """Write the proposal, in the form that the suffix of `out` says, and its card beside it; gives the figures of `with_figures`.
+    """Write the proposal, in the form that the suffix of `out` says, and its card beside it; gives the figures of `with_figures`, none
+    where nothing is lost on the way.
 
     Raises InputError.
     """
     form = SUFFIXES.get(out.suffix.lower(), "yaml")
     export, rankings, card = with_figures(
-        result.tuned.config, form, card, lambda export: measured_proposal(result, export)
+        result.tuned.config, form, card, lambda export: measured_proposal(result, export) if export.lost else []
     )
     try:
         out.write_text(export.text, encoding="utf-8")
