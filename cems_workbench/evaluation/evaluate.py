@@ -36,6 +36,41 @@ class Summary:
     queries: int
 
 
+@dataclass(frozen=True)
+class Figures:
+    """What a config reached, without the rankings it comes from: what tables and charts of means show, of a kept experiment too."""
+
+    name: str
+    summaries: tuple[Summary, ...]
+    relevance: str
+    """The relevance grade and the denominator, in words."""
+    queries: int
+    cost: Mapping[str, float]
+    """As in `Evaluation`."""
+    needs: Mapping[str, int]
+    """What the evidence lacks, in words, and of how many queries."""
+    failed: Mapping[str, int]
+    """Why the reranker gave some candidates no score, with the number of queries."""
+    not_gathered: int = 0
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Those of the summaries, in their order."""
+        return tuple(summary.measure for summary in self.summaries)
+
+    @property
+    def from_cache(self) -> str:
+        """How many queries were gathered with scores or replies from the cache, which the time of gathering depends on; or empty."""
+        cached = int(self.cost.get("queries_from_cache", 0))
+        return f"{cached} of {self.queries} queries with model results from the cache" if cached else ""
+
+    @property
+    def scored_later(self) -> str:
+        """How many pairs a reranker scored after gathering, which the time of gathering leaves out; or empty."""
+        pairs = int(self.cost.get("pairs_scored_later", 0))
+        return f"{pairs} pairs that a reranker scored after gathering" if pairs else ""
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """What a config reaches on a batch."""
@@ -77,16 +112,22 @@ class Evaluation:
         return relevance_words(self.relevant_from, len(self.qids) - len(self.without_relevant), len(self.qids))
 
     @property
+    def figures(self) -> Figures:
+        """What is shown of it in tables and charts of means."""
+        return Figures(
+            self.config.name, self.summaries, self.relevance, len(self.qids), self.cost, self.rankings.needs, self.failed,
+            len(self.not_gathered),
+        )  # fmt: skip
+
+    @property
     def from_cache(self) -> str:
-        """How many queries were gathered with scores or replies from the cache, which the time of gathering depends on; or empty."""
-        cached = int(self.cost.get("queries_from_cache", 0))
-        return f"{cached} of {len(self.qids)} queries with model results from the cache" if cached else ""
+        """As `Figures.from_cache`."""
+        return self.figures.from_cache
 
     @property
     def scored_later(self) -> str:
-        """How many pairs a reranker scored after gathering, which the time of gathering leaves out; or empty."""
-        pairs = int(self.cost.get("pairs_scored_later", 0))
-        return f"{pairs} pairs that a reranker scored after gathering" if pairs else ""
+        """As `Figures.scored_later`."""
+        return self.figures.scored_later
 
     def mean(self, measure: Measure, query_type: str | None = None) -> float:
         """The mean of a measure, over the queries of one type where it is named; NaN where there are none."""

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.evaluation.comparison import LEVEL, Comparison, Difference, compare
-from cems_workbench.evaluation.evaluate import Summary, number
+from cems_workbench.evaluation.batch import lacking_lines
+from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Difference, compare
+from cems_workbench.evaluation.evaluate import Figures, Summary, number
+from cems_workbench.evaluation.kept import KeptComparison
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.state import made_of
@@ -32,10 +34,17 @@ def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
 
 
 def draw(measured: Sequence[EvaluatedConfig]) -> None:
-    """The table of means, the chart of one measure, and the differences."""
+    """The comparison of what was just measured."""
+    draw_figures([row.evaluation.figures for row in measured], compared(measured).compared)
+    if len(measured) == 1:
+        st.info("Add a second config above to compare it with this one.", icon=":material/compare_arrows:")
+
+
+def draw_figures(measured: Sequence[Figures], others: Sequence[Compared]) -> None:
+    """The table of means, the chart of one measure, and the differences of the others from the first, of a kept comparison too."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            f"{measured[0].evaluation.relevance}. In brackets: 95 % confidence interval.", width="stretch",
+            f"{measured[0].relevance}. In brackets: 95 % confidence interval.", width="stretch",
             help="The interval of the mean, by a bootstrap over queries.",
         )  # fmt: skip
         unjudged = st.toggle(
@@ -45,25 +54,30 @@ def draw(measured: Sequence[EvaluatedConfig]) -> None:
         )  # fmt: skip
     draw_table(
         [_means(config, unjudged) for config in measured], key="evaluate:means",
-        placeholder="–", columns=_mean_columns(measured[0].evaluation.measures),
+        placeholder="–", columns=_mean_columns(measured[0].measures),
     )  # fmt: skip
     for line in remarks(measured):
         st.caption(line)
-    measure = pick_measure(measured[0].evaluation.measures)
+    measure = pick_measure(measured[0].measures)
     st.plotly_chart(
         figure(measured, measure), key="evaluate:figure", config=NO_TOOLBAR,
         alt="Mean of the chosen measure per config with its 95 % confidence interval.",
     )  # fmt: skip
-    count = next(summary.queries for summary in measured[0].evaluation.summaries if summary.measure == measure)
+    count = next(summary.queries for summary in measured[0].summaries if summary.measure == measure)
     st.caption(
         f"{measure}, mean over {count} queries. Dot and thick line: mean and 95 % confidence interval. "
         "Thin line: what it could be if every unjudged result were irrelevant, or relevant.",
         help="The interval is a bootstrap over queries (seeded): draw as many queries with replacement, take the mean, repeat.",
     )
-    if len(measured) > 1:
-        differences(compared(measured), measured)
-    else:
-        st.info("Add a second config above to compare it with this one.", icon=":material/compare_arrows:")
+    if others:
+        differences(others, measured[0].name)
+
+
+def draw_kept(kept: KeptComparison) -> None:
+    """A comparison as it was measured when it was kept."""
+    for line in lacking_lines((config.name, config.needs) for config in kept.figures):
+        st.caption(f":orange[⚠] {plain(line)}.")
+    draw_figures(kept.figures, kept.compared)
 
 
 def pick_measure(measures: Sequence[Measure]) -> Measure:
@@ -74,32 +88,30 @@ def pick_measure(measures: Sequence[Measure]) -> Measure:
     return by_name[switch("Measure", list(by_name), "evaluate:measure", remember=False)]
 
 
-def remarks(measured: Sequence[EvaluatedConfig]) -> list[str]:
+def remarks(measured: Sequence[Figures]) -> list[str]:
     """Which times the cache made shorter or leave something out, what was left out, and which rerankers failed; each once."""
     said = []
     for config in measured:
-        if config.evaluation.from_cache:
-            said.append(f"{plain(config.name)}: ms a query includes {config.evaluation.from_cache}; those are quicker.")
-        if config.evaluation.scored_later:
-            said.append(f"{plain(config.name)}: ms a query leaves out {config.evaluation.scored_later}.")
-        if config.evaluation.not_gathered:
-            said.append(
-                f"{plain(config.name)}: {len(config.evaluation.not_gathered)} queries could not be gathered: left out."
-            )
-        for why, count in config.evaluation.failed.items():
+        if config.from_cache:
+            said.append(f"{plain(config.name)}: ms a query includes {config.from_cache}; those are quicker.")
+        if config.scored_later:
+            said.append(f"{plain(config.name)}: ms a query leaves out {config.scored_later}.")
+        if config.not_gathered:
+            said.append(f"{plain(config.name)}: {config.not_gathered} queries could not be gathered: left out.")
+        for why, count in config.failed.items():
             said.append(f":orange[⚠] {plain(config.name)}: its reranker failed in {count} queries: {plain(why)}.")
     return said
 
 
-def _means(config: EvaluatedConfig, unjudged: bool) -> dict[str, Any]:
+def _means(config: Figures, unjudged: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"config": config.name}
-    for summary in config.evaluation.summaries:
+    for summary in config.summaries:
         row[str(summary.measure)] = _with(summary)
         if unjudged and number(summary.worst) is not None:
             row[f"{summary.measure} {UNJUDGED}"] = f"{summary.worst:.3f} to {summary.best:.3f}"
-    cost = config.evaluation.cost
+    cost = config.cost
     row |= {"ms a query": cost.get("ms_per_query"), "LLM calls": int(cost["llm_calls"])}
-    return row | {"reranked": round(cost["reranked"] / max(1, len(config.evaluation.qids)))}
+    return row | {"reranked": round(cost["reranked"] / max(1, config.queries))}
 
 
 def _with(summary: Summary) -> str | None:
@@ -126,11 +138,11 @@ def _mean_columns(measures: Sequence[Measure]) -> dict[str, Any]:
     return columns
 
 
-def figure(measured: Sequence[EvaluatedConfig], measure: Measure) -> Figure:
+def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
     """A row a config: mean, interval, and the bounds that unjudged results leave."""
     import plotly.graph_objects as go
 
-    rows = [next(row for row in config.evaluation.summaries if row.measure == measure) for config in measured]
+    rows = [next(row for row in config.summaries if row.measure == measure) for config in measured]
     made = go.Figure()
     for y, (config, row) in enumerate(zip(measured, rows, strict=True)):
         colour = OTHER if y else BASELINE
@@ -175,10 +187,10 @@ def verdict(difference: Difference) -> str:
     return "▲ better" if difference.difference > 0 else "▼ worse"
 
 
-def differences(comparison: Comparison, measured: Sequence[EvaluatedConfig]) -> None:
+def differences(others: Sequence[Compared], baseline: str) -> None:
     """Every config and measure against the baseline."""
     rows = []
-    for config in comparison.compared:
+    for config in others:
         for row in config.differences:
             rows.append(
                 {
@@ -189,7 +201,7 @@ def differences(comparison: Comparison, measured: Sequence[EvaluatedConfig]) -> 
                     "losses": len(row.losses), "ties": row.ties, "overlap": number(config.overlap),
                 }
             )  # fmt: skip
-    st.markdown(f"## Against the baseline, {plain(measured[0].name)}")
+    st.markdown(f"## Against the baseline, {plain(baseline)}")
     number_column, text = st.column_config.NumberColumn, st.column_config.TextColumn
     draw_table(
         rows, key="evaluate:differences", placeholder="–", most=14,

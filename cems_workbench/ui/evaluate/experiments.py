@@ -9,16 +9,17 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.config import dump_config
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.comparison import Comparison
+from cems_workbench.evaluation.kept import read_comparison
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.store import ConfigRecord
-from cems_workbench.ui.evaluate.compare import compared
+from cems_workbench.ui.evaluate.compare import compared, draw_kept
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit.escape import csv_bytes, plain
-from cems_workbench.ui.kit.tables import draw_table, pick_row
+from cems_workbench.ui.kit.tables import pick_row
 
 
 def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
@@ -122,15 +123,14 @@ def _mean(card: Mapping[str, Any], measure: str) -> float | None:
 
 
 def _reopened(experiment: ConfigRecord) -> None:
-    """What it measured then, and its config."""
-    rows = [
-        {"config": config["config"], **{name: value["mean"] for name, value in config["measures"].items()}}
-        for config in (experiment.card or {}).get("configs", ())
-    ]
+    """What it measured then, as it was shown then, and its config."""
     st.markdown(f"**{plain(experiment.name)}**" + (f"  \n:small[{plain(experiment.why)}]" if experiment.why else ""))
-    if rows:
-        numbers = {name: st.column_config.NumberColumn(name, format="%.3f") for name in rows[0] if name != "config"}
-        draw_table(rows, key="evaluate:reopened", placeholder="–", columns=numbers)
+    try:
+        kept = read_comparison(experiment.card or {})
+    except InputError as error:
+        st.caption(plain(f"{error}."))
+    else:
+        draw_kept(kept)
     option = f"{experiment.name} (kept {experiment.id})"
     left, right = st.columns(2)
     if option not in st.session_state.get("evaluate:configs", ()):

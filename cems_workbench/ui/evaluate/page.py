@@ -19,6 +19,7 @@ from cems_workbench.ui.evaluate import (
     honest,
     lacking,
     queries,
+    sample,
 )
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import handles
@@ -60,6 +61,8 @@ def main() -> None:
         if evaluated:
             gather.draw_answered(evaluated, choice, resources)
             _views(evaluated, choice, resources)
+        else:
+            sample.draw(choice, resources)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
 

@@ -11,6 +11,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.request_effects import moment_effect, project_effect, several_effects
 from cems_workbench.progress import Progress
+from cems_workbench.runs.sample_figures import SampleFigures
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.templates import draw, render
@@ -38,6 +39,19 @@ def answered_line(key: str, text: str, ask_again: Callable[[], None] | None) -> 
                 "Ask again", key=f"{key}:ask_again", type="tertiary", icon=":material/refresh:", on_click=ask_again,
                 help="The running system may answer differently now. Discards its earlier answers and gathers these lists again.",
             )  # fmt: skip
+
+
+def shipped_line(page: str, figures: SampleFigures, anew: str, choose: str, on_click: Callable[[], None]) -> None:
+    """Say that figures come with the project, when and with what they were measured, and how to measure anew; a button chooses theirs."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(
+            f":material/inventory_2: Measured with CEMS Workbench {plain(figures.version)} on {figures.day.isoformat()}; these figures "
+            f"come with the project. {anew}",
+            width="stretch",
+            help="They are shown because this store holds just the sample set: memories, relations, queries, judgments, embedder and "
+            "presets are those that were measured. Times are of the machine that measured.",
+        )
+        st.button(choose, key=f"{page}:shipped", icon=":material/tune:", on_click=on_click)
 
 
 def say_effects(configs: Mapping[str, PipelineConfig], project_only: bool = False) -> None:

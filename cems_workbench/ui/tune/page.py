@@ -15,7 +15,7 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.templates import render
-from cems_workbench.ui.tune import choose, goal, history, learned, queries, result, run, space, take
+from cems_workbench.ui.tune import choose, goal, history, learned, queries, result, run, sample, space, take
 from cems_workbench.ui.tune.state import VIEW, outdated, page, set_view
 
 
@@ -23,6 +23,8 @@ def set_up(resources: Resources) -> None:
     """What is searched on, what may change, what is better, how it is measured; and the start."""
     data = choose.choose(resources)
     if data is None:
+        if st.session_state.get("tune:set") is not None:
+            sample.draw(resources, st.session_state["tune:set"])
         return
     st.markdown("## What may change")
     searched = space.draw(data.baseline, data.evidence.header.config)
@@ -35,13 +37,16 @@ def set_up(resources: Resources) -> None:
         run.draw_start(planned)
 
 
-def of_result(draw: Callable[[SearchResult, Resources], None]) -> Callable[[Resources], None]:
-    """A view of the last result, which says so while there is none."""
+def of_result(
+    draw: Callable[[SearchResult, Resources], None], before: Callable[[Resources], bool] = lambda _: False
+) -> Callable[[Resources], None]:
+    """A view of the last result; while there is none it draws `before`, and where that has nothing either it says so."""
 
     def drawn(resources: Resources) -> None:
         searched = page.get().result
         if searched is None:
-            empty("Nothing has been searched yet", render("tune/nothing_searched.html"))
+            if not before(resources):
+                empty("Nothing has been searched yet", render("tune/nothing_searched.html"))
             return
         warning = outdated(searched, resources)
         if warning:
@@ -53,7 +58,7 @@ def of_result(draw: Callable[[SearchResult, Resources], None]) -> Callable[[Reso
 
 VIEWS: Mapping[str, Callable[[Resources], None]] = {
     "Set up": set_up,
-    "Result": of_result(result.draw),
+    "Result": of_result(result.draw, sample.draw),
     "What it learned": of_result(lambda searched, _: learned.draw(searched)),
     "By query": of_result(lambda searched, _: queries.draw(searched)),
     "Take it away": of_result(take.draw),

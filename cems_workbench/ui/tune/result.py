@@ -37,6 +37,8 @@ LEVEL = 0.05
 TRIED = "#7B848D"
 """The colour of configs that are neither on the front nor the proposal."""
 COST = "candidates reranked"
+CROSS_VALIDATED = "Cross-validated"
+"""What the row of the folds is called."""
 
 
 def draw(result: SearchResult, resources: Resources) -> None:
@@ -75,16 +77,21 @@ def _lacking(result: SearchResult, resources: Resources) -> None:
 
 def headline(result: SearchResult) -> str:
     """The verdict in one line, and nothing better than it is."""
-    tuned, measure = result.tuned, result.planned.plan.goal.objectives[0]
-    base = result.planned.plan.space.baseline.name
-    if not result.better:
-        return f"Nothing significantly better than {base}: the baseline is proposed"
+    tuned, plan = result.tuned, result.planned.plan
     gained = tuned.holdout or tuned.validation
+    sealed = tuned.holdout is not None
+    return headline_of(str(plan.goal.objectives[0]), plan.space.baseline.name, result.better, gained, sealed)
+
+
+def headline_of(measure: str, base: str, better: bool, gained: Gain | None, sealed: bool = False) -> str:
+    """The verdict on a proposal, `better` where it is not the baseline, with its gain on the sealed queries or the folds."""
+    if not better:
+        return f"Nothing significantly better than {base}: the baseline is proposed"
     if gained is None:
         return f"{measure}: a candidate better than {base}, not yet cross-validated"
     if gained.difference <= 0:
         return f"No gain over {base} on queries that the search did not see"
-    where = "the sealed queries" if tuned.holdout is not None else "queries that the search did not see"
+    where = "the sealed queries" if sealed else "queries that the search did not see"
     sure = "" if gained.p < LEVEL else ", which may be chance"
     return f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}{sure}"
 
@@ -143,7 +150,7 @@ def gain_rows(result: SearchResult) -> list[GainRow]:
     unseen = f"{sealed} queries, sealed" if sealed else "no query was sealed"
     return [
         GainRow("Searched on", "flatters: the best of many", searched_gain(result), fair=False),
-        GainRow("Cross-validated", f"chosen on {folds - 1} folds, scored on the other", tuned.validation, stopped),
+        GainRow(CROSS_VALIDATED, f"chosen on {folds - 1} folds, scored on the other", tuned.validation, stopped),
         GainRow("Hold-out", "seen by no search", tuned.holdout, unseen),
     ]
 

@@ -23,7 +23,7 @@ from cems_workbench.evaluation.honest import Agreement, honest_view
 from cems_workbench.evaluation.metrics import parse_measure, parse_measures
 from cems_workbench.evaluation.report import markdown_report
 from cems_workbench.pipeline import ModelScore
-from cems_workbench.runs.evaluation import EvaluatedConfig, agreed, labelled
+from cems_workbench.runs.evaluation import agreed, labelled
 from cems_workbench.ui.evaluate.compare import remarks as page_remarks
 
 MEASURES = parse_measures("hit@1 hit@5 MRR")
@@ -113,7 +113,7 @@ def test_page_command_and_report_say_alike_how_many_queries_took_results_from_th
     words = "1 of 5 queries with model results from the cache"
     assert evaluation.from_cache == words
     assert words in cost_line(evaluation)
-    assert any(words in line for line in page_remarks([EvaluatedConfig("own", of_file, evaluation)]))
+    assert any(words in line for line in page_remarks([evaluation.figures]))
     assert words in markdown_report(compare([evaluation]), "set", "hash")
     cold = evaluate(LabelledBatch(QUERIES, evidences(), agreed_grades(JUDGMENTS), 0.25), AS_LISTED, MEASURES)
     assert "cache" not in cost_line(cold) + markdown_report(compare([cold]), "set", "hash")

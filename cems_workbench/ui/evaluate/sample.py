@@ -1,0 +1,31 @@
+"""The figures of the sample set that come with the project, until something was measured on the page."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from cems_workbench.evaluation.kept import read_comparison
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.sample_figures import sample_figures
+from cems_workbench.ui.evaluate.compare import draw_kept
+from cems_workbench.ui.evaluate.state import Choice
+from cems_workbench.ui.kit.panels import shipped_line
+
+
+def draw(choice: Choice, resources: Resources) -> None:
+    """The shipped comparison, where the choice is of the sample set as it was measured; else nothing."""
+    if choice.opened is not None or choice.selection.project_only or choice.kind == "model":
+        return
+    figures = sample_figures(resources, choice.selection.query_set)
+    if figures is None:
+        return
+    names = list(figures.measured.presets)
+    st.markdown("## Presets on the sample set")
+    shipped_line(
+        "evaluate", figures, "Gather measures the configs chosen above anew.", "Choose these presets", lambda: _choose(names)
+    )  # fmt: skip
+    draw_kept(read_comparison(figures.experiment.card or {}))
+
+
+def _choose(names: list[str]) -> None:
+    st.session_state["evaluate:configs"] = names

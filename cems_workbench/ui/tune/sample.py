@@ -1,0 +1,59 @@
+"""What a search on the sample set found, as it comes with the project, until something was searched on the page."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from cems_workbench.config import EvidenceCard, PipelineConfig, preset
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.catalogue import named
+from cems_workbench.runs.config_history import restored_config
+from cems_workbench.runs.sample_figures import SampleFigures, sample_figures
+from cems_workbench.tuning.holdout import Gain
+from cems_workbench.ui.inspect.transfer import diff_table
+from cems_workbench.ui.kit.panels import shipped_line
+from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.tune.result import CROSS_VALIDATED, GainRow, gains_html, headline_of
+from cems_workbench.ui.tune.state import VIEW
+
+
+def draw(resources: Resources, query_set: str | None = None) -> bool:
+    """The shipped result, where the store holds the sample set as it was measured; False where nothing was drawn."""
+    figures = sample_figures(resources, query_set)
+    if figures is None:
+        return False
+    restored = restored_config(figures.tuned, resources.store)
+    assert restored.card is not None, "the figures come with a card"
+    _draw(figures, restored.config, restored.card)
+    return True
+
+
+def _draw(figures: SampleFigures, config: PipelineConfig, card: EvidenceCard) -> None:
+    base = preset(card.baseline).config
+    first = card.measured[0]
+    gained = Gain(first.queries, first.baseline, first.tuned, first.low, first.high, first.p)
+    about = " · ".join(
+        (f"Sample set, baseline {card.baseline}", f"{card.trials} configs", card.relevance, f"seed {card.seed}")
+    )
+    st.html(
+        render(
+            "tune/verdict.html",
+            headline=headline_of(first.metric, card.baseline, not card.kept, gained),
+            about=about,
+            doubt="",
+        )
+    )
+    shipped_line(
+        "tune", figures, "A search under Set up measures anew.", "Choose this baseline", lambda: _choose(card.baseline)
+    )
+    st.html(gains_html([GainRow(CROSS_VALIDATED, "chosen on the other folds, scored on each", gained)], first.metric))
+    st.caption(f"Split: {card.split}, which stay sealed.")
+    st.markdown("## What the proposal changes")
+    diff_table(base, named(base.name, config), "tune:shipped")
+    with st.expander("Its evidence card"):
+        st.code(card.text, language=None, wrap_lines=True)
+
+
+def _choose(baseline: str) -> None:
+    st.session_state["tune:baseline"] = baseline
+    st.session_state[VIEW] = "Set up"
