@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from cems_workbench.cli.judgments import SetNameOption, chosen_labels
-from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, print_json, print_table
+from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, print_table
+from cems_workbench.cli.terminal import put_json
 from cems_workbench.errors import InputError
 
 
@@ -49,7 +50,7 @@ def agreement_command(
         values: dict[str, Any] = {
             name: {**dataclasses.asdict(estimate), "reading": reading} for name, estimate, reading in rows
         }
-        print_json({"coefficients": values, "disagreements": [dataclasses.asdict(one) for one in differing]})
+        put_json({"coefficients": values, "disagreements": [dataclasses.asdict(one) for one in differing]})
         return
     shared = [(name, estimate, reading) for name, estimate, reading in rows if estimate.pairs or estimate is whole]
     print_table(

@@ -23,7 +23,8 @@ from cems_workbench.cli.evaluate import (
     score_lines,
 )
 from cems_workbench.cli.gather import SeedOption
-from cems_workbench.cli.options import ConfigsOption, JsonOption, SetOption, preset_help, print_json, print_table
+from cems_workbench.cli.options import ConfigsOption, JsonOption, SetOption, preset_help, print_table
+from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,12 +74,12 @@ def compare_command(
     comparison = compare([row.evaluation for row in measured], seed=seed)
     outcomes = [outcome for measure, kind in guarded for outcome in check_no_loss(comparison, measure, kind, tolerance)]
     if as_json:
-        print_json(comparison.to_json() | asserted_json(outcomes))
+        put_json(comparison.to_json() | asserted_json(outcomes))
     else:
         _print(comparison, shown, read.header.config.name)
         told = [(evidence, row.evaluation, options) for row, (_, options) in zip(measured, configs, strict=True)]
         for line in score_lines(told):
-            typer.echo(line)
+            say(line)
         print_asserted(outcomes)
     exit_unless_all_hold(outcomes)
 
@@ -100,8 +101,8 @@ def _print_means(comparison: Comparison, gathered_with: str) -> None:
     print_table(["mean", *(evaluation.config.name for evaluation in every)], rows, f"{len(every[0].qids)} queries")
     said = f"as recorded when the evidence was gathered, with {gathered_with}"
     said += f" ({every[0].from_cache})" if every[0].from_cache else ""
-    typer.echo(every[0].relevance)
-    typer.echo(f"ms/query and LLM calls: {said}; pairs reranked: what each config's reranker reads")
+    say(every[0].relevance)
+    say(f"ms/query and LLM calls: {said}; pairs reranked: what each config's reranker reads")
 
 
 def _signed(value: float) -> str | None:
@@ -117,7 +118,7 @@ def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
     _print_means(comparison, gathered_with)
     said = remarks(base)
     for line in said:
-        typer.echo(line)
+        say(line)
     columns = [
         "measure", base.config.name, "value", "diff", "95 % of diff", "p (Holm)", "effect", "won/lost/same",
     ]  # fmt: skip
@@ -144,7 +145,7 @@ def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
         for word, qids in (("better", first.wins), ("worse", first.losses)):
             if qids and shown:
                 more = f" and {len(qids) - shown} more" if len(qids) > shown else ""
-                typer.echo(f"{word} by {first.measure}: {', '.join(qids[:shown])}{more}")
+                say(f"{word} by {first.measure}: {', '.join(qids[:shown])}{more}")
         for line in remarks(evaluation):
             if line not in said:
-                typer.echo(line)
+                say(line)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.options import JsonOption, StoreOption, chosen_config, opened_store, print_json, print_table
+from cems_workbench.cli.options import JsonOption, StoreOption, chosen_config, opened_store, print_table
+from cems_workbench.cli.terminal import put, put_json, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _add(store: Store, path: Path, why: str, by: str | None) -> None:
     card = read_card(beside) if path.is_file() and beside.is_file() else None
     base = card.baseline if card else None
     record = keep_config(store, config, author=by or _account(), why=why, base=base, card=card)
-    typer.echo(f"kept as config {record.id}: {record.name}" + ("" if card else ", without an evidence card"))
+    say(f"kept as config {record.id}: {record.name}" + ("" if card else ", without an evidence card"))
 
 
 def _take(store: Store, number: int, out: Path | None, as_json: bool) -> None:
@@ -60,12 +61,12 @@ def _take(store: Store, number: int, out: Path | None, as_json: bool) -> None:
     record = store.configs.get(number)
     restored = restored_config(record, store)
     for warning in restored.warnings:
-        typer.echo(f"warning: {' '.join(warning.split())}", err=True)
+        say(f"warning: {' '.join(warning.split())}", err=True)
     if out is None and as_json:
-        return print_json(_row(record) | {"config": nested(restored.config), "card": record.card})
+        return put_json(_row(record) | {"config": nested(restored.config), "card": record.card})
     text = export_config(restored.config, SUFFIXES.get(out.suffix.lower(), "yaml") if out else "yaml", restored.card)
     if out is None:
-        return typer.echo(text, nl=False)
+        return put(text)
     try:
         out.write_text(text, encoding="utf-8")
         if restored.card is not None:
@@ -76,9 +77,9 @@ def _take(store: Store, number: int, out: Path | None, as_json: bool) -> None:
 
 def _list(records: list[ConfigRecord], as_json: bool) -> None:
     if as_json:
-        return print_json([_row(record) for record in records])
+        return put_json([_row(record) for record in records])
     if not records:
-        return typer.echo("no config is kept yet; --add CONFIG keeps one")
+        return say("no config is kept yet; --add CONFIG keeps one")
     columns = ["id", "name", "made from", "by", "when (UTC)", "evidence", "why"]
     rows = [
         [

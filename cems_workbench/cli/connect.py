@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cems_workbench.cli.options import JsonOption, StoreOption, print_json, print_table, progress_bar, settings_for
+from cems_workbench.cli.options import JsonOption, StoreOption, print_table, progress_bar, settings_for
+from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def connect_command(
         if forget:
             for plain in [each.address.plain for each in wanted]:
                 count = connecting.forget(resources, settings, plain)
-                typer.echo(f"{plain}: {count} memories deleted, the source forgotten")
+                say(f"{plain}: {count} memories deleted, the source forgotten")
             return
         wanted = [dataclasses.replace(each, address=_asked(each.address, ask_password)) for each in wanted]
         found = connecting.connect(resources, settings, wanted, progress, embedder, rows_per_second)
@@ -99,7 +100,7 @@ def _asked(address: Address, ask: bool) -> Address:
 
 def _print_probe(address: str, probe: Probe, as_json: bool) -> None:
     if as_json:
-        print_json({"address": address, **dataclasses.asdict(probe)})
+        put_json({"address": address, **dataclasses.asdict(probe)})
         return
     rows: list[list[Any]] = [
         ["source", f"{probe.kind} at {address}"],
@@ -118,25 +119,25 @@ def _print_probe(address: str, probe: Probe, as_json: bool) -> None:
 def _print(found: Connected, as_json: bool) -> None:
     if as_json:
         reports = [{**dataclasses.asdict(report), "embedder": said} for report, said in found.sources]
-        print_json({"sources": reports, "problem": found.problem or None})
+        put_json({"sources": reports, "problem": found.problem or None})
         return
     for report, said in found.sources:
         counts = report.memories
-        typer.echo(f"{report.address}: {report.probe.kind}, {report.probe.engine}")
+        say(f"{report.address}: {report.probe.kind}, {report.probe.engine}")
         rows = [["memories", counts.added, counts.updated, counts.unchanged, report.deleted]]
         edges = report.relations
         if edges.total or report.relations_deleted:
             rows.append(["relations", edges.added, edges.updated, edges.unchanged, report.relations_deleted])
         print_table(["rows", "added", "updated", "unchanged", "deleted"], rows)
-        typer.echo(f"{report.read} memories read in {report.seconds:.1f} s, {report.vectors} vectors")
+        say(f"{report.read} memories read in {report.seconds:.1f} s, {report.vectors} vectors")
         for note in (*report.probe.missing, *report.probe.notes, *([said] if said else [])):
-            typer.echo(f"note: {note}")
+            say(f"note: {note}")
         if report.without:
-            typer.echo(f"note: {report.without} of the texts read have no vector there; no vector list holds them")
+            say(f"note: {report.without} of the texts read have no vector there; no vector list holds them")
         for each in report.problems[:SHOWN_PROBLEMS]:
-            typer.echo(f"left out: {report.address}: {each.memory_id}: {each.field}: {each.reason}", err=True)
+            say(f"left out: {report.address}: {each.memory_id}: {each.field}: {each.reason}", err=True)
         more = len(report.problems) + report.more_problems - SHOWN_PROBLEMS
         if more > 0:
-            typer.echo(f"left out: {more} more rows; --json lists the first {len(report.problems)}", err=True)
+            say(f"left out: {more} more rows; --json lists the first {len(report.problems)}", err=True)
     if found.problem:
-        typer.echo(f"not searchable yet: {found.problem}", err=True)
+        say(f"not searchable yet: {found.problem}", err=True)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.judgments import SetNameOption, chosen_labels
-from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, print_json, progress_bar
+from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, progress_bar
+from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def dataset_command(
     others = () if len(kinds) == 1 else [name for name in ("relations", "queries", "judgments") if name not in kinds]
     left = {name: len(rows) for name in others if (rows := list(getattr(dataset, name)))}
     if as_json:
-        print_json({**dataclasses.asdict(done), "no_place_for": left, "out": str(out)})
+        put_json({**dataclasses.asdict(done), "no_place_for": left, "out": str(out)})
     else:
         _tell(done, left, to, out)
     if done.left_out or done.not_kept:
@@ -87,15 +88,15 @@ def _chosen(
 
 
 def _tell(done: Exported, left: dict[str, int], to: str, out: Path) -> None:
-    typer.echo(", ".join(f"{count} {kind}" for kind, count in done.rows.items()) + f" written to {out} as {to}")
+    say(", ".join(f"{count} {kind}" for kind, count in done.rows.items()) + f" written to {out} as {to}")
     for kind, count in left.items():
         other = "judgments --to judgments-jsonl" if kind == "judgments" else f"dataset --to {kind}-jsonl"
-        typer.echo(f"note: {to} has no place for the {count} {kind}; `{other}` writes them")
+        say(f"note: {to} has no place for the {count} {kind}; `{other}` writes them")
     for note in done.notes:
-        typer.echo(f"note: {note}")
+        say(f"note: {note}")
     for line in done.not_kept:
-        typer.echo(f"not kept: {line}", err=True)
+        say(f"not kept: {line}", err=True)
     for line in done.left_out[:SHOWN]:
-        typer.echo(f"left out: {line}", err=True)
+        say(f"left out: {line}", err=True)
     if len(done.left_out) > SHOWN:
-        typer.echo(f"left out: {len(done.left_out) - SHOWN} more; --json lists them all", err=True)
+        say(f"left out: {len(done.left_out) - SHOWN} more; --json lists them all", err=True)

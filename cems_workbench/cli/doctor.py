@@ -17,9 +17,9 @@ from cems_workbench.cli.options import (
     PresetOption,
     StoreOption,
     chosen_config,
-    print_json,
     settings_for,
 )
+from cems_workbench.cli.terminal import put_json, say
 
 if TYPE_CHECKING:
     from cems_workbench.runs.diagnosis import Check
@@ -37,7 +37,7 @@ def doctor_command(
 
     checks = diagnose(settings_for(store), chosen)
     if as_json:
-        print_json([dataclasses.asdict(check) for check in checks])
+        put_json([dataclasses.asdict(check) for check in checks])
     else:
         _print(checks)
     if any(check.status == "failed" for check in checks):
@@ -52,9 +52,9 @@ def _print(checks: Sequence[Check]) -> None:
     """Print a block for each check, wrapped at words: how it stands, what was found, what to do."""
     width = max(shutil.get_terminal_size().columns, 4 * MARGIN)
     for check in checks:
-        typer.echo(f"{WORDS[check.status]:{MARGIN}}{check.name}")
+        say(f"{WORDS[check.status]:{MARGIN}}{check.name}")
         for text in (check.finding, check.advice and f"→ {check.advice}"):
             for line in textwrap.wrap(text, width - MARGIN, break_long_words=False, break_on_hyphens=False):
-                typer.echo(" " * MARGIN + line)
+                say(" " * MARGIN + line)
     counts = Counter(WORDS[check.status] for check in checks)
-    typer.echo("\n" + ", ".join(f"{counts[word]} {word}" for word in WORDS.values()))
+    say("\n" + ", ".join(f"{counts[word]} {word}" for word in WORDS.values()))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
-from cems_workbench.cli.options import JsonOption, StoreOption, filled_resources, print_json, progress_bar
+from cems_workbench.cli.options import JsonOption, StoreOption, filled_resources, progress_bar
+from cems_workbench.cli.terminal import put_json, say
 
 
 def embed_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -17,8 +16,8 @@ def embed_command(store: StoreOption = None, as_json: JsonOption = False) -> Non
         embedder, total = resources.embedder.model_id, resources.store.memories.count()
     embedded = report.embedded if report else 0
     if as_json:
-        print_json({"embedder": embedder, "memories_in_store": total, "embedded": embedded})
+        put_json({"embedder": embedder, "memories_in_store": total, "embedded": embedded})
         return
     for note in report.notes if report else ():
-        typer.echo(f"note: {note}")
-    typer.echo(f"{total} memories in the store, {embedded} texts embedded now by {embedder}")
+        say(f"note: {note}")
+    say(f"{total} memories in the store, {embedded} texts embedded now by {embedder}")

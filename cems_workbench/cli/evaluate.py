@@ -20,11 +20,11 @@ from cems_workbench.cli.options import (
     SetOption,
     StoreOption,
     chosen_config,
-    print_json,
     print_table,
     progress_bar,
     settings_for,
 )
+from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -113,23 +113,23 @@ def evaluate_command(
     views = _honest(batches, evaluations) if honest else []
     if as_json:
         values = {"evaluations": [row.to_json() for row in measured]} | asserted_json(outcomes)
-        print_json(values | ({"honest": [view.to_json() for view in views]} if honest else {}))
+        put_json(values | ({"honest": [view.to_json() for view in views]} if honest else {}))
     else:
         for row in measured:
             print_evaluation(row.evaluation)
             if row.answered:
-                typer.echo(f"lists {row.answered}")
+                say(f"lists {row.answered}")
         told = [
             (row.labelled.evidence.path, row.evaluation, options)
             for row, (_, options) in zip(measured, configs, strict=True)
         ]
         for line in score_lines(told, store):
-            typer.echo(line)
+            say(line)
         for view in views:
             for table in view.tables():
                 print_table(table.columns, table.rows, table.title)
             for line in view.warnings:
-                typer.echo(f"warning: {line}")
+                say(f"warning: {line}")
         print_asserted(outcomes)
     exit_unless_all_hold(outcomes)
 
@@ -181,7 +181,7 @@ def asserted_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 def print_asserted(outcomes: Sequence[Outcome]) -> None:
     """Print what became of the assertions, a line each."""
     for outcome in outcomes:
-        typer.echo(outcome.line)
+        say(outcome.line)
 
 
 def exit_unless_all_hold(outcomes: Sequence[Outcome]) -> None:
@@ -269,10 +269,10 @@ def print_evaluation(evaluation: Evaluation) -> None:
             ["type", "queries", *names],
             [[kind, row["queries"], *(row[name] for name in names)] for kind, row in by_type.items()],
         )
-    typer.echo(evaluation.relevance)
-    typer.echo(cost_line(evaluation))
+    say(evaluation.relevance)
+    say(cost_line(evaluation))
     for line in remarks(evaluation):
-        typer.echo(line)
+        say(line)
 
 
 def cost_line(evaluation: Evaluation) -> str:

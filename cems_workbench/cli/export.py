@@ -10,6 +10,7 @@ import typer
 
 from cems_workbench.cli.evaluate import MetricsOption, refuse_nothing
 from cems_workbench.cli.options import PRESETS, SetOption, chosen_config, print_table
+from cems_workbench.cli.terminal import put, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def export_command(
         if own is not None:
             export, _, own = with_figures(chosen, to.value, own, lambda _: rankings)
     if out is None:
-        typer.echo(export.text, nl=False)
+        put(export.text)
         return
     _write(out, export.text)
     if to is Form.json and own is not None:  # JSON has no comments
@@ -95,11 +96,11 @@ def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
     title = f"{export.config.name} as {export.reader} reads the {export.form} file: {len(ranking.here.qids)} queries, {ranking.queries}"
     print_table(["measure", "here", "as read", "difference", "95 % interval", "p"], rows, title, err=err)
     if not export.lost:
-        typer.echo("read back it is the same config", err=err)
+        say("read back it is the same config", err=err)
         return
-    typer.echo(f"{len(export.lost)} parameters are lost: {', '.join(path for path, _, _ in export.lost)}", err=err)
+    say(f"{len(export.lost)} parameters are lost: {', '.join(path for path, _, _ in export.lost)}", err=err)
     for line in ranking.incomplete:
-        typer.echo(f"warning: {line}", err=True)
+        say(f"warning: {line}", err=True)
 
 
 def _card(config: Path, card: Path | None) -> EvidenceCard | None:

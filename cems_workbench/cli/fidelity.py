@@ -27,7 +27,6 @@ from cems_workbench.cli.options import (
     filled_resources,
     parse_moment,
     preset_help,
-    print_json,
     print_table,
     progress_bar,
     settings_for,
@@ -35,6 +34,7 @@ from cems_workbench.cli.options import (
 from cems_workbench.cli.options import (
     asked_queries as queries_of,
 )
+from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def fidelity_command(
         if ask is not None:
             answered = ask_server(ask, queries_of(resources.store, query_set), progress)
             for error in answered.errors:
-                typer.echo(f"left out: {error}", err=True)
+                say(f"left out: {error}", err=True)
             recordings.append(dataclasses.replace(answered, errors=()))
             require_usable(recordings[-1])
         lists = lexical_lists(recordings)
@@ -166,7 +166,7 @@ def fidelity_command(
             found = [explained(one, progress) for one in measured]
     outcomes = [bound.outcome(_value(one, bound), one.setting.name) for one in measured for bound in bounds]
     if as_json:
-        print_json({"settings": _json(measured, found)} | asserted_json(outcomes))
+        put_json({"settings": _json(measured, found)} | asserted_json(outcomes))
     else:
         _print(measured, found, shown, order)
         print_asserted(outcomes)
@@ -275,15 +275,15 @@ def _print_setting(measured: MeasuredFidelity, shown: int, order: str) -> None:
     )
     applied = ", ".join(f"{name} {value}" for name, value in setting.applied)
     if applied:
-        typer.echo(f"laid over {setting.config.name}: {applied}")
+        say(f"laid over {setting.config.name}: {applied}")
     for line in setting.warnings:
-        typer.echo(f"warning: {line}")
+        say(f"warning: {line}")
     if measured.evidence.answered:
-        typer.echo(f"lists {measured.evidence.answered}")
+        say(f"lists {measured.evidence.answered}")
     for qid in measured.not_gathered:
-        typer.echo(f"warning: {qid} could not be searched and is left out")
+        say(f"warning: {qid} could not be searched and is left out")
     if not measured.differences:
-        typer.echo("every query has the recorded order, and its scores where they were recorded")
+        say("every query has the recorded order, and its scores where they were recorded")
         return
     differing = [
         [
@@ -301,7 +301,7 @@ def _print_setting(measured: MeasuredFidelity, shown: int, order: str) -> None:
 
 def _print_explanations(now: SetAgreement, explanations: Sequence[Explanation[SetAgreement]]) -> None:
     if not explanations:
-        typer.echo("no single parameter gives more queries the recorded order")
+        say("no single parameter gives more queries the recorded order")
         return
     rows = [
         [path, str(was), str(value), f"{now.same_order} to {one.agreement.same_order}", one.agreement.rbo]

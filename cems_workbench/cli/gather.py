@@ -15,9 +15,9 @@ from cems_workbench.cli.options import (
     StoreOption,
     chosen_config,
     filled_resources,
-    print_json,
     progress_bar,
 )
+from cems_workbench.cli.terminal import put_json, say
 
 ProjectOnlyOption = Annotated[
     bool, typer.Option("--project-only", help="Search each query's own project only, where it has one.")
@@ -64,12 +64,12 @@ def gather_command(
         "content_hash": report.content_hash,
     }
     if as_json:
-        print_json(values)
+        put_json(values)
     else:
-        typer.echo(f"{report.path}: evidence of {report.finished_before + report.gathered} of {len(queries)} queries")
-        typer.echo(f"{report.gathered} gathered now in {report.seconds:.1f} s, {report.finished_before} were there")
-        typer.echo(f"content hash {report.content_hash}")
+        say(f"{report.path}: evidence of {report.finished_before + report.gathered} of {len(queries)} queries")
+        say(f"{report.gathered} gathered now in {report.seconds:.1f} s, {report.finished_before} were there")
+        say(f"content hash {report.content_hash}")
         for error in report.left_out:
-            typer.echo(f"left out: {error}")
+            say(f"left out: {error}")
     if report.left_out:
         raise typer.Exit(2)

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cems_workbench.cli.options import JsonOption, StoreOption, print_json, print_table, progress_bar, settings_for
+from cems_workbench.cli.options import JsonOption, StoreOption, print_table, progress_bar, settings_for
+from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCALE, GradeScale
 
@@ -57,7 +58,7 @@ def import_command(
         try:
             if chunks is not None and resources.store.chunks.choose(chunks) and resources.store.memories.count():
                 said = f"memories are cut by the rule {chunks} from now on; what that changes is embedded again"
-                typer.echo(f"note: {said}", err=as_json)
+                say(f"note: {said}", err=as_json)
             reports = [resources.store.add(parsed, progress, query_set, grades, when) for parsed in inputs]
             refreshed, problem = None, ""
             try:
@@ -72,7 +73,7 @@ def import_command(
             resources.close()
     left_out = [error for report in reports for error in report.errors]
     if as_json:
-        print_json(
+        put_json(
             {
                 "inputs": [_plain(report) for report in reports],
                 "errors": [dataclasses.asdict(error) for error in left_out],
@@ -91,17 +92,17 @@ def import_command(
         ]
         print_table(["input", "rows", "added", "updated", "unchanged"], rows)
         for one in {one.name: one for report in reports for one in report.query_sets}.values():
-            typer.echo(f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}")
+            say(f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}")
         for note in dict.fromkeys(f"{Path(report.source).name}: {note}" for report in reports for note in report.notes):
-            typer.echo(f"note: {note}")
+            say(f"note: {note}")
         for note in refreshed.notes if refreshed else ():
-            typer.echo(f"note: {note}")
+            say(f"note: {note}")
         for error in left_out[:SHOWN_ERRORS]:
-            typer.echo(f"left out: {error}", err=True)
+            say(f"left out: {error}", err=True)
         if len(left_out) > SHOWN_ERRORS:
-            typer.echo(f"left out: {len(left_out) - SHOWN_ERRORS} more rows; --json lists them all", err=True)
+            say(f"left out: {len(left_out) - SHOWN_ERRORS} more rows; --json lists them all", err=True)
         if cut.chunks:
-            typer.echo(f"{cut}")
+            say(f"{cut}")
         texts = (
             ""
             if refreshed is None
@@ -109,9 +110,9 @@ def import_command(
             if cut.chunks
             else f", {refreshed.embedded} embedded now"
         )
-        typer.echo(f"{total} memories in the store{texts}")
+        say(f"{total} memories in the store{texts}")
     if problem:
-        typer.echo(f"error: {problem}", err=True)
+        say(f"error: {problem}", err=True)
     if left_out or problem:
         raise typer.Exit(2)
 

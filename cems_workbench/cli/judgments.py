@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.options import StoreOption, asked_queries, opened_store
+from cems_workbench.cli.terminal import put, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,14 +44,14 @@ def judgments_command(
             written = write_judgments(to, chosen_labels(opened, set(queries), judge, kind, rule), every)
             text, left_out = written.text, written.left_out
     if out is None:
-        typer.echo(text, nl=False)
+        put(text)
     else:
         try:
             out.write_text(text, encoding="utf-8", newline="")
         except OSError as error:
             raise InputError(f"{out}: cannot be written: {error.strerror}") from None
     for line in left_out:
-        typer.echo(f"left out: {line}", err=True)
+        say(f"left out: {line}", err=True)
     if left_out:
         raise typer.Exit(1)
 
@@ -64,5 +65,5 @@ def chosen_labels(store: Store, qids: set[str], judge: str | None, kind: str, ru
     except InputError as error:
         raise InputError(f"--{error}") from None
     for line in chosen.still_open:
-        typer.echo(f"open: {line}", err=True)
+        say(f"open: {line}", err=True)
     return list(chosen.judgments)

@@ -34,6 +34,7 @@ from cems_workbench.cli import (
     tune,
     why,
 )
+from cems_workbench.cli.terminal import say
 from cems_workbench.errors import WorkbenchError
 
 INTERRUPTED = 130
@@ -70,7 +71,7 @@ commands.command("doctor")(doctor.doctor_command)
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"cems_workbench {__version__}")
+        say(f"cems_workbench {__version__}")
         raise typer.Exit
 
 
@@ -86,7 +87,7 @@ def main() -> None:
     try:
         code = commands(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         if code == INTERRUPTED:
-            print("interrupted; what was finished is kept", file=sys.stderr)
+            say("interrupted; what was finished is kept", err=True)
         sys.exit(code)
     except WorkbenchError as error:
         _refuse(str(error))
@@ -98,5 +99,5 @@ def main() -> None:
 
 
 def _refuse(message: str) -> NoReturn:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    say(f"error: {' '.join(message.split())}", err=True)
     sys.exit(2)

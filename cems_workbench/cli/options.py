@@ -5,7 +5,7 @@ A query on the command line: the options that say how it is asked, and the reque
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cems_workbench.cli.terminal import literal, say
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.progress import Progress
 from cems_workbench.shipped import FIRST, default_preset, preset_names
@@ -111,15 +112,9 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
     default, problem = (FIRST, None) if preset_name or config else default_preset(settings_for(None).preset)
     named = config_named(preset_name, config, default)
     for warning in (*([problem] if problem else []), *named.warnings):
-        typer.echo(f"warning: {' '.join(warning.split())}", err=True)
+        say(f"warning: {' '.join(warning.split())}", err=True)
     assignments = dict(parse_assignment(text) for text in changes or ())
     return with_values(named.config, assignments, source="--set") if assignments else named.config
-
-
-def print_json(values: Any) -> None:
-    """Print plain values as JSON that any reader accepts (no NaN)."""
-    text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
-    typer.echo(text.encode("utf-8", "backslashreplace").decode())  # half an emoji becomes its JSON escape
 
 
 def print_table(
@@ -137,9 +132,17 @@ def print_table(
     cells = [[_cell(row[i]) for row in rows] for i in range(len(columns))]
     numeric = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) for i in range(len(columns))]
     for group, widths in _layout(columns, cells, console.width):
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        table = Table(
+            title=None if title is None else literal(title),
+            title_justify="left",
+            box=None,
+            pad_edge=False,
+            header_style="bold",
+        )
         for i, width in zip(group, widths, strict=True):
-            table.add_column(columns[i], justify="right" if numeric[i] else "left", overflow="fold", width=width)
+            table.add_column(
+                literal(columns[i]), justify="right" if numeric[i] else "left", overflow="fold", width=width
+            )
         for r in range(len(rows)):
             table.add_row(*[Text(cells[i][r]) for i in group])
         console.print(table)
@@ -149,6 +152,9 @@ def print_table(
 GAP = 2
 LONGEST_WORD = 28
 """What has a longer word may be broken within it."""
+MOST_LETTERS = 160
+"""Of a word, such as an id; a longer one is cut. JSON has it whole."""
+_ENDLESS_WORD = re.compile(rf"\S{{{MOST_LETTERS + 1},}}")
 
 
 def _layout(
@@ -195,7 +201,7 @@ def _cell(value: Any) -> str:
         return "–"
     if isinstance(value, float):
         return f"{value:.4f}"
-    return "".join(character if character.isprintable() or character == "\n" else "�" for character in str(value))
+    return _ENDLESS_WORD.sub(lambda word: f"{word[0][: MOST_LETTERS - 1]}…", literal(str(value)))
 
 
 def tell_unknown_project(store: Store, project: str | None, only_project: bool = False) -> None:
@@ -207,7 +213,7 @@ def tell_unknown_project(store: Store, project: str | None, only_project: bool =
     if problem and only_project:
         raise InputError(f"--project: {problem}")
     if problem:
-        typer.echo(f"warning: --project: {problem}", err=True)
+        say(f"warning: --project: {problem}", err=True)
 
 
 @contextmanager
@@ -218,13 +224,13 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
     from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with RichProgress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         tasks: dict[str, Any] = {}
 
         def report(label: str, done: int, total: int) -> None:
             if label not in tasks:
-                tasks[label] = bar.add_task(label, total=total)
+                tasks[label] = bar.add_task(literal(label), total=total)
             bar.update(tasks[label], completed=done, total=total)
 
         yield report

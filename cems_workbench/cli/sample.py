@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from cems_workbench.cli.options import StoreOption, print_table, progress_bar, settings_for
+from cems_workbench.cli.terminal import say
 from cems_workbench.errors import InputError
 
 SHOWN_ERRORS = 20
@@ -45,10 +46,10 @@ def sample_command(
             made = resources.store.query_sets.put(query_set, [logged.query for logged in chosen], log.name)
     rows = [[logged.query.qid, logged.query.query, logged.times, scores.get(logged.query.qid)] for logged in chosen]
     print_table(["qid", "query", "times", "judge"], rows)
-    typer.echo(f"query set {made.name}, version {made.version}: {made.size} queries")
+    say(f"query set {made.name}, version {made.version}: {made.size} queries")
     for error in errors[:SHOWN_ERRORS]:
-        typer.echo(f"left out: {error}", err=True)
+        say(f"left out: {error}", err=True)
     if len(errors) > SHOWN_ERRORS:
-        typer.echo(f"left out: {len(errors) - SHOWN_ERRORS} more rows", err=True)
+        say(f"left out: {len(errors) - SHOWN_ERRORS} more rows", err=True)
     if errors:
         raise typer.Exit(2)

@@ -15,10 +15,10 @@ from cems_workbench.cli.options import (
     SetOption,
     StoreOption,
     preset_help,
-    print_json,
     progress_bar,
     settings_for,
 )
+from cems_workbench.cli.terminal import put_json, say
 
 FAILED = 2
 
@@ -49,14 +49,14 @@ def score_command(
     with progress_bar(as_json) as progress, resources_of(read, settings_for(store)) as resources:
         report = score_evidence(read, configs, resources, progress, judged)
     if as_json:
-        print_json({
+        put_json({
             "evidence": str(report.path), "queries": report.queries, "pairs": report.pairs, "failed": dict(report.failed),
             "content_hash": report.content_hash,
         })  # fmt: skip
     else:
-        typer.echo(f"{report.path}: {report.pairs} pairs of {report.queries} queries scored")
-        typer.echo(f"content hash {report.content_hash}")
+        say(f"{report.path}: {report.pairs} pairs of {report.queries} queries scored")
+        say(f"content hash {report.content_hash}")
         for why, count in report.failed.items():
-            typer.echo(f"not scored: {count} pairs: {why}")
+            say(f"not scored: {count} pairs: {why}")
     if report.failed:
         raise typer.Exit(FAILED)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import typer
-
 from cems_workbench.analysis.expansion import QueryShares, query_shares
-from cems_workbench.cli.options import print_json, print_table
+from cems_workbench.cli.options import print_table
+from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.config import PipelineConfig, depth_notes
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.answered import answered_lists
@@ -19,7 +18,7 @@ EXCERPT = 160
 def print_trace(trace: Trace, as_json: bool) -> None:
     """Print a trace as JSON (the form of docs/specification.md) or as tables."""
     if as_json:
-        print_json(trace.to_json() | {"written_later": results_written_later(trace)})
+        put_json(trace.to_json() | {"written_later": results_written_later(trace)})
         return
     rows = [
         [stage.name, stage.candidates_in, stage.candidates_out, stage.elapsed_ms, len(stage.warnings)]
@@ -27,8 +26,8 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     ]
     print_table(["stage", "in", "out", "ms", "warnings"], rows)
     for note in depth_notes(trace.config):
-        typer.echo(note)
-    typer.echo()
+        say(note)
+    say()
     shares = {found.memory_id: found for found in query_shares(trace)}
     several = len(trace.evidence.variants) > 1
     if several:
@@ -43,30 +42,30 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     if results:
         print_table(["rank", "score", "memory", *(["given by query"] if several else []), "content"], results)
     else:
-        typer.echo("No results.")
+        say("No results.")
     budget = trace.stage(ASSEMBLY).fields.budget
     used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     skipped = f", {len(trace.skipped_for_budget)} memories did not fit" if trace.skipped_for_budget else ""
-    typer.echo(f"\n{used}{skipped}; config {trace.config.name}")
+    say(f"\n{used}{skipped}; config {trace.config.name}")
     print_effects(trace.evidence, trace.config)
     if later := later_words(trace):
-        typer.echo(later)
+        say(later)
     if answered := answered_lists(trace.evidence, [ranked.name for ranked in trace.evidence.lists]):
-        typer.echo(answered)
+        say(answered)
     for stage, text in trace.warnings:
-        typer.echo(f"warning: {stage}: {text}", err=True)
+        say(f"warning: {stage}: {text}", err=True)
     for need in trace.needs:
         what = f"{len(need.memory_ids)} scores of {need.model}" if isinstance(need, ScoreNeed) else need.parameter
-        typer.echo(f"needs a gather: {need.stage}: {what}", err=True)
+        say(f"needs a gather: {need.stage}: {what}", err=True)
 
 
 def print_effects(evidence: Evidence, config: PipelineConfig) -> None:
     """Print what project and moment of the query do under the config, a line each."""
     if evidence.project is not None:
         only = bool((evidence.notes.get("query") or {}).get("project_only"))
-        typer.echo(f"project {evidence.project}: {project_effect(config, only).words}")
+        say(f"project {evidence.project}: {project_effect(config, only).words}")
     if evidence.as_of is not None:
-        typer.echo(f"as of {evidence.as_of:%Y-%m-%d}: {moment_effect(config).words}")
+        say(f"as of {evidence.as_of:%Y-%m-%d}: {moment_effect(config).words}")
 
 
 def _print_queries(trace: Trace, shares: list[QueryShares]) -> None:
@@ -77,7 +76,7 @@ def _print_queries(trace: Trace, shares: list[QueryShares]) -> None:
         found = [entry.memory_id for entry in shares if i in entry.by_variant]
         rows.append([i, variant.kind, _excerpt(variant.text), len(found), sum(key in shown for key in found)])
     print_table(["query", "kind", "text", "found", "in results"], rows)
-    typer.echo()
+    say()
 
 
 def _given(shares: QueryShares) -> str:

@@ -22,11 +22,11 @@ from cems_workbench.cli.options import (
     SetOption,
     StoreOption,
     chosen_config,
-    print_json,
     print_table,
     progress_bar,
     settings_for,
 )
+from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError, StoreLockedError
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.shipped import default_preset
@@ -116,7 +116,7 @@ def tune_command(
     goal = parse_goal(metric or ["nDCG@10"], guard or (), read.header.relevant_from if grade is None else grade)
     data = TuningData(baseline, read.header.query_set, labelled_file(read, None))
     if read.answered and not as_json:
-        typer.echo(f"lists {read.answered}")
+        say(f"lists {read.answered}")
     queries = scored_queries(data, goal.measures, seed)
     if not queries.batch.queries:
         raise InputError(f"{evidence}: no query in it has a relevant memory; label some first")
@@ -128,14 +128,14 @@ def tune_command(
     with _interruptible() as interrupted, progress_bar(as_json) as progress:
         result = run_search(planned, lambda name: _watch(name, progress, interrupted))
     if result.not_kept:
-        typer.echo(f"warning: {planned.kept_scores.path}: cannot be written: {result.not_kept}", err=True)
+        say(f"warning: {planned.kept_scores.path}: cannot be written: {result.not_kept}", err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
         result = _opened(result, store)
     rankings = write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
     _report(result, as_json, rankings)
     if not as_json:
         for line in _score_lines(result, evidence, out, _naming(config, preset, changes), store):
-            typer.echo(line, err=True)
+            say(line, err=True)
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
 
@@ -175,7 +175,7 @@ def _opened(result: SearchResult, store: Path | None) -> SearchResult:
         with store_of(data.evidence, [settings.store], settings.chroma_url) as opened:
             return open_holdout(result, looks_at(data, opened))
     except StoreLockedError as error:
-        typer.echo(f"warning: {' '.join(str(error).split())}: the look is counted beside the evidence file", err=True)
+        say(f"warning: {' '.join(str(error).split())}: the look is counted beside the evidence file", err=True)
         return open_holdout(result, looks_at(data, None))
 
 
@@ -207,7 +207,7 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
     values = {"validation": tuned.validation, "hold-out": tuned.holdout}
     measure = tuned.plan.goal.objectives[0]
     if as_json:
-        print_json({
+        put_json({
             "config": tuned.config.name, "changes": [[path, _plain(was), _plain(now)] for path, was, now in changed],
             "trials": len(tuned.search.trials) - 1, "cancelled": tuned.search.cancelled, "group_by": by,
             "relevant_from": measure.grade, "counted": len(result.planned.batch.queries),
@@ -219,19 +219,19 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
     if changed:
         print_table(["parameter", "baseline", "tuned"], [[path, str(was), str(now)] for path, was, now in changed])
     else:
-        typer.echo("nothing tried is significantly better than the baseline, which is kept")
+        say("nothing tried is significantly better than the baseline, which is kept")
     rows = [
         [name, gain.queries, gain.baseline, gain.tuned, gain.difference, f"{gain.low:+.4f} to {gain.high:+.4f}", gain.p]
         for name, gain in values.items()
         if gain is not None
     ]
     print_table(["", "queries", "baseline", "tuned", "difference", "95 % interval", "p"], rows, title=str(measure))
-    typer.echo(result.planned.relevance)
-    typer.echo(
+    say(result.planned.relevance)
+    say(
         f"on the queries searched on: {tuned.train:.4f}; {len(tuned.search.trials) - 1} configs tried; never split: {by}"
     )
     if tuned.looks:
-        typer.echo(f"the hold-out has been opened {tuned.looks} time{'s' if tuned.looks > 1 else ''}")
+        say(f"the hold-out has been opened {tuned.looks} time{'s' if tuned.looks > 1 else ''}")
     if len(tuned.plan.goal.names) > 1:
         points = _front(tuned)
         rows = [[value if isinstance(value, float) else str(value) for value in point.values()] for point in points]
@@ -240,7 +240,7 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
         if ranking.export.lost:
             print_ranking(ranking)
     for line in result.lacking:
-        typer.echo(f"warning: {line}", err=True)
+        say(f"warning: {line}", err=True)
 
 
 def _front(tuned: Tuned) -> list[dict[str, Any]]:

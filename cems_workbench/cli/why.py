@@ -25,12 +25,12 @@ from cems_workbench.cli.options import (
     asked,
     chosen_config,
     filled_resources,
-    print_json,
     print_table,
     progress_bar,
     require_variants,
     tell_unknown_project,
 )
+from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,12 +98,12 @@ def why_command(
         searched = gathered
     if as_json:
         engine = searched.notes.get("engine")
-        print_json(found.to_json() | ({"engine": engine} if engine else {}))
+        put_json(found.to_json() | ({"engine": engine} if engine else {}))
     else:
         print_why(found)
         print_effects(searched, chosen)
         if answered := answered_lists(searched, [ranked.name for ranked in searched.lists]):
-            typer.echo(answered)
+            say(answered)
 
 
 def _of(query: str, bundle: Evidence, path: Path) -> Evidence:
@@ -146,34 +146,32 @@ def print_why(found: Why) -> None:
     from cems_workbench.pipeline.stages.lists import called
 
     path = found.path
-    typer.echo(found.cause)
-    typer.echo()
+    say(found.cause)
+    say()
     if path.steps:
         rows = [
             [step.stage, step.rank_in, step.rank, step.score, ("lost here: " if step.stage == path.lost_at else "") + step.words]
             for step in path.steps
         ]  # fmt: skip
         print_table(["stage", "rank in", "rank", "score", "what happened"], rows)
-        typer.echo()
+        say()
     if path.places:
         rows = [[called(place.list), place.rank, place.score, place.words] for place in path.places]
         print_table(["list", "rank", "score", "whole store"], rows)
-        typer.echo()
-    typer.echo(found.verdict)
+        say()
+    say(found.verdict)
     shown = list(found.rescues[:SHOWN]) or ([found.nearest] if found.nearest else [])
     if shown:
         labelled = any(rescue.labelled for rescue in shown)
         columns = ["change", "rank", "breakpoint", "side effects", *(["gain on judged queries"] if labelled else [])]
         print_table(columns, [_row(rescue, labelled) for rescue in shown])
-        typer.echo(order_words(found.rescues))
+        say(order_words(found.rescues))
         if labelled:
-            typer.echo(
-                "gain: of mean nDCG@10, its 95 % interval, and the judged queries that gain and lose their only hit"
-            )
+            say("gain: of mean nDCG@10, its 95 % interval, and the judged queries that gain and lose their only hit")
     if len(found.rescues) > SHOWN:
-        typer.echo(f"and {len(found.rescues) - SHOWN} more; --json lists them all")
+        say(f"and {len(found.rescues) - SHOWN} more; --json lists them all")
     if any(rescue.needs for rescue in shown):
-        typer.echo(
+        say(
             "* some candidates were never scored by the reranker under this change; the result may differ once they are"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,5 +113,10 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines]
 
 
+_ACTS = re.compile(r"([\\`\[\]<>|!])")
+
+
 def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+    """Text on one line that makes no cell, image, link or tag of Markdown; names are anybody's."""
+    shown = "".join(character if character.isprintable() else " " for character in text)
+    return _ACTS.sub(r"\\\1", " ".join(shown.split()))

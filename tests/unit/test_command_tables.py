@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.cli.options import _layout, print_table
+from cems_workbench.cli.terminal import literal, put_json
 
 
 def test_a_wide_table_goes_on_below_with_its_first_column(
@@ -28,3 +32,33 @@ def test_every_column_is_as_wide_as_its_numbers(numbers: list[str]) -> None:
     for group, widths in groups:
         assert sum(widths) + 2 * (len(widths) - 1) <= 80
         assert all(width >= len(numbers[i]) for i, width in zip(group, widths, strict=True))
+
+
+def test_an_id_of_3000_letters_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["memory", "text"], [["x" * 3_000, "short words " * 30]])
+    printed = capsys.readouterr().out
+    assert printed.count("x") == 160 + printed.count("text") - 1 and printed.count("short") == 30
+
+
+@given(st.text())
+def test_no_text_acts_on_a_terminal_and_letters_stay(text: str) -> None:
+    shown = literal(text)
+    assert len(shown) == len(text) and not set("\x1b\x07\x08\r\x7f\x9b\u202e\u2066\u2028") & set(shown)
+    assert all(was == now or now == "\ufffd" for was, now in zip(text, shown, strict=True))
+    assert literal("naïve 漢字 👩\u200d🚀\n") == "naïve 漢字 👩\u200d🚀\n"
+
+
+def test_json_keeps_the_values_in_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    values = {"a\x9b": "\x1b[31m \u202e \U000e0001 é 🙂 \ud800"}
+    put_json(values)
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == values and not set("\x9b\x1b\u202e\U000e0001\ud800") & set(printed)
+
+
+def test_the_command_line_writes_in_one_place() -> None:
+    folder = Path(__file__).resolve().parents[2] / "cems_workbench" / "cli"
+    for path in folder.glob("*.py"):
+        if path.name != "terminal.py":
+            text = path.read_text()
+            for other in ("typer.echo", "click.echo", "secho(", " print(", "stdout.write", "stderr.write"):
+                assert other not in text, f"{path.name} writes past terminal.py: {other}"

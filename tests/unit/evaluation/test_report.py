@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import ir_measures
@@ -84,3 +85,5 @@ def test_a_report_is_markdown_whose_tables_hold_together_whatever_a_config_is_ca
     assert means[2].startswith("| as_listed | 0.250 (") and means[2].endswith("| 100 | 0 | 0 |")
     assert difference[2].startswith("| hit@1 | -0.250 |")
     assert "Evidence 0123456789abcdef." in report
+    hostile = markdown_report(comparison, "![x](//h/i.png)<img src=x> `a`\x1b[31m", "0" * 64, "<script>")
+    assert not re.search(r"(?<!\\)[<>!\[`]|\x1b", hostile.split("\n\n|")[0])

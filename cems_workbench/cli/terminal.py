@@ -1,0 +1,46 @@
+"""The one place where the command line writes words: whatever a memory, a name or a file holds, a terminal gets plain text.
+
+Control characters move a cursor, set a title or hide a line; directional overrides show a text in another order than it has. Each is
+shown as a replacement character, in JSON as its escape, so that the values stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from typing import Any
+
+import typer
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_SHAPES_WORDS = "\u200c\u200d"
+"""Zero-width joiners: within words of several scripts, and within emoji."""
+_SUSPECT = re.compile(r"[^\n\t -~\u00a0-\u00ac\u00ae-\u024f]")
+
+
+def literal(text: str) -> str:
+    """The text with a replacement character for each that acts on a terminal; line breaks and tabs stay."""
+    return _SUSPECT.sub(lambda match: REPLACEMENT if _acts(match[0]) else match[0], text)
+
+
+def say(text: str = "", *, err: bool = False) -> None:
+    """Print a line of words."""
+    typer.echo(literal(text), err=err)
+
+
+def put(text: str) -> None:
+    """Print a document, such as a config, as it is: to a file or a pipe to the letter, to a terminal as `say` does."""
+    typer.echo(literal(text) if sys.stdout.isatty() else text, nl=False)
+
+
+def put_json(values: Any) -> None:
+    """Print plain values as JSON that any reader accepts (no NaN)."""
+    text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
+    typer.echo(_SUSPECT.sub(lambda match: json.dumps(match[0])[1:-1] if _acts(match[0]) else match[0], text))
+
+
+def _acts(character: str) -> bool:
+    """Whether a character does something other than being shown: controls, formats, half a surrogate pair, other line ends."""
+    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") and character not in _SHAPES_WORDS
