@@ -93,7 +93,7 @@ def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
         ]
         for row in ranking.differences
     ]  # fmt: skip
-    title = f"{export.config.name} as {export.reader} reads the {export.form} file: {len(ranking.here.qids)} queries, {ranking.queries}"
+    title = f"{export.config.name} as {export.reader} reads the {export.form} file, on {ranking.queries} ({len(ranking.here.qids)})"
     print_table(["measure", "here", "as read", "difference", "95 % interval", "p"], rows, title, err=err)
     if not export.lost:
         say("read back it is the same config", err=err)
@@ -101,6 +101,10 @@ def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
     say(f"{len(export.lost)} parameters are lost: {', '.join(path for path, _, _ in export.lost)}", err=err)
     for line in ranking.incomplete:
         say(f"warning: {line}", err=True)
+    if ranking.lacking:
+        say(
+            "its figure is of what is there; Tune, Take it away gathers what it lacks and measures it on that", err=True
+        )
 
 
 def _card(config: Path, card: Path | None) -> EvidenceCard | None:

@@ -10,7 +10,6 @@ from cems_workbench.config import (
     FORMS,
     PipelineConfig,
     difference,
-    export_config,
     field_spec,
     file_name,
     import_config,
@@ -18,6 +17,7 @@ from cems_workbench.config import (
 from cems_workbench.config.evidence_card import CardReference, cited, parse_card, reference
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.exporting import exported
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
@@ -38,10 +38,20 @@ def draw_transfer(resources: Resources) -> None:
             "Export", help="The file states every parameter. An .env lists what its target cannot express, as comments."
         )
         buttons = st.container(horizontal=True)
+        lost: list[str] = []
         for form in FORMS:
-            text = export_config(state.present_config(), form)
+            export = exported(state.present_config(), form)
             name = file_name(state.present_config(), form)
-            buttons.download_button(FORM_TITLES[form], text, name, key=f"inspect:export:{form}", on_click="ignore")
+            buttons.download_button(
+                FORM_TITLES[form], export.text, name, key=f"inspect:export:{form}", on_click="ignore"
+            )
+            if export.lost:
+                lost.append(f"{len(export.lost)} parameters to {export.reader}")
+        if lost:
+            st.caption(
+                f"Lost on the way: {', '.join(lost)}.",
+                help="What they do to the ranking is measured on Tune, Take it away, and by `export CONFIG --to env --evidence FILE`.",
+            )
         draw_import(resources)
 
 

@@ -11,7 +11,6 @@ from cems_workbench.config import (
     FORM_TITLES,
     FORMS,
     EvidenceCard,
-    Form,
     PipelineConfig,
     dump_config,
     file_name,
@@ -26,14 +25,17 @@ from cems_workbench.runs.evaluation import LabelledEvidence
 from cems_workbench.runs.exporting import (
     Export,
     ExportedRanking,
+    exported,
     measured_proposal,
     of_selection,
     selection_of,
     with_figures,
 )
 from cems_workbench.runs.gathering import gather_evidence
+from cems_workbench.runs.scoring import Lacking
 from cems_workbench.runs.tuning import SearchResult, card_of
 from cems_workbench.settings import Settings
+from cems_workbench.ui.evaluate import lacking
 from cems_workbench.ui.evaluate.lacking import server_answers
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
@@ -143,13 +145,17 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
         "Form", FORMS, default="yaml", key="tune:form", format_func=lambda form: FORM_TITLES[form], required=True,
         label_visibility="collapsed", persist_state="session",
     ) or "yaml"  # fmt: skip
-    export, rankings, card = _measured(config, form, card, result, resources)
+    export = exported(config, form, card)
+    own = _own_evidence(export, result, resources)
+    export, rankings, card = with_figures(config, form, card, lambda export: _kept(result, export, own))
     st.caption(_lost_words(export))
     _rankings(rankings)
-    if any(ranking.lacking for ranking in rankings):
-        _offer_evidence(export, rankings[0], result, resources)
     if export.lost:
+        _fill(export, rankings[0], own, result, resources)
         _lost(export.lost)
+    else:
+        for line in result.lacking:
+            st.caption(plain(f"Not complete: {line}; Result has a button for it."))
     text = export.text
     with st.container(horizontal=True):
         st.download_button(f"Download {FORM_TITLES[form]}", text, file_name(config, form), "text/plain", key=f"tune:export:{form}",
@@ -166,20 +172,13 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
         )
 
 
-def _measured(
-    config: PipelineConfig, form: Form, card: EvidenceCard, result: SearchResult, resources: Resources
-) -> tuple[Export, Sequence[ExportedRanking], EvidenceCard]:
-    """The export, both rankings, on the evidence of the search, or where that lacks something on what was gathered for the reader's
-    config, and the card with their figures."""
-
-    def rankings(export: Export) -> Sequence[ExportedRanking]:
-        found = _kept(result, export, None)
-        if not any(ranking.lacking for ranking in found) or outdated(result, resources) is not None:
-            return found
-        own = of_selection(export, result.planned.data.labelled, resources, for_all_sessions)
-        return found if own is None else _kept(result, export, own)
-
-    return with_figures(config, form, card, rankings)
+def _own_evidence(export: Export, result: SearchResult, resources: Resources) -> LabelledEvidence | None:
+    """The evidence that was gathered for what the reader ranks with, where that of the search lacks something; None where there is none."""
+    if not export.lost or outdated(result, resources) is not None:
+        return None
+    if not any(ranking.lacking for ranking in _kept(result, export, None)):
+        return None
+    return of_selection(export, result.planned.data.labelled, resources, for_all_sessions)
 
 
 def _kept(result: SearchResult, export: Export, own: LabelledEvidence | None) -> Sequence[ExportedRanking]:
@@ -210,7 +209,7 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
     draw_table(
         rows, key="tune:as_read", placeholder="–", most=8, width="content",
         columns={
-            "ranking": text("ranking", width=150), "queries": text("queries", width=190), "measure": text("measure", width=76),
+            "ranking": text("ranking", width=176), "queries": text("queries", width=180), "measure": text("measure", width=76),
             "mean": text("mean", width=134, help="In brackets: 95 % confidence interval"),
             "difference": number("difference", format="%+.3f", width=80, help="As it is read less as it is here, mean over the queries"),
             "95 % interval": text("95 % interval", width=124, help="Of the difference, by a paired bootstrap over queries"),
@@ -219,8 +218,18 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
     )  # fmt: skip
 
 
-def _offer_evidence(export: Export, ranking: ExportedRanking, result: SearchResult, resources: Resources) -> None:
-    """What the evidence lacks of what the reader's config asks for, and the offer to gather that."""
+def _fill(
+    export: Export, ranking: ExportedRanking, own: LabelledEvidence | None, result: SearchResult, resources: Resources
+) -> None:  # fmt: skip
+    """What the evidence lacks of what the reader's config asks for, and the offer to gather that, or the scores alone."""
+    if not ranking.lacking:
+        return
+    if own is not None:
+        needs = ranking.there.rankings.needs
+        rows = [Lacking(export.as_read, export.read, own.evidence, needs, own.batch.qids)]
+        if lacking.draw("tune:export", rows, resources):
+            st.rerun()
+        return
     lines = "\n".join(f"- {plain(line)}" for line in ranking.lacking[:MOST_LACKING])
     more = len(ranking.lacking) - MOST_LACKING
     lines += f"\n- and {more} more" if more > 0 else ""
