@@ -21,7 +21,6 @@ from typing import Any
 from cems_workbench.analysis.why.disturbance import kendall
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.grades import helpful
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
 from cems_workbench.pipeline.stages.fusion import FUSION
@@ -74,18 +73,17 @@ class Effect:
 def effective_weights(
     evidence: Evidence,
     config: PipelineConfig,
-    grades: Mapping[str, int] | None = None,
+    relevant: Collection[str] = (),
     switched_off: Collection[int] = (),
 ) -> list[Effect]:
-    """The effect of each part that is on, in the order of the pipeline. `grades` are judgments of the query by memory id."""
+    """The effect of each part that is on, in the order of the pipeline. `relevant` are the ids judged relevant."""
     trace = replay(evidence, config, switched_off=switched_off)
     k = config.assembly.limit or NO_LIMIT_K
     now = _first(trace, k)
-    helping = helpful(grades or {})
     found = []
     for part in parts(trace):
         without = _first(_without(evidence, config, part, switched_off), k)
-        found.append(_effect(part, now, without, helping))
+        found.append(_effect(part, now, without, relevant))
     weights = sum(effect.part.weight or 0.0 for effect in found)
     turned = sum(effect.turned for effect in found if effect.part.lists)
     return [

@@ -6,7 +6,7 @@ points is not known.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ import numpy as np
 from cems_workbench.analysis.why.rescue import slider
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
-from cems_workbench.evaluation.grades import helpful
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.encode import encode_one
 from cems_workbench.pipeline.replay import run
@@ -72,18 +71,18 @@ def weight_map(
     x: str,
     y: str,
     size: int,
-    grades: Mapping[str, int] | None = None,
+    relevant: Collection[str] = (),
     switched_off: Collection[int] = (),
     progress: Progress = silent,
 ) -> WeightMap:
     """Replay a grid of about size by size over the parameters at paths x and y.
 
     Args:
-        grades: judgments of the query by memory id; a relevant memory is one that helps.
+        relevant: the ids judged relevant.
         progress: called after each row; a `Cancelled` from it passes through.
     """
     table, off = encode_one(evidence), tuple(sorted(switched_off))
-    ids, helping = table.ids[0], helpful(grades or {})
+    ids = table.ids[0]
     across, up = field_spec(x), field_spec(y)
     xs, ys = grid(across, config, size), grid(up, config, size)
     first: list[list[str | None]] = []
@@ -95,7 +94,7 @@ def weight_map(
         for j, beside in enumerate(xs):
             order = [ids[int(c)] for c in run(table, changed(row, x, beside), off).of(ASSEMBLY).after.order(0)]
             cells.append(order[0] if order else None)
-            rank[i, j] = next((place for place, key in enumerate(order, 1) if key in helping), 0)
+            rank[i, j] = next((place for place, key in enumerate(order, 1) if key in relevant), 0)
         first.append(cells)
     progress("replaying the map", len(ys) * len(xs), len(ys) * len(xs))
-    return WeightMap(across, up, xs, ys, (config.get(x), config.get(y)), first, rank, bool(helping))
+    return WeightMap(across, up, xs, ys, (config.get(x), config.get(y)), first, rank, bool(relevant))

@@ -49,7 +49,7 @@ ORDER: tuple[Status, ...] = ("missed", "low", "found", "no answer")
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """One judged query: its status, the best rank of a memory that helps (None: not in the results), and which it is."""
+    """One judged query: its status, the best rank of a relevant memory (None: not in the results), and which it is."""
 
     query: Query
     status: Status
@@ -62,22 +62,26 @@ def query_statuses(
     evidences: Sequence[Evidence],
     grades: Mapping[str, Mapping[str, int]],
     config: PipelineConfig,
+    relevant_from: Mapping[str, int],
 ) -> list[QueryStatus]:
     """The status of every query under a config, the failing ones first, then by qid.
 
-    `grades` are judgments by qid and memory id. All queries are replayed as one batch.
+    `grades` are judgments by qid and memory id, `relevant_from` the lowest relevant grade by qid. All queries are replayed as one batch.
     """
     if not queries:
         return []
     table = encode(evidences)
     results = run(table, config).of(ASSEMBLY).after
     ranked = [[table.ids[q][int(c)] for c in results.order(q)] for q in range(len(queries))]
-    found = [_status(query, ranked[q], grades.get(query.qid, {})) for q, query in enumerate(queries)]
+    found = [
+        _status(query, ranked[q], grades.get(query.qid, {}), relevant_from[query.qid])
+        for q, query in enumerate(queries)
+    ]
     return sorted(found, key=lambda row: (ORDER.index(row.status), row.query.qid))
 
 
-def _status(query: Query, results: Sequence[str], grades: Mapping[str, int]) -> QueryStatus:
-    helping = helpful(grades)
+def _status(query: Query, results: Sequence[str], grades: Mapping[str, int], relevant_from: int) -> QueryStatus:
+    helping = relevant(grades, relevant_from)
     if not helping:
         return QueryStatus(query, "no answer", None, None)
     places = [(rank, memory_id) for rank, memory_id in enumerate(results, 1) if memory_id in helping]
@@ -89,7 +93,6 @@ def _status(query: Query, results: Sequence[str], grades: Mapping[str, int]) -> 
     return QueryStatus(query, "found" if first else "low", rank, best)
 
 
-def helpful(grades: Mapping[str, int]) -> set[str]:
-    """The memories that answer or strongly help; where there are none, those that are related."""
-    strong = {memory_id for memory_id, grade in grades.items() if grade >= 2}
-    return strong or {memory_id for memory_id, grade in grades.items() if grade == 1}
+def relevant(grades: Mapping[str, int], relevant_from: int) -> set[str]:
+    """The memories whose grade counts as relevant, from `GradeScale.relevant_from` of the query's set on."""
+    return {memory_id for memory_id, grade in grades.items() if grade >= relevant_from}

@@ -23,7 +23,7 @@ from cems_workbench.runs.evidence_memory import judged_queries
 from cems_workbench.runs.gathering import request_for
 from cems_workbench.runs.ready_queue import THREAD_NAME, fast_config
 from cems_workbench.store import Store
-from cems_workbench.ui.inspect.gathering import grades_of
+from cems_workbench.ui.inspect.gathering import judged
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.label.card import card_html, marked, name_of, written
 from tests.app.conftest import ROOT, release
@@ -209,7 +209,7 @@ def test_two_reviewers_of_one_pair_count_by_the_rule_of_evaluation_wherever_grad
         resources.store.labels.give(Judgment(qid, memory_id, grade, judge))
     assert judged_queries(resources)[1][qid][memory_id] == 0  # the median, not whoever came last
     query = next(one for one in resources.store.queries.read() if one.qid == qid)
-    assert grades_of(Request(query.query, query.project, query.as_of), resources)[memory_id] == 0
+    assert judged(Request(query.query, query.project, query.as_of), resources)[0][memory_id] == 0
 
 
 def graded(pair: tuple[str, str]) -> bool:

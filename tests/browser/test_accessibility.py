@@ -27,7 +27,8 @@ def test_inspect(window: Window) -> None:
     for key in ("Tab", "Enter", "Tab"):  # past the navigation and the sidebar, to the page's own content
         window.page.keyboard.press(key)
     expect(inspect.query).to_be_focused()
-    inspect.search("browser eats all the RAM if I leave it open until evening")
+    first = inspect.search("browser eats all the RAM if I leave it open until evening")[0]
+    expect(window.page.get_by_role("status").filter(has_text="results; first")).to_contain_text(first[:6])
     found = {"page": violations(window.page)}
     for name in views(window, ".st-key-inspect-view"):
         inspect.view(name)

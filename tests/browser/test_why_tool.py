@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -27,7 +29,7 @@ def test_a_missing_memory_is_searched_picked_and_brought_in(window: Window) -> N
         match.click()
     sentence = inspect.page.locator(".wb-sentence")
     expect(sentence).to_contain_text(memory_id)
-    window.press("Apply")
+    window.press(re.compile("^Apply "))
     expect(sentence).to_contain_text(f"{memory_id} is in the top 10")
     assert memory_id in inspect.order()
     window.press("Take back")

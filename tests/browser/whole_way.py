@@ -37,7 +37,7 @@ def _why(window: Window, shoot: Shoot) -> None:
     with window.rerun():
         window.page.get_by_role("button", name=re.compile(f"^{MISSING}")).first.click()
     expect(window.page.locator(".wb-sentence")).to_contain_text(MISSING)
-    window.page.get_by_role("button", name="Apply", exact=True).first.wait_for()
+    window.page.get_by_role("button", name=re.compile("^Apply ")).first.wait_for()
     shoot(window.page, "2-why-is-it-missing", ".st-key-inspect-section")
 
 

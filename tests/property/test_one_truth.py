@@ -22,7 +22,7 @@ from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.stages import ADJUST, CANDIDATE_STAGES, FUSION
 from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.ui.inspect.follow import path_html
-from cems_workbench.ui.inspect.views.contributions import contributions_figure
+from cems_workbench.ui.inspect.views.contributions import contributions_figure, parts_rows
 from cems_workbench.ui.inspect.views.journey import journey_table
 
 PRESETS = st.sampled_from([preset(name).config for name in preset_names()])
@@ -89,6 +89,12 @@ def test_bars_words_and_the_followed_row_add_up_to_the_score_that_orders(
     totals = np.sum([bar.x for bar in drawn.data], axis=0) if drawn.data else np.zeros(len(fusion.kept))
     np.testing.assert_allclose(totals, [row.score for row in fusion.kept], rtol=1e-9, atol=1e-12)
     assert not np.any(np.diff(totals) > 1e-12)
+    for told in parts_rows(trace, len(fusion.kept)):
+        assert math.isclose(
+            sum(value for name, value in told.items() if name not in ("rank", "memory", "score")),
+            told["score"],
+            abs_tol=1e-12,
+        )
     for row in fusion.kept[:1]:
         told = FUSION.words(row, fusion)
         printed = [float(part.split()[-1]) for part in told.split(": ", 1)[1].split(" = ")[0].split(" + ") if part]

@@ -17,8 +17,9 @@ from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate import lacking
 from cems_workbench.ui.evaluate.compare import pick_measure, verdict
 from cems_workbench.ui.evaluate.state import Choice, made_of
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import tick
-from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, lines
+from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, lines
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -51,8 +52,10 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resourc
         st.rerun()
     measure = pick_measure(evaluated.evaluation.measures)
     st.caption(about)
-    st.plotly_chart(figure(rows, measure), key="evaluate:ablate:figure", config=NO_TOOLBAR,
-                    alt="Difference of each row from the first, of the chosen measure.")  # fmt: skip
+    draw_chart(
+        figure(rows, measure), key="evaluate:ablate:figure", table=None,
+        alt="Difference of each row from the first, of the chosen measure; the table below has the figures.",
+    )  # fmt: skip
     draw_table(
         _rows(rows, measure), key="evaluate:ablate:rows", most=len(rows), placeholder="–", columns=_columns(measure)
     )

@@ -132,7 +132,7 @@ def _relevant_from(
     if st.session_state.get(key) not in grades:
         st.session_state.pop(key, None)
     chosen = box.selectbox(
-        "Relevant from grade", grades, grades.index(present), key=key, disabled=query_set is None,
+        "Relevant from", grades, grades.index(present), key=key, disabled=query_set is None, format_func="grade {}".format,
         help="The lowest grade that counts as relevant, and so which queries count: those with such a memory. It is kept with the "
         "query set; Inspect, Tune, the command line and exports use the same. nDCG uses the grades themselves.",
     )  # fmt: skip

@@ -14,8 +14,10 @@ from cems_workbench.evaluation.kept import KeptComparison
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.state import made_of
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain, tick
-from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, lines
+from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, lines
+from cems_workbench.ui.kit.heard import announce
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -59,9 +61,10 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[Compared]) -> Non
     for line in remarks(measured):
         st.caption(line)
     measure = pick_measure(measured[0].measures)
-    st.plotly_chart(
-        figure(measured, measure), key="evaluate:figure", config=NO_TOOLBAR,
-        alt="Mean of the chosen measure per config with its 95 % confidence interval.",
+    announce(f"Measured {measure}: {_spoken(measured, measure)}")
+    draw_chart(
+        figure(measured, measure), key="evaluate:figure", table=None,
+        alt="Mean of the chosen measure per config with its 95 % confidence interval; the table above has the figures.",
     )  # fmt: skip
     count = next(summary.queries for summary in measured[0].summaries if summary.measure == measure)
     st.caption(
@@ -78,6 +81,12 @@ def draw_kept(kept: KeptComparison) -> None:
     for line in lacking_lines((config.name, config.needs) for config in kept.figures):
         st.caption(f":orange[⚠] {plain(line)}.")
     draw_figures(kept.figures, kept.compared)
+
+
+def _spoken(measured: Sequence[Figures], measure: Measure) -> str:
+    """The mean of each config."""
+    summaries = [(config.name, summary) for config in measured for summary in config.summaries]
+    return ", ".join(f"{name} {summary.mean:.3f}" for name, summary in summaries if summary.measure == measure)
 
 
 def pick_measure(measures: Sequence[Measure]) -> Measure:

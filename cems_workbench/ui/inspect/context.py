@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from cems_workbench.analysis.ranks import Against, target_rank
+from cems_workbench.evaluation.grades import relevant
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import DEFAULT_SCALE
 
 Made = TypeVar("Made")
 TARGET = "inspect:why:k"
@@ -34,6 +36,13 @@ class InspectContext:
     """The trace beside that of the pinned baseline; None when nothing is pinned."""
     followed: str | None
     """The memory that is followed; None when none is, or when it is no candidate."""
+    relevant_from: int = DEFAULT_SCALE.relevant_from
+    """The lowest grade that counts as relevant in the query's set."""
+
+    @property
+    def relevant(self) -> set[str]:
+        """The memories judged relevant."""
+        return relevant(self.grades, self.relevant_from)
 
     @property
     def target(self) -> int:

@@ -23,6 +23,7 @@ from cems_workbench.pipeline.scoring import all_judged, judge_missing, score_mis
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.progress import Progress
+from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.runs.labelling import meant_query
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
@@ -123,12 +124,13 @@ def lists_for(config: PipelineConfig, trace: Trace, request: Request, resources:
         return None
 
 
-def grades_of(request: Request, resources: Resources) -> dict[str, int]:
-    """Human grades by memory id, when the query is one of the store's (`runs.labelling.meant_query`)."""
-    meant = meant_query(request, resources.store)
-    if meant is None:
-        return {}
-    return agreed_grades(resources.store.judgments.read(meant.qid, "human")).get(meant.qid, {})
+def judged(request: Request, resources: Resources) -> tuple[dict[str, int], int]:
+    """Human grades by memory id, when the query is one of the store's (`runs.labelling.meant_query`), and from which on is relevant."""
+    store, meant = resources.store, meant_query(request, resources.store)
+    grades = {} if meant is None else agreed_grades(store.judgments.read(meant.qid, "human")).get(meant.qid, {})
+    if meant is None or not grades:
+        return {}, DEFAULT_SCALE.relevant_from
+    return grades, store.query_sets.relevant_from_of([meant.qid])[meant.qid]
 
 
 def _replayed(evidence: Evidence, request: Request) -> Trace:

@@ -68,11 +68,12 @@ def _draw_judged(resources: Resources) -> None:
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return
-    rows = query_statuses(queries, evidences, grades, config)
+    relevant_from = resources.store.query_sets.relevant_from_of([query.qid for query in queries])
+    rows = query_statuses(queries, evidences, grades, config, relevant_from)
     counts = {name: sum(row.status == name for row in rows) for name in SIGNS}
     st.caption(
         " · ".join(f"{SIGNS[name]} {count}" for name, count in counts.items()),
-        help=f"missed: nothing that helps within the first {K} results. low: something does, but the best judged memory is not "
+        help=f"missed: no relevant memory within the first {K} results. low: something does, but the best judged memory is not "
         "the first judged one. Under the config as it is set now.",
     )
     text = st.column_config.TextColumn
@@ -82,7 +83,7 @@ def _draw_judged(resources: Resources) -> None:
         lambda number: state.choose_query(rows[number].query),
         {
             "": text("status", width=84, help="How the query fares under the config as it is set now"),
-            "rank": st.column_config.NumberColumn("rank", width=46, help="Best rank of a memory that helps"),
+            "rank": st.column_config.NumberColumn("rank", width=46, help="Best rank of a relevant memory"),
             "query": text("query", width=300),
             "type": text("type", width=92, help="The kind of question it is"),
             "project": text("project", width=92, help="The project it is asked in"),

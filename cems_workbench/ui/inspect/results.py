@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -89,9 +89,8 @@ def results_html(
     return render("inspect/results.html", cards=cards, compared=against is not None, gone=gone)
 
 
-def judged_summary(trace: Trace, grades: Mapping[str, int]) -> str:
+def judged_summary(trace: Trace, grades: Mapping[str, int], relevant: Collection[str]) -> str:
     """One line of Markdown on how the judged memories fared; empty when the query has no judgments."""
-    relevant = {memory_id for memory_id, grade in grades.items() if grade > 0}
     if not grades:
         return ""
     if not relevant:
@@ -99,8 +98,8 @@ def judged_summary(trace: Trace, grades: Mapping[str, int]) -> str:
             f"{len(grades)} memories were judged for this query, none of them relevant: it has no answer in the store."
         )
     shown = {result.memory_id for result in trace.results}
-    missing = sorted(relevant - shown, key=lambda memory_id: (-grades[memory_id], memory_id))
-    text = f"{len(relevant & shown)} of {len(relevant)} memories judged relevant are in the results"
+    missing = sorted(set(relevant) - shown, key=lambda memory_id: (-grades[memory_id], memory_id))
+    text = f"{len(shown.intersection(relevant))} of {len(relevant)} memories judged relevant are in the results"
     if not missing:
         return text + "."
     listed = ", ".join(f"{plain(short_id(memory_id))} (grade {grades[memory_id]})" for memory_id in missing[:6])

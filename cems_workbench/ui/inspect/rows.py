@@ -98,7 +98,7 @@ def draw_add_to_set(request: Request, resources: Resources) -> None:
         query = meant_query(request, resources.store)
         held = [] if query is None else resources.store.query_sets.holding(query.qid)
         if held:
-            st.caption(plain(f"It is in {', '.join(held)}."))
+            st.caption(plain(f"Already in: {', '.join(held)}."))
         name = st.selectbox(
             "Query set",
             sets,

@@ -7,6 +7,7 @@ import streamlit as st
 from cems_workbench.ui.inspect import follow, state
 from cems_workbench.ui.inspect.catalogue import views_in
 from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.assets import write_script
 from cems_workbench.ui.kit.switch import switch
 
 VIEWS, TOOLS = "cems_workbench.ui.inspect.views", "cems_workbench.ui.inspect.tools"
@@ -17,6 +18,8 @@ SECTIONS = "what-happened"
 def draw_sections(context: InspectContext) -> None:
     """Let the user choose a memory to follow and a view or a tool, and draw that."""
     st.subheader("What happened, and why", anchor=SECTIONS)
+    if st.session_state.pop(state.SCROLL, False):
+        write_script("scroll_to_tool")
     follow.draw(context)
     if switch("Section", (state.HAPPENED, state.WHY), state.SECTION, remember=False) == state.HAPPENED:
         views = views_in(VIEWS)

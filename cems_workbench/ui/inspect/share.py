@@ -23,7 +23,7 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.config import DEFAULT, PipelineConfig, difference, nested, preset, preset_names
+from cems_workbench.config import PipelineConfig, difference, nested, preset, preset_names
 from cems_workbench.config.forms.reading import salvaged
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.parsing import json_values
@@ -36,6 +36,8 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Link, Setting
 from cems_workbench.ui.kit.escape import plain
 
+OLDEST = "cems"
+"""The preset of a link that names none, whatever the app opens with today; every link that is made names its own."""
 PLACES = {"section": state.SECTION, "view": state.VIEW, "tool": state.TOOL}
 """What is looked at: the name a link has for it, and the key of the widget that shows it."""
 
@@ -78,10 +80,10 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
         said.append(f"{name} could not be read and is ignored")
         return default
 
-    name = read("preset", str, DEFAULT)
+    name = read("preset", str, OLDEST)
     if name not in preset_names():
-        said.append(f"the preset {name} no longer exists; {DEFAULT} is used instead")
-        name = DEFAULT
+        said.append(f"the preset {name} no longer exists; {OLDEST} is used instead")
+        name = OLDEST
     as_of = read("as_of", str, None)
     places = read("places", dict, {})
     config = _config(read("config", str, ""), name, said)

@@ -38,6 +38,8 @@ DRAG_SECONDS = 1.5
 QUERY, PROJECT, ONLY_PROJECT = "inspect:query", "inspect:project", "inspect:only_project"
 AS_OF, MANUAL = "inspect:as_of", "inspect:manual"
 FOLLOW, SECTION, VIEW, TOOL = "inspect:follow", "inspect:section", "inspect:view", "inspect:tool"
+SCROLL = "inspect:scroll_to_tool"
+"""Key of the session state: the tool was chosen elsewhere on the page, which then moves to it."""
 HAPPENED, WHY = "What happened", "Why, and what if"
 WHY_TOOL = "Why is it missing?"
 """The sections below the ranking."""
@@ -207,6 +209,7 @@ def explain(memory_id: str, tool: str) -> None:
     follow(memory_id)
     st.session_state.pop("inspect:why:chosen", None)
     st.session_state[SECTION], st.session_state[TOOL] = WHY, tool
+    st.session_state[SCROLL] = True
 
 
 def bring_answer(query: str, answered: Sequence[Returned]) -> None:

@@ -18,8 +18,9 @@ def stylesheet(*names: str) -> Markup:
 
 
 def begin_page(title: str, *names: str) -> None:
-    """Begin a page: its heading for those who hear it, since the navigation shows it to others, and its stylesheets."""
+    """Begin a page: its heading for those who hear it, since the navigation shows it to others, its stylesheets, and a voice."""
     st.html(Markup('{}<h1 class="wb-heard">{}</h1>').format(stylesheet("workbench", *names), title))
+    write_script("heard")
 
 
 def write_stylesheet(*names: str) -> None:

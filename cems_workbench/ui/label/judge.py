@@ -32,8 +32,9 @@ from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.pipeline.stages.judge import BANDS
 from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.ui.inspect import state as inspect_state
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import GREY, GRID, NO_TOOLBAR, hover
+from cems_workbench.ui.kit.figures import GREY, GRID, hover
 from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.label import differences, state
@@ -180,15 +181,27 @@ def _charts(comparison: Comparison, config: PipelineConfig) -> None:
     left, right = st.columns(2)
     with left:
         st.markdown("## Agreement by threshold", help=BEST)
-        figure = agreement_figure(comparison.calibration, scale.threshold)
-        st.plotly_chart(figure, key="label:judge:kappa", config=NO_TOOLBAR, alt="Kappa at every threshold.")
+        calibration = comparison.calibration
+        draw_chart(
+            agreement_figure(calibration, scale.threshold), key="label:judge:kappa", alt="Kappa at every threshold.",
+            table=lambda: [
+                {"threshold": float(threshold), "kappa": float(kappa)}
+                for threshold, kappa in zip(calibration.thresholds, calibration.kappas, strict=True)
+            ],
+        )  # fmt: skip
     with right:
         probability, own = probabilities(comparison.pairs)
         bins = reliability(probability, [pair.grade >= comparison.relevant_from for pair in comparison.pairs])
         error = calibration_error(bins)
         st.markdown("## Reliability" + ("" if error is None else f" · calibration error {error:.2f}"), help=RELIABLE)
-        figure = reliability_figure(bins, own)
-        st.plotly_chart(figure, key="label:judge:reliability", config=NO_TOOLBAR, alt="Reliability diagram.")
+        draw_chart(
+            reliability_figure(bins, own), key="label:judge:reliability",
+            alt="Share that people call relevant against the judge's probability, in bins.",
+            table=lambda: [
+                {"probability": each.probability, "relevant": each.share, "from": each.low, "to": each.high, "pairs": each.pairs}
+                for each in bins
+            ],
+        )  # fmt: skip
 
 
 def confusion_html(confusion: Mapping[int, Sequence[int]], meanings: Mapping[int, str]) -> Markup:

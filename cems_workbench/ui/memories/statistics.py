@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,9 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.kit import panels, templates
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import tick
-from cems_workbench.ui.kit.figures import HOVERTEXT, NO_TOOLBAR
+from cems_workbench.ui.kit.figures import HOVERTEXT
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.memories import state
 
@@ -59,26 +60,28 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         left,
         "Categories",
         "Memories of each category.",
-        bars(first_and_rest(statistics.categories, "(none)")),
+        first_and_rest(statistics.categories, "(none)"),
+        bars,
     )
     _chart(
         right, "Projects", "Memories of each project; (none) belongs to no project.",
-        bars(first_and_rest(statistics.projects, "(none)")),
+        first_and_rest(statistics.projects, "(none)"), bars,
     )  # fmt: skip
     undated = f" Without a date, and not shown: {statistics.undated:,}." if statistics.undated else ""
     left, right = st.columns(2, gap="large")
     months = [(f"{month:%Y-%m}", count) for month, count in statistics.months]
-    _chart(left, "Created", f"Memories by the month they were created in.{undated}", columns(months))
+    _chart(left, "Created", f"Memories by the month they were created in.{undated}", months, columns)
     _chart(
         right, "Length", f"Characters of the content; half have at most {statistics.median_length:,}.",
-        bars(statistics.lengths),
+        statistics.lengths, bars,
     )  # fmt: skip
     left, right = st.columns(2, gap="large")
     _chart(
         left,
         "Age",
         f"Time since creation, each up to the age named.{undated}",
-        bars(statistics.ages),
+        statistics.ages,
+        bars,
     )
     with right:
         _exact(counted.duplicates, counted.duplicated)
@@ -116,10 +119,16 @@ def numbers_html(statistics: Statistics) -> Markup:
     return panels.numbers((name, value, NUMBERS[name]) for name, value in figures.items())
 
 
-def _chart(place: DeltaGenerator, title: str, caption: str, figure: Figure) -> None:
-    place.markdown(f"## {title}")
-    place.caption(caption)
-    place.plotly_chart(figure, key=f"memories:chart:{title}", config=NO_TOOLBAR, alt=caption)
+def _chart(
+    place: DeltaGenerator, title: str, caption: str, counts: Sequence[tuple[str, int]], figure: Callable[..., Figure]
+) -> None:
+    with place:
+        st.markdown(f"## {title}")
+        st.caption(caption)
+        draw_chart(
+            figure(counts), key=f"memories:chart:{title}", alt=caption,
+            table=lambda: [{title.lower(): name, "memories": count} for name, count in counts],
+        )  # fmt: skip
 
 
 def _exact(groups: list[Duplicates], total: int) -> None:

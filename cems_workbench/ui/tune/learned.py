@@ -14,8 +14,9 @@ from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.tuning.learned import Curve, Importance, Surface, importance, response_curve, response_surface
 from cems_workbench.tuning.space import Axis
 from cems_workbench.ui.inspect.controls import shown
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain, tick
-from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR, hover, lines
+from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, hover, lines
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.space import label
@@ -39,8 +40,11 @@ def draw(result: SearchResult) -> None:
     if shares is None:
         st.caption("Too few configs were tried, or all of them reached the same: no share can be computed.")
     else:
-        st.plotly_chart(importance_figure(shares, names), key="tune:importance", config=NO_TOOLBAR,
-                        alt="Share of the variance that each parameter explains alone.")  # fmt: skip
+        draw_chart(
+            importance_figure(shares, names), key="tune:importance",
+            alt="Share of the variance that each parameter explains alone.",
+            table=lambda: [{"parameter": names.get(path, path), "share": f"{share:.1%}"} for path, share in shares.shares],
+        )  # fmt: skip
         st.caption(_importance_words(shares), help=_IMPORTANCE_HELP)
     ranked = [path for path, _ in shares.shares] if shares is not None else list(names)
     _curve(result, ranked, names, measure)
@@ -95,8 +99,10 @@ def _curve(result: SearchResult, ranked: list[str], names: dict[str, str], measu
     curve = _computed(
         ("curve", path), lambda progress: response_curve(result.tuned, result.planned.score, path, progress=progress)
     )
-    st.plotly_chart(curve_figure(curve, result, names[path], measure), key="tune:response", config=NO_TOOLBAR,
-                    alt=f"{measure} at values of {path}, the rest as proposed.")  # fmt: skip
+    draw_chart(
+        curve_figure(curve, result, names[path], measure), key="tune:response",
+        alt=f"{measure} at values of {path}, the rest as proposed.", table=lambda: curve_rows(curve, names[path], measure),
+    )  # fmt: skip
     st.caption(
         "Everything else as proposed, on the queries searched on; each point is replayed. The band is one standard error of the "
         "difference to the proposal: values whose band reaches the dotted line are not told from it."
@@ -133,8 +139,10 @@ def _surface(result: SearchResult, ranked: list[str], names: dict[str, str], mea
         ("surface", pair),
         lambda progress: response_surface(result.tuned, result.planned.score, pair, progress=progress),
     )
-    st.plotly_chart(surface_figure(surface, names, measure), key="tune:surface", config=NO_TOOLBAR,
-                    alt=f"{measure} over {first} and {second}, the rest as proposed.")  # fmt: skip
+    draw_chart(
+        surface_figure(surface, names, measure), key="tune:surface", table=lambda: surface_rows(surface, names, measure),
+        alt=f"{measure} over {first} and {second}, the rest as proposed.",
+    )  # fmt: skip
     st.caption("Brighter is better; the ring is the proposal. A cell without colour breaks a constraint.")
 
 
@@ -173,6 +181,30 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
     made.update_layout(height=300, margin={"l": 8, "r": 16, "t": 22, "b": 8}, showlegend=False,
                        xaxis=_titled(tick(name, 60), axis), yaxis={**_titled(measure), "tickformat": ".3f"})  # fmt: skip
     return made
+
+
+def curve_rows(curve: Curve, name: str, measure: str) -> list[dict[str, Any]]:
+    """A row a value of the parameter, with what the curve shows there."""
+    return [
+        {
+            name: shown(value), measure: float(curve.mean[i]), "against the proposal": float(curve.difference[i]),
+            "standard error": float(curve.difference_error[i]),
+        }
+        for i, value in enumerate(curve.values)
+    ]  # fmt: skip
+
+
+def surface_rows(surface: Surface, names: dict[str, str], measure: str) -> list[dict[str, Any]]:
+    """A row a cell of the map."""
+    (across, up), (first, second) = surface.values, surface.paths
+    return [
+        {
+            names[first]: shown(a), names[second]: shown(b), measure: float(surface.mean[i, j]),
+            "standard error": float(surface.error[i, j]),
+        }
+        for i, a in enumerate(across)
+        for j, b in enumerate(up)
+    ]  # fmt: skip
 
 
 def _titled(text: str, axis: Axis | None = None) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from cems_workbench.runs.gathering import request_for
 from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.tuning.wins import QueryChange, Tally, tally, tally_by_type, wins_and_losses
 from cems_workbench.ui.inspect.state import open_in_inspect
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import GRID, HOVERTEXT, NO_TOOLBAR
+from cems_workbench.ui.kit.figures import GRID, HOVERTEXT
 from cems_workbench.ui.kit.tables import draw_table, pick_row
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 
@@ -36,8 +37,10 @@ def draw(result: SearchResult) -> None:
     st.caption("On the queries searched on; the sealed ones stay sealed, and are not listed.")
     changed = [change for change in changes if change.outcome != "same"]
     if changed:
-        st.plotly_chart(figure(changed, measure), key="tune:wins", config=NO_TOOLBAR,
-                        alt=f"Difference in {measure} of every query that changed, the greatest gain first.")  # fmt: skip
+        draw_chart(
+            figure(changed, measure), key="tune:wins", table=None,
+            alt=f"Difference in {measure} of every query that changed, the greatest gain first; the table below has the figures.",
+        )  # fmt: skip
     _types(changes)
     _table(result, changes, measure)
 

@@ -21,8 +21,10 @@ from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.evaluate import lacking
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import GRID, NO_TOOLBAR, hover
+from cems_workbench.ui.kit.figures import GRID, hover
+from cems_workbench.ui.kit.heard import announce
 from cems_workbench.ui.kit.tables import pick_row
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -44,6 +46,7 @@ CROSS_VALIDATED = "Cross-validated"
 def draw(result: SearchResult, resources: Resources) -> None:
     """The whole result."""
     st.html(verdict_html(result))
+    announce(headline(result))
     if result.tuned.search.cancelled:
         _go_on(result)
     measure = str(result.planned.plan.goal.objectives[0])
@@ -304,11 +307,20 @@ def _front(result: SearchResult) -> None:
         second = names.index(
             st.segmented_control("Against", names[1:], default=names[1], required=True, key="tune:against") or names[1]
         )
-    st.plotly_chart(
-        front_figure(result, second), key="tune:pareto", config=NO_TOOLBAR,
+    draw_chart(
+        front_figure(result, second), key="tune:pareto", table=lambda: _tried(result, names),
         alt=f"Every config tried, {names[0]} against {names[second]}; those of the front joined by a line.",
     )  # fmt: skip
     _front_table(result, names)
+
+
+def _tried(result: SearchResult, names: list[str]) -> list[dict[str, Any]]:
+    """A row for each config that was tried: what it reached, and whether it is on the front."""
+    return [
+        {name: float(value) for name, value in zip(names, reached, strict=True)}
+        | {"": "on the front" if i in result.tuned.search.front else ""}
+        for i, reached in enumerate(_reached(result))
+    ]
 
 
 def _objective_names(result: SearchResult) -> list[str]:

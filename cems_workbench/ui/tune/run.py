@@ -9,8 +9,9 @@ import streamlit as st
 
 from cems_workbench.runs.background_search import STABILITY, BackgroundSearch
 from cems_workbench.runs.tuning import SEARCH, PlannedSearch
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import GRID, NO_TOOLBAR, hover
+from cems_workbench.ui.kit.figures import GRID, hover
 from cems_workbench.ui.kit.progress import ESTIMATE_AFTER, duration
 from cems_workbench.ui.kit.theme import LIST_COLOURS
 from cems_workbench.ui.tune.goal import effort
@@ -74,9 +75,11 @@ def _watched(at_work: BackgroundSearch) -> None:
     )  # fmt: skip
     if len(at_work.best) > 1:
         measure = str(at_work.planned.plan.goal.objectives[0])
-        st.plotly_chart(
-            curve_figure(list(at_work.best), measure, at_work.planned.plan.trials + 1), key="tune:curve",
-            config=NO_TOOLBAR, alt=f"Best {measure} so far after each config.",
+        best = list(at_work.best)
+        draw_chart(
+            curve_figure(best, measure, at_work.planned.plan.trials + 1), key="tune:curve",
+            alt=f"Best {measure} so far after each config.",
+            table=lambda: [{"configs tried": tried, f"best {measure}": value} for tried, value in enumerate(best)],
         )  # fmt: skip
         gained = at_work.best[-1] - at_work.best[0]
         st.caption(

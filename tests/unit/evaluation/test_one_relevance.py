@@ -12,6 +12,7 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import surely_lower
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import read_evidence_file, replace_relevant_from
+from cems_workbench.evaluation.grades import query_statuses
 from cems_workbench.evaluation.honest import honest_view
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Query
@@ -55,6 +56,17 @@ def test_four_screens_have_one_hit_rate_one_ndcg_and_one_denominator(config, gra
     )  # fmt: skip
     assert inspect.means(config, 5) == pytest.approx((said.mean(hit), said.mean(ndcg)))
     assert inspect.relevance == said.relevance
+
+    rows = query_statuses(
+        BATCH.queries,
+        BATCH.evidences,
+        dict(zip(BATCH.qids, BATCH.grades, strict=True)),
+        config,
+        dict.fromkeys(BATCH.qids, grade),
+    )
+    answerable_rows = [row for row in rows if row.status != "no answer"]
+    helped = sum(row.status in ("found", "low") for row in answerable_rows)
+    assert (len(answerable_rows), helped / counted) == (counted, pytest.approx(said.mean(hit)))
 
     view = honest_view(BATCH, said)
     people = next(judge for judge in view.judges if judge.name == "people")

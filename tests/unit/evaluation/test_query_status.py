@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.evaluation.grades import K, QueryStatus, helpful, query_statuses
+from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses, relevant
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import Memory, Query
 
@@ -27,8 +27,10 @@ def evidence(results: Sequence[str] = RESULTS) -> Evidence:
     )
 
 
-def status(grades: Mapping[str, int], results: Sequence[str] = RESULTS) -> QueryStatus:
-    (row,) = query_statuses([Query("q1", "q")], [evidence(results)], {"q1": grades}, RANKED_AS_LISTED)
+def status(grades: Mapping[str, int], results: Sequence[str] = RESULTS, relevant_from: int = 2) -> QueryStatus:
+    (row,) = query_statuses(
+        [Query("q1", "q")], [evidence(results)], {"q1": grades}, RANKED_AS_LISTED, {"q1": relevant_from}
+    )
     return row
 
 
@@ -60,11 +62,17 @@ def test_statuses(grades: dict[str, int], expected: tuple[str, int | None, str |
     assert said(status(grades)) == expected
 
 
-def test_related_memories_count_where_nothing_helps_more() -> None:
-    assert helpful({"a": 1, "b": 0}) == {"a"}
-    assert helpful({"a": 1, "b": 2, "c": 3}) == {"b", "c"}
-    assert helpful({"a": 0}) == helpful({}) == set()
-    assert said(status({"b": 1})) == ("found", 2, "b")
+@pytest.mark.parametrize(
+    ("relevant_from", "expected"), [(1, ("low", 1, "a")), (2, ("low", 2, "b")), (3, ("missed", 6, "f"))]
+)
+def test_the_query_set_says_from_which_grade_on_is_relevant(
+    relevant_from: int, expected: tuple[str, int | None, str | None]
+) -> None:
+    grades = {"a": 1, "b": 2, "f": 3}
+    assert relevant(grades, relevant_from) == {"f"} | ({"b"} if relevant_from < 3 else set()) | (
+        {"a"} if relevant_from < 2 else set()
+    )
+    assert said(status(grades, relevant_from=relevant_from)) == expected
 
 
 def test_nothing_found_is_missed() -> None:
@@ -76,22 +84,22 @@ def test_failing_queries_come_first_then_by_qid() -> None:
         "q1": {"a": 3}, "q2": {}, "q3": {"a": 2, "b": 3}, "q4": {"absent": 2}, "q5": {"a": 3}, "q0": {"h": 3},
     }  # fmt: skip
     queries = [Query(qid, "q") for qid in grades]
-    rows = query_statuses(queries, [evidence() for _ in queries], grades, RANKED_AS_LISTED)
+    rows = query_statuses(queries, [evidence() for _ in queries], grades, RANKED_AS_LISTED, dict.fromkeys(grades, 1))
     assert [(row.query.qid, row.status) for row in rows] == [
         ("q0", "missed"), ("q4", "missed"), ("q3", "low"), ("q1", "found"), ("q5", "found"), ("q2", "no answer"),
     ]  # fmt: skip
 
 
 def test_a_query_without_judgments_of_its_own_has_no_answer() -> None:
-    (row,) = query_statuses([Query("q9", "q")], [evidence()], {"q1": {"a": 3}}, RANKED_AS_LISTED)
+    (row,) = query_statuses([Query("q9", "q")], [evidence()], {"q1": {"a": 3}}, RANKED_AS_LISTED, {"q9": 1})
     assert said(row) == ("no answer", None, None)
 
 
 def test_the_config_decides_what_is_in_the_results() -> None:
     two = with_values(RANKED_AS_LISTED, {"assembly.limit": 2})
-    (row,) = query_statuses([Query("q1", "q")], [evidence()], {"q1": {"c": 3}}, two)
+    (row,) = query_statuses([Query("q1", "q")], [evidence()], {"q1": {"c": 3}}, two, {"q1": 1})
     assert said(row) == ("missed", None, None)
 
 
 def test_no_queries_no_rows() -> None:
-    assert query_statuses([], [], {}, PipelineConfig()) == []
+    assert query_statuses([], [], {}, PipelineConfig(), {}) == []

@@ -196,7 +196,7 @@ def similar(text: str) -> str:
     shown = trace(text)
     ids = sorted(shown.evidence.memories)
     return matrix_html(shown, pairwise(shown.evidence, ids), 0.5) + before_after_html(
-        shown, ids[:3], ids[1:], grades(shown)
+        shown, ids[:3], ids[1:], grades(shown), ids[:1]
     )
 
 

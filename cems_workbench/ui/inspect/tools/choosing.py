@@ -19,8 +19,7 @@ BUTTONS, MATCHES = 8, 6
 def missing(context: InspectContext, k: int) -> list[str]:
     """Memories judged relevant that are not among the first k results, the best grade first, then by id."""
     shown = {result.memory_id for result in context.trace.results[:k]}
-    lost = [memory_id for memory_id, grade in context.grades.items() if grade > 0 and memory_id not in shown]
-    return sorted(lost, key=lambda memory_id: (-context.grades[memory_id], memory_id))
+    return sorted(context.relevant - shown, key=lambda memory_id: (-context.grades[memory_id], memory_id))
 
 
 def chosen(context: InspectContext, tool: str) -> str | None:

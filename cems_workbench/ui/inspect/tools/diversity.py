@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isnan
 from typing import Any
@@ -217,7 +217,7 @@ def _draw_trial(context: InspectContext, limits: Sequence[Stretch], ids: Sequenc
         "Range", others, key=f"inspect:diversity:range:{of}:{hash(context.request)}:{len(stretches)}", help=TRY_HELP[of],
         format_func=lambda i: _option(of, stretches[i], ids, similar[i]),
     )  # fmt: skip
-    st.html(before_after_html(context.trace, ids, stretches[chosen].results, context.grades))
+    st.html(before_after_html(context.trace, ids, stretches[chosen].results, context.grades, context.relevant))
     values = _values(of, stretches[chosen])
     said = ", ".join(
         f"{path} {'on' if value is True else 'off' if value is False else value}" for path, value in values.items()
@@ -264,14 +264,16 @@ class Side:
     rows: Sequence[SideRow]
 
 
-def before_after_html(trace: Trace, before: Sequence[str], after: Sequence[str], grades: Mapping[str, int]) -> Markup:
+def before_after_html(
+    trace: Trace, before: Sequence[str], after: Sequence[str], grades: Mapping[str, int], relevant: Collection[str]
+) -> Markup:
     """The results now and then, side by side; who leaves and who enters is marked by a sign."""
     sides = []
     for title, ids, changed, sign in (
         ("now", before, set(before) - set(after), "▼ leaves"),
         ("then", after, set(after) - set(before), "▲ enters"),
     ):
-        relevant = sum(grades.get(memory_id, 0) > 0 for memory_id in ids) if grades else None
+        shown = sum(memory_id in relevant for memory_id in ids) if grades else None
         rows = [
             SideRow(
                 memory_id, f"grade {grades[memory_id]}" if memory_id in grades else "", sign if memory_id in changed else "",
@@ -279,7 +281,7 @@ def before_after_html(trace: Trace, before: Sequence[str], after: Sequence[str],
             )
             for memory_id in ids
         ]  # fmt: skip
-        sides.append(Side(title, relevant, rows))
+        sides.append(Side(title, shown, rows))
     return render("inspect/diversity/before_after.html", sides=sides)
 
 

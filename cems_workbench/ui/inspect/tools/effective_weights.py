@@ -11,8 +11,9 @@ from cems_workbench.analysis.effective_weights import NO_LIMIT_K, Effect, effect
 from cems_workbench.pipeline.stages.lists import called
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import tick
-from cems_workbench.ui.kit.figures import NO_TOOLBAR, hover
+from cems_workbench.ui.kit.figures import hover
 from cems_workbench.ui.kit.tables import draw_table, short_id
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ HELP = (
 
 def draw(context: InspectContext) -> None:
     """The chart, the sentence, and the numbers."""
-    trace, grades = context.trace, context.grades
+    trace, relevant = context.trace, context.relevant
     effects = context.remembered(
         "effective_weights",
-        lambda: effective_weights(trace.evidence, trace.config, grades, context.variants_off),
-        tuple(sorted(grades.items())),
+        lambda: effective_weights(trace.evidence, trace.config, relevant, context.variants_off),
+        tuple(sorted(relevant)),
     )
     if not trace.results or not effects:
         st.info(
@@ -45,7 +46,7 @@ def draw(context: InspectContext) -> None:
     st.markdown(_sentence(effects, moving), help=HELP)
     if moving:
         alt = "How much the order changes with each part switched off; the table below has the figures."
-        st.plotly_chart(effects_figure(effects), key="inspect:effective:chart", config=NO_TOOLBAR, alt=alt)
+        draw_chart(effects_figure(effects), key="inspect:effective:chart", alt=alt, table=None)
     _table(effects)
     st.caption(f"Of the first {k} results, with each part switched off alone.")
 

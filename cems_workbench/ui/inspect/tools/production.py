@@ -37,6 +37,7 @@ from cems_workbench.ui.inspect.glossary import LOST, about
 from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import panels
 from cems_workbench.ui.kit.escape import excerpt, plain
+from cems_workbench.ui.kit.heard import named
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import draw_table
 
@@ -254,12 +255,19 @@ def _draw_explanation(i: int, explanation: Explanation[Agreement], now: Agreemen
         else None,
     )
     button.button(
-        "Apply",
+        named("Apply", name(explanation)),
         key=f"inspect:production:apply:{i}",
         on_click=_apply,
         args=(explanation,),
         help="Undo restores the present settings.",
     )
+
+
+def name(explanation: Explanation[Agreement]) -> str:
+    """The changes as plain text: what its button applies."""
+    if explanation.preset is not None:
+        return f"preset {explanation.preset}"
+    return ", ".join(f"{field_spec(path).label} {shown(now)}" for path, _, now in explanation.changes)
 
 
 def what(explanation: Explanation[Agreement]) -> str:

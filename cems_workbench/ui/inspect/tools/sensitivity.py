@@ -25,14 +25,15 @@ from cems_workbench.analysis.sensitivity.scan import (
 )
 from cems_workbench.analysis.why.rescue import searched_specs
 from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.evaluation.grades import helpful
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS, shown
 from cems_workbench.ui.inspect.labelled import offer_labelled
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
-from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, NO_TOOLBAR, bold, hover, lines
+from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, bold, hover, lines
+from cems_workbench.ui.kit.heard import named
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import pick_row, short_id
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -342,14 +343,14 @@ def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
 
 
 def _chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
-    relevant = helpful(context.grades)
+    relevant = context.relevant
     first = [*([context.followed] if context.followed else []), *sorted(relevant)]
     memories = shown_memories(swept, first, LINES)
     texts = {key: context.trace.evidence.memories[key].content for key in memories}
     signs = {key: f"{'◆ ' if key == context.followed else ''}{'✓ ' if key in relevant else ''}" for key in memories}
     figure = sweep_figure(swept, memories, texts, {key: sign for key, sign in signs.items() if sign}, curve)
-    alt = "The rank of each memory along the range of the parameter."
-    st.plotly_chart(figure, key="inspect:sensitivity:chart", config=NO_TOOLBAR, alt=alt)
+    alt = "The rank of each memory along the range of the parameter; the table below has the results of each segment."
+    draw_chart(figure, key="inspect:sensitivity:chart", alt=alt, table=None)
     bold = " Bold: ◆ followed, ✓ judged relevant." if any(signs.values()) else ""
     st.caption(
         f"The ranks of the memories along the range; a line ends where its memory leaves the first {swept.k}.{bold}"
@@ -407,7 +408,7 @@ def _changes(point: Breakpoint) -> str:
 
 def _first_relevant(context: InspectContext, results: Sequence[str]) -> str | None:
     """The rank of the first relevant result as text, empty when none is there; None for a query that is not judged."""
-    relevant = helpful(context.grades)
+    relevant = context.relevant
     if not relevant:
         return None
     return next((str(rank) for rank, key in enumerate(results, 1) if key in relevant), "")
@@ -427,8 +428,8 @@ def _choices(context: InspectContext, swept: Sweep) -> None:
         stands = "" if relevant is None else f" · first relevant {relevant or 'not there'}"
         middle.caption(plain(f"{difference(swept, segment)}: {_ids(segment.results) or 'no results'}{stands}"))
         right.button(
-            "Apply", key=f"inspect:sensitivity:value:{segment.first}", disabled=now, on_click=apply,
-            args=(swept.spec.path, segment.first), width="stretch",
+            named("Apply", f"{swept.spec.label} {shown(segment.first)}"), key=f"inspect:sensitivity:value:{segment.first}", disabled=now,
+            on_click=apply, args=(swept.spec.path, segment.first), width="stretch",
         )  # fmt: skip
 
 

@@ -20,8 +20,9 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.tools.sensitivity import first_weight, label_of
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, tick
-from cems_workbench.ui.kit.figures import HOVERTEXT, NO_TOOLBAR, bold, lines
+from cems_workbench.ui.kit.figures import HOVERTEXT, bold, lines
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -196,11 +197,21 @@ def draw(context: InspectContext) -> None:
         ) or WINNER  # fmt: skip
     st.markdown(_sentence(grid))
     texts = {key: memory.content for key, memory in context.trace.evidence.memories.items()}
-    picked = st.plotly_chart(
+    picked = draw_chart(
         map_figure(grid, show, texts), key="inspect:map:chart", on_select="rerun", selection_mode="points",
-        config=NO_TOOLBAR, alt="What the ranking would be at each pair of values of the two parameters, by colour.",
+        table=lambda: cell_rows(grid), alt="What the ranking would be at each pair of values of the two parameters, by colour.",
     )  # fmt: skip
     _offer(grid, picked)
+
+
+def cell_rows(grid: WeightMap) -> list[dict[str, Any]]:
+    """A row a cell: the values of both parameters, who is first, and the rank of the first relevant one where any is known."""
+    return [
+        {grid.x.label: x, grid.y.label: y, "first": grid.first[i][j]}
+        | ({"first relevant": int(grid.rank[i, j]) or None} if grid.judged else {})
+        for i, y in enumerate(grid.ys)
+        for j, x in enumerate(grid.xs)
+    ]
 
 
 def _choose(config: PipelineConfig) -> tuple[str, str, int]:
@@ -233,15 +244,15 @@ def _choose(config: PipelineConfig) -> tuple[str, str, int]:
 
 def _replayed(context: InspectContext, x: str, y: str, size: int) -> WeightMap:
     """The map, replayed once per evidence, config and choice."""
-    trace, grades, place = context.trace, context.grades, st.empty()
+    trace, relevant, place = context.trace, context.relevant, st.empty()
 
     def make() -> WeightMap:
         return weight_map(
-            trace.evidence, trace.config, x, y, size, grades, context.variants_off, progress_in(place)
+            trace.evidence, trace.config, x, y, size, relevant, context.variants_off, progress_in(place)
         )  # fmt: skip
 
     try:
-        return context.remembered("weight_map", make, x, y, size, tuple(sorted(grades.items())))
+        return context.remembered("weight_map", make, x, y, size, tuple(sorted(relevant)))
     finally:
         place.empty()
 

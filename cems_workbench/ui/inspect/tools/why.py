@@ -28,6 +28,7 @@ from cems_workbench.ui.inspect.labelled import labelled_set, offer_labelled
 from cems_workbench.ui.inspect.tools import choosing
 from cems_workbench.ui.kit.assets import write_stylesheet
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.heard import named
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
@@ -87,7 +88,7 @@ def _wanted(context: InspectContext) -> None:
 
 def _judgments(context: InspectContext, lost: list[str], k: int) -> None:
     """One line on what is missing of the judged memories, or why there is nothing to list."""
-    relevant = sum(grade > 0 for grade in context.grades.values())
+    relevant = len(context.relevant)
     where = "first result" if k == 1 else f"first {k} results"
     if not context.grades:
         st.caption("This query has no judgments. Search for the memory that should have come, or follow one above.")
@@ -150,7 +151,8 @@ def _draw_rescues(context: InspectContext, why: Why, labelled: LabelledSet | Non
     for i, rescue in enumerate(rescues or nearest):
         with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small"):
             st.button(
-                "Apply", key=f"inspect:why:apply:{i}", on_click=apply, args=(rescue, context.request, why.path.memory_id, stood), width=76,
+                named("Apply", what(rescue)), key=f"inspect:why:apply:{i}", on_click=apply, width=76,
+                args=(rescue, context.request, why.path.memory_id, stood),
                 help="Sets the controls to this; one click takes it back.",
             )  # fmt: skip
             st.html(rescue_html(rescue))

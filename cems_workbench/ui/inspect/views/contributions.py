@@ -16,8 +16,9 @@ from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_shares
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, literal, plain
-from cems_workbench.ui.kit.figures import HOVERTEXT, NO_TOOLBAR, lines
+from cems_workbench.ui.kit.figures import HOVERTEXT, lines
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.theme import list_colour
 
@@ -45,8 +46,10 @@ def draw(context: InspectContext) -> None:
         "its share to the best score of a searched list, and the rest is scaled down by it. Hover a bar for its numbers.",
     )
     figure = contributions_figure(trace, against=context.against)
-    alt = "What each list, bonus and blend gave the score of the first candidates; the table below has the shares."
-    st.plotly_chart(figure, key="inspect:contributions", config=NO_TOOLBAR, alt=alt)
+    draw_chart(
+        figure, key="inspect:contributions", alt="What each list, bonus and blend gave the score of the first candidates.",
+        table=lambda: parts_rows(trace),
+    )  # fmt: skip
     answered = answered_lists(trace.evidence, trace.stage(LISTS).fields.in_use)
     if answered:
         st.caption(plain(answered))
@@ -115,6 +118,19 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: Against | None
         hovermode="closest",
     )
     return figure
+
+
+def parts_rows(trace: Trace, top: int = FIRST) -> list[dict[str, str | float | None]]:
+    """A row a candidate: the parts of its score that the chart stacks, and their sum."""
+    stage = trace.stage(FUSION)
+    rows: list[dict[str, str | float | None]] = []
+    for row in stage.kept[:top]:
+        parts = {
+            part.kind if part.list is None else f"{called(part.list)} {part.kind}": part.value
+            for part in score_parts(row, stage.fields)
+        }
+        rows.append({"rank": row.rank_out, "memory": row.memory_id, **parts, "score": row.score})
+    return rows
 
 
 def _series(

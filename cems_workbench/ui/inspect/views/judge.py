@@ -18,8 +18,9 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.strip import notes_html
 from cems_workbench.ui.inspect.tables import compared, follow_table
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, plain, tick
-from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, NO_TOOLBAR, lines
+from cems_workbench.ui.kit.figures import GREY, HOVERTEXT, lines
 from cems_workbench.ui.kit.tables import short_id
 
 if TYPE_CHECKING:
@@ -56,11 +57,11 @@ def draw(context: InspectContext) -> None:
     if stage.warnings:
         st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
     if frame["logit (raw)"].notna().any():
-        st.plotly_chart(scores_figure(judged), key="inspect:judge_scores", config=NO_TOOLBAR, alt=_ALT)
+        draw_chart(scores_figure(judged), key="inspect:judge_scores", alt=_ALT, table=None)
     _draw_table(frame, context.followed)
 
 
-_ALT = "Raw score of each result, in the order of the ranking, with the threshold and the limits of the bands."
+_ALT = "Raw score of each result, in the order of the ranking, with the threshold and the limits of the bands; the table below has them."
 
 
 def _summary(trace: Trace, frame: pd.DataFrame) -> str:

@@ -6,7 +6,7 @@ It is a bump chart: a column per list and stage, a line per memory, a cross wher
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,9 @@ from cems_workbench.ui.inspect.baseline import sign
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import GRADES
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import excerpt, literal, plain, tick
-from cems_workbench.ui.kit.figures import NO_TOOLBAR, bold, lines
+from cems_workbench.ui.kit.figures import bold, lines
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.templates import render
 
@@ -318,7 +319,7 @@ def draw(context: InspectContext) -> None:
     asked += sorted(context.grades, key=lambda memory_id: (-context.grades[memory_id], memory_id))
     flow = rank_flow(trace, top, asked, context.target)
     kinds = line_kinds(trace, context.grades)
-    st.caption(_summary(flow, trace, top, context.grades), help=_HELP.format(k=context.target))
+    st.caption(_summary(flow, trace, top, bool(context.grades), context.relevant), help=_HELP.format(k=context.target))
     st.html(legend_html(flow, kinds))
     label = partial(_label, names=_names(flow, trace), followed=context.followed, against=context.against)
     margin = 24 + round(PIXELS * max((len(label(line)) for line in flow.lines if line.final_rank), default=0))
@@ -326,9 +327,9 @@ def draw(context: InspectContext) -> None:
     # A new key after each choice: a point that is still selected could not be selected again.
     key = f"inspect:rank_flow:{context.followed}"
     order = tuple(line.memory_id for line in drawn_order(flow, kinds, context.followed))
-    st.plotly_chart(
-        figure, key=key, on_select=partial(follow_selected, key, order), selection_mode="points",
-        config=NO_TOOLBAR, alt=_ALT,
+    draw_chart(
+        figure, key=key, on_select=partial(follow_selected, key, order), selection_mode="points", alt=_ALT,
+        table=lambda: flow_rows(flow),
     )  # fmt: skip
     answered = answered_lists(trace.evidence, flow.lists)
     if answered:
@@ -336,6 +337,18 @@ def draw(context: InspectContext) -> None:
     lost = lost_html(flow, kinds, context.followed)
     if lost:
         st.html(lost)
+
+
+def flow_rows(flow: RankFlow) -> list[dict[str, str | int | None]]:
+    """A row a line: the memory, its rank in every column, and where it was lost."""
+    rows: list[dict[str, str | int | None]] = []
+    for line in flow.lines:
+        ranks = {point.column: point.rank for point in line.points}
+        lost = line.loss.stage if line.loss else ""
+        rows.append(
+            {"memory": line.memory_id} | {called(name): ranks.get(name) for name in flow.columns} | {"lost at": lost}
+        )
+    return rows
 
 
 def follow_selected(key: str, order: tuple[str, ...]) -> None:
@@ -406,10 +419,10 @@ def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, again
     return f"{line.final_rank}  {delta}{mark}{names.get(line.memory_id, '')}"
 
 
-def _summary(flow: RankFlow, trace: Trace, top: int, grades: Mapping[str, int]) -> str:
+def _summary(flow: RankFlow, trace: Trace, top: int, judged: bool, relevant: Collection[str]) -> str:
     """How many are drawn, what is folded away and what is left out, in plain words."""
     said = f"{len(flow.lines)} of {len(trace.stage(LISTS).rows)} candidates: the first {top} of any stage"
-    said += ", and every judged one" if grades else ""
+    said += ", and every judged one" if judged else ""
     parts = [said]
     if flow.folded:
         parts.append(f"nothing changes in {', '.join(flow.folded)}")
@@ -417,7 +430,7 @@ def _summary(flow: RankFlow, trace: Trace, top: int, grades: Mapping[str, int]) 
         parts.append(f"{flow.lists_left_out} more lists are not drawn")
     if flow.lines_left_out:
         parts.append(f"{flow.lines_left_out} more memories are not drawn")
-    missing = [memory_id for memory_id in flow.unranked if grades.get(memory_id, 0) > 0]
+    missing = [memory_id for memory_id in flow.unranked if memory_id in relevant]
     if missing:
         listed = ", ".join(plain(short_id(memory_id)) for memory_id in missing[:3])
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""

@@ -14,8 +14,9 @@ from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
 from cems_workbench.ui.inspect.strip import notes_html
+from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
-from cems_workbench.ui.kit.figures import HOVERTEXT, NO_TOOLBAR
+from cems_workbench.ui.kit.figures import HOVERTEXT
 from cems_workbench.ui.kit.tables import draw_table
 
 if TYPE_CHECKING:
@@ -45,7 +46,13 @@ def draw(context: InspectContext) -> None:
             help="Thresholds fall from max by step to min. The search stops at the first with at least int(limit × target "
             "ratio) distinct memories over the lists it applies to; when none has that many, the first that had the most.",
         )
-        st.plotly_chart(tried_figure(search), key="inspect:threshold_tried", config=NO_TOOLBAR, alt=_ALT)
+        draw_chart(
+            tried_figure(search), key="inspect:threshold_tried", alt=_ALT,
+            table=lambda: [
+                {"threshold": value, "memories": count, "": "chosen" if value == search.final else ""}
+                for value, count in zip(search.visited, search.counts, strict=True)
+            ],
+        )  # fmt: skip
     else:
         st.caption(
             f"One fixed cut at {search.final:g}: {search.unique} distinct memories reach it.",
