@@ -7,6 +7,7 @@ import re
 import pytest
 
 from cems_workbench.config import export_config, parse_config, preset, with_values
+from cems_workbench.evaluation.grades import relevant
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.runs.evidence_memory import judged_queries
 from cems_workbench.ui.inspect.picker import SIGNS
@@ -151,9 +152,8 @@ def test_the_pickers_status_is_what_the_page_shows_for_the_query(open_page: Open
     page.session_state["inspect:as_of"] = stored.as_of.date() if stored.as_of else None
     page = search(page, stored.query)
     grades = judged_queries(handles.resources())[1][stored.qid]
-    strong = {key for key, grade in grades.items() if grade >= 2} or {key for key, grade in grades.items() if grade}
-    assert order(page)[int(row["rank"]) - 1] in strong
-    assert not strong & set(order(page)[: int(row["rank"]) - 1])
+    assert order(page)[int(row["rank"]) - 1] in relevant(grades, 1)
+    assert not relevant(grades, 1) & set(order(page)[: int(row["rank"]) - 1])
 
 
 def test_an_exported_config_comes_back_and_its_differences_are_named(open_page: OpenPage) -> None:
@@ -325,3 +325,5 @@ def test_a_result_is_graded_and_its_query_kept_without_leaving_the_page(open_pag
     assert order(page)[1] == second
     page = press(page, "inspect:row_why")
     assert page.session_state["inspect:tool"] == "Why is it missing?"
+    asked = next(button for button in page.button if button.key == f"inspect:why:pick:{second}")
+    assert asked.proto.type == "primary"

@@ -91,7 +91,7 @@ def test_bars_words_and_the_followed_row_add_up_to_the_score_that_orders(
     assert not np.any(np.diff(totals) > 1e-12)
     for told in parts_rows(trace, len(fusion.kept)):
         assert math.isclose(
-            sum(value for name, value in told.items() if name not in ("rank", "memory", "score")),
+            sum(value or 0.0 for name, value in told.items() if name not in ("rank", "memory", "score")),
             told["score"],
             abs_tol=1e-12,
         )

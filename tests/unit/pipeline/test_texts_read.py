@@ -66,7 +66,7 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
     monkeypatch.setattr(scoring, "score_with", reading)
     with Store.open(tmp_path / "store") as store:
         resources = Resources(store, None, servers(Settings()))  # type: ignore[arg-type]
-        for turn in range(20):
+        for turn in range(40):
             config = with_values(
                 PipelineConfig(),
                 {

@@ -123,14 +123,19 @@ def contributions_figure(trace: Trace, top: int = FIRST, against: Against | None
 def parts_rows(trace: Trace, top: int = FIRST) -> list[dict[str, str | float | None]]:
     """A row a candidate: the parts of its score that the chart stacks, and their sum."""
     stage = trace.stage(FUSION)
-    rows: list[dict[str, str | float | None]] = []
-    for row in stage.kept[:top]:
-        parts = {
+    kept = stage.kept[:top]
+    parts = [
+        {
             part.kind if part.list is None else f"{called(part.list)} {part.kind}": part.value
             for part in score_parts(row, stage.fields)
         }
-        rows.append({"rank": row.rank_out, "memory": row.memory_id, **parts, "score": row.score})
-    return rows
+        for row in kept
+    ]
+    names = sorted({name for each in parts for name in each})
+    return [
+        {"rank": row.rank_out, "memory": row.memory_id, **{name: each.get(name) for name in names}, "score": row.score}
+        for row, each in zip(kept, parts, strict=True)
+    ]
 
 
 def _series(
