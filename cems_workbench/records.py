@@ -230,7 +230,7 @@ MS_MARCO = JudgeScale(-10.0, (-8.0, -10.0, -12.0))
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """One input row that was not imported, and why. `row` is the 1-based line or record number."""
+    """One input row that was not imported, and why. `row` is the 1-based line or record number; 0 is the file as a whole."""
 
     source: str
     row: int
@@ -238,7 +238,7 @@ class RowError:
     field: str | None = None
 
     def __str__(self) -> str:
-        where = f"{self.source}:{self.row}"
+        where = f"{self.source}:{self.row}" if self.row else self.source
         return f"{where}: {self.field}: {self.reason}" if self.field else f"{where}: {self.reason}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,7 +50,7 @@ def import_command(
     grades = _scale(scale)
     if query_set is not None:
         _check_set_name(query_set)
-    elif path.is_dir():
+    elif os.path.isdir(path):
         query_set = path.resolve().name or None  # a folder's files make one set together
     when = datetime.now(UTC)
     with progress_bar(as_json) as progress:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.dataset import DataSet, Exported
-from cems_workbench.formats.base.files import take_sample
+from cems_workbench.formats.base.files import regular_file, take_sample
 from cems_workbench.formats.base.format import FORMATS, Format, dataset_writers, judgment_writers, unknown
 from cems_workbench.formats.base.judgments import one_grade_each, with_unique_words
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Judgment, ParsedInput, Query
+from cems_workbench.records import Judgment, ParsedInput, Query, RowError
 
 
 def detect(path: Path) -> str:
@@ -57,20 +58,30 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
     Raises InputError when there is nothing to read.
     """
     path = Path(path)
-    if not path.is_dir():
+    if not os.path.isdir(path):  # unlike Path.is_dir, for a name that is too long too
         return [read(path, format, progress)]
+    _check_name(path.absolute())
     wanted = None if format == "auto" else _named(format)
     parsed: list[ParsedInput] = []
     notes: list[str] = []
-    for place, form in _sources(path, notes):
-        if wanted in (None, form):
-            parsed.append(_read(form, place, progress))
-        else:
+    errors: list[RowError] = []
+    for place, form in _sources(path, notes, errors):
+        if wanted not in (None, form):
             notes.append(f"skipped {place.name}: it is {form.name}")
+            continue
+        try:
+            parsed.append(_read(form, place, progress))
+        except InputError as error:
+            if place == path:  # a data set; a file's neighbours are read all the same
+                raise
+            errors.append(RowError(str(place), 0, _without_path(error, place)))
+    if not parsed and errors:
+        raise InputError(f"{errors[0]}{f' (and {len(errors) - 1} more files)' if errors[1:] else ''}")
     if not parsed:
         raise InputError(f"{path} has no file to read; known formats are {', '.join(sorted(FORMATS))}")
     parsed.sort(key=_order)
-    return [replace(parsed[0], notes=(*notes, *parsed[0].notes)), *parsed[1:]]
+    first = replace(parsed[0], notes=(*notes, *parsed[0].notes), errors=(*errors, *parsed[0].errors))
+    return [first, *parsed[1:]]
 
 
 def _read(form: Format, path: Path, progress: Progress) -> ParsedInput:
@@ -85,13 +96,23 @@ def _order(parsed: ParsedInput) -> int:
     return max(first, FORMATS[parsed.format].order)
 
 
-def _sources(directory: Path, notes: list[str]) -> Iterator[tuple[Path, Format]]:
-    """What a directory holds to be read, by name; hidden entries are left out and what is not known is noted."""
+def _sources(directory: Path, notes: list[str], errors: list[RowError]) -> Iterator[tuple[Path, Format]]:
+    """What a directory holds to be read, by name; hidden entries are left out and what is not known is noted.
+
+    What is no regular file, is too large or has a name that is no text is an error of its own.
+    """
     whole = _as_folder(directory)
     if whole is not None:
         yield directory, whole[0]
     for entry in _entries(directory):
         if entry.name.startswith(".") or (whole is not None and entry.name in whole[1]):
+            continue
+        try:
+            _check_name(entry)
+            if not entry.is_dir():
+                regular_file(entry)
+        except InputError as error:
+            errors.append(RowError(_encodable(entry), 0, _without_path(error, Path(_encodable(entry)))))
             continue
         if entry.is_dir():
             inner = _as_folder(entry)
@@ -119,6 +140,16 @@ def _as_folder(directory: Path) -> tuple[Format, frozenset[str]] | None:
         if names := form.folder(directory):
             return form, names
     return None
+
+
+def _encodable(path: Path) -> str:
+    """The path as text that UTF-8 can hold."""
+    return str(path).encode(errors="replace").decode()
+
+
+def _check_name(path: Path) -> None:
+    if _encodable(path) != str(path):
+        raise InputError(f"{_encodable(path)}: its name is not UTF-8; rename it")
 
 
 def _without_path(error: InputError, file: Path) -> str:

@@ -6,14 +6,16 @@ Nothing here raises anything but InputError, and that only when a whole file is 
 from __future__ import annotations
 
 import json
+import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, one_line
+from cems_workbench.parsing import MOST_FILE_BYTES
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 
@@ -69,17 +71,43 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def open_file(path: Path) -> Path:
-    """Check that `path` is a readable file with something in it; raises InputError otherwise."""
+KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISDIR, "a directory, not a file"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)  # fmt: skip
+
+
+def regular_file(path: Path) -> Path:
+    """Check that `path` is a regular file, or a link to one, that is small enough to be read; raises InputError otherwise."""
+    shown = one_line(str(path), 300)
     try:
-        if path.is_dir():
-            raise InputError(f"{path} is a directory, not a file")
-        with path.open("rb") as file:
-            head = file.read(64)
+        str(path).encode()
+        found = path.stat()
+    except UnicodeEncodeError:
+        raise InputError(f"{shown}: its name is not UTF-8; rename it") from None
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
+        raise InputError(f"{shown} does not exist") from None
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise InputError(f"{shown} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    for is_kind, kind in KINDS:
+        if is_kind(found.st_mode):
+            raise InputError(
+                f"{shown} is {kind}; only regular files are read" if "file" not in kind else f"{shown} is {kind}"
+            )
+    if found.st_size > MOST_FILE_BYTES:
+        raise InputError(
+            f"{shown} has {found.st_size / 1e6:,.0f} MB; at most {MOST_FILE_BYTES / 1e6:,.0f} MB are read; split it"
+        )
+    return path
+
+
+def open_file(path: Path) -> Path:
+    """Check that `path` is a readable regular file with something in it; raises InputError otherwise."""
+    try:
+        with regular_file(path).open("rb") as file:
+            head = file.read(64)
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if not head:
         raise InputError(f"{path} is empty")
     # The mark alone may be a broken first line; text in UTF-16 has zero bytes too.

@@ -1,0 +1,66 @@
+"""A folder may hold anything: what is no regular file costs itself, in one line, and its neighbours are read."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from cems_workbench.errors import InputError
+from cems_workbench.formats import read, read_path
+
+MEMORY = json.dumps({"id": "a", "content": "kept"}) + "\n"
+
+
+def test_what_is_no_regular_file_costs_itself_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "memories.jsonl").write_text(MEMORY)
+    os.mkfifo("pipe.jsonl")
+    os.symlink("pipe.jsonl", "linked_pipe.jsonl")
+    os.symlink("/dev/zero", "zero.jsonl")
+    os.symlink("nowhere", "broken.jsonl")
+    os.symlink("memories.jsonl", "linked.txt")
+    with (tmp_path / "huge.jsonl").open("wb") as file:
+        file.truncate(3_000_000_000)
+    Path(os.fsdecode(b"caf\xe9.jsonl")).write_text(MEMORY)
+    (tmp_path / "cut.json").write_text('[{"id": "b"')
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("s.jsonl")
+        parsed = read_path(tmp_path)
+    assert [memory.id for memory in parsed[0].memories] == ["a"]
+    said = {str(error).removeprefix(f"{tmp_path}/") for one in parsed for error in one.errors}
+    assert said == {
+        "pipe.jsonl: is a pipe; only regular files are read", "linked_pipe.jsonl: is a pipe; only regular files are read",
+        "zero.jsonl: is a device; only regular files are read", "s.jsonl: is a socket; only regular files are read",
+        "broken.jsonl: does not exist", "huge.jsonl: has 3,000 MB; at most 500 MB are read; split it",
+        "caf?.jsonl: its name is not UTF-8; rename it",
+    }  # fmt: skip
+    assert any("cut.json" in note and "is not JSON" in note for note in parsed[0].notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("x" * 5_000, "cannot be read: File name too long"),
+        ("a/" * 3_000, "cannot be read: File name too long"),
+        ("a\0b", "cannot be read"),
+        ("/dev/zero", "is a device; only regular files are read"),
+        (os.fsdecode(b"caf\xe9"), "its name is not UTF-8; rename it"),
+    ],
+)
+def test_a_name_that_cannot_be_read_is_one_short_line(name: str, line: str) -> None:
+    for reading in (read, read_path):
+        with pytest.raises(InputError, match=line) as caught:
+            reading(Path(name))
+        assert len(str(caught.value)) < 500
+
+
+def test_a_folder_whose_name_is_not_utf8_is_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "memories.jsonl").write_text(MEMORY)
+    with pytest.raises(InputError, match="its name is not UTF-8; rename it"):
+        read_path(folder)
