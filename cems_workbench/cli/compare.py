@@ -24,7 +24,7 @@ from cems_workbench.cli.evaluate import (
 )
 from cems_workbench.cli.gather import SeedOption
 from cems_workbench.cli.options import ConfigsOption, JsonOption, SetOption, preset_help, print_table
-from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def _print_means(comparison: Comparison, gathered_with: str) -> None:
     print_table(["mean", *(evaluation.config.name for evaluation in every)], rows, f"{len(every[0].qids)} queries")
     said = f"as recorded when the evidence was gathered, with {gathered_with}"
     said += f" ({every[0].from_cache})" if every[0].from_cache else ""
-    say(every[0].relevance)
-    say(f"ms/query and LLM calls: {said}; pairs reranked: what each config's reranker reads")
+    say_wrapped(every[0].relevance)
+    say_wrapped(f"ms/query and LLM calls: {said}; pairs reranked: what each config's reranker reads")
 
 
 def _signed(value: float) -> str | None:
@@ -118,7 +118,7 @@ def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
     _print_means(comparison, gathered_with)
     said = remarks(base)
     for line in said:
-        say(line)
+        say_wrapped(line)
     columns = [
         "measure", base.config.name, "value", "diff", "95 % of diff", "p (Holm)", "effect", "won/lost/same",
     ]  # fmt: skip
@@ -145,7 +145,7 @@ def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
         for word, qids in (("better", first.wins), ("worse", first.losses)):
             if qids and shown:
                 more = f" and {len(qids) - shown} more" if len(qids) > shown else ""
-                say(f"{word} by {first.measure}: {', '.join(qids[:shown])}{more}")
+                say_wrapped(f"{word} by {first.measure}: {', '.join(qids[:shown])}{more}")
         for line in remarks(evaluation):
             if line not in said:
-                say(line)
+                say_wrapped(line)

@@ -24,7 +24,7 @@ from cems_workbench.cli.options import (
     progress_bar,
     settings_for,
 )
-from cems_workbench.cli.terminal import put_json, say
+from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -269,8 +269,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
             ["type", "queries", *names],
             [[kind, row["queries"], *(row[name] for name in names)] for kind, row in by_type.items()],
         )
-    say(evaluation.relevance)
-    say(cost_line(evaluation))
+    say_wrapped(evaluation.relevance)
+    say_wrapped(cost_line(evaluation))
     for line in remarks(evaluation):
         say(line)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
+import textwrap
 import unicodedata
 from typing import Any
 
@@ -28,6 +30,13 @@ def literal(text: str) -> str:
 def say(text: str = "", *, err: bool = False) -> None:
     """Print a line of words."""
     typer.echo(literal(text), err=err)
+
+
+def say_wrapped(text: str) -> None:
+    """Print words, wrapped at words to fit the terminal; ids and numbers stay whole."""
+    width = shutil.get_terminal_size().columns
+    for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False):
+        say(line)
 
 
 def put(text: str) -> None:

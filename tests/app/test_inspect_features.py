@@ -253,7 +253,7 @@ def test_a_broken_dictionary_is_one_clear_line(open_page: OpenPage) -> None:
         page.session_state["inspect:picker"] = True
         page = search(page, WIRED)
         assert page.error
-        assert all("expansions.yaml: not readable" in error.value.replace("\\", "") for error in page.error)
+        assert all("not readable as YAML" in error.value and "expansions" in error.value for error in page.error)
     finally:
         path.unlink()
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.cli.options import _layout, print_table
-from cems_workbench.cli.terminal import literal, put_json
+from cems_workbench.cli.terminal import literal, put_json, say_wrapped
 
 
 def test_a_wide_table_goes_on_below_with_its_first_column(
@@ -23,6 +23,15 @@ def test_a_wide_table_goes_on_below_with_its_first_column(
     assert max(map(len, printed.splitlines())) <= 80
     assert printed.split().count("temporal") > 1
     assert {f"{k / 97:.4f}" for k in range(14)} | {f"{k / 89:.4f}" for k in range(14)} <= set(printed.split())
+
+
+def test_words_below_a_table_are_wrapped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = "better by nDCG@10: " + ", ".join(f"a-long-query-id-{k}" for k in range(20))
+    say_wrapped(text)
+    printed = capsys.readouterr().out.splitlines()
+    assert max(map(len, printed)) <= 80
+    assert " ".join(printed) == text
 
 
 @given(st.lists(st.floats(-1e6, 1e6).map(lambda value: f"{value:+.4f}"), min_size=1, max_size=12))
