@@ -155,7 +155,7 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
         _lost(export.lost)
     else:
         for line in result.lacking:
-            st.caption(plain(f"Not complete: {line}; Result has a button for it."))
+            st.caption(plain(f"Not complete: {line}; see Result."))
     text = export.text
     with st.container(horizontal=True):
         st.download_button(f"Download {FORM_TITLES[form]}", text, file_name(config, form), "text/plain", key=f"tune:export:{form}",
