@@ -1,8 +1,9 @@
 """The pictures of docs/guide.md, taken from the app itself on the sample store.
 
-    python -m docs.make_guide [--folder docs/guide]
+    python -m docs.make_guide [--folder docs/guide] [--store STORE]
 
-Needs Chromium, as the browser tests do.
+Needs Chromium, as the browser tests do. The walk is on a copy of STORE, which holds the sample set, or on a new import; what was gathered
+there before, such as by `python -m benchmarks.sample_figures`, need not be gathered again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from playwright.sync_api import Page, sync_playwright
 from cems_workbench import formats
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.settings import Settings
+from cems_workbench.shipped import FIRST
 from tests.browser.conftest import serving
 from tests.browser.pages import Window
 from tests.browser.whole_way import walk
@@ -29,9 +31,11 @@ def main() -> None:
     """Walk through the app and keep a picture of each station."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=ROOT / "docs" / "guide")
-    folder = parser.parse_args().folder
+    parser.add_argument("--store", type=Path)
+    options = parser.parse_args()
+    folder = options.folder
     folder.mkdir(parents=True, exist_ok=True)
-    os.environ["CEMS_WORKBENCH_PRESET"] = "cems"  # the failing queries of the sample set are failures of this one
+    os.environ["CEMS_WORKBENCH_PRESET"] = FIRST  # what `make run` opens, whatever the environment says
 
     def shoot(page: Page, name: str, selector: str) -> None:
         page.locator(selector).first.evaluate("element => element.scrollIntoView()")
@@ -41,10 +45,10 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         store = Path(name) / "store"
-        resources = open_resources(Settings(store=store))
-        for parsed in formats.read_path(ROOT / "sample_data"):
-            resources.store.add(parsed)
-        resources.close()
+        if options.store is not None:
+            shutil.copytree(options.store, store)
+        else:
+            _import(store)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         with serving(store) as url:
             page = browser.new_page(
@@ -54,6 +58,14 @@ def main() -> None:
         browser.close()
     for picture in sorted(folder.glob("*.png")):
         print(picture)
+
+
+def _import(store: Path) -> None:
+    resources = open_resources(Settings(store=store))
+    for parsed in formats.read_path(ROOT / "sample_data"):
+        resources.store.add(parsed)
+    resources.refresh()
+    resources.close()
 
 
 if __name__ == "__main__":

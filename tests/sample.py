@@ -11,8 +11,12 @@ from cems_workbench.records import Query
 from cems_workbench.store import Store
 
 FAILING = "browser eats all the RAM if I leave it open until evening"
-"""A query whose judged memory, `MISSING`, preset cems does not return."""
-MISSING = "m089"
+"""A query whose judged memory, m089, preset cems does not return."""
+MOVING = "when are we moving house"
+"""A query whose judged memory, `STAYING`, preset workbench does not return: the reranker puts it below what it supersedes."""
+STAYING = "m312"
+LOST = "the reranker gave it 0.371 and put it 21st"
+"""What the app says of it, and the guide."""
 
 
 @contextmanager

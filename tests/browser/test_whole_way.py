@@ -9,9 +9,11 @@ import pytest
 from playwright.sync_api import expect
 
 from cems_workbench.config import difference, load_config, preset
+from cems_workbench.shipped import FIRST
 from cems_workbench.store import Store
+from tests.sample import LOST
 
-from .conftest import as_on_disk
+from .conftest import ROOT, as_on_disk
 from .pages import Window
 from .whole_way import GRADES, walk
 
@@ -21,7 +23,7 @@ TRIALS = 40
 
 def test_from_a_failing_query_to_a_tuned_config_in_a_file(window: Window, stocked_store: Path, tmp_path: Path) -> None:
     file = tmp_path / "tuned.yaml"
-    walk(window, file, trials=TRIALS)
+    walk(window, file, trials=TRIALS, preset=FIRST)
     with Store.open(as_on_disk(stocked_store, tmp_path)) as store:
         made = next(queue.name for queue in store.queues.read() if queue.name.startswith("a few"))
         labels = store.queues.labels(made)
@@ -29,8 +31,10 @@ def test_from_a_failing_query_to_a_tuned_config_in_a_file(window: Window, stocke
     window.view("Result")
     expect(window.page.locator(".wb-verdict p")).to_contain_text("configs of 6 parameters")
     expect(window.page.locator(".wb-tune-axes > div")).to_have_count(7)  # the head and six parameters
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    assert " ".join(LOST.split()) in " ".join(guide.split())
     assert "Evidence card" in file.read_text(encoding="utf-8")
-    changes = [row for row in difference(preset("cems").config, load_config(file)) if row[0] != "name"]
+    changes = [row for row in difference(preset(FIRST).config, load_config(file)) if row[0] != "name"]
     window.switch("Inspect")
     changed = window.page.get_by_role("button", name=re.compile(r"parameters? changed · reset"))
     assert len(changes) == int(changed.inner_text().split("parameter")[0].split()[-1]) > 0
