@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,9 +28,9 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     # The models need the rest; DuckDB spills to disk beyond this.
     "memory_limit": "2GB",
 }
-PASSING = {"memory_limit": "384MB", "checkpoint_threshold": "256MB"}
-"""Settings while many rows pass through that nobody reads again soon: few pages are kept, and the log of what was written is put into
-the file now and then, not at every commit (15,000 rows with vectors a second, against 19,000)."""
+PASSING_MEMORY, PASSING_LOG = "384MB", "256MB"
+"""While many rows pass through that nobody reads again soon few pages are kept, and the log of what was written is put into the file now
+and then, not at every commit (15,000 rows with vectors a second, against 19,000)."""
 
 
 CLOSING_SECONDS = 10.0
@@ -42,6 +42,7 @@ class Database:
     def __init__(self, directory: Path) -> None:
         """Open or create the file in `directory`; raises StoreLockedError or StoreError."""
         self._connection = connect(directory)
+        self._memory = str(SETTINGS["memory_limit"])
         self._writing = threading.RLock()
         # A connection refuses a second call while one is under way, even cursor() beside close().
         self._calling = threading.Lock()
@@ -99,25 +100,45 @@ class Database:
     def many_rows(self) -> Iterator[None]:
         """While the block runs, writing many rows is quick and does not fill the memory with them.
 
-        Raises StoreError when the memory that is allowed then was not enough.
+        Raises StoreError when the memory that is allowed then, or inside `whole_memory`, was not enough.
         """
         import duckdb
 
         cursor = self._cursor()
         try:
-            _set(cursor, PASSING)
-            yield
+            cursor.execute(f"SET checkpoint_threshold = '{PASSING_LOG}'")
+            with self._allowed(PASSING_MEMORY):
+                yield
         except (duckdb.OutOfMemoryException, duckdb.FatalException) as error:
             again = "start again" if isinstance(error, duckdb.FatalException) else "do it again"
             raise StoreError(
-                f"the store's database needed more than the {PASSING['memory_limit']} of memory it is allowed while memories are "
-                f"written; what was committed by then stays, {again} to go on"
+                "the store's database needed more memory than it is allowed while memories are written; "
+                f"what was committed by then stays, {again} to go on"
             ) from error
         finally:
             with suppress(duckdb.FatalException):  # nothing can be set any more, only closed
-                # DuckDB says its limit in rounded units, so what it says now cannot be set again.
-                _set(cursor, {"memory_limit": str(SETTINGS["memory_limit"])})
                 cursor.execute("RESET checkpoint_threshold")
+            cursor.close()
+
+    def whole_memory(self) -> AbstractContextManager[None]:
+        """Inside `many_rows`, for what needs more memory than its rows do: all that the store may have, while the block runs."""
+        return self._allowed(str(SETTINGS["memory_limit"]))
+
+    @contextmanager
+    def _allowed(self, memory: str) -> Iterator[None]:
+        import duckdb
+
+        # DuckDB says its limit in rounded units, so what it says cannot be set again.
+        before, cursor = self._memory, self._cursor()
+        try:
+            self._memory = memory
+            cursor.execute(f"SET memory_limit = '{memory}'")
+            yield
+        finally:
+            self._memory = before
+            # What cannot be let go of yet keeps the limit where it is until the next one is set.
+            with suppress(duckdb.FatalException, duckdb.OutOfMemoryException):
+                cursor.execute(f"SET memory_limit = '{before}'")
             cursor.close()
 
     def _cursor(self) -> duckdb.DuckDBPyConnection:
@@ -128,11 +149,6 @@ class Database:
                 return self._connection.cursor()
         except duckdb.ConnectionException as error:
             raise StoreError("the store is closed") from error
-
-
-def _set(cursor: duckdb.DuckDBPyConnection, settings: Mapping[str, str]) -> None:
-    for name, value in settings.items():
-        cursor.execute(f"SET {name} = '{value}'")
 
 
 def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:

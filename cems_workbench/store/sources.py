@@ -163,8 +163,17 @@ class Sources:
 
     def put(self, source_id: int, given: Sequence[TakenMemory]) -> RowCounts:
         """Write memories of a source as they are there, in one transaction; they replace what stands under their ids."""
+        import duckdb
+
         if not given:
             return RowCounts()
+        try:
+            return self._put(source_id, given)
+        except duckdb.OutOfMemoryException:  # long texts that are compared with those that are there
+            with self._database.whole_memory():
+                return self._put(source_id, given)
+
+    def _put(self, source_id: int, given: Sequence[TakenMemory]) -> RowCounts:
         ids = [each.memory.id for each in given]
         with self._database.transaction() as cursor:
             there = memories.known_ids(cursor, ids)

@@ -38,12 +38,28 @@ def test_the_error_inside_staged_rows_is_the_one_that_is_seen(store: Store) -> N
             cursor.execute("INSERT INTO once SELECT id FROM staged_once")
 
 
+def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_store(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts of 300 KB that changed are compared with those that are there, for which 64 MB do not do."""
+    monkeypatch.setattr(database, "PASSING_MEMORY", "64MB")
+    before, source = memory_limit(store), begun(store)
+    for turn in "12":
+        given = [TakenMemory(Memory(f"m{i}", f"{turn} {i} {'words ' * 50_000}"), turn) for i in range(100)]
+        with store.sources.taking():
+            assert memory_limit(store) != before
+            store.sources.put(source, given)
+        assert memory_limit(store) == before
+    assert store.memories.read(["m99"])["m99"].content.startswith("2 99 words")
+
+
 def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(database.PASSING, "memory_limit", "16MB")
+    monkeypatch.setattr(database, "PASSING_MEMORY", "16MB")
+    monkeypatch.setitem(database.SETTINGS, "memory_limit", "16MB")
     before, source = memory_limit(store), begun(store)
-    says = r"needed more than the 16MB of memory it is allowed .*; what was committed by then stays"
+    says = r"needed more memory than it is allowed .*; what was committed by then stays"
     with pytest.raises(StoreError, match=says), store.sources.taking():
         store.sources.put(source, whole(store, "first"))
         store.sources.put(source, [TakenMemory(Memory("long", "second", title="title " * 10_000_000), "1")])
