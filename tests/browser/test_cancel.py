@@ -81,7 +81,7 @@ def test_scoring_is_cancelled_at_once_and_gone_on_with_where_it_stopped(
         inspect.page.get_by_test_id("stSidebar").get_by_role("combobox").first.click()
         inspect.page.get_by_role("option", name="qmd").click()
 
-        count = inspect.page.get_by_text(re.compile(rf"reranking: {BATCH} of \d+"))
+        count = inspect.page.get_by_test_id("stProgress").get_by_text(re.compile(rf"reranking: {BATCH} of \d+"))
         expect(count).to_be_visible()
         total = int(count.inner_text().split(" of ")[1])
         assert total > 2 * BATCH, "too few candidates to cancel before the last batch"

@@ -29,7 +29,9 @@ def gathered(browser: Browser, server: str) -> Iterator[Window]:
         window.choose("Query set", re.compile("^six · "))
         expect(window.page.get_by_text(f"Each of {QUERIES} queries is searched once")).to_be_visible()
         window.page.get_by_role("button", name="Gather", exact=True).click()
-        progress = window.page.get_by_text(re.compile(rf"{CONFIGS[0]} \(1 of 3\): \d of {QUERIES}"))
+        progress = window.page.get_by_test_id("stProgress").get_by_text(
+            re.compile(rf"{CONFIGS[0]} \(1 of 3\): \d of {QUERIES}")
+        )
         expect(progress).to_be_visible()
         expect(window.page.get_by_role("button", name="Cancel", exact=True)).to_be_visible()
         expect(window.page.get_by_text("Not gathered yet")).to_have_count(0)

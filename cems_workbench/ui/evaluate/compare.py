@@ -61,7 +61,7 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[Compared]) -> Non
     for line in remarks(measured):
         st.caption(line)
     measure = pick_measure(measured[0].measures)
-    announce(f"Measured {measure}: {_spoken(measured, measure)}")
+    announce(f"Mean {measure}: {_spoken(measured, measure)}")
     draw_chart(
         figure(measured, measure), key="evaluate:figure", table=None,
         alt="Mean of the chosen measure per config with its 95 % confidence interval; the table above has the figures.",
