@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, short
 from cems_workbench.parsing import MOST_FILE_BYTES, json_values, read_text
 from cems_workbench.pipeline.evidence import (
     FORMAT,
@@ -94,7 +94,7 @@ def evidence_from(bundle: Any, source: str = "bundle") -> Evidence:
     if not isinstance(bundle, dict):
         raise InputError(f"{source}: expected a JSON object, found {type(bundle).__name__}")
     if bundle.get("format") != FORMAT:
-        raise InputError(f"{source}: format: {bundle.get('format')!r} is not known; allowed: {FORMAT}")
+        raise InputError(f"{source}: format: {short(bundle.get('format'))} is not known; allowed: {FORMAT}")
     read = _Reader(source)
     query = read.typed(bundle.get("query"), str, "query", "text")
     memories = {
