@@ -26,6 +26,7 @@ from cems_workbench.pipeline.typos import correct, shipped_terms
 from cems_workbench.progress import silent
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store, Vocabulary
+from cems_workbench.store.meta import content_identity, content_version
 from cems_workbench.store.search import lexical_refresh
 from cems_workbench.store.search.entries import Document
 
@@ -83,12 +84,12 @@ def bench_vocabulary(count: int, rng: np.random.Generator) -> None:
         found = store.indexes.vocabulary()
         print(f"{count:,} memories: {len(found):,} words counted in {since(started):.0f} ms")
         print(f"  again {milliseconds(store.indexes.vocabulary):.2f} ms")
-        version = store.content_version
         documents = (Document(memory.id, memory.content, None, "personal") for memory in memories)
-        lexical_refresh.build(store.path / "lexical", documents, count, version, silent)
         with Store.open(store.path.parent / "other") as other:
             other.add(ParsedInput("bench", "bench", memories=memories[:1]))
-            (store.path / "lexical").rename(other.path / "lexical")
+            with other._database.reading() as cursor:
+                version, identity = content_version(cursor), content_identity(cursor)
+            lexical_refresh.build(other.path / "lexical", documents, count, version, silent, identity)
             started = time.perf_counter()
             assert len(other.indexes.vocabulary()) == len(found)
             print(f"  read from a fresh lexical index {since(started):.1f} ms")

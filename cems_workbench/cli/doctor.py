@@ -7,7 +7,7 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,8 @@ from cems_workbench.cli.options import (
     PresetOption,
     StoreOption,
     chosen_config,
+    filled_resources,
+    progress_bar,
     settings_for,
 )
 from cems_workbench.cli.terminal import put_json, say
@@ -25,8 +27,19 @@ if TYPE_CHECKING:
     from cems_workbench.runs.diagnosis import Check
 
 
+DeepOption = Annotated[bool, typer.Option("--deep", help="Read everything in the indexes: every file and vector.")]
+RepairOption = Annotated[
+    bool, typer.Option("--repair", help="First build anew what is damaged and can be built from the memories.")
+]
+
+
 def doctor_command(
-    preset: PresetOption = None, config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    deep: DeepOption = False,
+    repair: RepairOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Look at packages, models, servers and the store: what is there, and what a preset or config will run with.
 
@@ -35,7 +48,10 @@ def doctor_command(
     chosen = chosen_config(preset, config, None)
     from cems_workbench.runs.diagnosis import diagnose
 
-    checks = diagnose(settings_for(store), chosen)
+    if repair:
+        with progress_bar(as_json) as progress, filled_resources(store) as resources:
+            resources.repair(progress)
+    checks = diagnose(settings_for(store), chosen, deep=deep)
     if as_json:
         put_json([dataclasses.asdict(check) for check in checks])
     else:

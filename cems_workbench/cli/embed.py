@@ -13,11 +13,13 @@ def embed_command(store: StoreOption = None, as_json: JsonOption = False) -> Non
     """
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         report = resources.embed_anew(progress)
+        told = resources.store.notices
         embedder, total = resources.embedder.model_id, resources.store.memories.count()
     embedded = report.embedded if report else 0
     if as_json:
         put_json({"embedder": embedder, "memories_in_store": total, "embedded": embedded})
         return
     for note in report.notes if report else ():
-        say(f"note: {note}")
+        if note not in told:
+            say(f"note: {note}")
     say(f"{total} memories in the store, {embedded} texts embedded now by {embedder}")

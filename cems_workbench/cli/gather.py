@@ -54,6 +54,7 @@ def gather_command(
             out, queries, [row for row in judgments if row.qid in asked], chosen, resources, query_set=query_set,
             project_only=project_only, progress=progress,
         )  # fmt: skip
+        notices = resources.store.notices
     values: dict[str, Any] = {
         "evidence": str(report.path),
         "queries": len(queries),
@@ -62,6 +63,7 @@ def gather_command(
         "left_out": [str(error) for error in report.left_out],
         "seconds": round(report.seconds, 3),
         "content_hash": report.content_hash,
+        "notices": list(notices),
     }
     if as_json:
         put_json(values)

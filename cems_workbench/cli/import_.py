@@ -68,6 +68,7 @@ def import_command(
                 problem = f"not embedded: {refusal}"
             except ModelError as failure:  # what was imported is in the store all the same
                 problem = f"not embedded yet, the next search goes on with it: {failure}"
+            told = resources.store.notices
             total = resources.store.memories.count()
             cut = resources.store.chunks.statistics()
         finally:
@@ -97,7 +98,8 @@ def import_command(
         for note in dict.fromkeys(f"{Path(report.source).name}: {note}" for report in reports for note in report.notes):
             say(f"note: {note}")
         for note in refreshed.notes if refreshed else ():
-            say(f"note: {note}")
+            if note not in told:
+                say(f"note: {note}")
         for error in left_out[:SHOWN_ERRORS]:
             say(f"left out: {error}", err=True)
         if len(left_out) > SHOWN_ERRORS:

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 a check failed, 2 bad input (one line, no traceback), 130 
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import NoReturn
@@ -82,8 +83,16 @@ def _root(
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
+class _Warnings(logging.Handler):
+    """What the store has to say of its files, as lines on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(f"warning: {' '.join(record.getMessage().split())}", err=True)
+
+
 def main() -> None:
     """Run the command line; every error meant for the user becomes one line on stderr and exit code 2."""
+    logging.getLogger("cems_workbench").addHandler(_Warnings(logging.WARNING))
     try:
         code = commands(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         if code == INTERRUPTED:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -116,7 +118,7 @@ class Resources:
         """
         with self._lock:
             version = self.store.content_version
-            if self._indexes is not None and self._indexes[0] == version:
+            if self._indexes is not None and self._indexes[0] == version and not self.store.indexes.touched():
                 return None
             self.check_embedder()
             report = None
@@ -146,6 +148,15 @@ class Resources:
         with self._lock:
             self._indexes = None
             return self.store.indexes.rebuild(self.embedder, progress)
+
+    def repair(self, progress: Progress = silent) -> RefreshReport | None:
+        """Look at every file and vector of the indexes, and build anew what is damaged; None when nothing had to be."""
+        with self._lock:
+            self._indexes = None
+            self.store.indexes.states(self.embedder.model_id, deep=True)
+            if self.store.indexes.full_text_state(deep=True).damage:
+                self.store.indexes.full_text(self.embedder.dimension, progress)
+            return self.refresh(progress)
 
     def cosines(self, query: Float32, ids: Sequence[str]) -> ChunkHits:
         """(id, cosine, chunk) of each chunk of `ids` to the query vector, best first, ties by id and chunk; exact."""
@@ -182,19 +193,26 @@ class Resources:
     def _frequencies(
         self, version: int, embedder: SentenceTransformerEmbedder, progress: Progress
     ) -> WordpieceFrequencies:
-        label = f"{version}:{embedder.model_id}"
+        label = f"{version}:{self.store.content_identity}:{embedder.model_id}"
         try:
             kept = json.loads(self._frequency_file.read_text(encoding="utf-8"))
-            if kept["label"] == label:
+            if kept["label"] == label and kept["check"] == _check(kept["documents"], kept["counts"]):
                 return WordpieceFrequencies(kept["documents"], {int(k): v for k, v in kept["counts"].items()})
-        except (OSError, ValueError, KeyError):
-            pass  # never counted, or half written: count again
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass  # never counted, or damaged: count again
         texts = (indexed_text(memory) for memory in self.store.memories.read().values())
         counted = WordpieceFrequencies.of(embedder, texts, progress)
-        content = {"label": label, "documents": counted.documents, "counts": counted.counts}
+        counts = {str(number): count for number, count in counted.counts.items()}
+        content = {
+            "label": label,
+            "documents": counted.documents,
+            "counts": counts,
+            "check": _check(counted.documents, counts),
+        }
         partial = self._frequency_file.with_suffix(".partial")
-        partial.write_text(json.dumps(content), encoding="utf-8")
-        partial.replace(self._frequency_file)
+        with suppress(OSError):  # it is only kept for the next time
+            partial.write_text(json.dumps(content), encoding="utf-8")
+            partial.replace(self._frequency_file)
         return counted
 
     @cached_property
@@ -210,3 +228,8 @@ class Resources:
     def technical_terms_path(self) -> Path:
         """The user's own technical terms of this store, added to the shipped lexicon."""
         return self.store.path / "technical_terms.txt"
+
+
+def _check(documents: int, counts: Mapping[str, int]) -> str:
+    """Proves that what was kept is what had been counted."""
+    return hashlib.sha256(json.dumps([documents, counts]).encode()).hexdigest()

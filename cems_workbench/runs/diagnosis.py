@@ -218,8 +218,11 @@ WITHOUT_LLM = (
 )
 
 
-def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[Check]:
-    """Every check, in the order a reader wants them; what `config` asks for is needed (default: the preset of the settings)."""
+def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: bool = False) -> list[Check]:
+    """Every check, in the order a reader wants them; what `config` asks for is needed (default: the preset of the settings).
+
+    `deep` reads everything in the store.
+    """
     config = config or preset(default_preset(settings.preset)[0]).config
     with ExitStack() as stack:
         store = _opened(settings)
@@ -232,7 +235,7 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None) -> list[C
         )  # fmt: skip
         packages = _packages()
         cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
-        stored = [store] if isinstance(store, Check) else _store(settings, store, answers)
+        stored = [store] if isinstance(store, Check) else _store(settings, store, answers, deep)
     servers = answers()
     return [
         packages,
@@ -376,7 +379,7 @@ def _opened(settings: Settings) -> Store | Check:
         return Check("store", "failed", str(error), "python -m cems_workbench import sample_data")
 
 
-def _store(settings: Settings, store: Store, answers: Callable[[], Answers]) -> list[Check]:
+def _store(settings: Settings, store: Store, answers: Callable[[], Answers], deep: bool) -> list[Check]:
     """The content of the store, its indexes, whose vectors they are, and its sources; they are asked while the rest is looked at."""
     away = _embedder_away(settings, answers)
     asked = ask_sources(store, None if away else embedder(settings))
@@ -385,10 +388,14 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers]) -> 
     content = f"{where}: {count} memories, {len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
     checks = [Check("store", "ok" if count else "warning", content, "" if count else "import something")]
     checks.append(_chunks(store))
-    for state in store.indexes.states(_embedder_id(settings, answers)):
-        note = state.note or f"content version {state.version}"
+    full_text = store.indexes.full_text_state(deep)
+    for state in [
+        *store.indexes.states(_embedder_id(settings, answers), deep),
+        *([full_text] if full_text.fresh or full_text.damage else []),
+    ]:
+        note = f"damaged: {state.note}" if state.damage else state.note or f"content version {state.version}"
         status: Status = "ok" if state.fresh else "warning"
-        advice = "" if state.fresh else "it is rebuilt at the next search"
+        advice = "" if state.fresh else "it is rebuilt at the next search" + ", or by doctor --repair" * state.damage
         checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
     checks += [] if away else _embedder_match(settings, store)
     return checks + source_checks(asked(), datetime.now(UTC))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 if TYPE_CHECKING:
     import duckdb
 
-SCHEMA, STORE_ID, CONTENT_VERSION = "schema", "store_id", "content_version"
+SCHEMA, STORE_ID, CONTENT_VERSION, CONTENT_MARK = "schema", "store_id", "content_version", "content_mark"
 
 
 def read_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> str | None:
@@ -36,4 +37,10 @@ def bump_content_version(cursor: duckdb.DuckDBPyConnection) -> int:
     """Add one to the content version and return it; to be called in the transaction that changes a memory."""
     version = content_version(cursor) + 1
     write_meta(cursor, CONTENT_VERSION, str(version))
+    write_meta(cursor, CONTENT_MARK, uuid4().hex[:12])
     return version
+
+
+def content_identity(cursor: duckdb.DuckDBPyConnection) -> str:
+    """Whose content this is: the store's identity and the mark of its last change, which two copies that went apart do not share."""
+    return f"{read_meta(cursor, STORE_ID)}:{read_meta(cursor, CONTENT_MARK) or ''}"

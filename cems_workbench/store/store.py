@@ -26,7 +26,7 @@ from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.labels import Labels
 from cems_workbench.store.links import Links
 from cems_workbench.store.memories import Memories
-from cems_workbench.store.meta import STORE_ID, content_version, read_meta
+from cems_workbench.store.meta import STORE_ID, content_identity, content_version, read_meta
 from cems_workbench.store.queries import Queries
 from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.queues import Queues
@@ -93,10 +93,21 @@ class Store:
         self.close()
 
     @property
+    def notices(self) -> tuple[str, ...]:
+        """What was found damaged since it was opened, and what was done about it, a line each; they are logged as warnings too."""
+        return tuple(self.indexes.notices)
+
+    @property
     def content_version(self) -> int:
         """Grows by one with every transaction that changes a memory."""
         with self._database.reading() as cursor:
             return content_version(cursor)
+
+    @property
+    def content_identity(self) -> str:
+        """Whose content this is, and which: two copies of a store that went apart differ, at the same version too."""
+        with self._database.reading() as cursor:
+            return content_identity(cursor)
 
     def add(
         self,

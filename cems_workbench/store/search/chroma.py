@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import numpy as np
+
 from cems_workbench.errors import ModelError, StoreError
 from cems_workbench.models.http import server_name
+from cems_workbench.models.protocol import Float32
 
 if TYPE_CHECKING:
     from chromadb.api import ClientAPI
@@ -24,6 +29,9 @@ HNSW: dict[str, Any] = {
     "num_threads": 1,
 }
 
+PORTION = 2_000
+UNREADABLE = "the vectors cannot be read"
+
 
 def connect(directory: Path, url: str | None) -> ClientAPI:
     """A client for the embedded database in `directory`, or for the server at `url`.
@@ -37,7 +45,8 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
     settings = Settings(anonymized_telemetry=False)
     try:
         if url is None:
-            return chromadb.PersistentClient(str(directory), settings=settings)
+            with no_panic():
+                return chromadb.PersistentClient(str(directory), settings=settings)
         where = urlsplit(url if "://" in url else f"http://{url}")
         secure = where.scheme == "https"
         port = where.port or (443 if secure else 8000)
@@ -45,6 +54,29 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
     except Exception as error:  # Chroma raises ValueError, its own errors and its Rust core's, by version.
         place = f"server {_shown(url)} cannot be reached" if url else f"index {directory} cannot be opened"
         raise StoreError(f"Chroma {place}: {_first_line(error)}") from error
+
+
+@contextmanager
+def no_panic() -> Iterator[None]:
+    """Whatever Chroma's Rust core panics with is an Exception inside; by itself it is none, and would pass every handler."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as panic:
+        raise RuntimeError(_first_line(panic)) from panic
+
+
+@contextmanager
+def speaking(what: str) -> Iterator[None]:
+    """What goes wrong while Chroma is asked inside is a StoreError that begins with `what`."""
+    from chromadb.errors import ChromaError
+
+    try:
+        with no_panic():
+            yield
+    except (ChromaError, ValueError, RuntimeError, OSError, TypeError, KeyError) as error:
+        raise StoreError(f"{what}: {_first_line(error)}") from error
 
 
 def _shown(url: str) -> str:
@@ -65,23 +97,47 @@ def find_collection(client: ClientAPI, name: str) -> Collection | None:
     from chromadb.errors import NotFoundError
 
     try:
-        return client.get_collection(name, embedding_function=None)
+        with no_panic():
+            return client.get_collection(name, embedding_function=None)
     except (NotFoundError, ValueError):
         return None
+    except Exception as error:
+        raise StoreError(f"Chroma cannot say which vectors there are: {_first_line(error)}") from error
 
 
 def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collection:
     """Create the collection, empty, with HNSW as configured above."""
     configuration: Any = {"hnsw": HNSW}
-    return client.create_collection(
-        name, embedding_function=None, metadata={"embedder": embedder_id}, configuration=configuration
-    )
+    with speaking("the vectors cannot be written"):
+        return client.create_collection(
+            name, embedding_function=None, metadata={"embedder": embedder_id}, configuration=configuration
+        )
 
 
 def dimension(collection: Collection) -> int | None:
     """How many values a vector of a collection has; None while it is empty."""
-    rows: Any = collection.get(limit=1, include=["embeddings"])["embeddings"]
+    with speaking(UNREADABLE):
+        rows: Any = collection.get(limit=1, include=["embeddings"])["embeddings"]
     return len(rows[0]) if rows is not None and len(rows) else None
+
+
+def read_vectors(collection: Collection, keys: Sequence[str] | None = None) -> Iterator[tuple[str, Float32]]:
+    """(key, vector) of every entry, or of those of `keys` that there are, in portions. Raises StoreError."""
+    start, end = 0, None if keys is None else len(keys)
+    while end is None or start < end:
+        with speaking(UNREADABLE):
+            if keys is None:
+                answer: Any = collection.get(limit=PORTION, offset=start, include=["embeddings"])
+            else:
+                answer = collection.get(ids=list(keys[start : start + PORTION]), include=["embeddings"])
+            found = answer["ids"]
+            vectors = np.asarray(answer["embeddings"], np.float32)
+            if len(vectors) != len(found):
+                raise StoreError(f"{UNREADABLE}: {len(found)} ids and {len(vectors)} vectors")
+        yield from zip(found, vectors, strict=True)
+        if keys is None and not found:
+            return
+        start += PORTION
 
 
 def drop_collection(client: ClientAPI, name: str) -> None:
@@ -89,12 +145,13 @@ def drop_collection(client: ClientAPI, name: str) -> None:
     from chromadb.errors import ChromaError, NotFoundError
 
     try:
-        client.delete_collection(name)
+        with no_panic():
+            client.delete_collection(name)
     except (NotFoundError, ValueError):
         return
-    except ChromaError as error:
+    except (ChromaError, RuntimeError) as error:
         raise StoreError(f"the vectors cannot be dropped: {_first_line(error)}") from error
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]

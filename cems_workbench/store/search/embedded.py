@@ -5,10 +5,12 @@ A collection is named by its Chroma id, so that one which was lost and made anew
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.rows import staged
 from cems_workbench.store.search.entries import LIVE, WHOLE, Entry, Place, from_row
@@ -52,6 +54,32 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str) -> Pending:
     return Pending(*([from_row(*row) for row in rows] for rows in (embed, relabel, remove)))
 
 
+def held_hashes(cursor: duckdb.DuckDBPyConnection, collection: str) -> dict[Place, int | None]:
+    """The entries `collection` is said to hold with what `vector_hash` gave of their vectors; None where an earlier version wrote them."""
+    rows = cursor.execute(
+        "SELECT memory_id, seq, vector_hash FROM embedded WHERE collection = ? ORDER BY memory_id, seq", [collection]
+    ).fetchall()
+    return {from_row(memory_id, seq): known for memory_id, seq, known in rows}
+
+
+def adopt(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Mapping[Place, int]) -> None:
+    """Write down the hashes of vectors that an earlier version wrote."""
+    import pyarrow as pa
+
+    table = pa.table({**_columns(list(hashes)), "vector_hash": pa.array(list(hashes.values()), pa.int64())})
+    with staged(cursor, "staged_hashes", table):
+        cursor.execute(
+            "UPDATE embedded SET vector_hash = s.vector_hash FROM staged_hashes AS s "
+            "WHERE embedded.collection = ? AND embedded.memory_id = s.memory_id AND embedded.seq = s.seq",
+            [collection],
+        )
+
+
+def vector_hash(vector: Float32) -> int:
+    """64 bits of a vector as Chroma gives it back, which is to the bit what it gave when it was written."""
+    return int.from_bytes(hashlib.blake2b(vector.tobytes(), digest_size=8).digest(), "little", signed=True)
+
+
 def held_places(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[Place]:
     """The entries `collection` is said to hold."""
     rows = cursor.execute("SELECT memory_id, seq FROM embedded WHERE collection = ?", [collection]).fetchall()
@@ -81,8 +109,10 @@ def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
     return int(cursor.execute("SELECT count(*) FROM embedded WHERE collection = ?", [collection]).fetchall()[0][0])
 
 
-def record(cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence[Entry]) -> None:
-    """Note that the vectors and labels of these entries are in Chroma."""
+def record(
+    cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence[Entry], hashes: Mapping[Place, int]
+) -> None:
+    """Note that the vectors, of which these are the hashes, and labels of these entries are in Chroma."""
     import pyarrow as pa
 
     table = pa.table(
@@ -91,11 +121,13 @@ def record(cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence
             "text_sha": [entry.text_sha for entry in entries],
             "project": pa.array([entry.project for entry in entries], pa.string()),
             "scope": [entry.scope for entry in entries],
+            "vector_hash": pa.array([hashes.get(entry.place) for entry in entries], pa.int64()),
         }
     )
     with staged(cursor, "staged_embedded", table):
         cursor.execute(
-            "INSERT OR REPLACE INTO embedded SELECT ?, memory_id, seq, text_sha, project, scope FROM staged_embedded",
+            "INSERT OR REPLACE INTO embedded "
+            "SELECT ?, memory_id, seq, text_sha, project, scope, vector_hash FROM staged_embedded",
             [collection],
         )
 

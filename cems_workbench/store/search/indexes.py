@@ -3,11 +3,15 @@
 Each carries the content version it was built from. The lexical one keeps it in its manifest; the vectors of an
 embedder keep it in the store's meta table, with the id of the Chroma collection it was said of, so that a collection
 which was lost and made anew is not taken for the old one. Beside it stands how many values a vector has.
+
+Both are proven before they are used: that their files are whole, and of this store and its content. What is not is built anew by the
+next refresh, and `notices` says so.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Sequence, Set
@@ -15,27 +19,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cems_workbench.errors import StoreError
 from cems_workbench.models.embedder_match import other_dimension, other_model
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import chunks, memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
-from cems_workbench.store.meta import content_version, delete_meta, read_meta, write_meta
-from cems_workbench.store.search import chroma, embedded, entries, lexical_refresh, ts_rank_refresh
-from cems_workbench.store.search.entries import Place
-from cems_workbench.store.search.index_directory import Manifest, discard
+from cems_workbench.store.meta import content_identity, content_version, delete_meta, read_meta, write_meta
+from cems_workbench.store.search import (
+    chroma,
+    embedded,
+    entries,
+    lexical_refresh,
+    postgres_text,
+    tokenizer,
+    ts_rank_refresh,
+)
+from cems_workbench.store.search.chroma_home import ChromaHome
+from cems_workbench.store.search.entries import Place, key
+from cems_workbench.store.search.index_directory import Found, IndexHome, discard
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
-from cems_workbench.store.search.vector_index import VectorIndex
-from cems_workbench.store.search.vector_refresh import refresh_vectors
+from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
+from cems_workbench.store.search.vector_proof import VectorProof, prove
+from cems_workbench.store.search.vector_refresh import UNWRITTEN, refresh_vectors
 from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
 
 if TYPE_CHECKING:
     import duckdb
-    from chromadb.api import ClientAPI
     from chromadb.api.models.Collection import Collection
 
+log = logging.getLogger(__name__)
 _KEY = "vectors:"
 OLLAMA, REVISION = "ollama:", "@"
 """Ids of models on Ollama end with a revision, which grows stale when the model is pulled anew."""
@@ -60,7 +75,10 @@ class RefreshReport:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """One derived index: `version` is the content it was built from (None: never), `fresh` whether that is today's."""
+    """One derived index: `version` is the content it was built from (None: never), `fresh` whether it is whole and that is today's.
+
+    `damage`: it is not as it was left.
+    """
 
     name: str
     version: int | None
@@ -68,6 +86,7 @@ class IndexState:
     fresh: bool
     rows: int
     note: str = ""
+    damage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +102,28 @@ class DerivedIndexes:
     """Vectors and lexical index of one store."""
 
     def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: Set[str]) -> None:
-        self._chroma_home = path / "chroma"
-        self._lexical_home = path / "lexical"
-        self._full_text_home = path / "ts_rank"
+        self._vector_home = ChromaHome(path / "chroma", chroma_url)
+        self._lexical_home = IndexHome(path / "lexical", tokenizer.VERSION)
+        self._full_text_home = IndexHome(path / "ts_rank", postgres_text.VERSION)
         self._database = database
         self._store_id = store_id
-        self._url = chroma_url
         self._hidden = hidden
-        self._client: ClientAPI | None = None
         self._refreshing = threading.Lock()
         self._opened: dict[str, Indexes] = {}
         self._vocabulary = CurrentVocabulary(self._lexical_home, database)
-
         self._full_text: tuple[int, TsRankIndex] | None = None
+        self._proving = threading.RLock()
+        self._proofs: dict[str, VectorProof] = {}
+        self.notices: list[str] = []
+        """What was damaged and has been built anew since the store was opened, a line each."""
 
     def close(self) -> None:
         """Release Chroma's files."""
-        if self._client is not None:
-            client: Any = self._client  # `close` is missing from the declared interface.
-            client.close()
-            self._client = None
+        self._vector_home.close()
+
+    def touched(self) -> bool:
+        """Whether files of the indexes were changed or removed since they were proven; a look at sizes and times."""
+        return self._vector_home.gone() or self._lexical_home.signature() != self._lexical_home.proven_signature()
 
     def open(self, embedder: Embedder) -> Indexes:
         """Both indexes as the last refresh left them; empty ones where nothing was built. Their `states` say if they are up to date.
@@ -117,10 +138,9 @@ class DerivedIndexes:
         return replace(indexes, states=tuple(self.states(embedder.model_id)))
 
     def _open(self, embedder: Embedder) -> Indexes:
-        manifest = lexical_refresh.read_manifest(self._lexical_home)
-        usable = manifest is not None and lexical_refresh.usable(manifest)
-        lexical = LexicalIndex(self._lexical_home / manifest.directory if manifest and usable else None, self._hidden)
-        collection = chroma.find_collection(self._chroma(), self._collection_name(embedder.model_id))
+        manifest = self._found(self._lexical_home).manifest
+        lexical = LexicalIndex(self._lexical_home.path / manifest.directory if manifest else None, self._hidden)
+        collection = chroma.find_collection(self._vector_home.client(), self._collection_name(embedder.model_id))
         key = "" if collection is None else str(collection.id)
         with self._database.reading() as cursor:
             chunked = embedded.chunks_of(cursor, key)
@@ -136,12 +156,17 @@ class DerivedIndexes:
         with self._refreshing:
             version = self._content_version()
             if self._full_text is None or self._full_text[0] != version:
-                manifest = ts_rank_refresh.read_manifest(self._full_text_home)
-                if manifest is None or not ts_rank_refresh.usable(manifest) or manifest.content_version != version:
+                found = self._found(self._full_text_home)
+                manifest = found.manifest
+                if manifest is None or manifest.content_version != version:
                     with self._database.reading() as cursor:
+                        version, identity = content_version(cursor), content_identity(cursor)
                         rows = ts_rank_refresh.as_on_a_server(entries.documents(cursor, "rowid"), dimension)
-                    manifest = ts_rank_refresh.build(self._full_text_home, rows, len(rows), version, progress)
-                self._full_text = version, TsRankIndex(self._full_text_home / manifest.directory, self._hidden)
+                    home = self._full_text_home.path
+                    manifest = ts_rank_refresh.build(home, rows, len(rows), version, progress, identity)
+                    if found.damage:
+                        self._say(f"the full-text index was damaged ({found.problem}) and was built anew")
+                self._full_text = version, TsRankIndex(self._full_text_home.path / manifest.directory, self._hidden)
             return self._full_text[1]
 
     def refresh(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
@@ -176,7 +201,7 @@ class DerivedIndexes:
     def _length(self, embedder_id: str, recorded: dict[str, Any]) -> int | None:
         """How many values a vector of that embedder has; a store of an earlier version did not write it down, and the vectors say it."""
         if "dimension" not in recorded:
-            collection = chroma.find_collection(self._chroma(), self._collection_name(embedder_id))
+            collection = chroma.find_collection(self._vector_home.client(), self._collection_name(embedder_id))
             return None if collection is None else chroma.dimension(collection)
         return int(recorded["dimension"])
 
@@ -188,8 +213,8 @@ class DerivedIndexes:
         with self._refreshing:
             self._opened = {}
             self._full_text = None
-            discard(self._full_text_home)
-            discard(self._lexical_home)
+            discard(self._full_text_home.path)
+            discard(self._lexical_home.path)
             self._discard_vectors(embedder)
             return self._bring_up_to_date(embedder, progress)
 
@@ -204,7 +229,11 @@ class DerivedIndexes:
             counts, notes = self._refresh_vectors(embedder, version, progress)
         finally:
             self._opened = {}
-        return RefreshReport(version, *counts, rebuilt, time.perf_counter() - started, (*said, *notes))
+        for note in (*(rebuilt or ()), *notes):
+            self._say(note)
+        return RefreshReport(
+            version, *counts, rebuilt is not None, time.perf_counter() - started, (*said, *(rebuilt or ()), *notes)
+        )
 
     def _discard_vectors(self, embedder: Embedder) -> None:
         """Forget the embedder's vectors, then drop them: a crash in between leaves a collection that is cleaned later."""
@@ -214,27 +243,83 @@ class DerivedIndexes:
             if recorded is not None:
                 embedded.forget_all(cursor, json.loads(recorded)["collection"])
                 delete_meta(cursor, _KEY + embedder.model_id)
-        chroma.drop_collection(self._chroma(), name)
+        try:
+            chroma.drop_collection(self._vector_home.client(), name)
+        except StoreError as error:
+            if self._vector_home.url:
+                raise
+            self._vector_home.discard(str(error))
+        self._vector_home.damage = ""  # everything was to be built anew anyhow
+        self._proofs.clear()
 
-    def states(self, embedder_id: str | None = None) -> list[IndexState]:
-        """The lexical index and the vectors of one embedder (of all known ones when None).
+    def states(self, embedder_id: str | None = None, deep: bool = False) -> list[IndexState]:
+        """The lexical index and the vectors of one embedder (of all known ones when None), looked at before they are used.
 
-        States are read from the store alone: Chroma is neither loaded nor asked.
+        Each is looked at once, and again when it was touched; `deep` looks again at every file and every vector.
         """
-        with self._database.reading() as cursor:
-            version = content_version(cursor)
-            recorded = _recorded(cursor)
+        with self._proving:
+            if self._vector_home.gone():
+                self._vector_home.close()
+                self._opened, self._proofs = {}, {}
+            if deep:
+                self._lexical_home.forget()
+                self._proofs = {}
+            with self._database.reading() as cursor:
+                version = content_version(cursor)
+                recorded = _recorded(cursor)
             wanted = list(recorded) if embedder_id is None else [embedder_id]
-            vectors = [
-                _vector_state(
-                    name,
-                    recorded.get(name),
-                    version,
-                    embedded.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
-                )
-                for name in wanted
-            ]
-        return [_lexical_state(lexical_refresh.read_manifest(self._lexical_home), version), *vectors]
+            proofs = {name: self._proof(name, recorded.get(name), deep) for name in wanted}
+            with self._database.reading() as cursor:
+                vectors = [
+                    _vector_state(
+                        name,
+                        recorded.get(name),
+                        version,
+                        embedded.count(cursor, recorded[name]["collection"]) if name in recorded else 0,
+                        proofs[name],
+                    )
+                    for name in wanted
+                ]
+            return [_state("lexical", self._found(self._lexical_home), version), *vectors]
+
+    def full_text_state(self, deep: bool = False) -> IndexState:
+        """As `states`, of the index by PostgreSQL's ts_rank, which is built only when it is asked for."""
+        if deep:
+            self._full_text_home.forget()
+        return _state("full text", self._found(self._full_text_home), self._content_version())
+
+    def _proof(self, embedder_id: str, recorded: dict[str, Any] | None, deep: bool) -> VectorProof:
+        """What is wrong with the vectors of an embedder; looked at once, and again after a refresh that failed."""
+        if recorded is None:
+            return VectorProof()
+        known = self._proofs.get(embedder_id)
+        if known is None:
+            known = self._proofs[embedder_id] = self._proven(embedder_id, recorded["collection"], deep)
+        return known
+
+    def _proven(self, embedder_id: str, collection_id: str, deep: bool) -> VectorProof:
+        home = self._vector_home
+        try:
+            collection = chroma.find_collection(home.client(), self._collection_name(embedder_id))
+        except StoreError as error:
+            return VectorProof(str(error), unreadable=True)
+        if collection is None or str(collection.id) != collection_id:
+            with self._database.reading() as cursor:
+                if not embedded.count(cursor, collection_id):
+                    return VectorProof()  # nothing was in it yet
+            return VectorProof(f"they are gone ({home.damage})" if home.damage else "they are gone")
+        with self._database.reading() as cursor:
+            few = embedded.count(cursor, collection_id) <= EXACT_ROWS and not home.url
+        return prove(self._database, collection, deep or few or not (home.sealed or home.url))
+
+    def _found(self, home: IndexHome) -> Found:
+        with self._database.reading() as cursor:
+            return home.found(content_version(cursor), content_identity(cursor))
+
+    def _say(self, line: str) -> None:
+        if line not in self.notices:
+            self.notices.append(line)
+            log.warning("%s", line)
 
     def texts(self, ids: Sequence[str]) -> dict[str, dict[int | None, str]]:
         """By memory the texts it is found by: those of its chunks by their number, or its own under None; unknown ids are absent."""
@@ -250,15 +335,18 @@ class DerivedIndexes:
         """The words of the live memories with the number of memories each stands in, computed once per content version."""
         return self._vocabulary.read()
 
-    def _refresh_lexical(self, version: int, progress: Progress) -> bool:
-        manifest = lexical_refresh.read_manifest(self._lexical_home)
-        if manifest is not None and lexical_refresh.usable(manifest) and manifest.content_version == version:
-            return False
+    def _refresh_lexical(self, version: int, progress: Progress) -> tuple[str, ...] | None:
+        """None when it was up to date, else what there is to say of its being built."""
+        found = self._found(self._lexical_home)
+        if found.manifest is not None and found.manifest.content_version == version:
+            return None
         with self._database.reading() as cursor:
-            version = content_version(cursor)
+            version, identity = content_version(cursor), content_identity(cursor)
             total = memories.count(cursor)
-            lexical_refresh.build(self._lexical_home, entries.documents(cursor), total, version, progress)
-        return True
+            lexical_refresh.build(
+                self._lexical_home.path, entries.documents(cursor), total, version, progress, identity
+            )
+        return (f"the lexical index was damaged ({found.problem}) and was built anew",) if found.damage else ()
 
     def _refresh_vectors(
         self, embedder: Embedder, version: int, progress: Progress
@@ -267,22 +355,39 @@ class DerivedIndexes:
         with self._database.reading() as cursor:
             recorded = read_meta(cursor, _KEY + embedder.model_id)
         known: dict[str, Any] = json.loads(recorded) if recorded else {}
+        with self._proving:
+            proof = self._proof(embedder.model_id, known or None, False)
+            if proof.unreadable and not self._vector_home.url:
+                self._vector_home.discard(proof.problem)
+            self._proofs.pop(embedder.model_id, None)
         collection, notes = self._collection(embedder, known.get("collection"))
         if str(collection.id) != known.get("collection"):
             known = {"collection": str(collection.id), "version": None}
             self._record(embedder, known)
+        elif proof.problem:
+            self._drop(collection, proof)
+            notes.append(f"the vectors of {embedder.model_id} were damaged ({proof.problem}); they are embedded again")
         counts = refresh_vectors(self._database, collection, embedder, progress)
         length = chroma.dimension(collection)
         self._record(embedder, {**known, "version": version} | ({"dimension": length} if length else {}))
+        self._proofs[embedder.model_id] = VectorProof()
         return counts, notes
+
+    def _drop(self, collection: Collection, proof: VectorProof) -> None:
+        """Take away what is not as it was written, so that it is made anew."""
+        with chroma.speaking(UNWRITTEN):
+            collection.delete(ids=[*map(key, proof.lost), *proof.strangers])
+        with self._database.transaction() as cursor:
+            embedded.forget(cursor, str(collection.id), proof.lost)
 
     def _collection(self, embedder: Embedder, known_id: str | None) -> tuple[Collection, list[str]]:
         """The embedder's collection, made when missing; a note when one that was built is gone."""
-        client, name = self._chroma(), self._collection_name(embedder.model_id)
+        client, name = self._vector_home.client(), self._collection_name(embedder.model_id)
         collection = chroma.find_collection(client, name)
         notes = []
         if known_id is not None and (collection is None or str(collection.id) != known_id):
-            notes.append(f"the vectors of {embedder.model_id} were lost; all memories are embedded again")
+            why = f" ({self._vector_home.damage})" if self._vector_home.damage else ""
+            notes.append(f"the vectors of {embedder.model_id} were lost{why}; all memories are embedded again")
         return collection or chroma.create_collection(client, name, embedder.model_id), notes
 
     def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:
@@ -300,11 +405,6 @@ class DerivedIndexes:
     def _collection_name(self, embedder_id: str) -> str:
         return chroma.collection_name(self._store_id, embedder_id)
 
-    def _chroma(self) -> ClientAPI:
-        if self._client is None:
-            self._client = chroma.connect(self._chroma_home, self._url)
-        return self._client
-
 
 def _recorded(cursor: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
     """By embedder id what is written down of its vectors: the collection, the content version and the length of one."""
@@ -314,20 +414,22 @@ def _recorded(cursor: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:
     return {key.removeprefix(_KEY): json.loads(value) for key, value in rows}
 
 
-def _vector_state(name: str, recorded: dict[str, Any] | None, version: int, rows: int) -> IndexState:
+def _vector_state(
+    name: str, recorded: dict[str, Any] | None, version: int, rows: int, proof: VectorProof
+) -> IndexState:
     built = recorded["version"] if recorded else None
+    fresh = built == version and not proof.problem
     note = "" if built == version else "never built" if recorded is None else _behind(built, version)
-    return IndexState(f"vectors {name}", built, version, built == version, rows, note)
+    return IndexState(f"vectors {name}", built, version, fresh, rows, proof.problem or note, bool(proof.problem))
 
 
-def _lexical_state(manifest: Manifest | None, version: int) -> IndexState:
-    if manifest is None:
-        return IndexState("lexical", None, version, False, 0, "never built")
-    if not lexical_refresh.usable(manifest):
-        return IndexState("lexical", manifest.content_version, version, False, 0, "built by another tokenizer version")
-    fresh = manifest.content_version == version
-    note = "" if fresh else _behind(manifest.content_version, version)
-    return IndexState("lexical", manifest.content_version, version, fresh, manifest.rows, note)
+def _state(name: str, found: Found, version: int) -> IndexState:
+    if found.manifest is None:
+        return IndexState(name, None, version, False, 0, found.problem or "never built", found.damage)
+    built = found.manifest.content_version
+    return IndexState(
+        name, built, version, built == version, found.manifest.rows, "" if built == version else _behind(built, version)
+    )
 
 
 def _behind(built: int | None, version: int) -> str:

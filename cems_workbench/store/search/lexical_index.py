@@ -61,8 +61,10 @@ class LexicalIndex:
             import bm25s
 
             scores = bm25s.BM25.load(directory, mmap=True)
-        except (OSError, ValueError, KeyError) as error:
-            raise StoreError(f"lexical index {directory} is damaged ({error}); refresh the indexes") from error
+        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+            raise StoreError(
+                f"lexical index {directory} is damaged ({error}); doctor --repair builds it anew"
+            ) from error
         self._terms = scores.vocab_dict
         self._terms.pop("", None)
         # Views of the maps as plain arrays: numpy.memmap costs microseconds on every slice.
@@ -88,7 +90,12 @@ class LexicalIndex:
         """Words as written (lower-cased, unstemmed) → the number of memories that contain them; for typo correction."""
         if self._directory is None:
             return {}
-        words: dict[str, int] = json.loads((self._directory / WORDS).read_text("utf-8"))
+        try:
+            words: dict[str, int] = json.loads((self._directory / WORDS).read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"lexical index {self._directory} is damaged ({error}); doctor --repair builds it anew"
+            ) from error
         return words
 
     def document_frequency(self, term: str) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from cems_workbench.progress import Progress
-from cems_workbench.store.search import index_directory, lexical_index, tokenizer
+from cems_workbench.store.search import lexical_index, tokenizer
 from cems_workbench.store.search.entries import WHOLE, Document
 from cems_workbench.store.search.index_directory import Manifest, publish, write_json
 from cems_workbench.store.search.tokenizer import chunks, terms_of
@@ -51,22 +51,16 @@ def write_scores(target: Path, memories: Iterable[tuple[str, Sequence[str]]], wo
     scores.save(target, show_progress=False)
 
 
-def read_manifest(home: Path) -> Manifest | None:
-    """The manifest in `home`, None when there is no index that can be opened."""
-    return index_directory.read_manifest(home, lexical_index.IDS)
+def build(
+    home: Path, documents: Iterable[Document], total: int, content_version: int, progress: Progress, identity: str = ""
+) -> Manifest:
+    """Index `documents` (in the order of their ids), the content of this identity, and make the result current.
 
-
-def usable(manifest: Manifest) -> bool:
-    """Whether queries are cut into terms as the documents of that index were."""
-    return manifest.tokenizer == tokenizer.VERSION
-
-
-def build(home: Path, documents: Iterable[Document], total: int, content_version: int, progress: Progress) -> Manifest:
-    """Index `documents` (in the order of their ids) and make the result current.
-
-    Raises what `progress` raises (Cancelled); the index before stays current then.
+    Raises what `progress` raises (Cancelled), StoreError where it cannot be written; the index before stays current then.
     """
-    return publish(home, content_version, tokenizer.VERSION, lambda target: _write(target, documents, total, progress))
+    return publish(
+        home, content_version, tokenizer.VERSION, lambda target: _write(target, documents, total, progress), identity
+    )
 
 
 def _write(target: Path, documents: Iterable[Document], total: int, progress: Progress) -> int:

@@ -75,8 +75,10 @@ class TsRankIndex:
             # Plain arrays over the maps: numpy.memmap costs microseconds on every slice.
             self._columns = {name: np.asarray(_mapped(directory / f"{name}.npy")) for name in COLUMNS}
             labels = json.loads((directory / LABELS).read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise StoreError(f"ts_rank index {directory} is damaged ({error}); refresh the indexes") from error
+        except (OSError, ValueError, EOFError) as error:
+            raise StoreError(
+                f"ts_rank index {directory} is damaged ({error}); doctor --repair builds it anew"
+            ) from error
         self._numbers = {term: number for number, term in enumerate(self._terms)}
         self._masks = FilterMasks(self._columns["filters"], labels)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.progress import Progress
-from cems_workbench.store.search import index_directory, postgres_text, ts_rank_index
+from cems_workbench.store.search import postgres_text, ts_rank_index
 from cems_workbench.store.search.entries import WHOLE, Document
 from cems_workbench.store.search.index_directory import Manifest, publish, write_json
 from cems_workbench.store.search.postgres_heap import MOST_ROWS, HeapRow, heap_order
@@ -45,22 +45,16 @@ def as_on_a_server(documents: Iterable[Document], dimension: int) -> list[Chunk]
     return [chunks[place] for place in heap_order(rows)]
 
 
-def read_manifest(home: Path) -> Manifest | None:
-    """The manifest in `home`, None when there is no index that can be opened."""
-    return index_directory.read_manifest(home, ts_rank_index.IDS)
+def build(
+    home: Path, chunks: Iterable[Chunk], total: int, content_version: int, progress: Progress, identity: str = ""
+) -> Manifest:
+    """Index `chunks`, in the order of the server's rows, the content of this identity, and make the result current.
 
-
-def usable(manifest: Manifest) -> bool:
-    """Whether its texts were parsed as queries are now."""
-    return manifest.tokenizer == postgres_text.VERSION
-
-
-def build(home: Path, chunks: Iterable[Chunk], total: int, content_version: int, progress: Progress) -> Manifest:
-    """Index `chunks`, in the order of the server's rows, and make the result current.
-
-    Raises what `progress` raises (Cancelled); the index before stays current then.
+    Raises what `progress` raises (Cancelled), StoreError where it cannot be written; the index before stays current then.
     """
-    return publish(home, content_version, postgres_text.VERSION, lambda target: _write(target, chunks, total, progress))
+    return publish(
+        home, content_version, postgres_text.VERSION, lambda target: _write(target, chunks, total, progress), identity
+    )
 
 
 def _write(target: Path, chunks: Iterable[Chunk], total: int, progress: Progress) -> int:

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.search.chroma import dimension
+from cems_workbench.store.search.chroma import UNREADABLE, dimension, read_vectors, speaking
 from cems_workbench.store.search.entries import Place, in_order, key, place_of
 from cems_workbench.store.search.hits import (
     ChunkHits,
@@ -64,7 +64,8 @@ class VectorIndex:
         self._list_passing = passing
         self._chunked = chunked
         self._hidden = hidden
-        self._size = 0 if collection is None else collection.count()
+        with speaking(UNREADABLE):
+            self._size = 0 if collection is None else collection.count()
         self._memories = self._size - sum(map(len, chunked.values())) + len(chunked)
         self._passing: dict[Filter, frozenset[Place]] = {}
         self._matrices: dict[Filter, _Rows] = {}
@@ -113,9 +114,7 @@ class VectorIndex:
         places: list[Place] = [
             (memory_id, seq) for memory_id in wanted for seq in self._chunked.get(memory_id) or (None,)
         ]
-        answer = self._collection.get(ids=[key(place) for place in places], include=["embeddings"])
-        rows: Any = answer["embeddings"]
-        vectors = dict(zip(answer["ids"], np.asarray(rows, np.float32), strict=True))
+        vectors = dict(read_vectors(self._collection, [key(place) for place in places]))
         found: dict[str, dict[int | None, Float32]] = {}
         for place in places:
             vector = vectors.get(key(place))
@@ -128,7 +127,9 @@ class VectorIndex:
         if self._collection is None:
             return []
         if where.trivial:
-            ids = {place_of(name)[0] for name in self._collection.get(include=[])["ids"]}
+            with speaking(UNREADABLE):
+                names = self._collection.get(include=[])["ids"]
+            ids = {place_of(name)[0] for name in names}
         else:
             ids = {memory_id for memory_id, _ in self._places_passing(where)}
         return sorted(ids - set(self._hidden))
@@ -175,7 +176,8 @@ class VectorIndex:
         wanted = None if where.trivial else sorted(map(key, self._places_passing(where)))
         if wanted == []:
             return _Rows([], [], None, np.empty((0, 0), np.float32))
-        answer = self._collection.get(ids=wanted, include=["embeddings"])
+        with speaking(UNREADABLE):
+            answer = self._collection.get(ids=wanted, include=["embeddings"])
         places = [place_of(name) for name in answer["ids"]]
         order = sorted(range(len(places)), key=lambda i: in_order(places[i]))
         vectors: Any = answer["embeddings"]
@@ -210,18 +212,14 @@ class VectorIndex:
             rows *= 2
 
     def _query(self, query: NDArray[np.float32], k: int, where: Filter | None) -> ChunkHits:
-        from chromadb.errors import ChromaError
-
         assert self._collection is not None
-        try:
+        with speaking("vector search failed"):
             answer: Any = self._collection.query(
                 query_embeddings=query[None, :],
                 n_results=min(k, self._size),
                 where=where.chroma() if where else None,
                 include=["distances"],
             )
-        except ChromaError as error:
-            raise StoreError(f"vector search failed: {error}") from error
         rows = zip(map(place_of, answer["ids"][0]), answer["distances"][0], strict=True)
         hits: ChunkHits = [(memory_id, 1.0 - distance, seq) for (memory_id, seq), distance in rows]
         return sorted(hits, key=lambda hit: (-hit[1], *in_order((hit[0], hit[2]))))

@@ -20,13 +20,14 @@ from cems_workbench.store import sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.search import chroma, embedded
 from cems_workbench.store.search import entries as entries_table
-from cems_workbench.store.search.entries import Entry, Place, key
+from cems_workbench.store.search.entries import Entry, Place, key, place_of
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
 
 Row = TypeVar("Row")
+UNWRITTEN = "the vectors cannot be written"
 STEP_TEXTS = 512
 STEP_CHARS = 8_000_000
 """A step is written and recorded as a whole: at most this many texts, and about this many characters."""
@@ -45,14 +46,15 @@ def refresh_vectors(
     with database.reading() as cursor:
         waiting = embedded.pending(cursor, name)
     for places in _slices(waiting.remove, STEP_TEXTS):
-        collection.delete(ids=[key(place) for place in places])
+        with chroma.speaking(UNWRITTEN):
+            collection.delete(ids=[key(place) for place in places])
         with database.transaction() as cursor:
             embedded.forget(cursor, name, places)
     for places in _slices(waiting.relabel, STEP_TEXTS):
         found = _read(database, places)
-        collection.update(ids=[entry.key for entry in found], metadatas=[_labels(entry) for entry in found])
-        with database.transaction() as cursor:
-            embedded.record(cursor, name, found)
+        with chroma.speaking(UNWRITTEN):
+            collection.update(ids=[entry.key for entry in found], metadatas=[_labels(entry) for entry in found])
+        _record(database, collection, found)
     if waiting.embed and (length := chroma.dimension(collection)) not in (None, embedder.dimension):
         raise other_dimension(embedder.model_id, length or 0, embedder.model_id, embedder.dimension)
     count = _embed(database, collection, embedder, waiting.embed, progress)
@@ -100,13 +102,25 @@ def _shifted(progress: Progress, done: int, total: int) -> Progress:
 
 
 def _write(database: Database, collection: Collection, entries: Sequence[Entry], vectors: Float32) -> None:
-    collection.upsert(
-        ids=[entry.key for entry in entries],
-        embeddings=vectors,
-        metadatas=[_labels(entry) for entry in entries],
-    )
+    with chroma.speaking(UNWRITTEN):
+        collection.upsert(
+            ids=[entry.key for entry in entries],
+            embeddings=vectors,
+            metadatas=[_labels(entry) for entry in entries],
+        )
+    _record(database, collection, entries)
+
+
+def _record(database: Database, collection: Collection, entries: Sequence[Entry]) -> None:
+    """Write down what Chroma has now: its vectors are read back, because it may round what it is given."""
+    hashes = {
+        place_of(name): embedded.vector_hash(vector)
+        for name, vector in chroma.read_vectors(collection, [entry.key for entry in entries])
+    }
+    if len(hashes) != len({entry.place for entry in entries}):
+        raise StoreError(f"{UNWRITTEN}: Chroma took {len(hashes)} of {len(entries)}")
     with database.transaction() as cursor:
-        embedded.record(cursor, str(collection.id), entries)
+        embedded.record(cursor, str(collection.id), entries, hashes)
 
 
 def _labels(entry: Entry) -> dict[str, str | None]:
@@ -125,13 +139,14 @@ def _checked(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
 def _reconcile(database: Database, collection: Collection) -> None:
     """When the two counts disagree (a crash, a restored backup), believe Chroma about which entries it holds."""
     name = str(collection.id)
-    with database.reading() as cursor:
+    with database.reading() as cursor, chroma.speaking(chroma.UNREADABLE):
         if embedded.count(cursor, name) == collection.count():
             return
         said = {key(place): place for place in embedded.held_places(cursor, name)}
-    held = set(collection.get(include=[])["ids"])
-    for names in _slices(sorted(held - said.keys()), STEP_TEXTS):
-        collection.delete(ids=list(names))
+    with chroma.speaking(UNWRITTEN):
+        held = set(collection.get(include=[])["ids"])
+        for names in _slices(sorted(held - said.keys()), STEP_TEXTS):
+            collection.delete(ids=list(names))
     with database.transaction() as cursor:
         embedded.forget(cursor, name, [said[gone] for gone in sorted(said.keys() - held)])
 

@@ -12,12 +12,12 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.meta import content_version
-from cems_workbench.store.search import lexical_index, lexical_refresh
+from cems_workbench.store.meta import content_identity, content_version
+from cems_workbench.store.search import lexical_index
+from cems_workbench.store.search.index_directory import IndexHome
 from cems_workbench.store.search.lexical_refresh import plain_words
 from cems_workbench.store.search.tokenizer import chunks, normalised
 
@@ -64,8 +64,8 @@ class Vocabulary(Mapping[str, int]):
 class CurrentVocabulary:
     """The vocabulary of a store's present content, computed once per content version."""
 
-    def __init__(self, lexical_home: Path, database: Database) -> None:
-        self._lexical_home = lexical_home
+    def __init__(self, lexical: IndexHome, database: Database) -> None:
+        self._lexical = lexical
         self._database = database
         self._computing = threading.Lock()
         self._known: tuple[int, Vocabulary] | None = None
@@ -75,7 +75,7 @@ class CurrentVocabulary:
         with self._computing, self._database.reading() as cursor:
             version = content_version(cursor)
             if self._known is None or self._known[0] != version:
-                indexed = _indexed_words(self._lexical_home, version)
+                indexed = _indexed_words(self._lexical, version, content_identity(cursor))
                 if indexed is None:
                     indexed = count_words(text for _, text, _, _ in memories.documents(cursor))
                 self._known = version, Vocabulary(indexed)
@@ -90,13 +90,13 @@ def count_words(texts: Iterable[str]) -> dict[str, int]:
     return dict(counts)
 
 
-def _indexed_words(home: Path, version: int) -> dict[str, int] | None:
-    """The words of the lexical index, None when it is not of this content version or just being replaced."""
-    manifest = lexical_refresh.read_manifest(home)
-    if manifest is None or not lexical_refresh.usable(manifest) or manifest.content_version != version:
+def _indexed_words(lexical: IndexHome, version: int, identity: str) -> dict[str, int] | None:
+    """The words of the lexical index, None when it is not of this content or just being replaced."""
+    manifest = lexical.found(version, identity).manifest
+    if manifest is None or manifest.content_version != version:
         return None
     try:
-        words: dict[str, int] = json.loads((home / manifest.directory / lexical_index.WORDS).read_text("utf-8"))
+        words: dict[str, int] = json.loads((lexical.path / manifest.directory / lexical_index.WORDS).read_text("utf-8"))
     except (OSError, ValueError):
         return None
     return words

@@ -44,10 +44,13 @@ def resources() -> Resources:
 def opened() -> Resources | None:
     """The open store; None where it cannot be opened, and the page has said why."""
     try:
-        return resources()
+        found = resources()
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/lock:")
         return None
+    for line in found.store.notices:
+        st.warning(plain(line), icon=":material/healing:")
+    return found
 
 
 @st.cache_resource(show_spinner=False)

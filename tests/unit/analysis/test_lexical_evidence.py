@@ -24,9 +24,7 @@ FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memor
 def index(tmp_path: Path) -> LexicalIndex:
     """Three memories of 2, 4 and 3 terms: the mean length is 3."""
     rows = [Document(memory.id, indexed_text(memory), None, "personal") for memory in (FOX, DOG, BIRD)]
-    lexical_refresh.build(tmp_path, iter(rows), len(rows), 1, silent)
-    manifest = lexical_refresh.read_manifest(tmp_path)
-    assert manifest is not None
+    manifest = lexical_refresh.build(tmp_path, iter(rows), len(rows), 1, silent)
     return LexicalIndex(tmp_path / manifest.directory)
 
 

@@ -15,6 +15,7 @@ from cems_workbench.store.filter import Filter
 from cems_workbench.store.search import ts_rank_refresh
 from cems_workbench.store.search.entries import WHOLE
 from cems_workbench.store.search.hits import ChunkHits
+from cems_workbench.store.search.index_directory import read_manifest
 from cems_workbench.store.search.postgres_sort import full_order, limited_order
 from cems_workbench.store.search.postgres_text import lexemes, matches, or_query, ts_query, ts_rank
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
@@ -28,7 +29,7 @@ TEXTS = [
 
 def build(home: Path, chunks: list[Chunk], hidden: frozenset[str] = frozenset()) -> TsRankIndex:
     manifest = ts_rank_refresh.build(home, chunks, len(chunks), 1, silent)
-    assert ts_rank_refresh.read_manifest(home) == manifest and ts_rank_refresh.usable(manifest)
+    assert read_manifest(home) == manifest
     return TsRankIndex(home / manifest.directory, hidden)
 
 

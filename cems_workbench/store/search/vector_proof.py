@@ -1,0 +1,84 @@
+"""Are the vectors in Chroma those that were written: each is compared with its hash in the store, or some where they are many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cems_workbench.errors import StoreError
+from cems_workbench.store.database import Database
+from cems_workbench.store.search import chroma, embedded
+from cems_workbench.store.search.entries import Place, key, place_of
+
+if TYPE_CHECKING:
+    from chromadb.api.models.Collection import Collection
+
+SPOT_CHECKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class VectorProof:
+    """What is wrong with a collection, in words, empty when nothing is; which vectors are not as they were written; what nobody wrote.
+
+    `unreadable`: Chroma cannot even say.
+    """
+
+    problem: str = ""
+    lost: tuple[Place, ...] = ()
+    strangers: tuple[str, ...] = ()
+    unreadable: bool = False
+
+
+def prove(database: Database, collection: Collection, whole: bool) -> VectorProof:
+    """Compare a collection with what the store says was written to it: every vector when `whole`, else their number and some.
+
+    What a refresh that was broken off has left to do is no damage.
+    """
+    name = str(collection.id)
+    with database.reading() as cursor:
+        said = embedded.held_hashes(cursor, name)
+        waiting = embedded.pending(cursor, name)
+    unsettled = {*waiting.embed, *waiting.remove}
+    places = list(said)
+    asked = None if whole else [key(place) for place in places[:: max(1, len(places) // SPOT_CHECKS)]]
+    seen: set[Place] = set()
+    lost: list[Place] = []
+    strangers: list[str] = []
+    unknown: dict[Place, int] = {}
+    try:
+        with chroma.speaking(chroma.UNREADABLE):
+            count = collection.count()
+        for entry, vector in chroma.read_vectors(collection, asked):
+            place = _place(entry)
+            if place is None or place not in said:
+                strangers += [entry] if place not in unsettled else []
+                continue
+            seen.add(place)
+            found = embedded.vector_hash(vector)
+            if said[place] is None:
+                unknown[place] = found
+            elif said[place] != found and place not in unsettled:
+                lost.append(place)
+    except StoreError as error:
+        return VectorProof(str(error), unreadable=True)
+    expected = set(said) if asked is None else {place_of(entry) for entry in asked}
+    lost += [place for place in said if place in expected - seen and place not in unsettled]
+    if asked is not None and (lost or (count != len(said) and not unsettled)):
+        return prove(database, collection, True)
+    if unknown and not lost:
+        with database.transaction() as cursor:
+            embedded.adopt(cursor, name, unknown)
+    return VectorProof(_words(len(lost), len(strangers), len(said)), tuple(lost), tuple(strangers))
+
+
+def _place(entry: str) -> Place | None:
+    try:
+        return place_of(entry)
+    except ValueError:
+        return None
+
+
+def _words(lost: int, strangers: int, said: int) -> str:
+    parts = [f"{lost} of {said} vectors are missing or not as they were written"] if lost else []
+    parts += [f"{strangers} vectors are not of this store"] if strangers else []
+    return ", and ".join(parts)

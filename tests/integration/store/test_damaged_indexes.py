@@ -1,0 +1,142 @@
+"""What is derived from the memories is proven before it is used: damaged, foreign or lost, it is built anew, and that is said."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cems_workbench.records import Memory
+from cems_workbench.store import Store
+from cems_workbench.store.search import chroma_home
+
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
+
+
+@pytest.fixture
+def indexed(tmp_path, embedder, rows):
+    """A closed store of 30 memories with both indexes, and what it answers."""
+    with Store.open(tmp_path / "whole") as store:
+        store.add(rows([Memory(f"m{i:02}", f"{WORDS[i % 10]} {WORDS[i % 7]} number{i}") for i in range(30)]))
+        store.indexes.refresh(embedder)
+        return tmp_path / "whole", answers(store, embedder)
+
+
+def answers(store, embedder):
+    indexes = store.indexes.open(embedder)
+    return (
+        indexes.lexical.search("alpha gamma number7", 30),
+        indexes.vectors.search(np.ones(16), 30),
+        dict(store.indexes.vocabulary()),
+    )
+
+
+def copy_of(indexed, folder: Path) -> Path:
+    return Path(shutil.copytree(indexed[0], folder / f"copy{random.random()}"))
+
+
+def repaired(path, embedder):
+    """What a store finds wrong, and what it answers and says after a refresh."""
+    with Store.open(path, create=False) as store:
+        damaged = [state.name.split()[0] for state in store.indexes.states(embedder.model_id) if state.damage]
+        store.indexes.refresh(embedder)
+        return damaged, answers(store, embedder), store.notices
+
+
+def damage(path: Path, how: str, drawn: random.Random) -> None:
+    content = bytearray(path.read_bytes())
+    if how == "removed":
+        path.unlink()
+        return
+    if how == "flipped":
+        content[drawn.randrange(len(content))] ^= 1 << drawn.randrange(8)
+    path.write_bytes(
+        {"emptied": b"", "halved": bytes(content[: len(content) // 2]), "random": drawn.randbytes(len(content))}.get(
+            how, bytes(content)
+        )
+    )
+
+
+@pytest.mark.parametrize("how", ["removed", "emptied", "flipped"])
+def test_every_damaged_file_of_the_lexical_index_is_found_said_and_made_good(indexed, tmp_path, embedder, how):
+    drawn = random.Random(19)
+    whole, expected = indexed
+    names = sorted(path.relative_to(whole) for path in (whole / "lexical").rglob("*") if path.is_file())
+    assert len(names) > 5
+    for name in names:
+        path = copy_of(indexed, tmp_path)
+        damage(path / name, how, drawn)
+        damaged, found, notices = repaired(path, embedder)
+        assert found == expected, name
+        assert damaged == ["lexical"] and "built anew" in notices[0], name
+
+
+def test_a_chroma_directory_that_was_removed_or_emptied_is_found_and_made_again(indexed, tmp_path, embedder):
+    for emptied in (False, True):
+        path = copy_of(indexed, tmp_path)
+        shutil.rmtree(path / "chroma")
+        if emptied:
+            (path / "chroma").mkdir()
+        damaged, found, notices = repaired(path, embedder)
+        assert (damaged, found) == (["vectors"], indexed[1])
+        assert "lost" in notices[0]
+
+
+def test_a_garbage_chroma_database_is_made_again_by_a_refresh_and_by_a_rebuild(indexed, tmp_path, embedder):
+    path = copy_of(indexed, tmp_path)
+    damage(path / "chroma" / "chroma.sqlite3", "random", random.Random(1))
+    damaged, found, _ = repaired(path, embedder)
+    assert (damaged, found) == (["vectors"], indexed[1])
+    damage(path / "chroma" / "chroma.sqlite3", "random", random.Random(2))
+    with Store.open(path) as store:
+        store.indexes.rebuild(embedder)
+        assert answers(store, embedder) == indexed[1]
+
+
+def test_vectors_that_are_not_as_they_were_written_are_embedded_again_alone(indexed, embedder):
+    with Store.open(indexed[0]) as store:
+        collection = store.indexes.open(embedder).vectors._collection
+        collection.update(ids=["m03"], embeddings=[[1.0] * 16])
+        embedder.texts.clear()
+    damaged, found, notices = repaired(indexed[0], embedder)
+    assert (damaged, found, len(embedder.texts)) == (["vectors"], indexed[1], 1)
+    assert "1 of 30 vectors" in notices[0]
+
+
+def test_indexes_under_the_database_of_another_store_are_not_used(indexed, tmp_path, embedder, rows):
+    with Store.open(tmp_path / "other") as other:
+        other.add(rows([Memory("x", "alpha of another")]))
+    shutil.copy(tmp_path / "other" / "workbench.duckdb", indexed[0])
+    damaged, found, notices = repaired(indexed[0], embedder)
+    assert damaged == ["lexical"] and "another store" in notices[0]
+    assert [memory_id for memory_id, _ in found[0] + found[1]] == ["x", "x"]
+
+
+def test_indexes_of_a_copy_that_went_another_way_are_not_used(indexed, tmp_path, embedder, rows):
+    path = copy_of(indexed, tmp_path)
+    for one, text in ((path, "alpha one"), (indexed[0], "alpha two")):
+        with Store.open(one) as store:
+            store.add(rows([Memory("new", text)]))
+            store.indexes.refresh(embedder)
+            there = answers(store, embedder)
+    shutil.copy(indexed[0] / "workbench.duckdb", path)
+    damaged, found, _ = repaired(path, embedder)
+    assert (damaged, found) == (["lexical", "vectors"], there)
+
+
+def test_indexes_that_vanish_while_the_store_is_open_are_noticed(indexed, embedder):
+    with Store.open(indexed[0]) as store:
+        store.indexes.open(embedder)
+        assert not store.indexes.touched()
+        shutil.rmtree(indexed[0] / "lexical")
+        assert store.indexes.touched()
+        store.indexes.refresh(embedder)
+        assert answers(store, embedder) == indexed[1]
+
+
+def test_a_sealed_chroma_is_opened_without_a_look_by_another_process(indexed, embedder, monkeypatch):
+    monkeypatch.setattr(chroma_home, "run_apart", lambda *_, **__: pytest.fail("looked at by another process"))
+    assert repaired(indexed[0], embedder) == ([], indexed[1], ())
