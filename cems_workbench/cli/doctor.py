@@ -7,6 +7,7 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,7 @@ from cems_workbench.cli.options import (
     StoreOption,
     chosen_config,
     filled_resources,
+    print_table,
     progress_bar,
     settings_for,
 )
@@ -32,6 +34,11 @@ RepairOption = Annotated[
     bool, typer.Option("--repair", help="First build anew what is damaged and can be built from the memories.")
 ]
 
+RescueOption = Annotated[
+    Path | None,
+    typer.Option("--rescue", metavar="NEW_STORE", help="Write every readable row of a damaged store into a new one."),
+]
+
 
 def doctor_command(
     preset: PresetOption = None,
@@ -39,12 +46,15 @@ def doctor_command(
     store: StoreOption = None,
     deep: DeepOption = False,
     repair: RepairOption = False,
+    rescue: RescueOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Look at packages, models, servers and the store: what is there, and what a preset or config will run with.
 
     Exit code 1 when something is missing that nothing can take the place of.
     """
+    if rescue is not None:
+        return _rescue(settings_for(store).store, rescue, as_json)
     chosen = chosen_config(preset, config, None)
     from cems_workbench.runs.diagnosis import diagnose
 
@@ -57,6 +67,23 @@ def doctor_command(
     else:
         _print(checks)
     if any(check.status == "failed" for check in checks):
+        raise typer.Exit(1)
+
+
+def _rescue(source: Path, target: Path, as_json: bool) -> None:
+    """Print of each table how much was read; exit code 1 when something was lost."""
+    from cems_workbench.store.rescue import rescue
+
+    with progress_bar(as_json) as progress:
+        found = rescue(source, target, progress)
+    if as_json:
+        put_json([dataclasses.asdict(one) for one in found])
+    else:
+        print_table(
+            ["table", "read", "lost"], [[one.table, one.read, one.lost] for one in found if one.read or one.lost]
+        )
+        say(f"written into {target}; its indexes are built at the first search")
+    if any(one.lost for one in found):
         raise typer.Exit(1)
 
 

@@ -105,6 +105,12 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb"):
+            raise
+        _refuse(
+            f"the store's database cannot be read: {error}; doctor --rescue NEW_STORE writes what can be into a new store"
+        )
 
 
 def _refuse(message: str) -> NoReturn:

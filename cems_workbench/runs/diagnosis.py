@@ -376,7 +376,9 @@ def _opened(settings: Settings) -> Store | Check:
     except StoreLockedError as error:
         return Check("store", "warning", str(error), "close the app, or name another --store")
     except StoreError as error:
-        return Check("store", "failed", str(error), "python -m cems_workbench import sample_data")
+        there = Store.exists(settings.store)
+        advice = "doctor --rescue NEW_STORE" if there else "import something, or name another --store"
+        return Check("store", "failed", str(error), advice)
 
 
 def _store(settings: Settings, store: Store, answers: Callable[[], Answers], deep: bool) -> list[Check]:

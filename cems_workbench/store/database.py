@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cems_workbench.errors import StoreError, StoreLockedError
+from cems_workbench.errors import StoreError, StoreLockedError, one_line
 from cems_workbench.store.schema.migrations import prepare
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Database:
 
     def __init__(self, directory: Path) -> None:
         """Open or create the file in `directory`; raises StoreLockedError or StoreError."""
+        self._directory = directory
         self._connection = connect(directory)
         self._memory = str(SETTINGS["memory_limit"])
         self._writing = threading.RLock()
@@ -74,9 +75,15 @@ class Database:
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor that sees one committed state from its first query on."""
         cursor = self._cursor()
+        import duckdb
+
         try:
             cursor.execute("BEGIN")
             yield cursor
+        except duckdb.Error as error:
+            if _is_damage(error) or isinstance(error, duckdb.FatalException):
+                raise _readable(error, self._directory) from error
+            raise
         finally:
             cursor.close()
 
@@ -89,9 +96,11 @@ class Database:
                 cursor.execute("BEGIN")
                 yield cursor
                 cursor.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 # The block's error is the one to report: a rollback of an already aborted transaction may fail too.
                 _rollback(cursor)
+                if _is_damage(error):
+                    raise _readable(error, self._directory) from error
                 raise
             finally:
                 cursor.close()
@@ -166,20 +175,55 @@ def connect(directory: Path) -> duckdb.DuckDBPyConnection:
 
     file = directory / FILE_NAME
     try:
+        if file.exists() and not file.stat().st_size:  # DuckDB would make a new database of it
+            raise StoreError(f"store {directory} is damaged: {FILE_NAME} is empty, nothing of it can be read; {SAFE}")
         return duckdb.connect(str(file), config=SETTINGS)
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
         raise _readable(error, directory) from error
 
 
-def _readable(error: Exception, directory: Path) -> StoreError:
-    """DuckDB's message about opening a file, as one line about the store."""
-    text = str(error)
+SAFE = "take it from a backup; evidence files and dictionaries beside it are as they were"
+RESCUE = (
+    "nothing was changed, and the other files of the store are as they were; doctor --rescue NEW_STORE writes every row "
+    "that can be read into a new store"
+)
+
+
+def _is_damage(error: BaseException) -> bool:
+    """Whether DuckDB says that a file cannot be read or written; a broken query raises others."""
+    import duckdb
+
+    # A block whose checksum is wrong is, by where it is met, an IOException or an Error of no kind of its own.
+    kinds = duckdb.IOException, duckdb.InternalException, duckdb.SerializationException
+    return (
+        isinstance(error, kinds)
+        or type(error) is duckdb.Error
+        or (isinstance(error, duckdb.Error) and "Corrupt" in str(error))
+    )
+
+
+def _readable(error: BaseException, directory: Path) -> StoreError:
+    """DuckDB's message about a file, as one line about the store."""
+    text = str(error) or type(error).__name__
     if re.search(r"set lock|being used by another process|already open", text):
         holder = re.search(r"PID (\d+)", text)
         who = f" (PID {holder.group(1)})" if holder else ""
         return StoreLockedError(
             f"store {directory} is held by another process{who}; close the app or pass another --store"
         )
+    if re.search(r"No space left|disk (is )?full", text):
+        return StoreError(f"store {directory} cannot be written: the disk is full; what was stored before stays")
+    if re.search(r"Permission denied|Read-only|Cannot open file|Is a directory", text):
+        return StoreError(f"store {directory} cannot be opened: {_first_line(text)}")
     if "not a valid DuckDB database" in text:
-        return StoreError(f"store {directory} is damaged or not a store: {FILE_NAME} is not a DuckDB database")
-    return StoreError(f"store {directory} cannot be opened: {text.splitlines()[0]}")
+        return StoreError(
+            f"store {directory} is damaged or not a store: {FILE_NAME} is not a DuckDB database; {RESCUE}"
+        )
+    return StoreError(f"store {directory} is damaged: {FILE_NAME} cannot be read ({_first_line(text)}); {RESCUE}")
+
+
+def _first_line(text: str) -> str:
+    """What DuckDB says, without the account of its own state that follows."""
+    return one_line(
+        re.sub(r"^\{\"exception_type.*?\"exception_message\":\"|\"\}?$", "", text.strip().splitlines()[0]), 160
+    )

@@ -1,0 +1,60 @@
+"""A damaged database is one line, never a traceback, and what can be read of it is written into a new store."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cems_workbench.errors import StoreError
+from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.store import Store
+from cems_workbench.store.rescue import rescue
+
+
+@pytest.fixture
+def filled(tmp_path, rows):
+    """A closed store of 1,500 memories whose texts take several blocks, a query and a judgment."""
+    drawn = random.Random(19)
+    memories = [Memory(f"m{i:04}", f"text{i:04} {drawn.randbytes(1500).hex()}") for i in range(1500)]
+    with Store.open(tmp_path / "store") as store:
+        store.add(rows(memories, queries=[Query("q1", "a query")], judgments=[Judgment("q1", "m0001", 3, "test")]))
+    return tmp_path / "store"
+
+
+def flip_a_bit_of_a_text(path) -> None:
+    """Most of the file are the memories' texts: the fullest block is one of theirs."""
+    content = bytearray((path / "workbench.duckdb").read_bytes())
+    blocks = range(12_288, len(content), 262_144)
+    fullest = max(blocks, key=lambda start: len(content[start : start + 262_144].strip(b"\0")))
+    content[fullest + 200_000] ^= 1
+    (path / "workbench.duckdb").write_bytes(content)
+
+
+def test_a_damaged_block_is_one_line_and_costs_only_its_own_rows_in_a_rescue(filled, tmp_path):
+    flip_a_bit_of_a_text(filled)
+    with Store.open(filled) as store, pytest.raises(StoreError, match=r"damaged.*doctor --rescue") as error:
+        store.memories.read()
+    assert "\n" not in str(error.value)
+    found = {one.table: one for one in rescue(filled, tmp_path / "new")}
+    lost = found["memories"].lost
+    assert 0 < lost < 1500 and found["memories"].read + lost == 1500
+    assert (found["judgments"].read, found["judgments"].lost) == (1, 0)
+    with Store.open(tmp_path / "new", create=False) as store:
+        assert store.memories.count() == 1500 - lost and "m1499" in store.memories.read()
+        assert store.judgments.read()[0].grade == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"garbage" * 2000])
+def test_a_database_that_is_none_is_one_line_and_so_is_its_rescue(filled, tmp_path, content):
+    (filled / "workbench.duckdb").write_bytes(content)
+    with pytest.raises(StoreError, match="damaged"):
+        Store.open(filled)
+    with pytest.raises(StoreError, match="no row of"):
+        rescue(filled, tmp_path / "new")
+    assert (filled / "workbench.duckdb").read_bytes() == content
+
+
+def test_a_rescue_writes_into_a_new_directory_only(filled):
+    with pytest.raises(StoreError, match="not empty"):
+        rescue(filled, filled)
