@@ -17,6 +17,7 @@ from cems_workbench.config import KIND_HELP, FieldSpec, PipelineConfig, field_sp
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import History
+from cems_workbench.ui.kit.escape import plain
 
 GROUPS: dict[str, str] = {
     section: title for stage in STAGES for section, title in {stage.name: stage.title, **stage.sections}.items()
@@ -245,13 +246,13 @@ def draw_changed() -> None:
             spec = field_spec(path)
             instant = "" if spec.kind == "replay" else " · new search"
             st.button(
-                f"{spec.label}: {shown(was)} → {shown(now)}{instant}",
+                f"{spec.label}: {plain(shown(was))} → {plain(shown(now))}{instant}",
                 key=f"inspect:reset:{path}",
                 on_click=state.reset_parameter,
                 args=(path,),
                 type="tertiary",
                 icon=":material/restart_alt:",
-                help=f"`{path}`: back to {shown(was)}. {KIND_HELP[spec.kind]}",
+                help=f"`{path}`: back to {plain(shown(was))}. {KIND_HELP[spec.kind]}",
             )
         if len(changed) > SHOWN:
             st.caption(f"and {len(changed) - SHOWN} more")

@@ -10,6 +10,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.variants import read_dictionary, write_dictionary
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.kit.escape import plain
 
 
 def draw_dictionary(resources: Resources) -> None:
@@ -25,7 +26,7 @@ def draw_dictionary(resources: Resources) -> None:
         try:
             entries = read_dictionary(path)
         except InputError as error:
-            st.error(str(error))
+            st.error(plain(str(error)))
             return
         st.caption(
             "A word found in the query is replaced, and the new text is searched as well. Type into the empty row, then save."

@@ -93,7 +93,7 @@ def _draw_sidebar(resources: Resources) -> None:
         draw_changed()
         with st.container():
             if present.config_error:
-                st.error(present.config_error)
+                st.error(plain(present.config_error))
         inert = {} if resources.engine() is not None else {"lists.origin": NO_SOURCE}
         draw_controls(present.config, state.preset_config(), present.generation, state.change, inert)
 

@@ -299,7 +299,7 @@ def _draw_settings(check: EngineCheck) -> None:
         names = ", ".join(setting.name for setting in check.probe.settings if setting.tries)
         if not st.button(
             "Try settings on the live engine", key="inspect:index_check:try", icon=":material/tune:",
-            help=f"Asks again with other values of {names}, each for that search alone; the system’s own settings do not change.",
+            help=f"Asks again with other values of {plain(names)}, each for that search alone; the system’s own settings do not change.",
         ):  # fmt: skip
             return
         try:

@@ -21,7 +21,7 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.inspect.tools.sensitivity import first_weight, label_of
 from cems_workbench.ui.kit.charts import draw_chart
-from cems_workbench.ui.kit.escape import excerpt, tick
+from cems_workbench.ui.kit.escape import excerpt, plain, tick
 from cems_workbench.ui.kit.figures import HOVERTEXT, bold, lines
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import short_id
@@ -101,9 +101,9 @@ def _rings(grid: WeightMap) -> list[dict[str, Any]]:
     if grid.now[0] not in grid.xs or grid.now[1] not in grid.ys:
         return []
     at = {"x": [grid.xs.index(grid.now[0])], "y": [grid.ys.index(grid.now[1])]}
-    plain = {"mode": "markers", "showlegend": False, "hoverinfo": "skip"}
+    unseen = {"mode": "markers", "showlegend": False, "hoverinfo": "skip"}
     rings = ({"size": 17, "color": "#FFFFFF", "line": {"width": 3}}, {"size": 21, "color": "#000000", "line": {"width": 1.5}})  # fmt: skip
-    return [{**at, **plain, "marker": {"symbol": "circle-open", **ring}} for ring in rings]
+    return [{**at, **unseen, "marker": {"symbol": "circle-open", **ring}} for ring in rings]
 
 
 def _by_winner(grid: WeightMap) -> Colouring:
@@ -279,7 +279,7 @@ def _offer(grid: WeightMap, picked: Any) -> None:
     words = f"{grid.x.label} {shown(grid.xs[cell[0]])}, {grid.y.label} {shown(grid.ys[cell[1]])}"
     st.button(
         f"Apply {words}", key="inspect:map:apply", type="primary", icon=":material/check:", on_click=state.apply, args=(values,),
-        help=None if first is None else f"First is then {short_id(first)}.",
+        help=None if first is None else f"First is then {plain(short_id(first))}.",
     )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
         with column:
             whose = answered_by(trace.evidence, entry.name)
             said = f"{use_words(fields, entry)} · {plain(whose)}" if whose else use_words(fields, entry)
-            st.markdown(f"**{called(entry.name)}**  {said}", help=about(entry.name))
+            st.markdown(f"**{plain(called(entry.name))}**  {said}", help=about(entry.name))
             _draw_list(trace, entry.name, context.followed)
 
 

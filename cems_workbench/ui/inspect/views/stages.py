@@ -17,7 +17,7 @@ from cems_workbench.ui.inspect.baseline import sign, words
 from cems_workbench.ui.inspect.catalogue import View
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.glossary import about
-from cems_workbench.ui.kit.escape import excerpt
+from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.templates import render
 
 AT_FIRST = tuple(stage.name for stage in (FUSION, RERANK, ADJUST, ASSEMBLY))
@@ -63,8 +63,9 @@ def draw(context: InspectContext) -> None:
     """The choice of lists and stages, and their columns."""
     options = [*lists_in_use(context.trace), *RANKED_STAGES]
     chosen = st.pills(
-        "Lists and stages", options, selection_mode="multi", format_func=called, default=[name for name in AT_FIRST if name in options],
-        key="inspect:stages", help="Up to five columns stand side by side: lists with their normalised score, stages with theirs.",
+        "Lists and stages", options, selection_mode="multi", format_func=lambda name: plain(called(name)),
+        default=[name for name in AT_FIRST if name in options], key="inspect:stages",
+        help="Up to five columns stand side by side: lists with their normalised score, stages with theirs.",
     )  # fmt: skip
     names = [name for name in options if name in (chosen or ())][:MOST_COLUMNS]
     if not names:
