@@ -14,11 +14,11 @@ from cems_workbench.store.rescue import rescue
 
 @pytest.fixture
 def filled(tmp_path, rows):
-    """A closed store of 1,500 memories whose texts take several blocks, a query and a judgment."""
+    """A closed store of 3,000 memories whose texts take several blocks, a query and a judgment."""
     drawn = random.Random(19)
-    memories = [Memory(f"m{i:04}", f"text{i:04} {drawn.randbytes(1500).hex()}") for i in range(1500)]
+    memories = [Memory(f"m{i:04}", f"text{i:04} {drawn.randbytes(1500).hex()}") for i in range(3000)]
     with Store.open(tmp_path / "store") as store:
-        store.add(rows(memories, queries=[Query("q1", "a query")], judgments=[Judgment("q1", "m0001", 3, "test")]))
+        store.add(rows(memories, queries=[Query("q1", "a query")], judgments=[Judgment("q1", "m2999", 3, "test")]))
     return tmp_path / "store"
 
 
@@ -38,10 +38,10 @@ def test_a_damaged_block_is_one_line_and_costs_only_its_own_rows_in_a_rescue(fil
     assert "\n" not in str(error.value)
     found = {one.table: one for one in rescue(filled, tmp_path / "new")}
     lost = found["memories"].lost
-    assert 0 < lost < 1500 and found["memories"].read + lost == 1500
+    assert 0 < lost < 3000 and found["memories"].read + lost == 3000
     assert (found["judgments"].read, found["judgments"].lost) == (1, 0)
     with Store.open(tmp_path / "new", create=False) as store:
-        assert store.memories.count() == 1500 - lost and "m1499" in store.memories.read()
+        assert store.memories.count() == 3000 - lost and "m2999" in store.memories.read()
         assert store.judgments.read()[0].grade == 3
 
 
