@@ -24,7 +24,7 @@ Distance = Literal["cosine", "l2", "ip"]
 ListName = Literal["vector", "ts_rank"]
 """Which of the workbench's lists an engine's list is the like of."""
 
-BATCH_ROWS = 8_000
+BATCH_ROWS = 4_000
 """Memories that a batch has at most."""
 BATCH_BYTES = 32_000_000
 """Bytes of texts and vectors past which a batch ends."""

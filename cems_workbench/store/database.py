@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +28,9 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     # The models need the rest; DuckDB spills to disk beyond this.
     "memory_limit": "2GB",
 }
-PASSING_MEMORY, PASSING_LOG = "384MB", "256MB"
-"""While many rows pass through that nobody reads again soon few pages are kept, and the log of what was written is put into the file now
-and then, not at every commit (15,000 rows with vectors a second, against 19,000)."""
-
+PASSING_BYTES = 64_000_000
+"""While many rows pass through that nobody reads again soon few pages are kept besides the keys and the longest texts, and the log of what
+was written is put into the file when it is half as large as that, not at every commit."""
 
 CLOSING_SECONDS = 10.0
 
@@ -106,18 +105,31 @@ class Database:
                 cursor.close()
 
     @contextmanager
-    def many_rows(self) -> Iterator[None]:
+    def many_rows(self, beside: int) -> Iterator[Callable[[int], None]]:
         """While the block runs, writing many rows is quick and does not fill the memory with them.
 
-        Raises StoreError when the memory that is allowed then, or inside `whole_memory`, was not enough.
+        DuckDB keeps PASSING_BYTES and what it cannot do without, `beside` bytes, in memory; the function that is given allows it more
+        as more of that comes. Raises StoreError when it, or what it has inside `whole_memory`, was not enough.
         """
         import duckdb
 
-        cursor = self._cursor()
+        cursor, allowed = self._cursor(), PASSING_BYTES + beside
+
+        def allow(beside: int) -> None:
+            nonlocal allowed
+            if PASSING_BYTES + beside > allowed:
+                allowed = PASSING_BYTES + beside
+                self._memory = f"{allowed}B"
+                cursor.execute(f"SET memory_limit = '{self._memory}'")
+                cursor.execute(f"SET checkpoint_threshold = '{allowed // 2}B'")
+
         try:
-            cursor.execute(f"SET checkpoint_threshold = '{PASSING_LOG}'")
-            with self._allowed(PASSING_MEMORY):
-                yield
+            cursor.execute(f"SET checkpoint_threshold = '{allowed // 2}B'")
+            with self._allowed(f"{allowed}B"):
+                yield allow
+                # Without it the next commit would do it, which reads what was written into the memory that is allowed then.
+                with suppress(duckdb.TransactionException):  # another thread writes; a later commit does it
+                    cursor.execute("CHECKPOINT")
         except (duckdb.OutOfMemoryException, duckdb.FatalException) as error:
             again = "start again" if isinstance(error, duckdb.FatalException) else "do it again"
             raise StoreError(

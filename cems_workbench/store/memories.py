@@ -38,7 +38,9 @@ COLUMNS = (*FIELDS, "text_sha")
 PORTION = 2_000
 """Rows read at a time where all memories pass through."""
 _TIMES = ("created_at", "last_accessed", "updated_at")
-_DIFFERS = " OR ".join(f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name != "id")
+_SET = ", ".join(f"{name} = s.{name}" for name in COLUMNS if name != "id")
+_DIFFERS = " OR ".join(f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name not in ("id", "content"))
+"""Texts are compared by their sha: DuckDB would hold 2,048 of them in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +267,14 @@ def upsert(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], *, new
             cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged_memories")
             return RowCounts(added=len(memories))
         updated = cursor.execute(
-            f"UPDATE memories AS m SET {', '.join(f'{name} = s.{name}' for name in COLUMNS if name != 'id')} "
-            f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})"
+            f"UPDATE memories AS m SET {_SET} FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})"
         ).fetchall()[0][0]
+        if any(
+            memory.title for memory in memories
+        ):  # a content may open with the title, or not, and be the same indexed text
+            updated += cursor.execute(
+                f"UPDATE memories AS m SET {_SET} FROM staged_memories AS s WHERE m.id = s.id AND s.title <> '' AND m.content <> s.content"
+            ).fetchall()[0][0]
         added = cursor.execute(
             f"INSERT INTO memories ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM staged_memories "
             "WHERE id NOT IN (SELECT id FROM memories)"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -32,6 +32,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _COLUMNS = "id, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at"
+
+
+READ_AT_ONCE = 2_048
+"""Rows whose texts DuckDB holds in memory at once when it writes a table to the file: a vector of its."""
+TEXT_SHARE = 2
+"""What that takes, of the size of these texts: 600 of 1 MB wanted less than 1.2."""
+KEY_BYTES = 240
+"""What the two keys of a memory take in memory while rows are written, at most; 195 were measured."""
+CHANGING_BYTES = 128_000_000
+"""What changing memories takes besides, whose old texts are kept until the commit; adding new ones does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,43 @@ class SourceRecord:
         return self.taken_at is not None and self.taken_at >= self.begun_at
 
 
+@dataclass
+class _Needed:
+    """What DuckDB cannot do without while memories are written: their keys, and the texts that it reads at once when it writes a table."""
+
+    memories: int
+    longest: NDArray[np.int64]
+    """Bytes of the READ_AT_ONCE longest texts, which may come to lie side by side."""
+    changing: bool
+    allow: Callable[[int], None] = lambda _: None
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        return KEY_BYTES * self.memories + TEXT_SHARE * int(self.longest.sum()) + self.changing * CHANGING_BYTES
+
+    def grow(self, given: Sequence[TakenMemory]) -> None:
+        """Allow what these memories need besides."""
+        self.memories += len(given)
+        texts = [text for each in given for text in (each.memory.content, *(chunk.text for chunk in each.chunks))]
+        sizes = np.array([len(text) if text.isascii() else len(text.encode()) for text in texts], np.int64)
+        self.longest = np.sort(np.concatenate([self.longest, sizes]))[-READ_AT_ONCE:]
+        self.allow(self.bytes)
+
+
+def _needed(cursor: duckdb.DuckDBPyConnection) -> _Needed:
+    """What the memories that are there need."""
+    count = cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0]
+    sizes = [
+        row[0]
+        for table in ("memories", "chunks")
+        for row in cursor.execute(
+            f"SELECT strlen(content) AS size FROM {table} ORDER BY size DESC LIMIT {READ_AT_ONCE}"
+        ).fetchall()
+    ]
+    return _Needed(count, np.sort(np.array(sizes, np.int64))[-READ_AT_ONCE:], changing=count > 0)
+
+
 class Sources:
     """The sources of an open store; methods may be called from any thread."""
 
@@ -67,6 +114,7 @@ class Sources:
         """`hidden` are the ids of deleted memories, shared with the open indexes."""
         self._database = database
         self._hidden = hidden
+        self._needed: _Needed | None = None
 
     def read(self) -> list[SourceRecord]:
         """Every source, in the order in which they were first connected."""
@@ -117,9 +165,17 @@ class Sources:
             ).fetchall()
             return int(row[0][0])
 
-    def taking(self) -> AbstractContextManager[None]:
-        """While it is open many memories are put quickly, and the store keeps little of them in memory."""
-        return self._database.many_rows()
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """While it is open many memories are put quickly, and the store keeps little of them in memory. Raises StoreError."""
+        with self._database.reading() as cursor:
+            needed = _needed(cursor)
+        try:
+            with self._database.many_rows(needed.bytes) as needed.allow:
+                self._needed = needed
+                yield
+        finally:
+            self._needed = None
 
     def finish(self, source_id: int, when: datetime) -> None:
         """Note that the snapshot begun at `when` is complete."""
@@ -167,6 +223,8 @@ class Sources:
 
         if not given:
             return RowCounts()
+        if self._needed:
+            self._needed.grow(given)
         try:
             return self._put(source_id, given)
         except duckdb.OutOfMemoryException:  # long texts that are compared with those that are there
@@ -393,9 +451,15 @@ def _write_vectors(
     with staged(cursor, "staged_vectors", table):
         if there:
             # What the vector index holds of these texts was made of another vector: it takes the new one.
+            # Row numbers first: one query would read every vector of the table.
+            places = cursor.execute(
+                "SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(there)]
+            )
             cursor.execute(
                 "UPDATE embedded AS e SET text_sha = '' FROM source_vectors AS v, staged_vectors AS s WHERE v.memory_id = e.memory_id "
-                "AND v.seq = e.seq AND s.memory_id = v.memory_id AND s.seq = v.seq AND s.vector <> v.vector"
+                "AND v.seq = e.seq AND s.memory_id = v.memory_id AND s.seq = v.seq AND s.vector <> v.vector "
+                "AND v.rowid IN (SELECT unnest(?))",
+                [_ids(places.fetchall())],
             )
             cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [list(there)])
         cursor.execute("INSERT INTO source_vectors SELECT * FROM staged_vectors")

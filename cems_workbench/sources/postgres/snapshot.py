@@ -20,8 +20,8 @@ from cems_workbench.sources.source import Batch, Changed, RowProblem, TakenMemor
 if TYPE_CHECKING:
     from psycopg import sql
 
-PAGE_BLOCKS = 4_096
-"""Blocks of 8 KiB that are asked for at once: some ten thousand rows with vectors in them."""
+PAGE_BLOCKS = 1_024
+"""Blocks of 8 KiB that are asked for at once: some thousands of rows with vectors in them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Memory, TakenMemory
-from cems_workbench.store import Store, database
+from cems_workbench.store import Store, database, sources
 from cems_workbench.store.rows import staged
 from tests.small_store import empty_store, store
 
@@ -41,8 +41,10 @@ def test_the_error_inside_staged_rows_is_the_one_that_is_seen(store: Store) -> N
 def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_store(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Texts of 300 KB that changed are compared with those that are there, for which 64 MB do not do."""
-    monkeypatch.setattr(database, "PASSING_MEMORY", "64MB")
+    """The old texts of those that changed are kept until the commit, for which nothing is allowed here."""
+    monkeypatch.setattr(database, "PASSING_BYTES", 8_000_000)
+    monkeypatch.setattr(sources, "CHANGING_BYTES", 0)
+    monkeypatch.setattr(sources, "TEXT_SHARE", 1)
     before, source = memory_limit(store), begun(store)
     for turn in "12":
         given = [TakenMemory(Memory(f"m{i}", f"{turn} {i} {'words ' * 50_000}"), turn) for i in range(100)]
@@ -53,10 +55,34 @@ def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_s
     assert store.memories.read(["m99"])["m99"].content.startswith("2 99 words")
 
 
+def test_what_long_texts_need_is_allowed_and_taken_back(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is written with 80 texts of 300 KB in memory at once, for which 16 MB do not do; DuckDB would break off for good."""
+    monkeypatch.setattr(database, "PASSING_BYTES", 16_000_000)
+    before, source = memory_limit(store), begun(store)
+    for turn in "12":  # the second finds them there, and all of them changed
+        with store.sources.taking():
+            first = memory_limit(store)
+            for start in range(0, 80, 20):
+                texts = [(f"m{i}", f"{turn} {i} {'words ' * 50_000}") for i in range(start, start + 20)]
+                store.sources.put(source, [TakenMemory(Memory(i, text), turn) for i, text in texts])
+            assert memory_limit(store) != first != before
+        assert memory_limit(store) == before
+    assert store.memories.count() == 80
+
+
+def test_a_content_that_takes_its_title_on_is_another_one(store: Store) -> None:
+    """Both are searched as "tea. green", so their sha is the same."""
+    source = begun(store)
+    for content in ("green", "tea. green"):
+        counts = store.sources.put(source, [TakenMemory(Memory("m", content, title="tea"), content)])
+    assert counts.updated == 1
+    assert store.memories.read(["m"])["m"].content == "tea. green"
+
+
 def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "PASSING_MEMORY", "16MB")
+    monkeypatch.setattr(database, "PASSING_BYTES", 16_000_000)
     monkeypatch.setitem(database.SETTINGS, "memory_limit", "16MB")
     before, source = memory_limit(store), begun(store)
     says = r"needed more memory than it is allowed .*; what was committed by then stays"
