@@ -6,7 +6,7 @@ STORE ?= .workbench/store
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 # Compiled tests are kept, where the environment says otherwise too: else every worker compiles them at every run.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: run test fast setup check browser bench clean
 
@@ -56,8 +56,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv $(VENV)
 
-# Without --no-compile half of the time goes into compiling what is never imported.
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
+PIP := .ci/install $(BIN)/python
 
 $(VENV)/.runs: requirements.txt | $(VENV)/bin/python
 	$(PIP) -r requirements.txt

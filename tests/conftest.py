@@ -41,8 +41,15 @@ BESIDE_IMPORT = "test_recordings.py"
 """Long, and without the sample store: one worker begins with it while the other imports the sample."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests by folder, the slowest first; within a folder they stay as they were."""
+    """Order the tests by folder, the slowest first; within a folder they stay as they were.
+
+    A file is one worker's, and so is the browser: the app is started once, not once a worker.
+    """
+    for item in items:
+        file = item.path.relative_to(ROOT / "tests")
+        item.add_marker(pytest.mark.xdist_group("browser" if file.parts[0] == "browser" else file.as_posix()))
     place = {name: rank for rank, name in enumerate(SLOWEST_FIRST)}
 
     def rank(item: pytest.Item) -> int:

@@ -2,12 +2,13 @@
 
 The memories, chunks, vectors and relations are taken from the server (`connect`), and both lists of every query are its own answer
 (`lists.origin` source). What is made of them is replay. From the files alone, `fidelity` does the same
-(tests/integration/test_fidelity_command.py; docs/cems.md has the figures).
+(tests/integration/test_fidelity_command.py; docs/cems.md has the figures). Every third query is asked, all of them with ALL_RECORDED=1.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -43,6 +44,10 @@ pytestmark = [
     pytest.mark.models,
     pytest.mark.skipif(postgres_server.missing() is not None, reason=str(postgres_server.missing())),
 ]
+
+
+EVERY = 1 if os.environ.get("ALL_RECORDED") else 3
+"""Of the recorded answers, each of this many is asked for."""
 
 
 def load_folder(connection: Connection, folder: Path, embedder: QueryEmbedder, when: str) -> None:
@@ -114,7 +119,8 @@ def test_the_order_is_the_recorded_one(
                     recording = recorded[name]
                     config, as_of = setting(recording), datetime.fromisoformat(recording["answered_at"])
                     same = exact = 0
-                    for answer in recording["answers"]:
+                    answers = recording["answers"][::EVERY]
+                    for answer in answers:
                         query = asked[answer["qid"]]
                         evidence = gathered.get(query.qid)
                         if evidence is None or unmet(config, evidence):
@@ -127,7 +133,7 @@ def test_the_order_is_the_recorded_one(
                             same += 1
                             pairs = zip(results, answer["results"], strict=True)
                             exact += all(abs((row.score or 0.0) - theirs["score"]) <= 1e-6 for row, theirs in pairs)
-                    print(f"{name}: {same} of {len(recording['answers'])} in order, {exact} of them with equal scores")
-                    assert same / len(recording["answers"]) >= 0.98
+                    print(f"{name}: {same} of {len(answers)} in order, {exact} of them with equal scores")
+                    assert same >= min(0.98 * len(answers), len(answers) - 1)
                     # An edge that ties with another may give its rank to it, and the order stays.
                     assert exact / same >= 0.95
