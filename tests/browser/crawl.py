@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from playwright.sync_api import Locator, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from .hostile import TOPIC, evil
 from .pages import Inspect, Window
 
+HOVERED = 1_500
+"""Milliseconds that a tooltip has to appear."""
 VIEWS = '[data-testid="stButtonGroup"]'
 
 
@@ -68,15 +71,17 @@ PAGES: Mapping[str, Callable[[Window], Iterator[str]]] = {
 
 
 def tooltips(window: Window) -> Iterator[str]:
-    """Every tooltip of the page as it stands, one after the other, by its text."""
+    """Every tooltip of the page as it stands, one after the other, by its text; what is covered shows none."""
     for target in window.page.get_by_test_id("stTooltipHoverTarget").all():
         if target.is_visible():
-            target.hover()
-            shown = window.page.get_by_test_id("stTooltipContent").first
-            shown.wait_for()
+            shown = window.page.get_by_test_id("stTooltipContent").last
+            try:
+                target.hover(timeout=HOVERED)
+                shown.wait_for(timeout=HOVERED)
+            except PlaywrightTimeout:
+                continue
             yield shown.inner_text()
             window.page.mouse.move(0, 0)
-            shown.wait_for(state="detached")
 
 
 def _views(window: Window, row: Locator, page: str) -> Iterator[str]:
