@@ -27,7 +27,7 @@ settings.register_profile(
     "deterministic",
     derandomize=True,
     deadline=None,
-    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "25")),
+    max_examples=int(os.environ.get("PROPERTY_EXAMPLES", "15")),
     database=None,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -198,11 +198,13 @@ def test_searching_every_project_is_a_rescue_that_moves_the_switch(open_page: Op
     assert page.session_state["inspect:only_project"] is True and "m322" not in order(page)
 
 
-def test_the_judged_queries_are_weighed_when_asked_for(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On ten queries, for the sake of time."""
+def test_the_judged_queries_are_weighed_when_asked_for(
+    open_page: OpenPage, sample_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On ten queries, for the sake of time, in a store where nothing was gathered before."""
     everyone = labelled.judged_queries
     monkeypatch.setattr(labelled, "judged_queries", lambda of: (everyone(of)[0][:10], everyone(of)[1]))
-    page = open_page()
+    page = open_page(shutil.copytree(sample_store, tmp_path / "store"))
     query, memory_id = wanted("q116")
     page = pick(open_tool(page, query), memory_id)
     assert not [body for body in bodies(page) if "hits +" in body and "wb-change" in body]
