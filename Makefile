@@ -6,7 +6,7 @@ STORE ?= .workbench/store
 export HF_HUB_DISABLE_TELEMETRY := 1
 
 # Compiled tests are kept, where the environment says otherwise too: else every worker compiles them at every run.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: run test fast setup check browser bench clean
 

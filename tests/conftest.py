@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 from hypothesis import HealthCheck, Phase, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"
@@ -37,19 +39,25 @@ settings.load_profile("deterministic")
 
 SLOWEST_FIRST = ("browser", "integration", "app", "property")
 """Folders of tests by the time they take: long ones begin while there is enough else for the other worker to the end."""
+BROWSER = "tests/browser/"
 BESIDE_IMPORT = "test_recordings.py"
 """Long, and without the sample store: one worker begins with it while the other imports the sample."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests by folder, the slowest first; within a folder they stay as they were.
+class Scheduling(LoadFileScheduling):
+    """A file is one worker's, and so are all that open a browser: the app is started once, not once a worker."""
 
-    A file is one worker's, and so is the browser: the app is started once, not once a worker.
-    """
-    for item in items:
-        file = item.path.relative_to(ROOT / "tests")
-        item.add_marker(pytest.mark.xdist_group("browser" if file.parts[0] == "browser" else file.as_posix()))
+    def _split_scope(self, nodeid: str) -> str:
+        return BROWSER if nodeid.startswith(BROWSER) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """The scheduler of `--dist loadfile` here; marks for `--dist loadgroup` are lost by xdist 3.8 under pytest 9.2."""
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Order the tests by folder, the slowest first; within a folder they stay as they were."""
     place = {name: rank for rank, name in enumerate(SLOWEST_FIRST)}
 
     def rank(item: pytest.Item) -> int:

@@ -7,7 +7,7 @@ nobody has read that card yet. The buttons carry the card's turn in their key, s
 (() => {
   if (window.wbLabelKeys) return;
   window.wbLabelKeys = true;
-  const WAIT = 10000, NOTE = '.st-key-label-note textarea';
+  const WAIT = 30000, NOTE = '.st-key-label-note textarea';
   const ANSWERS = {s: 'skip', q: 'unclear'}, OTHERS = {u: 'undo', n: 'open_note', h: 'help', '?': 'help'};
   let answered = null, wanted = null;
   const turn = () => document.querySelector('.wb-card')?.dataset.turn;
@@ -20,15 +20,18 @@ nobody has read that card yet. The buttons carry the card's turn in their key, s
     const button = document.querySelector('.st-key-label-' + wanted.name + ' button:not(:disabled)');
     if (!button) { requestAnimationFrame(press); return; }
     if (wanted.answers) answered = wanted.turn;
-    if (wanted.name === 'open_note') focus(performance.now() + 3000, document.querySelector(NOTE));
+    const asked = wanted, before = document.querySelector(NOTE);
     wanted = null;
+    if (asked.name === 'open_note') focus(asked, before);
     flash(button);
     button.click();
   }
-  function focus(until, before) {
+  // The note is drawn by the server: it gets the keys whenever it comes, unless the reader went on to something else.
+  function focus(asked, before) {
     const box = document.querySelector(NOTE);
-    if (!before && box) box.focus();
-    else if (!before && performance.now() < until) requestAnimationFrame(() => focus(until, before));
+    if (before || wanted || turn() !== asked.turn || typing(document.activeElement)) return;
+    if (box) box.focus();
+    else if (performance.now() < asked.until) requestAnimationFrame(() => focus(asked, before));
   }
   function scroll(event) {
     const text = document.querySelector('.wb-card-memory p');
