@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -102,18 +102,8 @@ def _print_probe(address: str, probe: Probe, as_json: bool) -> None:
     if as_json:
         put_json({"address": address, **dataclasses.asdict(probe)})
         return
-    rows: list[list[Any]] = [
-        ["source", f"{probe.kind} at {address}"],
-        ["engine", probe.engine],
-        ["memories", f"{probe.memories:,}"],
-        ["vectors", f"{probe.vectors:,} of {probe.dimension or '?'} numbers, {probe.distance}"],
-        ["index", probe.index or "none: every search is exact"],
-        *([["model", probe.model]] if probe.model else []),
-        *[[each.name, f"{each.value} {each.unit}".strip()] for each in probe.settings],
-        *[["missing", each] for each in probe.missing],
-        *[["note", each] for each in probe.notes],
-    ]
-    print_table(["what", "found"], rows)
+    facts = [("source", f"{probe.kind} at {address}"), ("engine", probe.engine), *probe.facts]
+    print_table(["what", "found"], [list(fact) for fact in facts])
 
 
 def _print(found: Connected, as_json: bool) -> None:
@@ -122,18 +112,12 @@ def _print(found: Connected, as_json: bool) -> None:
         put_json({"sources": reports, "problem": found.problem or None})
         return
     for report, said in found.sources:
-        counts = report.memories
         say(f"{report.address}: {report.probe.kind}, {report.probe.engine}")
-        rows = [["memories", counts.added, counts.updated, counts.unchanged, report.deleted]]
-        edges = report.relations
-        if edges.total or report.relations_deleted:
-            rows.append(["relations", edges.added, edges.updated, edges.unchanged, report.relations_deleted])
-        print_table(["rows", "added", "updated", "unchanged", "deleted"], rows)
-        say(f"{report.read} memories read in {report.seconds:.1f} s, {report.vectors} vectors")
-        for note in (*report.probe.missing, *report.probe.notes, *([said] if said else [])):
+        print_table(list(report.counts[0]), [list(row.values()) for row in report.counts])
+        read, *notes = report.lines
+        say(read)
+        for note in (*([said] if said else []), *notes):
             say(f"note: {note}")
-        if report.without:
-            say(f"note: {report.without} of the texts read have no vector there; no vector list holds them")
         for each in report.problems[:SHOWN_PROBLEMS]:
             say(f"left out: {report.address}: {each.memory_id}: {each.field}: {each.reason}", err=True)
         more = len(report.problems) + report.more_problems - SHOWN_PROBLEMS

@@ -79,7 +79,7 @@ class Resources:
             version = self.store.content_version
             if self._engine is None or self._engine[0] != version:
                 self._leave_engine()
-                records = [record for record in self.store.sources.read() if record.memories]
+                records = self.store.sources.inhabited()
                 address = self._addresses.get(records[0].address) if records else None
                 found = Engine(self.store, records[0], self.breaker, address) if records else None
                 self._engine = version, found

@@ -60,6 +60,24 @@ class SnapshotReport:
     more_problems: int = 0
     seconds: float = 0.0
 
+    @property
+    def counts(self) -> list[dict[str, str | int]]:
+        """A row for memories, and one for relations where there are any: what was added, updated, unchanged and deleted."""
+        kinds = [("memories", self.memories, self.deleted)]
+        if self.relations.total or self.relations_deleted:
+            kinds.append(("relations", self.relations, self.relations_deleted))
+        return [
+            {"rows": name, "added": of.added, "updated": of.updated, "unchanged": of.unchanged, "deleted": deleted}
+            for name, of, deleted in kinds
+        ]
+
+    @property
+    def lines(self) -> list[str]:
+        """What was read, and what the source lacks, a line each."""
+        read = f"{self.read:,} memories read in {self.seconds:.1f} s, {self.vectors:,} vectors"
+        without = f"{self.without:,} of the texts read have no vector there; no vector list holds them"
+        return [read, *([without] if self.without else []), *self.probe.missing, *self.probe.notes]
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

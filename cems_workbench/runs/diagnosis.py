@@ -441,7 +441,7 @@ def _embedder_match(settings: Settings, store: Store) -> list[Check]:
     try:
         store.indexes.check(embeds.model_id, None)
         proven = _server(settings) is None and not settings.embedding_same_as
-        if proven or any(each.memories for each in store.sources.read()):
+        if proven or store.sources.inhabited():
             return []
         found = in_thread(lambda: _matched(store, embeds)).result(MATCH_SECONDS)
     except (EmbedderMismatchError, StoreError) as refusal:

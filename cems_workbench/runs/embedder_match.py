@@ -17,8 +17,8 @@ def match_store(store: Store, embedder: Embedder) -> EmbedderMatch:
 
     Compares nothing where these are behind the memories. Raises ModelError.
     """
-    for record in store.sources.read():
-        if record.dimension is not None and record.memories:
+    for record in store.sources.inhabited():
+        if record.dimension is not None:
             return match_embedder(store, record.id, embedder)
     if not all(state.fresh for state in store.indexes.states(embedder.model_id)):
         return EmbedderMatch(0, 0, 0.0)

@@ -74,6 +74,29 @@ class Probe:
     """What a full source of this kind has and this one lacks, a sentence each that says what follows."""
     notes: tuple[str, ...] = ()
 
+    @property
+    def index_line(self) -> str:
+        """The index, or what follows from there being none."""
+        return self.index or "none: every search is exact"
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """All of it in words, as (name, value); what is missing and the notes stand last, one by one."""
+        return [
+            ("memories", f"{self.memories:,}"),
+            ("vectors", f"{self.vectors:,} of {self.dimension or '?'} numbers, {self.distance} distance"),
+            *([("model", self.model)] if self.model else []),
+            *self.engine_facts,
+            *[("missing", each) for each in self.missing],
+            *[("note", each) for each in self.notes],
+        ]
+
+    @property
+    def engine_facts(self) -> list[tuple[str, str]]:
+        """The index and each setting, as (name, value)."""
+        settings = [(each.name, f"{each.value} {each.unit}".strip()) for each in self.settings]
+        return [("index", self.index_line), *settings]
+
 
 @dataclass(frozen=True, slots=True)
 class RowProblem:

@@ -129,6 +129,10 @@ class Sources:
             rows = cursor.execute(f"SELECT {_COLUMNS} FROM sources ORDER BY id").fetchall()
         return [_record(row, counted.get(row[0], (0, 0))) for row in rows]
 
+    def inhabited(self) -> list[SourceRecord]:
+        """The sources that memories of the store come from, as `read` gives them."""
+        return [record for record in self.read() if record.memories]
+
     def begin(
         self, address: str, probe: Mapping[str, Any], dimension: int | None, mapping: Mapping[str, Any] | None,
         secret_from: str, when: datetime,

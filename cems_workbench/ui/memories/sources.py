@@ -163,24 +163,14 @@ def take(resources: Resources, there: Place, place: DeltaGenerator, embedder: st
 
 def probe_html(address: str, probe: Probe) -> Markup:
     """What a source says of itself, and what it lacks."""
-    vectors = f"{probe.vectors:,} of {probe.dimension or '?'} numbers, {probe.distance} distance"
-    facts = [
-        ("Memories", f"{probe.memories:,}", "ok"),
-        ("Vectors", vectors, "ok"),
-        *([("Model", probe.model, "ok")] if probe.model else []),
-        *_engine_facts(probe),
-        *(("Missing", each, "warning") for each in probe.missing),
-        *(("Note", each, "ok") for each in probe.notes),
-    ]
-    return templates.render("memories/source.html", address=address, engine=probe.engine, facts=facts)
+    return templates.render("memories/source.html", address=address, engine=probe.engine, facts=_drawn(probe.facts))
 
 
-def _engine_facts(probe: Probe) -> list[tuple[str, str, str]]:
-    """Its index and settings."""
-    settings = [f"{each.name} {each.value}" for each in probe.settings]
+def _drawn(facts: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    """Facts as the template takes them; a setting keeps the name that the engine gives it."""
     return [
-        ("Index", probe.index or "none: its searches are exact", "ok"),
-        *([("Settings", ", ".join(settings), "ok")] if settings else []),
+        (name if "." in name or "_" in name else name.capitalize(), value, "warning" if name == "missing" else "ok")
+        for name, value in facts
     ]
 
 
@@ -192,7 +182,7 @@ def _draw_probe(address: str, probe: Probe) -> None:
 
 def _draw_connected(found: Connected) -> None:
     st.markdown("## Last taken")
-    rows = [row for report, _ in found.sources for row in count_rows(report)]
+    rows = [row for report, _ in found.sources for row in report.counts]
     number = st.column_config.NumberColumn
     draw_table(
         rows, key="memories:source:counts", most=len(rows),
@@ -205,28 +195,11 @@ def _draw_connected(found: Connected) -> None:
         },
     )  # fmt: skip
     for report, said in found.sources:
-        read = f"{report.read:,} memories read in {report.seconds:.1f} s, {report.vectors:,} vectors."
-        without = (
-            f"{report.without:,} of the texts read have no vector there; no vector list holds them."
-            if report.without
-            else ""
-        )
-        lines = [line for line in (read, said, without, *report.probe.missing, *report.probe.notes) if line]
-        templates.draw("memories/source_said.html", lines=lines)
+        read, *notes = report.lines
+        templates.draw("memories/source_said.html", lines=[read, *([said] if said else []), *notes])
         _problems(report)
     if found.problem:
         st.warning(plain(f"Not searchable yet: {found.problem}"), icon=":material/warning:")
-
-
-def count_rows(report: SnapshotReport) -> list[dict[str, str | int]]:
-    """A row for memories, and one for relations where there are any."""
-    kinds = [("memories", report.memories, report.deleted)]
-    if report.relations.total or report.relations_deleted:
-        kinds.append(("relations", report.relations, report.relations_deleted))
-    return [
-        {"rows": name, "added": of.added, "updated": of.updated, "unchanged": of.unchanged, "deleted": deleted}
-        for name, of, deleted in kinds
-    ]
 
 
 def _problems(report: SnapshotReport) -> None:
@@ -294,7 +267,7 @@ def card_html(status: SourceStatus, now: datetime) -> Markup:
         ("Memories", status.rows.removeprefix("memories: "), "warning" if status.behind else "ok"),
         ("Snapshot", snapshot_line(record, now), "ok" if record.complete else "warning"),
         ("Vectors", status.embedder, _vectors_state(status)),
-        *([] if probe is None else _engine_facts(probe)),
+        *([] if probe is None else _drawn(probe.engine_facts)),
     ]
     engine = record.probe.get("engine", "") if probe is None else probe.engine
     return templates.render("memories/source.html", address=record.address, engine=engine, facts=facts)

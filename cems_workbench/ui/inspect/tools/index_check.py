@@ -256,7 +256,7 @@ def _draw_live(context: InspectContext, engine: Engine, variant: int) -> None:
             place.empty()
         last = st.session_state[LIVE] = (key, found)
     check = last[1]
-    st.caption(plain(f"{check.probe.engine} at {where}, {check.probe.index or 'no index: its searches are exact'}"))
+    st.caption(plain(f"{check.probe.engine} at {where}, index: {check.probe.index_line}"))
     for each in check.lists:
         _draw_live_list(context, check, each, where)
     _draw_settings(check)
