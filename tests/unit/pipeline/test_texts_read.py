@@ -20,6 +20,7 @@ from cems_workbench.records import Chunk, Memory
 from cems_workbench.runs.opening import servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
+from cems_workbench.store.caches import ScoreCache
 from cems_workbench.ui.inspect.views.judge import differing_texts, judge_table
 
 
@@ -64,9 +65,12 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
         return readers[-1], None, use(readers[-1])
 
     monkeypatch.setattr(scoring, "score_with", reading)
+    # Every reader is another model, so that nothing would be found: 200 turns take four seconds instead of twenty.
+    monkeypatch.setattr(ScoreCache, "read", lambda cache, model, query, texts: [None] * len(texts))
+    monkeypatch.setattr(ScoreCache, "write", lambda *given: None)
     with Store.open(tmp_path / "store") as store:
         resources = Resources(store, None, servers(Settings()))  # type: ignore[arg-type]
-        for turn in range(40):
+        for turn in range(200):
             config = with_values(
                 PipelineConfig(),
                 {
