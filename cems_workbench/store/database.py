@@ -2,10 +2,15 @@
 
 Every call works on a cursor of its own, because a DuckDB connection must not be shared by threads and the app has
 many. Writers of this process queue on a lock; writers of other processes are kept out by DuckDB's file lock.
+
+Each transaction counts itself in the database, and in `workbench.commits` beside it once it is committed. So the file is never ahead of
+the database, unless what was committed is gone: DuckDB reads a log that was cut off as far as it goes, and says nothing.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import threading
 import time
@@ -15,12 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
+from cems_workbench.store.meta import COMMITS, STORE_ID, count_commit, read_meta
 from cems_workbench.store.schema.migrations import prepare
 
 if TYPE_CHECKING:
     import duckdb
 
+log = logging.getLogger(__name__)
 FILE_NAME = "workbench.duckdb"
+COMMITS_NAME = "workbench.commits"
 SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     # Nothing is fetched at run time: no extension is installed or loaded behind the user's back.
     "autoinstall_known_extensions": False,
@@ -46,9 +54,13 @@ class Database:
         self._writing = threading.RLock()
         # A connection refuses a second call while one is under way, even cursor() beside close().
         self._calling = threading.Lock()
+        self._file = _identity(directory)
+        self.notice = ""
+        """What was found lost when it was opened, one line; empty where nothing was."""
         try:
-            with self.transaction() as cursor:
+            with self._committed() as cursor:
                 prepare(cursor, str(directory))
+            self._compare_commits()
         except BaseException:
             self._connection.close()
             raise
@@ -88,12 +100,43 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor whose changes are committed when the block ends, and none of them when it raises."""
+        """A cursor whose changes are committed when the block ends, and none of them when it raises.
+
+        Raises StoreError where the file is not there any more, or is another one: what was written would be in no store.
+        """
+        with self._writing:
+            with self._committed() as cursor:
+                yield cursor
+                number = count_commit(cursor)
+            _write_commits(self._directory, f"{self._store_id} {number}")
+
+    def _compare_commits(self) -> None:
+        """Say it, once, when fewer transactions are in the database than were committed."""
+        with self.reading() as cursor:
+            there, self._store_id = int(read_meta(cursor, COMMITS) or 0), read_meta(cursor, STORE_ID)
+        of, written = _read_commits(self._directory)
+        # A database that lost its log before it had anything else was made anew just now, under another id.
+        if written > there and (of == self._store_id or not there):
+            count = "the last change" if written == there + 1 else f"the last {written - there} changes"
+            self.notice = (
+                f"{count} stored in {self._directory} cannot be found again: the log {FILE_NAME}.wal was cut off, damaged or removed, "
+                f"or {FILE_NAME} is an older copy; what was stored before is there"
+            )
+            log.warning(self.notice)
+            _write_commits(self._directory, f"{self._store_id} {there}")
+
+    @contextmanager
+    def _committed(self) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._writing:
             cursor = self._cursor()
             try:
                 cursor.execute("BEGIN")
                 yield cursor
+                if _identity(self._directory) != self._file:
+                    raise StoreError(
+                        f"store {self._directory} was removed, moved or replaced while it was open: nothing was stored; "
+                        "put it back, or start again"
+                    )
                 cursor.execute("COMMIT")
             except BaseException as error:
                 # The block's error is the one to report: a rollback of an already aborted transaction may fail too.
@@ -179,6 +222,34 @@ def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
         cursor.execute("ROLLBACK")
     except duckdb.Error:
         return
+
+
+def _identity(directory: Path) -> tuple[int, int] | None:
+    """Which file the database is, of whatever name; None when there is none."""
+    try:
+        known = (directory / FILE_NAME).stat()
+    except OSError:
+        return None
+    return known.st_dev, known.st_ino
+
+
+def _write_commits(directory: Path, text: str) -> None:
+    """Written in place, at once; a number that is not written tells less, and nothing wrong."""
+    with suppress(OSError):
+        file = os.open(directory / COMMITS_NAME, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.write(file, f"{text:<40}\n".encode())
+        finally:
+            os.close(file)
+
+
+def _read_commits(directory: Path) -> tuple[str, int]:
+    """Of which store, and how many transactions were committed, as far as that was written; 0 where the file cannot be read."""
+    try:
+        known = re.fullmatch(rb"(\w+) (\d{1,18}) *\n", (directory / COMMITS_NAME).read_bytes()[:100])
+    except OSError:
+        return "", 0
+    return (known[1].decode(), int(known[2])) if known else ("", 0)
 
 
 def connect(directory: Path) -> duckdb.DuckDBPyConnection:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     import duckdb
 
 SCHEMA, STORE_ID, CONTENT_VERSION, CONTENT_MARK = "schema", "store_id", "content_version", "content_mark"
+COMMITS = "commits"
+"""How many transactions were committed since that is counted."""
 
 
 def read_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> str | None:
@@ -26,6 +28,16 @@ def write_meta(cursor: duckdb.DuckDBPyConnection, key: str, value: str) -> None:
 def delete_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> None:
     """Take a meta key away, if it is there."""
     cursor.execute("DELETE FROM workbench_meta WHERE key = ?", [key])
+
+
+def count_commit(cursor: duckdb.DuckDBPyConnection) -> int:
+    """Add one to the number of transactions that were committed and return it; to be called as the last thing in each."""
+    rows = cursor.execute(
+        "INSERT INTO workbench_meta VALUES (?, '1') "
+        "ON CONFLICT DO UPDATE SET value = CAST(CAST(value AS BIGINT) + 1 AS VARCHAR) RETURNING value",
+        [COMMITS],
+    ).fetchall()
+    return int(rows[0][0])
 
 
 def content_version(cursor: duckdb.DuckDBPyConnection) -> int:

@@ -95,7 +95,7 @@ class Store:
     @property
     def notices(self) -> tuple[str, ...]:
         """What was found damaged since it was opened, and what was done about it, a line each; they are logged as warnings too."""
-        return tuple(self.indexes.notices)
+        return tuple(line for line in (self._database.notice, *self.indexes.notices) if line)
 
     @property
     def content_version(self) -> int:

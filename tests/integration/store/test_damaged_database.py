@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 
 import pytest
 
@@ -58,3 +59,54 @@ def test_a_database_that_is_none_is_one_line_and_so_is_its_rescue(filled, tmp_pa
 def test_a_rescue_writes_into_a_new_directory_only(filled):
     with pytest.raises(StoreError, match="not empty"):
         rescue(filled, filled)
+
+
+@pytest.fixture
+def with_log(tmp_path, rows):
+    """A copy of a store that was killed: its last three labels are in its log alone."""
+    with Store.open(tmp_path / "open") as store:
+        store.add(rows([Memory(f"m{n}", f"text {n}") for n in range(3)], queries=[Query("q1", "a query")]))
+    with Store.open(tmp_path / "open") as store:
+        for n in range(3):
+            store.labels.give(Judgment("q1", f"m{n}", n, "Ann"))
+        return shutil.copytree(tmp_path / "open", tmp_path / "store")
+
+
+def cut(log, size: int) -> None:
+    log.write_bytes(log.read_bytes()[:size])
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept", "said"),
+    [
+        (lambda log: None, 3, []),
+        (lambda log: log.with_name("workbench.commits").unlink(), 3, []),
+        (lambda log: log.with_name("workbench.commits").write_bytes(b"\0" * 41), 3, []),
+        (lambda log: cut(log, log.stat().st_size - 1), 2, ["the last change stored in"]),
+        (lambda log: cut(log, 0), 0, ["the last 3 changes stored in"]),
+        (lambda log: log.unlink(), 0, ["the last 3 changes stored in"]),
+    ],
+)
+def test_a_log_that_lost_labels_is_said_once_and_a_whole_one_never(with_log, damage, kept, said):
+    damage(with_log / "workbench.duckdb.wal")
+    with Store.open(with_log) as store:
+        assert [grade.grade for grade in store.judgments.read()] == list(range(kept))
+        assert [line[: line.find(" in ") + 3] for line in store.notices] == said
+    with Store.open(with_log) as store:
+        assert store.notices == ()
+
+
+def test_what_is_written_when_the_store_is_gone_or_another_is_refused(with_log, tmp_path):
+    store = Store.open(with_log)
+    with_log.rename(tmp_path / "elsewhere")
+    for _ in ("gone", "another"):
+        with pytest.raises(StoreError, match=r"removed, moved or replaced while it was open: nothing was stored"):
+            store.labels.give(Judgment("q1", "m0", 3, "Ann"))
+        if not with_log.exists():
+            shutil.copytree(tmp_path / "elsewhere", with_log)
+    shutil.rmtree(with_log)
+    (tmp_path / "elsewhere").rename(with_log)
+    assert store.labels.give(Judgment("q1", "m0", 3, "Ann"))
+    store.close()
+    with Store.open(with_log) as store:
+        assert [grade.grade for grade in store.judgments.read()] == [3, 1, 2] and not store.notices
