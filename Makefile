@@ -30,7 +30,7 @@ test:
 
 # The tests that need neither a store of sample data nor a page; properties are tried less often than by `make test`.
 fast: $(VENV)/.tests
-	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-20} $(PYTEST) tests/unit tests/property tests/golden
+	PROPERTY_EXAMPLES=$${PROPERTY_EXAMPLES:-5} $(PYTEST) tests/unit tests/property tests/golden
 
 check: $(VENV)/.tests
 	$(BIN)/ruff check .

@@ -177,13 +177,15 @@ def put_given(
     given: Mapping[str, Sequence[Chunk]],
     shas: Mapping[str, str],
     sha: Callable[[str], str],
+    *,
+    new: bool = False,
 ) -> None:
     """Keep these chunks of memories, by id, in place of those they had; `shas` are of their contents, `sha` is `text_sha`.
 
-    A memory without any is kept whole by whatever rule, until its content changes.
+    A memory without any is kept whole by whatever rule, until its content changes. `new`: none of them was there before.
     """
     rows = [(chunk, True, False, sha(chunk.text)) for own in given.values() for chunk in own]
-    _replace(cursor, rows, [(memory_id, GIVEN, digest) for memory_id, digest in shas.items()])
+    _replace(cursor, rows, [(memory_id, GIVEN, digest) for memory_id, digest in shas.items()], new=new)
 
 
 def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:
@@ -253,13 +255,16 @@ def _replace(
     cursor: duckdb.DuckDBPyConnection,
     rows: Sequence[tuple[Chunk, bool, bool, str]],
     cut: Sequence[tuple[str, str, str]],
+    *,
+    new: bool = False,
 ) -> None:
-    """Put these (chunk, given, titled, sha) in place of the chunks of the memories of `cut`: (id, rule, sha)."""
+    """Put these (chunk, given, titled, sha) in place of the chunks of the memories of `cut`: (id, rule, sha); `new` ones have none."""
     import pyarrow as pa
 
     if not cut:
         return
-    cursor.execute("DELETE FROM chunks WHERE memory_id IN (SELECT unnest(?))", [[each[0] for each in cut]])
+    if not new:
+        cursor.execute("DELETE FROM chunks WHERE memory_id IN (SELECT unnest(?))", [[each[0] for each in cut]])
     if rows:
         with staged(cursor, "staged_chunks", _table(rows)):
             cursor.execute("INSERT INTO chunks SELECT * FROM staged_chunks")
@@ -268,7 +273,7 @@ def _replace(
         {name: pa.array(column, pa.large_string()) for name, column in zip(names, zip(*cut, strict=True), strict=True)}
     )
     with staged(cursor, "staged_chunked", marks):
-        cursor.execute("INSERT OR REPLACE INTO chunked SELECT * FROM staged_chunked")
+        cursor.execute(f"INSERT {'' if new else 'OR REPLACE '}INTO chunked SELECT * FROM staged_chunked")
 
 
 def _table(rows: Sequence[tuple[Chunk, bool, bool, str]]) -> pa.Table:

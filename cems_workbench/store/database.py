@@ -36,9 +36,10 @@ SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     # The models need the rest; DuckDB spills to disk beyond this.
     "memory_limit": "2GB",
 }
-PASSING_BYTES = 64_000_000
+PASSING_BYTES, PASSING_LOG = 64_000_000, "256MB"
 """While many rows pass through that nobody reads again soon few pages are kept besides the keys and the longest texts, and the log of what
-was written is put into the file when it is half as large as that, not at every commit."""
+was written is put into the file when it is so large, not at every commit: each time the last, unfilled groups of rows are written anew
+(200,000 rows with vectors: 12,300 a second with a log of 56 MB, 15,200 with this one, in the same memory)."""
 
 CLOSING_SECONDS = 10.0
 
@@ -164,10 +165,9 @@ class Database:
                 allowed = PASSING_BYTES + beside
                 self._memory = f"{allowed}B"
                 cursor.execute(f"SET memory_limit = '{self._memory}'")
-                cursor.execute(f"SET checkpoint_threshold = '{allowed // 2}B'")
 
         try:
-            cursor.execute(f"SET checkpoint_threshold = '{allowed // 2}B'")
+            cursor.execute(f"SET checkpoint_threshold = '{PASSING_LOG}'")
             with self._allowed(f"{allowed}B"):
                 yield allow
                 # Without it the next commit would do it, which reads what was written into the memory that is allowed then.

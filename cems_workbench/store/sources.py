@@ -248,7 +248,7 @@ class Sources:
                 ).fetchall()
             ) if there else []  # fmt: skip
             sha = cache(text_sha)  # the text of a document of one chunk is its chunk's
-            _write_chunks(cursor, given, sha)
+            _write_chunks(cursor, given, there, sha)
             _write_vectors(cursor, given, there, sha)
             _write_rows(cursor, source_id, given, there)
             bump_content_version(cursor)
@@ -406,7 +406,9 @@ def _ids(rows: Sequence[tuple[Any, ...]]) -> list[str]:
     return [row[0] for row in rows]
 
 
-def _write_chunks(cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory], sha: Callable[[str], str]) -> None:
+def _write_chunks(
+    cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory], there: Set[str], sha: Callable[[str], str]
+) -> None:
     """The chunks, numbered from 0 in the order of the source's numbers; a memory without any is marked, so that nothing cuts it."""
     put_given(
         cursor,
@@ -418,6 +420,7 @@ def _write_chunks(cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory
         },
         {each.memory.id: sha(each.memory.content) for each in given},
         sha,
+        new=not there,
     )
 
 
