@@ -17,14 +17,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import PipelineConfig, dump_config, parse_config, with_values
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_rows import arrow, flat
 from cems_workbench.parsing import MOST_CHARS, json_values, yaml_values
@@ -32,6 +32,8 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.answered import answered
 from cems_workbench.pipeline.needs import BEFORE, gather_parameters
 from cems_workbench.records import Judgment, Query
+from cems_workbench.store.duckdb_file import CHECK_SECONDS, columns_of, differences, open_file, within
+from cems_workbench.store.duckdb_file import columns as duckdb_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,7 +147,7 @@ class EvidenceFile:
         self._connection = connection
         self.header = _header(connection, path)
         self.finished = {row[0] for row in connection.execute("SELECT qid FROM evidence").fetchall()}
-        self._known = evidence_rows.Known(connection)
+        self._known = evidence_rows.Known(connection, str(path))
 
     @classmethod
     def create(
@@ -156,26 +158,27 @@ class EvidenceFile:
             raise InputError(f"{path} is there already")
         connection = _connect(path, read_only=False)
         try:
-            with _transaction(connection):
+            with _transaction(connection, path):
                 connection.execute(evidence_rows.TABLES)
                 values = [("format", FORMAT), ("header", json.dumps(asdict(header), ensure_ascii=False))]
                 connection.executemany("INSERT INTO meta VALUES (?, ?)", values)
-                evidence_rows.write_query_set(connection, queries, judgments)
+                evidence_rows.write_query_set(connection, queries, judgments, str(path))
             return cls(path, connection)
-        except BaseException:
+        except BaseException as error:
             connection.close()
             path.unlink(missing_ok=True)
-            raise
+            raise _said(error, path) from error
 
     @classmethod
     def resume(cls, path: Path, header: Header, queries: Sequence[Query]) -> EvidenceFile:
         """Open a file to go on with it. Raises InputError when it was gathered with something else, naming what."""
         connection = _connect(path, read_only=False)
         try:
+            evidence_rows.require_whole(connection, str(path))
             reason = mismatch(_header(connection, path), header)
             if reason is None and not evidence_rows.has_chunks(connection):
                 reason = "an earlier version of the workbench made it"
-            known = {query.qid: query for query in evidence_rows.read_query_set(connection)[0]}
+            known = {query.qid: query for query in evidence_rows.read_query_set(connection, str(path))[0]}
             other = [query.qid for query in queries if known.get(query.qid) != query]
             if reason is None and (other or len(known) != len(queries)):
                 what = f"{other[0]} is not in it, or differs" if other else f"it holds {len(known)} queries"
@@ -184,23 +187,24 @@ class EvidenceFile:
                 raise InputError(
                     f"{path} cannot be gone on with: {reason}. Name another file; this one can still be read"
                 )
+            evidence_rows.read_evidence(connection, str(path))  # what could not be read in the end is not gone on with
             return cls(path, connection)
-        except BaseException:
+        except BaseException as error:
             connection.close()
-            raise
+            raise _said(error, path) from error
 
     def add(self, qid: str, evidence: Evidence, seconds: float) -> None:
         """Add the evidence of one query; it is on disk when this returns. `seconds` is what gathering it took."""
-        with _transaction(self._connection):
+        with _transaction(self._connection, self.path):
             evidence_rows.write_evidence(self._connection, qid, evidence, seconds, self._known)
         self.finished.add(qid)
 
     def finish(self) -> str:
         """Mark the file as complete and return its content hash."""
         mark = content_hash(self._connection)
-        with _transaction(self._connection):
+        with _transaction(self._connection, self.path):
             self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('content_hash', ?)", [mark])
-        self._connection.execute("CHECKPOINT")
+        _checkpoint(self._connection)
         return mark
 
     def close(self) -> None:
@@ -217,57 +221,46 @@ class EvidenceFile:
 def is_evidence_file(path: Path) -> bool:
     """Is this a file with evidence of a query set? It is looked at, not only its name."""
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return False
         with path.open("rb") as file:
             return file.read(12)[8:12] == b"DUCK"
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
 def read_evidence_file(path: Path) -> EvidenceSet:
     """Read a whole file, without a store or a model.
 
-    Raises InputError when it is not an evidence file, is held by a gather, or was changed since it was complete.
+    Raises InputError when it is not an evidence file, is held by a gather, was changed since it was complete, or holds what is no
+    evidence, naming the table and column or the field.
     """
-    import duckdb
-
-    if not path.is_file():
-        raise InputError(f"{path}: no such evidence file")
-    connection = _connect(path, read_only=True)
-    try:
+    with _opened(path) as connection:
         header = _header(connection, path)
+        evidence_rows.require_whole(connection, str(path))
         stated = _meta(connection, "content_hash")
         mark = content_hash(connection)
         if stated not in (None, mark):
             raise InputError(f"{path}: its content is not what was gathered (its hash differs); gather it again")
-        queries, judgments = evidence_rows.read_query_set(connection)
+        queries, judgments = evidence_rows.read_query_set(connection, str(path))
         with _no_collections():
-            evidences = evidence_rows.read_evidence(connection)
+            evidences = evidence_rows.read_evidence(connection, str(path))
         seconds = connection.execute("SELECT coalesce(sum(seconds), 0) FROM evidence").fetchall()[0][0]
         return EvidenceSet(path, header, tuple(queries), tuple(judgments), evidences, mark, stated is not None, seconds)
-    except duckdb.Error as error:
-        raise InputError(f"{path} cannot be read as an evidence file: {str(error).splitlines()[0]}") from None
-    finally:
-        connection.close()
 
 
 def read_header(path: Path) -> Header:
     """What a file was gathered with. Raises InputError as `read_evidence_file` does."""
-    connection = _connect(path, read_only=True)
-    try:
+    with _opened(path) as connection:
         return _header(connection, path)
-    finally:
-        connection.close()
 
 
 def read_progress(path: Path) -> tuple[int, float]:
     """How many queries a file holds, and the seconds that gathering them took. Raises InputError as `read_header` does."""
-    connection = _connect(path, read_only=True)
-    try:
+    with _opened(path) as connection:
         _header(connection, path)
         rows = connection.execute("SELECT count(*), coalesce(sum(seconds), 0) FROM evidence").fetchall()
         return int(rows[0][0]), float(rows[0][1])
-    finally:
-        connection.close()
 
 
 def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
@@ -275,16 +268,8 @@ def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
 
     Raises InputError when the file is open elsewhere or cannot be written.
     """
-    import duckdb
-
-    connection = _connect(path, read_only=False)
-    try:
-        with _transaction(connection):
-            evidence_rows.write_judgments(connection, judgments)
-    except duckdb.Error as error:
-        raise InputError(f"{path} cannot be written: {str(error).splitlines()[0]}") from None
-    finally:
-        connection.close()
+    with _opened(path, read_only=False) as connection, _transaction(connection, path):
+        evidence_rows.write_judgments(connection, judgments, str(path))
 
 
 def add_scores(path: Path, read: str, scored: Mapping[str, Evidence]) -> str:
@@ -293,37 +278,23 @@ def add_scores(path: Path, read: str, scored: Mapping[str, Evidence]) -> str:
     `read` is the hash of the content that they were added to. It is one transaction: after it the file is what it was, or holds all of
     them under its new hash. Raises InputError when the file has changed since, is open elsewhere, or cannot be written.
     """
-    import duckdb
-
-    connection = _connect(path, read_only=False)
-    try:
-        with _transaction(connection):
+    with _opened(path, read_only=False) as connection:
+        with _transaction(connection, path):
             if content_hash(connection) != read:
                 raise InputError(f"{path} was changed meanwhile; run it again, what was scored is in the store's cache")
-            evidence_rows.replace_scores(connection, scored)
+            evidence_rows.replace_scores(connection, scored, str(path))
             mark = content_hash(connection)
             if _meta(connection, "content_hash") is not None:
                 connection.execute("INSERT OR REPLACE INTO meta VALUES ('content_hash', ?)", [mark])
-        connection.execute("CHECKPOINT")
-        return mark
-    except duckdb.Error as error:
-        raise InputError(f"{path} cannot be written: {str(error).splitlines()[0]}") from None
-    finally:
-        connection.close()
+        _checkpoint(connection)
+    return mark
 
 
 def replace_relevant_from(path: Path, grade: int) -> None:
     """Write another relevance grade into the header of a file; its content hash stays. Raises as `replace_judgments` does."""
-    import duckdb
-
-    connection = _connect(path, read_only=False)
-    try:
+    with _opened(path, read_only=False) as connection, _transaction(connection, path):
         header = asdict(replace(_header(connection, path), relevant_from=grade))
         connection.execute("UPDATE meta SET value = ? WHERE key = 'header'", [json.dumps(header, ensure_ascii=False)])
-    except duckdb.Error as error:
-        raise InputError(f"{path} cannot be written: {str(error).splitlines()[0]}") from None
-    finally:
-        connection.close()
 
 
 def mismatch(had: Header, wanted: Header) -> str | None:
@@ -366,11 +337,18 @@ def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:
         if found not in READABLE:
             raise InputError(f"{path}: format {found!r} is not known; this version reads {', '.join(READABLE)}")
         header = Header(**json_values(_meta(connection, "header") or "{}", f"{path}: header", 4 * MOST_CHARS))
-        if not all(isinstance(text, str) for text in (header.config_yaml, header.created_at, header.query_set)):
+        if any(not isinstance(getattr(header, name), kind) for name, kind in _HEADER.items()):
             raise TypeError("header")
+        _ = header.moment
         return header
     except (duckdb.Error, TypeError, ValueError) as error:
         raise InputError(f"{path} is a DuckDB database, but not an evidence file") from error
+
+
+_HEADER = {
+    "query_set": str, "store_id": str, "content_version": int, "embedder": str, "config_yaml": str, "created_at": str,
+    "project_only": bool, "relevant_from": int,
+}  # fmt: skip
 
 
 def _meta(connection: duckdb.DuckDBPyConnection, key: str) -> str | None:
@@ -379,31 +357,123 @@ def _meta(connection: duckdb.DuckDBPyConnection, key: str) -> str | None:
 
 
 def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """Open a file as data. Raises InputError for one that is none, before a row of it is read or written."""
     import duckdb
 
-    settings: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
-    if read_only:  # a file of unknown origin may hold a view that reads other files
-        settings["enable_external_access"] = False
     try:
-        return duckdb.connect(str(path), read_only=read_only, config=settings)
+        there = path.exists()
+        if there and not path.is_file():  # a pipe would be waited for
+            raise InputError(f"{path} is not a file")
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    if read_only and not there:
+        raise InputError(f"{path}: no such evidence file")
+    if not read_only and there:  # opening to write changes a file, and this may be somebody's database
+        _connect(path, read_only=True).close()
+    try:
+        connection = open_file(path, read_only=read_only)
+    except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
+        raise _unreadable(error, path) from None
+    try:
+        with within(connection, CHECK_SECONDS):
+            _require_data(connection, path, new=not read_only)
     except duckdb.Error as error:
-        text = str(error)
-        if re.search(r"set lock|being used by another process|already open", text):
-            raise InputError(f"{path} is held by another process, perhaps a gather that is still running") from None
-        if "not a valid DuckDB database" in text:
-            raise InputError(f"{path} is not an evidence file") from None
-        raise InputError(f"{path} cannot be opened: {text.splitlines()[0]}") from None
+        connection.close()
+        raise _unreadable(error, path) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: bool) -> None:
+    """Raises InputError where the file is anything but the tables of an evidence file, or holds more than is read into memory."""
+    tables = duckdb_columns(connection)
+    if not tables and new:
+        return
+    if "meta" not in tables:
+        raise InputError(f"{path} is a DuckDB database, but not an evidence file")
+    optional = ("memories.updated_at",) if "chunks" in tables else evidence_rows.LATER
+    problem = differences(connection, columns_of(evidence_rows.TABLES), optional)
+    if problem is not None:
+        raise InputError(f"{path} is not taken for an evidence file: {problem}")
+    size = 0
+    for table, own in tables.items():
+        widths = ["200", *(f"coalesce({_WIDTHS[kind].format(name)}, 0)" for name, kind, _ in own if kind in _WIDTHS)]
+        (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0]
+        if rows <= MOST_BYTES / 200:
+            (rows,) = connection.execute(
+                f"SELECT coalesce(sum({' + '.join(widths)}), 0) / 200 FROM {table}"
+            ).fetchall()[0]
+        size += 200 * rows
+        if size > MOST_BYTES:
+            raise InputError(
+                f"{path}: its table {table} holds more than the {MOST_BYTES:,} bytes that are read into memory"
+            )
+
+
+_WIDTHS = {"VARCHAR": "strlen({})", "INTEGER[]": "4 * len({})", "DOUBLE[]": "8 * len({})", "FLOAT[]": "4 * len({})"}
+READ_SECONDS = 600.0
+MOST_BYTES = 2_000_000_000
+"""Of the values of an evidence file, 200 bytes for each row besides its texts and arrays."""
+
+
+def _unreadable(error: BaseException, path: Path) -> InputError:
+    """What DuckDB says of a file, as one line."""
+    import duckdb
+
+    text = str(error) or type(error).__name__
+    if isinstance(error, duckdb.InterruptException):
+        return InputError(f"{path} takes too long to be read, and is left alone")
+    if re.search(r"set lock|being used by another process|already open", text):
+        return InputError(f"{path} is held by another process, perhaps a gather that is still running")
+    if "not a valid DuckDB database" in text:
+        return InputError(f"{path} is not an evidence file")
+    if re.search(r"No space left|disk (is )?full", text):
+        return InputError(f"{path} cannot be written: the disk is full; what was committed before stays")
+    return InputError(f"{path} cannot be read or written: {one_line(text.splitlines()[0])}")
 
 
 @contextmanager
-def _transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+def _opened(path: Path, *, read_only: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A file for as long as the block runs, and no longer than `READ_SECONDS`. Raises InputError for all that DuckDB says of it."""
+    connection = _connect(path, read_only=read_only)
+    try:
+        with within(connection, READ_SECONDS):
+            yield connection
+    except Exception as error:
+        raise _said(error, path) from error
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _transaction(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[None]:
+    import duckdb
+
     connection.execute("BEGIN")
     try:
         yield
         connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
+    except BaseException as error:
+        with suppress(duckdb.Error):  # an error that closed the database leaves nothing to take back
+            connection.execute("ROLLBACK")
+        raise _said(error, path) from error
+
+
+def _said(error: BaseException, path: Path) -> BaseException:
+    """The error of a block: DuckDB's as one line, any other as it is."""
+    import duckdb
+
+    return _unreadable(error, path) if isinstance(error, duckdb.Error) else error
+
+
+def _checkpoint(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put what was committed into the file itself; where that cannot be done it is in the log beside it."""
+    import duckdb
+
+    with suppress(duckdb.Error):
+        connection.execute("CHECKPOINT")
 
 
 @contextmanager

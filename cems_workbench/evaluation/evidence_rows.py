@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, one_line, short
+from cems_workbench.parsing import json_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
+from cems_workbench.pipeline.validation import check_memories, check_query, check_query_set, fault
 from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
 from cems_workbench.store import memories as memories_table
+from cems_workbench.store.duckdb_file import columns as columns_there
 from cems_workbench.store.rows import to_aware, to_naive
 from cems_workbench.store.search.entries import WHOLE
 
@@ -61,17 +64,96 @@ CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL);
 whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted. `chunks`, `edges` and these columns are
 not in files of the first format."""
 
+LATER = ("chunks", "edges", "lists.chunks", "memories.updated_at", "memories.tokens")
+"""Tables and columns that files of the first format have not."""
+
+UNIQUE = (
+    ("queries", "qid"), ("queries", "position"), ("memories", "number"), ("memories", "id"), ("texts", "number"), ("evidence", "qid"),
+    ("lists", "qid, position"), ("lists", "qid, name"), ("edges", "qid, position"), ("chunks", "member, seq"),
+    ("scores", "qid, role, model, member"),
+)  # fmt: skip
+"""What no two rows of a table may have alike."""
+REFERS = (
+    ("evidence", "qid", "queries", "qid"), ("lists", "qid", "evidence", "qid"), ("edges", "qid", "evidence", "qid"),
+    ("scores", "qid", "evidence", "qid"), ("scores", "member", "memories", "number"), ("scores", "text", "texts", "number"),
+    ("chunks", "member", "memories", "number"),
+)  # fmt: skip
+"""(table, column, table, column): what the first has, the second must have."""
+FIRST_TIME, LAST_TIME = "0001-01-02", "9999-12-30"
+
 Role = Literal["rerank", "judge"]
 ROLES: tuple[Role, ...] = ("rerank", "judge")
+MOST_JSON = 50_000_000
+"""Characters of notes, variants, tags or details that are parsed."""
 
 
 class Known:
     """What stands in the file already: numbers of memories and of texts."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        self.memories: dict[str, tuple[int, Memory]] = read_memories(cursor)[0]
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, source: str) -> None:
+        self.memories: dict[str, tuple[int, Memory]] = read_memories(cursor, source)[0]
         self.chunks, self.tokens = read_chunks(cursor)
         self.texts = {text: number for number, text in cursor.execute("SELECT number, text FROM texts").fetchall()}
+
+
+def require_whole(cursor: duckdb.DuckDBPyConnection, source: str) -> None:
+    """Raise InputError as `<source>: <table>.<column>: <what is wrong>` for rows that belong to no other, stand twice or do not fit.
+
+    What the rows say of evidence is held against `pipeline.validation` when they are read.
+    """
+
+    def require_none(where: str, select: str, problem: str) -> None:
+        found = cursor.execute(f"{select} LIMIT 1").fetchone()
+        if found is not None:
+            values = " ".join(short(value) for value in found)
+            raise fault(source, where, f"{values}{problem}")
+
+    there = {table: {name: kind for name, kind, _ in own} for table, own in columns_there(cursor).items()}
+    for table, own in there.items():
+        for name, kind in own.items():
+            where = f"{table}.{name}"
+            if kind == "TIMESTAMP":
+                outside = f"NOT {name} BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"
+                require_none(
+                    where, f"SELECT {name}::VARCHAR FROM {table} WHERE {outside}", " is no time of the calendar"
+                )
+            elif kind.endswith("[]"):
+                require_none(
+                    where, f"SELECT 1 FROM {table} WHERE list_count({name}) <> len({name})", ": an entry is empty"
+                )
+    for table, keys in UNIQUE:
+        if table in there:
+            twice = f"SELECT {keys} FROM {table} GROUP BY ALL HAVING count(*) > 1"
+            require_none(f"{table}.{keys}", twice, " stands in the file twice")
+    for table, column, other, key in REFERS:
+        if table in there:
+            lost = f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND {column} NOT IN (SELECT {key} FROM {other})"
+            require_none(f"{table}.{column}", lost, f" is not among {other}.{key}")
+    require_none("memories.number", "SELECT number FROM memories WHERE number < 0", " is no number of a memory")
+    beyond = "SELECT number FROM memories WHERE number >= (SELECT count(*) FROM memories)"
+    require_none("memories.number", beyond, ": memories are not numbered without a gap")
+    for table in ("evidence", "lists"):
+        most = "coalesce(list_max(members), 0) >= (SELECT count(*) FROM memories)"
+        strays = f"SELECT qid FROM {table} WHERE coalesce(list_min(members), 0) < 0 OR (len(members) > 0 AND {most})"
+        require_none(f"{table}.members", strays, " has a member that is no memory of the file")
+    require_none(
+        "evidence.members", "SELECT qid FROM evidence WHERE len(list_distinct(members)) < len(members)",
+        " has a member twice",
+    )  # fmt: skip
+    arrays = ("scores", "chunks") if "chunks" in there["lists"] else ("scores",)
+    for name in arrays:
+        require_none(
+            f"lists.{name}", f"SELECT qid, name FROM lists WHERE len({name}) <> len(members)",
+            f": there are not as many {name} as members",
+        )  # fmt: skip
+    require_none(
+        "scores.role", f"SELECT role FROM scores WHERE role NOT IN {ROLES}", f" is not one of {', '.join(ROLES)}"
+    )
+    require_none(
+        "evidence.seconds",
+        "SELECT qid FROM evidence WHERE NOT isfinite(seconds) OR seconds < 0",
+        " took no time there is",
+    )
 
 
 def write_evidence(
@@ -186,9 +268,9 @@ def _write_scores(
     _insert(cursor, "scores", pa.table({name: pa.array(values, kind) for name, kind, values in columns}))
 
 
-def replace_scores(cursor: duckdb.DuckDBPyConnection, scored: Mapping[str, Evidence]) -> None:
+def replace_scores(cursor: duckdb.DuckDBPyConnection, scored: Mapping[str, Evidence], source: str) -> None:
     """Put the model scores and notes of these queries, by qid, in place of those in the file, inside the caller's transaction."""
-    known = Known(cursor)
+    known = Known(cursor, source)
     for qid, evidence in scored.items():
         number = {key: known.memories[key][0] for key in evidence.memories}
         cursor.execute("DELETE FROM scores WHERE qid = ?", [qid])
@@ -204,10 +286,13 @@ def _insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
         cursor.unregister("staged")
 
 
-def write_query_set(cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query], judgments: Sequence[Judgment]) -> None:
-    """Put the queries, in their order, and the judgments into the file."""
+def write_query_set(
+    cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query], judgments: Sequence[Judgment], source: str
+) -> None:
+    """Put the queries, in their order, and the judgments into the file. Raises InputError where they could not be read again."""
     import pyarrow as pa
 
+    check_query_set(queries, (), source)
     text = pa.string()
     names = ("qid", "query", "project", "type")
     columns: dict[str, Any] = {"position": pa.array(range(len(queries)), pa.int32())}
@@ -215,39 +300,49 @@ def write_query_set(cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query],
     columns["as_of"] = pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us"))
     order = ("position", "qid", "query", "project", "as_of", "type")
     _insert(cursor, "queries", pa.table({name: columns[name] for name in order}))
-    write_judgments(cursor, judgments)
+    write_judgments(cursor, judgments, source)
 
 
-def write_judgments(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment]) -> None:
-    """Put these judgments into the file in place of those in it."""
+def write_judgments(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment], source: str) -> None:
+    """Put these judgments into the file in place of those in it. Raises InputError where they could not be read again."""
     import pyarrow as pa
 
+    fields = ("qid", "memory_id", "grade", "judge", "kind")
+    judgments = [Judgment(*row) for row in {tuple(getattr(one, name) for name in fields): 0 for one in judgments}]
+    check_query_set((), judgments, source)
     cursor.execute("DELETE FROM judgments")
     if judgments:
-        fields = ("qid", "memory_id", "grade", "judge", "kind")
         rows = {name: [getattr(judgment, name) for judgment in judgments] for name in fields}
         _insert(cursor, "judgments", pa.table(rows))
 
 
-def read_query_set(cursor: duckdb.DuckDBPyConnection) -> tuple[list[Query], list[Judgment]]:
-    """The queries in their order, and the judgments."""
+def read_query_set(cursor: duckdb.DuckDBPyConnection, source: str) -> tuple[list[Query], list[Judgment]]:
+    """The queries in their order, and the judgments. Raises InputError naming `source` where they are not as they should be."""
     queries = cursor.execute("SELECT qid, query, project, as_of, type FROM queries ORDER BY position").fetchall()
     judgments = cursor.execute(
         "SELECT qid, memory_id, grade, judge, kind FROM judgments ORDER BY qid, memory_id, judge"
     ).fetchall()
-    return (
+    found = (
         [Query(qid, query, project, to_aware(as_of), kind) for qid, query, project, as_of, kind in queries],
         [Judgment(*row) for row in judgments],
     )
+    check_query_set(*found, source)
+    return found
 
 
 def read_memories(
-    cursor: duckdb.DuckDBPyConnection,
+    cursor: duckdb.DuckDBPyConnection, source: str
 ) -> tuple[dict[str, tuple[int, Memory]], dict[str, Any]]:
     """Number and record of every memory by id, and the embeddings, each of shape (dimension,)."""
     there = _columns(cursor, "memories")
     columns = ", ".join(name if name in there else f"NULL::TIMESTAMP AS {name}" for name in memories_table.FIELDS)
     rows = cursor.execute(f"SELECT {columns} FROM memories ORDER BY number").fetchall()
+    place = memories_table.FIELDS.index("tags")
+    for row in rows:
+        if row[place] != "[]":
+            tags = json_values(row[place], f"{source}: memories.{row[0]}.tags", MOST_JSON)
+            if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+                raise fault(source, f"memories.{row[0]}.tags", f"expected an array of texts, found {short(tags)}")
     records = [memories_table.record(row) for row in rows]
     vectors = arrow(cursor, "SELECT embedding FROM memories ORDER BY number")["embedding"]
     found = {}
@@ -264,8 +359,7 @@ def has_chunks(cursor: duckdb.DuckDBPyConnection) -> bool:
 
 
 def _columns(cursor: duckdb.DuckDBPyConnection, table: str) -> set[str]:
-    rows = cursor.execute("SELECT column_name FROM duckdb_columns() WHERE table_name = ?", [table]).fetchall()
-    return {row[0] for row in rows}
+    return {name for name, _, _ in columns_there(cursor).get(table, ())}
 
 
 def read_chunks(cursor: duckdb.DuckDBPyConnection) -> tuple[dict[str, tuple[Chunk, ...]], dict[str, tuple[int, ...]]]:
@@ -285,7 +379,7 @@ def read_chunks(cursor: duckdb.DuckDBPyConnection) -> tuple[dict[str, tuple[Chun
         chunk = Chunk(*values)
         chunks.setdefault(chunk.memory_id, []).append(chunk)
         if count is not None:
-            tokens[chunk.memory_id].append(count)
+            tokens.setdefault(chunk.memory_id, []).append(count)
     return (
         {memory_id: tuple(own) for memory_id, own in chunks.items()},
         {memory_id: tuple(counts) for memory_id, counts in tokens.items()},
@@ -302,14 +396,18 @@ def _read_edges(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[Relation]]:
     return found
 
 
-def read_evidence(cursor: duckdb.DuckDBPyConnection) -> dict[str, Evidence]:
-    """The evidence of every finished query by qid, in the order of the queries."""
-    numbered, embeddings = read_memories(cursor)
+def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str) -> dict[str, Evidence]:
+    """The evidence of every finished query by qid, in the order of the queries; the rows are whole (`require_whole`).
+
+    Raises InputError naming `source` where something of it is not as evidence is.
+    """
+    numbered, embeddings = read_memories(cursor, source)
     records = [memory for _, memory in numbered.values()]
     ids = np.array([memory.id for memory in records], dtype=object)
     lists = _read_lists(cursor, ids)
-    scores = _read_scores(cursor, ids)
+    scores = _read_scores(cursor, ids, source)
     chunks, tokens = read_chunks(cursor)
+    check_memories(records, embeddings, chunks, tokens, source)
     edges = _read_edges(cursor)
     columns = "e.qid, e.query, e.project, e.as_of, e.variants, e.notes"
     ordered = "FROM evidence AS e JOIN queries AS q USING (qid) ORDER BY q.position"
@@ -318,15 +416,16 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection) -> dict[str, Evidence]:
     found: dict[str, Evidence] = {}
     gathered: Any = None
     for i, (qid, query, project, as_of, variants, notes_text) in enumerate(rows):
-        notes = json.loads(notes_text)
-        if notes.get("gathered") == gathered:  # kept once: it is the same for the whole set
+        own = f"{source}: query {one_line(qid)}"
+        notes = _object(notes_text, own, "notes")
+        if gathered is not None and notes.get("gathered") == gathered:  # kept once: it is the same for the whole set
             notes["gathered"] = gathered
         gathered = notes.get("gathered")
         memories = {records[n].id: records[n] for n in members[starts[i] : starts[i + 1]].tolist()}
         found[qid] = Evidence(
             query=query,
             memories=memories,
-            variants=tuple(Variant(*variant) for variant in json.loads(variants)),
+            variants=_variants(variants, own),
             lists=tuple(lists.get(qid, ())),
             as_of=to_aware(as_of),
             project=project,
@@ -338,7 +437,23 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection) -> dict[str, Evidence]:
             tokens={key: tokens[key] for key in memories if key in tokens},
             notes=notes,
         )
+        check_query(found[qid], own)
     return found
+
+
+def _variants(text: str, source: str) -> tuple[Variant, ...]:
+    rows = json_values(text, f"{source}: variants", MOST_JSON)
+    pairs = isinstance(rows, list) and all(isinstance(row, list) and len(row) == 2 for row in rows)
+    if not pairs or not all(isinstance(word, str) for row in rows for word in row):
+        raise fault(source, "variants", f"expected pairs of text and kind, found {short(rows)}")
+    return tuple(Variant(*row) for row in rows)
+
+
+def _object(text: str, source: str, where: str) -> dict[str, Any]:
+    values = json_values(text, f"{source}: {where}", MOST_JSON)
+    if not isinstance(values, dict):
+        raise fault(source, where, f"expected an object, found {short(values)}")
+    return values
 
 
 def _read_lists(cursor: duckdb.DuckDBPyConnection, ids: Any) -> dict[str, list[RankedList]]:
@@ -362,13 +477,15 @@ def _read_lists(cursor: duckdb.DuckDBPyConnection, ids: Any) -> dict[str, list[R
 
 
 def _read_scores(
-    cursor: duckdb.DuckDBPyConnection, ids: Any
+    cursor: duckdb.DuckDBPyConnection, ids: Any, source: str
 ) -> dict[tuple[str, str], dict[str, dict[str, ModelScore]]]:
     texts = dict(cursor.execute("SELECT number, text FROM texts").fetchall())
     found: dict[tuple[str, str], dict[str, dict[str, ModelScore]]] = {}
     rows = cursor.execute("SELECT qid, role, model, member, raw, text, error, detail FROM scores").fetchall()
     for qid, role, model, member, raw, text, error, detail in rows:
-        score = ModelScore(raw, texts.get(text), error, None if detail is None else json.loads(detail))
+        where = f"{'model' if role == 'rerank' else role}_scores.{model}.{ids[member]}"
+        details = None if detail is None else _object(detail, f"{source}: query {one_line(qid)}", f"{where}.detail")
+        score = ModelScore(raw, texts.get(text), error, details)
         found.setdefault((qid, role), {}).setdefault(model, {})[ids[member]] = score
     return found
 

@@ -18,14 +18,13 @@ from cems_workbench.errors import InputError, short
 from cems_workbench.parsing import MOST_FILE_BYTES, json_values, read_text
 from cems_workbench.pipeline.evidence import (
     FORMAT,
-    VARIANT_KINDS,
     Evidence,
     Hit,
     ModelScore,
     RankedList,
     Variant,
 )
-from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.validation import NOTES, check
 from cems_workbench.records import Chunk, Memory, Relation
 
 _TIMES = ("created_at", "last_accessed", "updated_at")
@@ -105,16 +104,9 @@ def evidence_from(bundle: Any, source: str = "bundle") -> Evidence:
         read.variant(value, f"variants[{i}]") for i, value in enumerate(read.array(bundle.get("variants"), "variants"))
     )
     lists = tuple(
-        read.ranked_list(value, f"lists[{i}]", len(variants), memories)
-        for i, value in enumerate(read.array(bundle.get("lists"), "lists"))
+        read.ranked_list(value, f"lists[{i}]") for i, value in enumerate(read.array(bundle.get("lists"), "lists"))
     )
-    chunks = read.chunks(bundle.get("chunks"), memories)
-    for ranked in lists:
-        read.known_chunks(ranked, chunks)
-    names = [ranked.name for ranked in lists]
-    if len(set(names)) < len(names):
-        raise InputError(f"{source}: lists: two lists are named {max(names, key=names.count)!r}")
-    return Evidence(
+    evidence = Evidence(
         query=query,
         memories=memories,
         variants=variants or (Variant(query),),
@@ -124,11 +116,16 @@ def evidence_from(bundle: Any, source: str = "bundle") -> Evidence:
         model_scores=read.scores(bundle.get("model_scores"), "model_scores"),
         judge_scores=read.scores(bundle.get("judge_scores"), "judge_scores"),
         embeddings=read.embeddings(bundle.get("embeddings")),
-        chunks=chunks,
-        relations=read.relations(bundle.get("relations"), memories),
-        tokens=read.tokens(bundle.get("tokens"), memories, chunks),
-        notes=read.notes(bundle.get("notes")),
+        chunks=read.chunks(bundle.get("chunks")),
+        relations=read.relations(bundle.get("relations")),
+        tokens=read.tokens(bundle.get("tokens")),
+        notes={
+            name: {} if note is None and name in NOTES else note
+            for name, note in read.mapping(bundle.get("notes"), "notes").items()
+        },
     )
+    check(evidence, source)
+    return evidence
 
 
 class _Reader:
@@ -149,12 +146,9 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.fail(where, f"expected a number, found {value!r:.60}")
         try:
-            number = float(value)
+            return float(value)
         except OverflowError:
             raise self.fail(where, "the number is too large") from None
-        if number != number or number in (float("inf"), float("-inf")):
-            raise self.fail(where, f"expected a finite number, found {number}")
-        return number
 
     def optional_text(self, value: Any, where: str) -> str | None:
         return None if value is None else str(self.typed(value, str, where, "text or null"))
@@ -187,7 +181,7 @@ class _Reader:
         for name in _NUMBERS:
             if name in known:
                 number = self.number(known[name], f"{where}.{name}")
-                if name != "priority" and number != int(number):
+                if name != "priority" and not number.is_integer():
                     raise self.fail(f"{where}.{name}", f"expected a whole number, found {number!r}")
                 known[name] = number if name == "priority" else int(number)
         if "pinned" in known:
@@ -200,21 +194,15 @@ class _Reader:
 
     def variant(self, value: Any, where: str) -> Variant:
         values = self.mapping(value, where)
-        kind = values.get("kind", "original")
-        if kind not in VARIANT_KINDS:
-            raise self.fail(f"{where}.kind", f"{kind!r} is not known; allowed: {' | '.join(VARIANT_KINDS)}")
+        kind = self.typed(values.get("kind", "original"), str, f"{where}.kind", "text")
         return Variant(self.typed(values.get("text"), str, f"{where}.text", "text"), kind)
 
-    def ranked_list(self, value: Any, where: str, variants: int, memories: Mapping[str, Memory]) -> RankedList:
+    def ranked_list(self, value: Any, where: str) -> RankedList:
         values = self.mapping(value, where)
-        source = values.get("source")
-        if source not in SOURCES:
-            raise self.fail(f"{where}.source", f"{source!r} is not known; allowed: {' | '.join(SOURCES)}")
+        source = self.typed(values.get("source"), str, f"{where}.source", "text")
         variant = values.get("variant")
-        if variant is not None and (type(variant) is not int or not 0 <= variant < max(variants, 1)):
-            raise self.fail(
-                f"{where}.variant", f"{variant!r} is not an index into variants (0 to {max(variants, 1) - 1})"
-            )
+        if variant is not None:
+            self.typed(variant, int, f"{where}.variant", "a whole number")
         if variant is None and source in ("vector", "lexical"):
             variant = 0
         hits = []
@@ -222,8 +210,6 @@ class _Reader:
             at = f"{where}.hits[{i}]"
             fields = self.mapping(hit, at)
             memory_id = self.typed(fields.get("memory_id"), str, f"{at}.memory_id", "text")
-            if memory_id not in memories:
-                raise self.fail(f"{at}.memory_id", f"{memory_id!r} is not among the bundle's memories")
             chunk = fields.get("chunk")
             hits.append(
                 Hit(
@@ -232,8 +218,6 @@ class _Reader:
                     None if chunk is None else self.whole(chunk, f"{at}.chunk"),
                 )
             )
-        if len({(hit.memory_id, hit.chunk) for hit in hits}) < len(hits):
-            raise self.fail(f"{where}.hits", "a memory, or a chunk of it, stands in the list twice")
         name = self.typed(values.get("name"), str, f"{where}.name", "text")
         return RankedList(name, source, variant, tuple(hits))
 
@@ -242,54 +226,37 @@ class _Reader:
             raise self.fail(where, f"expected a whole number from 0, found {value!r:.60}")
         return int(value)
 
-    def known_memory(self, value: Any, where: str, memories: Mapping[str, Memory]) -> str:
-        memory_id = str(self.typed(value, str, where, "text"))
-        if memory_id not in memories:
-            raise self.fail(where, f"{memory_id!r} is not among the bundle's memories")
-        return memory_id
-
-    def chunks(self, value: Any, memories: Mapping[str, Memory]) -> dict[str, tuple[Chunk, ...]]:
+    def chunks(self, value: Any) -> dict[str, tuple[Chunk, ...]]:
         found = {}
         for key, rows in self.mapping(value, "chunks").items():
-            self.known_memory(key, f"chunks.{key}", memories)
             read = []
             for i, row in enumerate(self.array(rows, f"chunks.{key}")):
                 at = f"chunks.{key}[{i}]"
                 fields = self.mapping(row, at)
-                if self.whole(fields.get("seq"), f"{at}.seq") != i:
-                    raise self.fail(f"{at}.seq", f"expected {i}: chunks stand in their order")
+                seq = self.whole(fields.get("seq"), f"{at}.seq")
                 start = fields.get("start")
                 text = self.typed(fields.get("text"), str, f"{at}.text", "text")
-                read.append(Chunk(key, i, text, None if start is None else self.whole(start, f"{at}.start")))
+                read.append(Chunk(key, seq, text, None if start is None else self.whole(start, f"{at}.start")))
             found[key] = tuple(read)
         return found
 
-    def known_chunks(self, ranked: RankedList, chunks: Mapping[str, tuple[Chunk, ...]]) -> None:
-        for hit in ranked.hits:
-            if hit.chunk is not None and hit.chunk >= len(chunks.get(hit.memory_id, ())):
-                raise self.fail(f"lists.{ranked.name}", f"{hit.memory_id} has no chunk {hit.chunk}")
-
-    def relations(self, value: Any, memories: Mapping[str, Memory]) -> tuple[Relation, ...]:
+    def relations(self, value: Any) -> tuple[Relation, ...]:
         found = []
         for i, row in enumerate(self.array(value, "relations")):
             at = f"relations[{i}]"
             fields = self.mapping(row, at)
             source, target = (
-                self.known_memory(fields.get(name), f"{at}.{name}", memories) for name in ("source_id", "target_id")
+                self.typed(fields.get(name), str, f"{at}.{name}", "text") for name in ("source_id", "target_id")
             )
             kind = self.typed(fields.get("kind", "related"), str, f"{at}.kind", "text")
             found.append(Relation(source, target, kind, self.number(fields.get("weight", 1.0), f"{at}.weight")))
         return tuple(found)
 
-    def tokens(
-        self, value: Any, memories: Mapping[str, Memory], chunks: Mapping[str, tuple[Chunk, ...]]
-    ) -> dict[str, tuple[int, ...]]:
+    def tokens(self, value: Any) -> dict[str, tuple[int, ...]]:
         found = {}
         for key, row in self.mapping(value, "tokens").items():
-            where = f"tokens.{self.known_memory(key, f'tokens.{key}', memories)}"
+            where = f"tokens.{key}"
             counts = [self.whole(count, f"{where}[{i}]") for i, count in enumerate(self.array(row, where))]
-            if len(counts) != 1 + len(chunks.get(key, ())):
-                raise self.fail(where, "expected the tokens of the content, then those of each chunk")
             found[key] = tuple(counts)
         return found
 
@@ -316,34 +283,10 @@ class _Reader:
         )
 
     def embeddings(self, value: Any) -> dict[str, list[float]]:
-        rows = {
+        return {
             key: [self.number(x, f"embeddings.{key}[{i}]") for i, x in enumerate(self.array(row, f"embeddings.{key}"))]
             for key, row in self.mapping(value, "embeddings").items()
         }
-        if len({len(row) for row in rows.values()}) > 1:
-            raise self.fail("embeddings", "vectors of different lengths")
-        return rows
-
-    def notes(self, value: Any) -> dict[str, Any]:
-        notes = self.mapping(value, "notes")
-        for name in notes.keys() & {"query", "expansion", "gathered", "models", "warnings", "rerankers", "judges"}:
-            notes[name] = self.mapping(notes[name], f"notes.{name}")
-        for stage, lines in notes.get("warnings", {}).items():
-            self.array(lines, f"notes.warnings.{stage}")
-        for judge, about in notes.get("judges", {}).items():
-            self.judge_scale(self.mapping(about, f"notes.judges.{judge}"), f"notes.judges.{judge}")
-        try:
-            json.dumps(notes, allow_nan=False)  # the trace repeats them, and its JSON has no NaN
-        except ValueError:
-            raise self.fail("notes", "a number in them is not finite") from None
-        return notes
-
-    def judge_scale(self, about: Mapping[str, Any], where: str) -> None:
-        if about.get("threshold") is not None:
-            self.number(about["threshold"], f"{where}.threshold")
-        bands = about.get("bands")
-        if bands is not None and len([self.number(low, f"{where}.bands") for low in self.array(bands, where)]) != 3:
-            raise self.fail(f"{where}.bands", "a judge has three")
 
 
 def _hit_values(hit: Hit) -> dict[str, Any]:

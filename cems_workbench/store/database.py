@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
+from cems_workbench.store.duckdb_file import CHECK_SECONDS, MEMORY_LIMIT, open_file, stranger, within
 from cems_workbench.store.meta import COMMITS, STORE_ID, count_commit, read_meta
 from cems_workbench.store.schema.migrations import prepare
 
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 FILE_NAME = "workbench.duckdb"
 COMMITS_NAME = "workbench.commits"
-SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    # Nothing is fetched at run time: no extension is installed or loaded behind the user's back.
-    "autoinstall_known_extensions": False,
-    "autoload_known_extensions": False,
-    # The models need the rest; DuckDB spills to disk beyond this.
-    "memory_limit": "2GB",
-}
 PASSING_BYTES, PASSING_LOG = 64_000_000, "256MB"
 """While many rows pass through that nobody reads again soon few pages are kept besides the keys and the longest texts, and the log of what
 was written is put into the file when it is so large, not at every commit: each time the last, unfilled groups of rows are written anew
@@ -51,7 +45,7 @@ class Database:
         """Open or create the file in `directory`; raises StoreLockedError or StoreError."""
         self._directory = directory
         self._connection = connect(directory)
-        self._memory = str(SETTINGS["memory_limit"])
+        self._memory = MEMORY_LIMIT
         self._writing = threading.RLock()
         # A connection refuses a second call while one is under way, even cursor() beside close().
         self._calling = threading.Lock()
@@ -186,7 +180,7 @@ class Database:
 
     def whole_memory(self) -> AbstractContextManager[None]:
         """Inside `many_rows`, for what needs more memory than its rows do: all that the store may have, while the block runs."""
-        return self._allowed(str(SETTINGS["memory_limit"]))
+        return self._allowed(MEMORY_LIMIT)
 
     @contextmanager
     def _allowed(self, memory: str) -> Iterator[None]:
@@ -260,9 +254,21 @@ def connect(directory: Path) -> duckdb.DuckDBPyConnection:
     try:
         if file.exists() and not file.stat().st_size:  # DuckDB would make a new database of it
             raise StoreError(f"store {directory} is damaged: {FILE_NAME} is empty, nothing of it can be read; {SAFE}")
-        return duckdb.connect(str(file), config=SETTINGS)
+        connection = open_file(file, memory_limit=MEMORY_LIMIT, changing=("memory_limit", "checkpoint_threshold"))
     except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
         raise _readable(error, directory) from error
+    try:
+        with within(connection, CHECK_SECONDS):
+            found = stranger(connection)
+        if found is not None:
+            raise StoreError(f"store {directory} is not opened: its database has {found}, which no store has")
+    except duckdb.Error as error:
+        connection.close()
+        raise _readable(error, directory) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 SAFE = "take it from a backup; evidence files and dictionaries beside it are as they were"

@@ -21,6 +21,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.apart import run_apart
 from cems_workbench.store.database import FILE_NAME, Database
+from cems_workbench.store.duckdb_file import open_file, stranger
 from cems_workbench.store.meta import SCHEMA
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> None:
         raise StoreError(f"the store has schema {version}, this version reads {max(scripts)}: update cems-workbench")
     target.mkdir(parents=True, exist_ok=True)
     try:
-        with duckdb.connect(str(target / FILE_NAME)) as database:
+        with open_file(target / FILE_NAME) as database:
             database.execute("BEGIN")
             apply(database, scripts, 0, version)
             for table in read:
@@ -195,7 +196,9 @@ def print_tables(file: str) -> None:
     import duckdb
 
     sizes: dict[str, int] = {}
-    with duckdb.connect(file) as database:
+    with open_file(file) as database:
+        if found := stranger(database):
+            raise StoreError(f"its database has {found}, which no store has")
         listed = database.execute(
             "SELECT table_name, estimated_size FROM duckdb_tables() WHERE NOT temporary"
         ).fetchall()
@@ -212,7 +215,7 @@ def print_rows(file: str, table: str, folder: str, spans: Sequence[Sequence[int]
     import duckdb
     import pyarrow as pa
 
-    database = duckdb.connect(file)
+    database = open_file(file)
     for start, end in spans:
         try:
             found: pa.Table = database.execute(
@@ -231,7 +234,7 @@ def print_rows(file: str, table: str, folder: str, spans: Sequence[Sequence[int]
                 database.execute("SELECT 1").fetchall()
             except duckdb.Error:  # an internal error closes a database for good
                 database.close()
-                database = duckdb.connect(file)
+                database = open_file(file)
 
 
 if __name__ == "__main__":

@@ -66,7 +66,17 @@ PURE = sorted(
     [
         *(
             ROOT / PACKAGE / "pipeline" / f"{name}.py"
-            for name in ("replay", "encode", "trace", "needs", "table", "evidence", "list_sources", "nested")
+            for name in (
+                "replay",
+                "encode",
+                "trace",
+                "needs",
+                "table",
+                "evidence",
+                "list_sources",
+                "nested",
+                "validation",
+            )
         ),
         *(ROOT / PACKAGE / "pipeline" / "stages").glob("*.py"),
     ]
@@ -300,6 +310,11 @@ def test_pages_and_ui_hold_no_sql_and_no_database() -> None:
             if any(module.split(".")[0] in ("duckdb", "chromadb", "bm25s") for module in modules):
                 wrong.append(f"{file.relative_to(ROOT)}: {modules[0]}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_one_function_opens_database_files() -> None:
+    opening = {file.stem for file in (ROOT / PACKAGE).rglob("*.py") if "duckdb.connect(" in file.read_text("utf-8")}
+    assert opening == {"duckdb_file"}, "a database file may be a stranger's: store/duckdb_file.py opens it as data"
 
 
 def test_html_stands_in_templates_which_escape_every_value() -> None:

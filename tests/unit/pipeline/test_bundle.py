@@ -36,7 +36,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
         {"lists": [{"name": "v", "source": "graph", "hits": []}]},
         "lists[0].source: 'graph' is not known",
     ),
-    "hit without memory": ({"lists": hits({"memory_id": "zz", "score": 1})}, "'zz' is not among the bundle's memories"),
+    "hit without memory": ({"lists": hits({"memory_id": "zz", "score": 1})}, "'zz' is not among the memories"),
     "hit without score": ({"lists": hits({"memory_id": "a"})}, "lists[0].hits[0].score: expected a number, found None"),
     "hit that is text": ({"lists": hits("a")}, "lists[0].hits[0]: expected an object"),
     "NaN score": ({"lists": hits({"memory_id": "a", "score": math.nan})}, "score: expected a finite number"),

@@ -83,7 +83,7 @@ def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "PASSING_BYTES", 16_000_000)
-    monkeypatch.setitem(database.SETTINGS, "memory_limit", "16MB")
+    monkeypatch.setattr(database, "MEMORY_LIMIT", "16MB")
     before, source = memory_limit(store), begun(store)
     says = r"needed more memory than it is allowed .*; what was committed by then stays"
     with pytest.raises(StoreError, match=says), store.sources.taking():

@@ -1,0 +1,150 @@
+"""The one way in which a DuckDB file is opened: as data, whoever made it.
+
+A DuckDB database can hold more than tables: views and macros that read other files, columns that are computed, names that take the place of
+a function. So nothing outside the file can be reached, no extension is fetched or loaded, the configuration cannot be changed from within,
+and the catalog is looked at before the first row is: it has tables of plain columns, and of an evidence file just those that it should have
+(`differences`). Catalog functions are called by their full name, because a macro of the file may bear the short one. See
+docs/decisions/0015-a-file-is-data.md.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cems_workbench.errors import one_line, short
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY_LIMIT = "2GB"
+"""The models need the rest; DuckDB spills to disk beyond this."""
+CHECK_SECONDS = 60.0
+"""The longest that looking at a catalog may take."""
+SETTINGS: Mapping[str, Any] = {
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "python_enable_replacements": False,
+    "lock_configuration": True,
+}
+
+
+def open_file(
+    path: Path | str, *, read_only: bool = False, memory_limit: str = MEMORY_LIMIT, changing: Sequence[str] = ()
+) -> duckdb.DuckDBPyConnection:
+    """Open a DuckDB file, or make one. Of the settings only those in `changing` can be set later. Raises duckdb.Error."""
+    import duckdb
+
+    settings = {**SETTINGS, "memory_limit": memory_limit, "allowed_configs": list(changing)}
+    return duckdb.connect(str(path), read_only=read_only, config=settings)
+
+
+def stranger(cursor: duckdb.DuckDBPyConnection) -> str | None:
+    """What of the file's catalog is code rather than data, in words; None where nothing is."""
+    for what, select in _CODE:
+        found = cursor.execute(select).fetchone()
+        if found is not None:
+            return f"{what} {short(found[0])}"
+    return None
+
+
+_CODE = (
+    ("a view", "SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal"),
+    ("a macro", "SELECT function_name FROM system.main.duckdb_functions() WHERE NOT internal"),
+    ("a type", "SELECT type_name FROM system.main.duckdb_types() WHERE NOT internal"),
+    ("a schema", "SELECT schema_name FROM system.main.duckdb_schemas() WHERE NOT internal"),
+    (
+        "a computed column",
+        "SELECT c.table_name || '.' || c.column_name FROM system.main.duckdb_columns() AS c "
+        "JOIN system.main.duckdb_tables() AS t USING (database_name, schema_name, table_name) "
+        "WHERE NOT c.internal AND contains(t.sql, 'GENERATED ALWAYS AS') AND c.column_default IS NOT NULL",
+    ),
+)
+
+Columns = frozenset[tuple[str, str, bool]]
+"""(name, type, may be null) of the columns of a table."""
+
+
+def differences(
+    cursor: duckdb.DuckDBPyConnection, tables: Mapping[str, Columns], optional: Collection[str] = ()
+) -> str | None:
+    """How the catalog differs from these tables, in words: the first thing found; None where it does not.
+
+    `optional` are the tables and columns, as "table" and "table.column", that may be missing.
+    """
+    found = stranger(cursor)
+    if found is not None:
+        return f"it has {found}"
+    there = columns(cursor)
+    for name in sorted(there.keys() | tables.keys()):
+        if name not in tables:
+            return f"it has a table {short(name)}"
+        for column in sorted(tables[name] - there.get(name, frozenset())):
+            if (name if name not in there else f"{name}.{column[0]}") in optional:
+                continue
+            return f"its table {name} lacks the column {_words(column)}" if name in there else f"it has no table {name}"
+        for column in sorted(there.get(name, frozenset()) - tables[name]):
+            return f"its table {name} has a column {_words(column)}"
+    for what, select in _BESIDE_TABLES:
+        beside = cursor.execute(select).fetchone()
+        if beside is not None:
+            return f"it has {what} {short(beside[0])}"
+    return None
+
+
+_BESIDE_TABLES = (
+    ("a sequence", "SELECT sequence_name FROM system.main.duckdb_sequences()"),
+    ("an index", "SELECT index_name FROM system.main.duckdb_indexes()"),
+    (
+        "a constraint",
+        "SELECT constraint_text FROM system.main.duckdb_constraints() "
+        "WHERE constraint_type NOT IN ('NOT NULL', 'PRIMARY KEY')",
+    ),
+    (
+        "a default of the column",
+        "SELECT table_name || '.' || column_name FROM system.main.duckdb_columns() "
+        "WHERE NOT internal AND column_default IS NOT NULL",
+    ),
+)
+
+
+def columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
+    """The columns of every table of the file."""
+    found: dict[str, set[tuple[str, str, bool]]] = {}
+    for table, column, kind, nullable in cursor.execute(
+        "SELECT table_name, column_name, data_type, is_nullable FROM system.main.duckdb_columns() WHERE NOT internal"
+    ).fetchall():
+        found.setdefault(table, set()).add((column, kind, nullable))
+    return {table: frozenset(own) for table, own in found.items()}
+
+
+@cache
+def columns_of(script: str) -> Mapping[str, Columns]:
+    """The columns of the tables that a script makes."""
+    import duckdb
+
+    with duckdb.connect(config={**SETTINGS}) as empty:
+        empty.execute(script)
+        return columns(empty)
+
+
+def _words(column: tuple[str, str, bool]) -> str:
+    name, kind, nullable = column
+    return f"{short(name)} ({one_line(kind, 60)}{'' if nullable else ', never empty'})"
+
+
+@contextmanager
+def within(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Interrupt what the connection does when the block takes longer; DuckDB then raises InterruptException."""
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

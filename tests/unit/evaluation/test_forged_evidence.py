@@ -1,0 +1,63 @@
+"""Evidence files that somebody forged: each is refused by one line that says what is wrong, and nothing of it is run or written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+from sets import QUERIES, evidence_file
+
+from benchmarks.forged_evidence import FORGED, forge
+from cems_workbench.errors import InputError, StoreError
+from cems_workbench.evaluation.evidence_file import EvidenceFile, read_evidence_file, read_header, replace_judgments
+from cems_workbench.store import Store
+
+
+def one_line_of(read: Callable[[], object]) -> str:
+    """What is said instead of reading; empty where it is read."""
+    began = time.process_time()
+    try:
+        read()
+    except InputError as error:
+        took = time.process_time() - began
+        return "" if "\n" in str(error) or len(str(error)) > 500 or took > 10 else str(error)
+    return ""
+
+
+def test_no_forged_file_is_taken_for_evidence(tmp_path: Path) -> None:
+    whole, path = evidence_file(tmp_path), tmp_path / "forged.evidence"
+    header = read_header(whole)
+    taken = []
+    for name, (script, words) in list(FORGED.items())[::3]:  # all of them: benchmarks/fuzz.py
+        forge(whole, path, script)
+        said = one_line_of(lambda: read_evidence_file(path))
+        if str(path) not in said or words not in said:
+            taken.append(f"{name}: {said}")
+    for name in list(FORGED)[::12]:
+        forge(whole, path, FORGED[name][0])
+        before = path.read_bytes()
+        if not one_line_of(lambda: EvidenceFile.resume(path, header, QUERIES)) or path.read_bytes() != before:
+            taken.append(f"{name} was gone on with")
+    assert not taken
+
+
+def test_the_database_of_others_is_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "sales.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute("CREATE TABLE judgments (x INTEGER)")
+    before = path.read_bytes()
+    assert "not an evidence file" in one_line_of(lambda: replace_judgments(path, ()))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_store_whose_database_holds_code_is_not_opened(tmp_path: Path) -> None:
+    Store.open(tmp_path / "store").close()
+    with duckdb.connect(str(tmp_path / "store" / "workbench.duckdb")) as database:
+        database.execute("ALTER TABLE relations RENAME TO kept")
+        database.execute("CREATE VIEW relations AS SELECT * FROM read_text('/etc/hostname')")
+    with pytest.raises(StoreError, match="its database has a view 'relations', which no store has"):
+        Store.open(tmp_path / "store")
