@@ -45,6 +45,15 @@ class Settings(BaseSettings):
     llm_model: str | None = Field(None, description="Chat model for query understanding and expansion; empty: no LLM")
     llm_key: str | None = Field(None, repr=False, description="API key of the OpenAI-compatible server")
 
+    folders: str = Field(
+        "",
+        description="Folders, with commas between, that pages may open stores and files from; the store's own is one",
+    )
+    role_claim: str = Field(
+        "", description="Claim of a signed-in identity that names its role; empty: everybody is a reviewer"
+    )
+    operators: str = Field("", description="Addresses, with commas between, of signed-in people who are operators")
+
     @property
     def served_embedder(self) -> tuple[Server, str] | None:
         """Kind of server and model of an embedder on a server; None when it is loaded here."""

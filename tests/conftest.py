@@ -137,7 +137,9 @@ def default_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _settings_of_tests(default_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _settings_of_tests(
+    default_store: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """A developer's own CEMS_WORKBENCH_* variables do not change what is tested, and no test opens the developer's store.
 
     A test that opens a store without saying which would open that of the checkout, where a developer's own memories are.
@@ -145,6 +147,7 @@ def _settings_of_tests(default_store: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for name in [name for name in os.environ if name.startswith("CEMS_WORKBENCH_") and name != PRESET]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("CEMS_WORKBENCH_STORE", str(default_store))
+    monkeypatch.setenv("CEMS_WORKBENCH_FOLDERS", f"{tmp_path_factory.getbasetemp()},{ROOT},{SHARED}")
     monkeypatch.setenv("CEMS_WORKBENCH_GATHER_AHEAD", "false")  # it would search 129 queries behind every page
     before = CHECKOUT_STORE.exists()
     yield

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from cems_workbench.cli.options import StoreOption
 from cems_workbench.errors import InputError
 
 PAGE = Path(__file__).resolve().parents[2] / "app.py"
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 PRELOADED = (
     "cems_workbench.config",
     "cems_workbench.pipeline",
@@ -53,12 +55,22 @@ def app_command(
     threading.Thread(target=_preload, args=(port,), name="preload", daemon=True).start()
     os.chdir(PAGE.parent)  # where .streamlit/config.toml is
     sys.argv = ["streamlit", "run", str(PAGE), "--server.port", str(port)]
+    for name in _names(os.environ):
+        sys.argv += ["--server.allowedHosts", name]
     if headless:
         sys.argv += ["--server.headless", "true"]
     try:
         cli.main()
     except SystemExit as end:
         exit_code.append(end.code if isinstance(end.code, int) else int(end.code is not None))
+
+
+def _names(environment: Mapping[str, str]) -> list[str]:
+    """The names the app answers to, where it listens on an address of its own and nobody named them; else the config's hold."""
+    address = environment.get("STREAMLIT_SERVER_ADDRESS", "")
+    if "STREAMLIT_SERVER_ALLOWED_HOSTS" in environment or address in ("", *LOCAL_NAMES, "0.0.0.0", "::"):
+        return []
+    return [*LOCAL_NAMES, address]
 
 
 def _leave(exit_code: list[int]) -> None:

@@ -61,10 +61,10 @@ class Configs:
         return self._add("history", name, config_yaml, base, author, when or datetime.now(UTC), why, card)
 
     def add_experiment(
-        self, name: str, config_yaml: str, note: str = "", card: Mapping[str, Any] | None = None
+        self, name: str, config_yaml: str, note: str = "", card: Mapping[str, Any] | None = None, author: str = ""
     ) -> ConfigRecord:
-        """Keep a config with what was measured of it (JSON values) as an experiment."""
-        return self._add("experiment", name, config_yaml, None, "", datetime.now(UTC), note, card)
+        """Keep a config with what was measured of it (JSON values) as an experiment; `author` is empty where nobody said a name."""
+        return self._add("experiment", name, config_yaml, None, author, datetime.now(UTC), note, card)
 
     def _add(
         self, kind: Kind, name: str, config_yaml: str, base: str | None, author: str, when: datetime, why: str,

@@ -232,13 +232,33 @@ def test_where_sign_in_is_configured_labels_carry_the_signed_in_name_and_none_is
     assert [one.judge for one in labels()] == ["grace@example.org"]
 
 
-def test_where_sign_in_is_configured_nobody_labels_before_it_under_whatever_name(
+def test_where_sign_in_is_configured_nothing_is_shown_before_it_on_any_page(
     open_page: OpenPage, queue_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signed_in_as(monkeypatch, is_logged_in=False)
-    opened = open_page(queue_store).switch_page("pages/label.py")
+    opened = open_page(queue_store)
     opened.session_state["reviewer:name"] = "somebody else"
-    checked(opened.run())
-    assert "Sign in above to begin." in opened.info[0].value
-    assert not [button for button in opened.button if str(button.key).startswith("label:grade")]
-    assert [button.label for button in opened.button if str(button.key).startswith("reviewer:sign_in")] == ["Sign in"]
+    for name in ("inspect", "label", "evaluate", "tune", "memories"):
+        checked(opened.switch_page(f"pages/{name}.py").run())
+        assert [info.value for info in opened.info] == ["Sign in to see this store."]
+        assert [button.label for button in opened.button] == ["Sign in"]
+        assert not [*opened.text_input, *opened.text_area, *opened.selectbox, *opened.get("file_uploader")]
+
+
+def test_a_reader_looks_and_a_reviewer_labels(
+    open_page: OpenPage, queue_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The role is what the claim says when the button is pressed."""
+    monkeypatch.setenv("CEMS_WORKBENCH_ROLE_CLAIM", "role")
+    signed_in_as(monkeypatch, is_logged_in=True, email="grace@example.org", role="reader")
+    opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
+    with pytest.raises(AssertionError, match="Error"):
+        press(opened, "label:grade:2")
+    assert "a reader may not label" in opened.error[0].value
+    assert labels() == []
+    signed_in_as(monkeypatch, is_logged_in=True, email="grace@example.org", role="reviewer")
+    press(opened, "label:grade:2")
+    assert [one.judge for one in labels()] == ["grace@example.org"]
+    checked(opened.switch_page("pages/memories.py").run())
+    (views,) = [each for each in opened.get("button_group") if each.key == "memories:view"]
+    assert views.options == ["Browse", "Statistics"]

@@ -18,18 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "cems_workbench"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    (
-        "characters",
-        "errors",
-        "parsing",
-        "extensions",
-        "collector",
-        "deadline",
-        "progress",
-        "records",
-        "settings",
-        "shipped",
-    ),
+    ("errors", "parsing", "extensions", "collector", "deadline", "progress", "records", "settings", "shipped"),
     ("config", "models", "store", "formats", "sources"),
     ("pipeline",),
     ("evaluation", "tuning", "analysis"),

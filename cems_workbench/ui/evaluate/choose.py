@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.characters import in_order
 from cems_workbench.config import PipelineConfig, import_config
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import read_header
@@ -93,7 +92,7 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resourc
     def shown(name: str) -> str:
         if file is not None and name == OPENED_FILE:
             return f"file {file.name}"
-        return f"{in_order(name)} · {sets[name].size} queries · version {sets[name].version}"
+        return f"{name} · {sets[name].size} queries · version {sets[name].version}"
 
     options = ([OPENED_FILE] if file else []) + sorted(sets)
     boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
@@ -157,8 +156,7 @@ def _on_file(
     about = f"{searched}, gathered {header.created_at[:10]} for {plain(header.config.name)}"
     why = f" Read-only: {plain(file.reason)}." if file.reason else ""
     left, right = st.columns([5, 1], vertical_alignment="center")
-    unproved = f" {evidence.unproved[:1].upper()}{evidence.unproved[1:]}." if evidence.unproved else ""
-    left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}{unproved}")
+    left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}")
     right.button("Close the file", key="evaluate:file_close", on_click=files.close, width="stretch")
     return Choice(QuerySelection(file.name, evidence.queries, header.project_only), configs, kind, measures, file)
 

@@ -18,6 +18,7 @@ from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.evaluate.compare import compared, draw_kept
 from cems_workbench.ui.evaluate.state import Choice
+from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import csv_bytes, plain
 from cems_workbench.ui.kit.tables import pick_row
 
@@ -57,7 +58,10 @@ def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: C
     card = experiment_card(comparison, choice.selection.query_set, _hash(measured))
     config = measured[-1].evaluation.config.model_copy(update={"name": name.strip()})
     try:
-        kept = resources.store.configs.add_experiment(name.strip(), dump_config(config), note.strip(), card)
+        reviewer.require("reviewer")
+        kept = resources.store.configs.add_experiment(
+            name.strip(), dump_config(config), note.strip(), card, reviewer.reviewer() or ""
+        )
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return

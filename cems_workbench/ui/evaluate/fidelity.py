@@ -17,7 +17,6 @@ import streamlit as st
 from cems_workbench.analysis.fidelity.causes import Lists
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
 from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Estimate
-from cems_workbench.characters import in_order
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.evaluate import number
@@ -26,6 +25,7 @@ from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import Query, Returned
+from cems_workbench.runs.access import confined
 from cems_workbench.runs.fidelity import (
     BASE,
     Difference,
@@ -44,6 +44,7 @@ from cems_workbench.runs.fidelity import (
 )
 from cems_workbench.runs.gathering import discard_evidence, gather_evidence, pending_gathers, read_evidence
 from cems_workbench.runs.importing import upload
+from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.gather import under
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.controls import shown
@@ -111,7 +112,7 @@ def _recordings(resources: Resources) -> list[Recording]:
     kept = (
         st.multiselect(
             "Query sets with recorded answers", list(sets), key=KEPT_SETS, persist_state="session",
-            format_func=lambda name: f"{in_order(name)} · {sets.get(name, 0):,} answers", placeholder="Choose a query set",
+            format_func=lambda name: f"{name} · {sets.get(name, 0):,} answers", placeholder="Choose a query set",
             help="Logs of what was asked and answered, as the Memories page or `import` keeps them.",
         )
         if sets
@@ -120,7 +121,7 @@ def _recordings(resources: Resources) -> list[Recording]:
     path_box, file_box = st.columns([3, 2])
     path = path_box.text_input(
         "File of answers", key="evaluate:fidelity_path", placeholder="/…/answers.json", persist_state="session",
-        help=f"On the machine that runs the app. {FORMS_HELP}",
+        help=f"On the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS. {FORMS_HELP}",
     ).strip()  # fmt: skip
     uploads = file_box.file_uploader(
         "Or upload files", FORMS, accept_multiple_files=True, key="evaluate:fidelity_files", help=FORMS_HELP
@@ -129,8 +130,7 @@ def _recordings(resources: Resources) -> list[Recording]:
     try:
         found += [kept_recording(resources.store, name) for name in kept]
         if path:
-            place = Path(path).expanduser()
-            found.append(_read(place))
+            found.append(_read(confined(path, Settings())))
         found += [_parsed(upload.name, upload.getvalue()) for upload in uploads]
         for recording in found:
             require_usable(recording)

@@ -11,7 +11,9 @@ import streamlit as st
 
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.access import confined
 from cems_workbench.runs.gathering import not_of_this_store
+from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.state import OPENED_FILE, OpenedFile, page, read_file
 from cems_workbench.ui.kit.escape import plain
 
@@ -27,17 +29,18 @@ def draw(resources: Resources) -> None:
         return
     with popover, st.container(width=420):
         path = st.text_input("Path", key="evaluate:file_path", placeholder="/…/team.evidence", persist_state="session",
-                             help="On the machine that runs the app")  # fmt: skip
+                             help="Where the app runs: in the folder of its store, or one of CEMS_WORKBENCH_FOLDERS")  # fmt: skip
         upload = st.file_uploader("or upload it", key="evaluate:file_upload", max_upload_size=MEGABYTES)
         if st.button("Open the file", key="evaluate:file_open", disabled=not (path.strip() or upload)):
-            _offer(Path(path.strip()).expanduser() if path.strip() else None, upload, resources)
+            _offer(path.strip(), upload, resources)
         _decide()
 
 
-def _offer(path: Path | None, upload: IO[bytes] | None, resources: Resources) -> None:
+def _offer(typed: str, upload: IO[bytes] | None, resources: Resources) -> None:
     """Look into the file: use it when it is of this store, else remember why not."""
     page.update(offered=None)
     try:
+        path = confined(typed, Settings()) if typed else None
         name = path.name if path else str(getattr(upload, "name", "upload"))
         place = path or _saved(upload)
         try:

@@ -15,6 +15,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import RowError
 from cems_workbench.runs.importing import upload as saved
 from cems_workbench.ui.evaluate.state import LogSample, page
+from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import progress_in
 from cems_workbench.ui.kit.tables import draw_table
@@ -56,6 +57,7 @@ def _make(upload: UploadedFile, way: Way, size: int, seed: int, name: str, resou
     progress = progress_in(st.empty())
     errors: list[RowError] = []
     try:
+        reviewer.require("reviewer")
         with saved(upload.name, upload.getvalue()) as path:
             parsed = read(path, log_format(path) or query_log.NAME, progress)
         errors = list(parsed.errors)

@@ -77,6 +77,7 @@ def _draw_grades(context: InspectContext, memory_id: str) -> None:
 
 def _grade(request: Request, memory_id: str, grade: int, who: str, resources: Resources) -> None:
     try:
+        reviewer.require("reviewer")
         query = meant_query(request, resources.store) or add_to_set(request, TYPED, resources.store)
         give_grade(resources.store, query.qid, memory_id, grade, who)
     except WorkbenchError as error:
@@ -109,6 +110,7 @@ def draw_add_to_set(request: Request, resources: Resources) -> None:
         )
         if st.button("Add this query", key="inspect:add_to_set_button", disabled=not name) and name:
             try:
+                reviewer.require("reviewer")
                 add_to_set(request, name.strip(), resources.store)
             except WorkbenchError as error:
                 st.error(plain(str(error)))

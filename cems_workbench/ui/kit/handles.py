@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import streamlit as st
@@ -13,9 +12,11 @@ import streamlit as st
 from cems_workbench import collector
 from cems_workbench.errors import StoreError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.runs.access import confined
 from cems_workbench.runs.opening import embedder, for_store, open_resources, servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
+from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 
 PAINT_SECONDS = 2.0
@@ -42,7 +43,8 @@ def resources() -> Resources:
 
 
 def opened() -> Resources | None:
-    """The open store; None where it cannot be opened, and the page has said why."""
+    """The open store; None where it cannot be opened, and the page has said why. Ends the page before sign-in."""
+    reviewer.gate()
     try:
         found = resources()
     except WorkbenchError as error:
@@ -62,15 +64,12 @@ def warmth() -> Warmth:
 def switch(folder: str, *, create: bool) -> Resources:
     """Close the open store and open the one in `folder`, or create it there; for every session of this process.
 
-    Raises StoreError with a line for the page; the store that was open is open still, then.
+    Raises StoreError or InputError with a line for the page; the store that was open is open still, then.
     """
     if not folder:
         raise StoreError("type the path of a folder first")
-    try:
-        path = Path(folder).expanduser()
-        there = Store.exists(path)
-    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL in it, somebody's home that is not there
-        raise StoreError(f"{folder!r} is not the path of a folder: {error}") from error
+    path = confined(folder, Settings())
+    there = Store.exists(path)
     with _switching:
         present = _present()
         if there == create:

@@ -1,6 +1,7 @@
 """Who works with the app: the name that is signed in where `st.login` is configured, else a name that is asked for once.
 
-Where sign-in is configured nobody labels or signs without it, and no name can be typed: the author is then who the provider says.
+Where sign-in is configured nothing is shown or done without it, and no name can be typed: the author is then who the provider says,
+and the role is that of the identity (`runs.access`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from typing import Any
 
 import streamlit as st
 
+from cems_workbench.runs import access
+from cems_workbench.runs.access import DOES, Role
+from cems_workbench.settings import Settings
 from cems_workbench.ui.kit.escape import plain
 
 NAME = "reviewer:name"
@@ -33,6 +37,37 @@ def reviewer() -> str | None:
     """The name that labels and configs are kept under; None until it is known."""
     name = signed_in() if sign_in_configured() else st.session_state.get(NAME)
     return name.strip() or None if isinstance(name, str) else None
+
+
+def gate() -> None:
+    """Where sign-in is configured and nobody is signed in: the way in, and the end of the page."""
+    if sign_in_configured() and signed_in() is None:
+        st.info("Sign in to see this store.", icon=":material/lock:")
+        ask()
+        st.stop()
+
+
+def role() -> Role:
+    """What whoever works here may do; everything where there is no sign-in."""
+    return access.role_of(_user(), Settings()) if sign_in_configured() else "operator"
+
+
+def may(needed: Role) -> bool:
+    """Whether whoever works here has the rights of this role."""
+    return access.may(role(), needed)
+
+
+def require(needed: Role) -> None:
+    """Raise InputError, with a line for the page, unless whoever works here has the rights of this role."""
+    access.require(role(), needed)
+
+
+def draw_right(needed: Role) -> bool:
+    """Whether whoever works here has the rights of this role; a line says so where not."""
+    if may(needed):
+        return True
+    st.info(f"Only a person with the role {needed} may {DOES[needed]}; yours is {role()}.", icon=":material/lock:")
+    return False
 
 
 def ask() -> None:

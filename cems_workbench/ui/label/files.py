@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from cems_workbench.characters import in_order
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.adjudication import Chosen, Rule, choose_judgments
 from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_writers, write_judgments
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.importing import FileImport, import_files
+from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.imports import counts_table, error_rows, errors_csv, notes
 from cems_workbench.ui.kit.progress import cancellable
@@ -50,7 +50,8 @@ class _Choice:
 def draw(resources: Resources) -> None:
     """Import above, export below."""
     st.markdown("## Import judgments")
-    _import(resources)
+    if reviewer.draw_right("operator"):
+        _import(resources)
     st.markdown("## Export judgments")
     choice = _choose(resources)
     if choice is not None:
@@ -70,6 +71,7 @@ def _import(resources: Resources) -> None:
     )  # fmt: skip
     pressed = button.button("Import", key="label:files:import", type="primary", disabled=not files, width="stretch")
     if pressed and files:
+        reviewer.require("operator")
         with cancellable("label:cancel:import") as progress:
             uploads, form = [(file.name, file) for file in files], "auto" if chosen == AUTO else chosen
             imports: tuple[FileImport, ...] = ()
@@ -92,7 +94,7 @@ def _report(imports: Sequence[FileImport]) -> None:
         draw_table(counts, key="label:files:counts", most=len(counts))
     if remarks := notes(imports):
         st.caption(f"{len(remarks)} notes on rows that were replaced, repeated, or differ from other judges")
-        st.code(in_order("\n".join(remarks)), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
+        st.code("\n".join(remarks), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
     errors = error_rows(imports)
     if not errors:
         return
@@ -145,8 +147,9 @@ def _export(choice: _Choice, resources: Resources) -> None:
     feedback = cems_feedback.feedback_of(choice.chosen.judgments)
     if feedback_box.button(
         "Count as feedback", key="label:out:feedback", icon=":material/thumbs_up_down:", width="stretch", help=FEEDBACK,
-        disabled=not feedback,
+        disabled=not feedback or not reviewer.may("operator"),
     ):  # fmt: skip
+        reviewer.require("operator")
         changed = resources.store.memories.count_feedback(cems_feedback.counts(feedback))
         st.success(
             f"The counts of {changed:,} memories changed; evidence is gathered again where they matter.",
@@ -154,6 +157,6 @@ def _export(choice: _Choice, resources: Resources) -> None:
         )
     if left_out:
         lines = [*left_out[:SHOWN], *([f"and {len(left_out) - SHOWN:,} more"] if len(left_out) > SHOWN else [])]
-        st.code(in_order("\n".join(lines)), language=None, wrap_lines=True, height=min(220, 28 + 21 * len(lines)))
+        st.code("\n".join(lines), language=None, wrap_lines=True, height=min(220, 28 + 21 * len(lines)))
     with st.expander("Preview"):
         st.code("\n".join(written.text.splitlines()[:12]) or "(nothing)", language=None)

@@ -12,7 +12,6 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.characters import in_order
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.pooling import Strategy, coverage, mean_judged
 from cems_workbench.evaluation.labelling.prejudging import PairScores, prelabel
@@ -27,6 +26,7 @@ from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import say_effects
 from cems_workbench.ui.kit.progress import cancellable
+from cems_workbench.ui.kit.reviewer import require
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.label import ready, state
 
@@ -80,12 +80,13 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
 def _title(queue: QueueRecord) -> str:
     """A queue in the box: its name, whether it came with the app, and how many people grade each pair."""
     mark = " · ready-made" if queue.settings.get("ready_made") else ""
-    return f"{in_order(queue.name)}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} a pair"
+    return f"{queue.name}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} a pair"
 
 
 def _make(plan: QueuePlan, resources: Resources) -> None:
     """Make a queue and put it to work; what was gathered before a cancel is gone on with next time."""
     try:
+        require("reviewer")
         with cancellable("label:cancel:queue") as progress:
             queue = assemble(plan, resources, progress)
         resources.store.queues.save(queue)
@@ -126,10 +127,7 @@ def _form(resources: Resources) -> QueuePlan | None:
         return None
     options = config_options(resources).configs
     query_set = st.selectbox(
-        "Query set",
-        sorted(sets),
-        key="label:new:set",
-        format_func=lambda name: f"{in_order(name)} · {sets[name].size} queries",
+        "Query set", sorted(sets), key="label:new:set", format_func=lambda name: f"{name} · {sets[name].size} queries"
     )
     configs = st.multiselect(
         "Configs", list(options), default=[name for name in ("cems", "recollection") if name in options], key="label:new:configs",
@@ -292,6 +290,7 @@ def _forget(queue: LabelQueue, resources: Resources) -> None:
     with st.popover("Delete this queue", icon=":material/delete:", key="label:forget"):
         st.caption("Deletes the queue; all labels are kept.")
         if st.button("Delete the queue", key="label:forget:sure", type="primary"):
+            require("reviewer")
             resources.store.queues.remove(queue.record.name)
             st.session_state.pop(state.QUEUE, None)
             state.update(queue=None, dealt=None)

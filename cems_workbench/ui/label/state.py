@@ -17,6 +17,7 @@ from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSna
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.importing import FileImport
 from cems_workbench.runs.labelling import give_grade
+from cems_workbench.ui.kit.reviewer import require
 from cems_workbench.ui.kit.state import PageState
 
 VIEW, QUEUE, NEW_QUEUE, NOTE = "label:view", "label:chosen", "label:new", "label:note"
@@ -154,6 +155,7 @@ def unclear(resources: Resources, reviewer: str, turn: int) -> None:
 def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:
     """Take the last label back and put its card on the table again."""
     try:
+        require("reviewer")
         event = resources.store.labels.undo(reviewer)
     except WorkbenchError as error:
         update(problem=str(error))
@@ -193,6 +195,7 @@ def _note() -> str | None:
 def _write(commit: Callable[[], object], message: str) -> None:
     """Run a write; only when it is committed is the card taken off the table and confirmed."""
     try:
+        require("reviewer")
         commit()
     except WorkbenchError as error:
         update(problem=str(error), turn=present().turn + 1)  # the card stays, and can be answered again

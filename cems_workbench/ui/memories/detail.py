@@ -12,7 +12,7 @@ from markupsafe import Markup
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Chunk, Memory, Relation
-from cems_workbench.ui.kit import templates
+from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import excerpt, plain
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import edit, state
@@ -34,11 +34,13 @@ def draw(resources: Resources, memory_id: str | None) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="memories:title"):
         templates.draw("memories/title.html", id=memory.id, title=memory.title)
         st.button(
-            "Edit", key="memories:edit", on_click=state.edit, args=(True,), disabled=shown.editing, icon=":material/edit:",
+            "Edit", key="memories:edit", on_click=state.edit, args=(True,), icon=":material/edit:",
+            disabled=shown.editing or not reviewer.may("operator"),
             help="Change the text or the facts of this memory.",
         )  # fmt: skip
         st.button(
             "Delete", key="memories:delete", on_click=state.delete, args=(resources, memory.id), icon=":material/delete:",
+            disabled=not reviewer.may("operator"),
             help="Hide it from every search. It can be restored at any time.",
         )  # fmt: skip
         st.button(

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.formats import FORMATS
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.importing import SAMPLE_DATA, FileImport, import_files
-from cems_workbench.ui.kit import templates
+from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.imports import ERROR_COLUMNS, counts_table, error_rows, errors_csv, notes
 from cems_workbench.ui.kit.tables import draw_table
@@ -65,6 +65,7 @@ def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
 
 
 def _run(files: Iterable[tuple[str, IO[bytes]]], resources: Resources, place: DeltaGenerator, format: str) -> None:
+    reviewer.require("operator")
     state.update(imports=(), deleted=None)
     with state.work(place, "import") as progress:
         for imported in import_files(files, resources.store, progress, format):

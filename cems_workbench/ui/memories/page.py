@@ -6,7 +6,7 @@ import streamlit as st
 
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.kit import handles, templates
+from cems_workbench.ui.kit import handles, reviewer, templates
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.switch import switch
@@ -20,6 +20,9 @@ VIEWS = {
     "Deleted": deleted.draw,
     "Store": store.draw,
 }
+
+SEEN = ("Browse", "Statistics")
+"""The views that change nothing."""
 
 
 def header(resources: Resources) -> None:
@@ -38,7 +41,7 @@ def main() -> None:
         return
     state.belong_to(str(resources.store.path))
     header(resources)
-    view = switch("View", list(VIEWS), state.VIEW)
+    view = switch("View", [name for name in VIEWS if name in SEEN or reviewer.may("operator")], state.VIEW)
     # Always there, so that what comes and goes in them moves nothing below.
     progress, messages = st.empty(), st.container()
     with messages:

@@ -29,7 +29,7 @@ from cems_workbench.runs.source_status import SourceStatus, ask_sources, snapsho
 from cems_workbench.settings import Settings
 from cems_workbench.sources.source import Probe
 from cems_workbench.store.sources import SourceRecord
-from cems_workbench.ui.kit import templates
+from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories import state
@@ -106,6 +106,7 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
     if not looking and not taking:
         return
     try:
+        reviewer.require("operator")
         there = _typed(resources)
     except InputError as error:
         state.update(source_problem=str(error), looked=None, connected=None)
@@ -147,6 +148,7 @@ def _typed(resources: Resources) -> Place:
 
 def take(resources: Resources, there: Place, place: DeltaGenerator, embedder: str | None = None) -> None:
     """Connect one source, with progress and Cancel in `place`, and draw the page anew with what became of it."""
+    reviewer.require("operator")
     # Already now: a run that is cancelled has changed the store too.
     state.changed()
     state.update(source_problem="", looked=None, connected=None, indexes_behind=False)
@@ -307,6 +309,7 @@ def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenera
 def _forget(resources: Resources, record: SourceRecord) -> None:
     state.update(source_problem="", looked=None, connected=None)
     try:
+        reviewer.require("operator")
         count = forget(resources, Settings(), record.address)
     except WorkbenchError as error:
         state.update(source_problem=str(error))

@@ -23,6 +23,7 @@ from cems_workbench.runs.source_status import SourceStatus
 from cems_workbench.sources.source import Probe
 from cems_workbench.store import Duplicates, Statistics
 from cems_workbench.ui.inspect import state as inspect_state
+from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.progress import cancellable
 from cems_workbench.ui.kit.state import PageState
 
@@ -130,6 +131,7 @@ def edit(on: bool) -> None:
 def save(resources: Resources, memory: Memory, before: Memory) -> bool:
     """Save an edited memory; False after an error, which is kept for the page."""
     try:
+        reviewer.require("operator")
         differs = resources.store.memories.update(memory, before)
     except WorkbenchError as error:
         update(problem=str(error))
@@ -143,6 +145,7 @@ def save(resources: Resources, memory: Memory, before: Memory) -> bool:
 def delete(resources: Resources, memory_id: str) -> None:
     """Delete a memory and offer to undo it."""
     try:
+        reviewer.require("operator")
         gone = resources.store.memories.delete(memory_id)
     except WorkbenchError as error:
         update(problem=str(error))
@@ -156,6 +159,7 @@ def delete(resources: Resources, memory_id: str) -> None:
 def restore(resources: Resources, *memory_ids: str) -> None:
     """Bring deleted memories back."""
     try:
+        reviewer.require("operator")
         back = [memory_id for memory_id in memory_ids if resources.store.memories.restore(memory_id)]
     except WorkbenchError as error:
         update(problem=str(error))

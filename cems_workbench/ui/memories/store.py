@@ -16,7 +16,7 @@ from cems_workbench.records import ChunkRule
 from cems_workbench.runs.diagnosis import source_checks
 from cems_workbench.store import IndexState, RefreshReport
 from cems_workbench.store.chunks import ChunkStatistics
-from cems_workbench.ui.kit import handles, templates
+from cems_workbench.ui.kit import handles, reviewer, templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.memories import sources, state
 
@@ -67,7 +67,7 @@ def folder(present: Path | None) -> None:
     box, open_button, create_button = st.columns([6, 1, 1], vertical_alignment="bottom")
     box.text_input(
         "Another folder", key="memories:folder", placeholder="/path/to/a/store",
-        help="A folder on the machine that runs this app. The app starts with the one named in CEMS_WORKBENCH_STORE.",
+        help="A folder on the machine that runs this app, where its store is or in one of CEMS_WORKBENCH_FOLDERS.",
     )  # fmt: skip
     open_button.button(
         "Open", key="memories:folder:open", on_click=_switch, args=(False,), width="stretch",
@@ -85,6 +85,7 @@ def _switch(create: bool) -> None:
     """Open or create the folder that was typed; after a refusal the store that is open stays open."""
     typed = st.session_state.get("memories:folder", "").strip()
     try:
+        reviewer.require("operator")
         opened = handles.switch(typed, create=create)
     except WorkbenchError as error:
         state.update(folder_problem=str(error))
@@ -142,6 +143,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
         if message := state.present().index_message:
             st.caption(message)
     if refresh or rebuild:
+        reviewer.require("operator")
         with state.work(place, "rebuild") as progress:
             # Behind until it is done: when it is interrupted, the next run of the page goes on.
             state.update(indexes_behind=True, compared=None)

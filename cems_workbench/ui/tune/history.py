@@ -13,6 +13,7 @@ from cems_workbench.runs.config_history import evidence_warning, kept_card, rest
 from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.transfer import diff_table, draw_import
+from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty
 from cems_workbench.ui.kit.tables import pick_row
@@ -97,6 +98,7 @@ def _reword(record: ConfigRecord, resources: Resources) -> None:
         why = st.text_area("Why", record.why, max_chars=2000)
         if st.form_submit_button("Keep", type="primary"):
             try:
+                reviewer.require("reviewer")
                 resources.store.configs.reword(record.id, name=name.strip(), why=why)
             except WorkbenchError as error:
                 st.error(plain(str(error)))

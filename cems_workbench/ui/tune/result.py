@@ -25,6 +25,7 @@ from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, hover
 from cems_workbench.ui.kit.heard import announce
+from cems_workbench.ui.kit.reviewer import may
 from cems_workbench.ui.kit.tables import pick_row
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -291,6 +292,8 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
 
 
 def _open(result: SearchResult, resources: Resources) -> None:
+    if not may("reviewer"):
+        return
     looks = looks_at(result.planned.data, resources.store)
     page.update(result=open_holdout(result, looks))
 

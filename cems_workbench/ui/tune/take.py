@@ -41,7 +41,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.controls import shown
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import offered
-from cems_workbench.ui.kit.reviewer import reviewer, sign_in_configured
+from cems_workbench.ui.kit.reviewer import require, reviewer, sign_in_configured
 from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.tune.result import headline
@@ -124,6 +124,7 @@ def _keep(
         st.error("Give your name above, or sign in: the history says who kept a config.")
         return
     try:
+        require("reviewer")
         base = result.planned.plan.space.baseline.name
         saved = keep_config(resources.store, config, author=author, why=why, base=base, card=card)
     except WorkbenchError as error:

@@ -1,0 +1,75 @@
+"""Who may do what, and which files of this machine a page may open.
+
+Three roles, each with the rights of those before it: a reader sees everything; a reviewer labels, notes and keeps sets and configs; an
+operator changes memories and the store, and brings other people's labels. Without sign-in everybody who reaches the app is an operator:
+it listens on localhost then. With sign-in the claim `role_claim` of the identity names the role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from cems_workbench.errors import InputError
+from cems_workbench.settings import Settings
+
+Role = Literal["reader", "reviewer", "operator"]
+ROLES: tuple[Role, ...] = get_args(Role)
+"""By their rights, the fewest first."""
+DOES: dict[Role, str] = {
+    "reader": "see what is there",
+    "reviewer": "label, and keep sets and configs",
+    "operator": "change memories and the store",
+}
+"""What each role may do that those before it may not."""
+
+
+def role_of(identity: Mapping[str, Any], settings: Settings) -> Role:
+    """The role of a signed-in identity: the highest that its claim names, or operator where the settings name its address.
+
+    The claim is a word or a list of words; words that are no roles count for nothing. Without `role_claim` it is a reviewer.
+    """
+    if identity.get("email") in _listed(settings.operators):
+        return "operator"
+    if not settings.role_claim:
+        return "reviewer"
+    claimed = identity.get(settings.role_claim)
+    words = claimed if isinstance(claimed, list | tuple) else [claimed]
+    return max((role for role in ROLES if role in words), key=ROLES.index, default="reader")
+
+
+def may(role: Role, needed: Role) -> bool:
+    """Whether this role has the rights of that one."""
+    return ROLES.index(role) >= ROLES.index(needed)
+
+
+def require(role: Role, needed: Role) -> None:
+    """Raise InputError, with a line for the page, unless this role has the rights of that one."""
+    if not may(role, needed):
+        raise InputError(f"a {role} may not {DOES[needed]}: it takes the role {needed}; nothing was changed")
+
+
+def confined(typed: str, settings: Settings) -> Path:
+    """The place that a person of the page typed, links followed. Raises InputError unless it is in a folder that the operator named.
+
+    These are the folder that the store of the settings stands in, and `folders`.
+    """
+    try:
+        place = Path(typed).expanduser().resolve()
+        allowed = [
+            settings.store.resolve().parent,
+            *(Path(each).expanduser().resolve() for each in _listed(settings.folders)),
+        ]
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL in it, somebody's home that is not there
+        raise InputError(f"{typed[:80]!r} is not a path: {error}") from None
+    if not any(place == folder or folder in place.parents for folder in allowed):
+        named = ", ".join(map(str, dict.fromkeys(allowed)))
+        raise InputError(
+            f"{place} is not in a folder that pages may open ({named}); CEMS_WORKBENCH_FOLDERS names more of them"
+        )
+    return place
+
+
+def _listed(setting: str) -> list[str]:
+    return [each for part in setting.split(",") if (each := part.strip())]

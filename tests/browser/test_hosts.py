@@ -1,0 +1,34 @@
+"""Which names the app answers to: a page of a name that was pointed at this machine gets no session (DNS rebinding)."""
+
+from __future__ import annotations
+
+import http.client
+from urllib.parse import urlsplit
+
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.models]
+
+
+def answered(server: str, path: str, host: str, **headers: str) -> int:
+    """The status of what the app answers to a request for this name, its origin the same."""
+    place = urlsplit(server)
+    connection = http.client.HTTPConnection("localhost", place.port, timeout=30)
+    try:
+        connection.request("GET", path, headers={"Host": host, "Origin": f"http://{host}", **headers})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_only_configured_names_get_a_session(server: str) -> None:
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    port = urlsplit(server).port
+    hosts = ("localhost", "127.0.0.1", "evil.example", "localhost.evil.example")
+    assert [answered(server, "/_stcore/stream", f"{host}:{port}", **upgrade) for host in hosts] == [101, 101, 403, 403]
+    assert answered(server, "/_stcore/agent/interact", f"localhost:{port}") in (404, 405)
