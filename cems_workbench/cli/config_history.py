@@ -11,6 +11,7 @@ import typer
 from cems_workbench.cli.options import JsonOption, StoreOption, chosen_config, opened_store, print_table
 from cems_workbench.cli.terminal import put, put_json, say
 from cems_workbench.errors import InputError
+from cems_workbench.writing import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.store import ConfigRecord, Store
@@ -67,12 +68,9 @@ def _take(store: Store, number: int, out: Path | None, as_json: bool) -> None:
     text = export_config(restored.config, SUFFIXES.get(out.suffix.lower(), "yaml") if out else "yaml", restored.card)
     if out is None:
         return put(text)
-    try:
-        out.write_text(text, encoding="utf-8")
-        if restored.card is not None:
-            card_path(out).write_text(restored.card.to_json(), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
+    write_text(out, text)
+    if restored.card is not None:
+        write_text(card_path(out), restored.card.to_json())
 
 
 def _list(records: list[ConfigRecord], as_json: bool) -> None:

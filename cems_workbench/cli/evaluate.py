@@ -26,6 +26,7 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
+from cems_workbench.writing import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
@@ -317,6 +318,7 @@ def _write_run(path: Path, batch: LabelledBatch, evaluation: Evaluation) -> None
     from cems_workbench.evaluation.report import trec_run
 
     try:
-        path.write_text(trec_run(batch, evaluation), encoding="utf-8")
-    except (OSError, ValueError) as error:
+        text = trec_run(batch, evaluation)
+    except ValueError as error:
         raise InputError(f"{path}: cannot be written: {error}") from None
+    write_text(path, text)

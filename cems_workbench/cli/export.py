@@ -11,7 +11,7 @@ import typer
 from cems_workbench.cli.evaluate import MetricsOption, refuse_nothing
 from cems_workbench.cli.options import PRESETS, SetOption, chosen_config, print_table
 from cems_workbench.cli.terminal import put, say
-from cems_workbench.errors import InputError
+from cems_workbench.writing import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.config import EvidenceCard
@@ -65,9 +65,9 @@ def export_command(
     if out is None:
         put(export.text)
         return
-    _write(out, export.text)
+    write_text(out, export.text)
     if to is Form.json and own is not None:  # JSON has no comments
-        _write(card_path(out), own.to_json())
+        write_text(card_path(out), own.to_json())
 
 
 def _measured(export: Export, evidence: Path, metrics: str | None) -> ExportedRanking:
@@ -115,10 +115,3 @@ def _card(config: Path, card: Path | None) -> EvidenceCard | None:
     if card is None and not (config.is_file() and beside.is_file()):
         return None
     return read_card(card or beside)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None

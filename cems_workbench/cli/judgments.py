@@ -10,6 +10,7 @@ import typer
 from cems_workbench.cli.options import StoreOption, asked_queries, opened_store
 from cems_workbench.cli.terminal import put, say
 from cems_workbench.errors import InputError
+from cems_workbench.writing import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.records import Judgment
@@ -46,10 +47,7 @@ def judgments_command(
     if out is None:
         put(text)
     else:
-        try:
-            out.write_text(text, encoding="utf-8", newline="")
-        except OSError as error:
-            raise InputError(f"{out}: cannot be written: {error.strerror}") from None
+        write_text(out, text, newline="")
     for line in left_out:
         say(f"left out: {line}", err=True)
     if left_out:

@@ -37,6 +37,7 @@ from cems_workbench.cli import (
 )
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.writing import SURROUNDINGS
 
 INTERRUPTED = 130
 
@@ -105,6 +106,10 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in SURROUNDINGS:
+            raise
+        _refuse(f"{error.filename or 'a file'}: {error.strerror}; what was stored before is as it was")
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb"):
             raise

@@ -12,6 +12,7 @@ from pathlib import Path
 from cems_workbench.config.fields import KIND_HELP, FieldSpec
 from cems_workbench.config.model import field_specs
 from cems_workbench.config.preset_docs import code, table_cell
+from cems_workbench.writing import write_text
 
 COMMAND = "python -m cems_workbench.config.parameter_docs"
 PATH = Path(__file__).resolve().parents[2] / "docs" / "specification.md"
@@ -58,7 +59,7 @@ def document(text: str) -> str:
 
 def main() -> int:
     """Write the tables into the page."""
-    PATH.write_text(document(PATH.read_text(encoding="utf-8")), encoding="utf-8")
+    write_text(PATH, document(PATH.read_text(encoding="utf-8")))
     print(PATH.relative_to(Path.cwd()) if PATH.is_relative_to(Path.cwd()) else PATH)
     return 0
 

@@ -17,6 +17,7 @@ from cems_workbench.config.forms.yaml_form import difference
 from cems_workbench.config.model import field_spec
 from cems_workbench.config.presets import DEFAULT, Preset, preset
 from cems_workbench.shipped import preset_names
+from cems_workbench.writing import write_text
 
 COMMAND = "python -m cems_workbench.config.preset_docs"
 PATH = Path(__file__).resolve().parents[2] / "docs" / "presets.md"
@@ -109,7 +110,7 @@ def table_cell(text: str) -> str:
 
 def main() -> int:
     """Write the page."""
-    PATH.write_text(document(), encoding="utf-8")
+    write_text(PATH, document())
     print(PATH.relative_to(Path.cwd()) if PATH.is_relative_to(Path.cwd()) else PATH)
     return 0
 

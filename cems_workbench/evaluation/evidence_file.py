@@ -32,6 +32,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.answered import answered
 from cems_workbench.pipeline.needs import BEFORE, gather_parameters
 from cems_workbench.records import Judgment, Query
+from cems_workbench.store.database import FULL
 from cems_workbench.store.duckdb_file import CHECK_SECONDS, columns_of, differences, open_file, within
 from cems_workbench.store.duckdb_file import columns as duckdb_columns
 
@@ -429,7 +430,7 @@ def _unreadable(error: BaseException, path: Path) -> InputError:
         return InputError(f"{path} is held by another process, perhaps a gather that is still running")
     if "not a valid DuckDB database" in text:
         return InputError(f"{path} is not an evidence file")
-    if re.search(r"No space left|disk (is )?full", text):
+    if re.search(FULL, text):
         return InputError(f"{path} cannot be written: the disk is full; what was committed before stays")
     return InputError(f"{path} cannot be read or written: {one_line(text.splitlines()[0])}")
 

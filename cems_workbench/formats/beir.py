@@ -22,7 +22,6 @@ from cems_workbench.formats.base.dataset import (
     json_line,
     nothing_to_write,
     put_rows,
-    written_whole,
 )
 from cems_workbench.formats.base.files import Sample, read_lines, read_objects, take_sample
 from cems_workbench.formats.base.format import DatasetWriter, Format
@@ -31,6 +30,7 @@ from cems_workbench.formats.base.records import collect, collect_judgments
 from cems_workbench.formats.qrels import whole_grade
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
+from cems_workbench.writing import written_whole
 
 NAME = "beir"
 TYPE, OURS = "beir", "cems_workbench"

@@ -26,6 +26,7 @@ from cems_workbench.pipeline.evidence import (
 )
 from cems_workbench.pipeline.validation import NOTES, check
 from cems_workbench.records import Chunk, Memory, Relation
+from cems_workbench.writing import written_whole
 
 _TIMES = ("created_at", "last_accessed", "updated_at")
 _MEMORY_FIELDS = {item.name for item in dataclasses.fields(Memory)} - {"id"}
@@ -40,14 +41,9 @@ def read_bundle(path: Path) -> Evidence:
 
 def write_bundle(evidence: Evidence, path: Path) -> None:
     """Write a bundle; the file appears whole or not at all. Raises InputError when it cannot be written."""
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(
-            json.dumps(bundle_from(evidence), ensure_ascii=False, indent=1) + "\n", "utf-8", "backslashreplace"
-        )
-        partial.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    text = json.dumps(bundle_from(evidence), ensure_ascii=False, indent=1) + "\n"
+    with written_whole(path) as part:
+        part.write_text(text, "utf-8", "backslashreplace")
 
 
 def bundle_from(evidence: Evidence) -> dict[str, Any]:

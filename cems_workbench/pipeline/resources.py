@@ -24,6 +24,7 @@ from cems_workbench.sources.address import Address
 from cems_workbench.store import Indexes, RefreshReport, Store
 from cems_workbench.store.search.hits import ChunkHits
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
+from cems_workbench.writing import set_aside
 
 Model = TypeVar("Model")
 
@@ -209,10 +210,8 @@ class Resources:
             "counts": counts,
             "check": _check(counted.documents, counts),
         }
-        partial = self._frequency_file.with_suffix(".partial")
-        with suppress(OSError):  # it is only kept for the next time
-            partial.write_text(json.dumps(content), encoding="utf-8")
-            partial.replace(self._frequency_file)
+        with suppress(OSError), set_aside(self._frequency_file) as part:  # it is only kept for the next time
+            part.write_text(json.dumps(content), encoding="utf-8")
         return counted
 
     @cached_property

@@ -45,6 +45,7 @@ from cems_workbench.pipeline.understanding import NONE, Asker
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store import Filter
 from cems_workbench.store.search.tokenizer import tokenize
+from cems_workbench.writing import write_text
 
 SHIPPED: Mapping[str, str] = {"wired": "architecture system integration layer connected storage"}
 """ACE's own entry, kept because of what it does."""
@@ -136,10 +137,8 @@ def read_dictionary(path: Path) -> dict[str, str]:
 
 
 def write_dictionary(path: Path, entries: Mapping[str, str]) -> None:
-    """Write the user's entries, which from now on stand for the whole dictionary; the file appears whole or not at all."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(yaml.safe_dump(dict(entries), allow_unicode=True, sort_keys=True), encoding="utf-8")
-    partial.replace(path)
+    """Write the user's entries, which from now on stand for the whole dictionary, whole or not at all. Raises InputError."""
+    write_text(path, yaml.safe_dump(dict(entries), allow_unicode=True, sort_keys=True))
 
 
 PROFILE = 5

@@ -25,7 +25,6 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.export_names import TARGET_TITLES
 from cems_workbench.config.forms.reading import SUFFIXES
-from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch, lacking_lines
 from cems_workbench.evaluation.comparison import Comparison, Difference, compare
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
@@ -35,6 +34,7 @@ from cems_workbench.runs.caching import Cache, uncached
 from cems_workbench.runs.evaluation import LabelledEvidence, labelled_selection
 from cems_workbench.runs.gathering import QuerySelection
 from cems_workbench.runs.tuning import SearchResult
+from cems_workbench.writing import write_text
 
 
 @dataclass(frozen=True)
@@ -209,9 +209,6 @@ def write_proposal(result: SearchResult, out: Path, card: EvidenceCard) -> Seque
     export, rankings, card = with_figures(
         result.tuned.config, form, card, lambda export: measured_proposal(result, export) if export.lost else []
     )
-    try:
-        out.write_text(export.text, encoding="utf-8")
-        card_path(out).write_text(card.to_json(), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written: {error.strerror}") from None
+    write_text(out, export.text)
+    write_text(card_path(out), card.to_json())
     return rankings

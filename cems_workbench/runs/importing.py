@@ -17,6 +17,7 @@ from cems_workbench.formats import FORMATS
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
+from cems_workbench.writing import written_whole
 
 SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
 """The sample of this project; it is not there where only the package is installed."""
@@ -67,7 +68,7 @@ def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:
     folder.mkdir()
     base = PurePosixPath(name.replace("\\", "/")).name.replace("\0", "").lstrip(".")
     path = folder / (base[-NAME_LENGTH:] or "upload")
-    with path.open("wb") as file:
+    with written_whole(path) as part, part.open("wb") as file:
         shutil.copyfileobj(content, file)
     return path
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.config import preset, preset_names
 from cems_workbench.store import ConfigRecord
 from cems_workbench.tuning.kept_scores import config_digest
+from cems_workbench.writing import write_text
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
@@ -112,7 +113,7 @@ def read_figures() -> SampleFigures:
 def write_figures(figures: SampleFigures, file: Path = FILE) -> None:
     """Replace the file."""
     text = json.dumps(asdict(figures), ensure_ascii=False, indent=1, default=lambda value: value.isoformat())
-    file.write_text(text + "\n", encoding="utf-8")
+    write_text(file, text + "\n")
     read_figures.cache_clear()
 
 

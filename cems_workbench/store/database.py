@@ -278,6 +278,9 @@ RESCUE = (
 )
 
 
+FULL = r"No space left|disk (is )?full|File too large|quota exceeded"
+
+
 def _is_damage(error: BaseException) -> bool:
     """Whether DuckDB says that a file cannot be read or written; a broken query raises others."""
     import duckdb
@@ -286,6 +289,7 @@ def _is_damage(error: BaseException) -> bool:
     kinds = duckdb.IOException, duckdb.InternalException, duckdb.SerializationException
     return (
         isinstance(error, kinds)
+        or re.search(FULL, str(error)) is not None
         or type(error) is duckdb.Error
         or (isinstance(error, duckdb.Error) and "Corrupt" in str(error))
     )
@@ -300,7 +304,7 @@ def _readable(error: BaseException, directory: Path) -> StoreError:
         return StoreLockedError(
             f"store {directory} is held by another process{who}; close the app or pass another --store"
         )
-    if re.search(r"No space left|disk (is )?full", text):
+    if re.search(FULL, text):
         return StoreError(f"store {directory} cannot be written: the disk is full; what was stored before stays")
     if re.search(r"Permission denied|Read-only|Cannot open file|Is a directory", text):
         return StoreError(f"store {directory} cannot be opened: {_first_line(text)}")

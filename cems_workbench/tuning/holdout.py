@@ -27,6 +27,7 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.statistics import bootstrap, randomisation_test
 from cems_workbench.pipeline.table import Floats
+from cems_workbench.writing import write_text
 
 Counts = dict[str, dict[str, int]]
 """Looks by query set and qid."""
@@ -122,13 +123,8 @@ class LooksFile:
     def _write(self) -> None:
         if self.path is None:
             return
-        partial = self.path.with_name(self.path.name + ".partial")
         text = json.dumps({"looks": self._own, "stores": self._heard}, indent=1, ensure_ascii=False)
-        try:
-            partial.write_text(text + "\n", encoding="utf-8")
-            partial.replace(self.path)
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be written: {error.strerror}") from None
+        write_text(self.path, text + "\n")
 
 
 class HoldoutLooks:

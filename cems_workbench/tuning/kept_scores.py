@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import threading
 import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +22,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.yaml_form import nested
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline.table import Floats
+from cems_workbench.writing import set_aside
 
 Known = dict[tuple[str, int], Floats]
 """(Qp, M) scores by digest of the config and number of the part."""
@@ -71,15 +70,10 @@ class KeptScores:
 
     def write(self, known: Mapping[tuple[str, int], Floats]) -> None:
         """Write the scores; the file appears whole or not at all. The oldest of other searches goes. Raises OSError."""
-        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}-{threading.get_ident()}.partial")
         names = np.array([f"{key}:{part}" for key, part in known], dtype=str)
         columns = {f"scores{i}": values for i, values in enumerate(known.values())}
-        try:
-            with partial.open("wb") as file:
-                np.savez(file, belongs_to=np.array(self.marks, dtype=str), names=names, **columns)  # type: ignore[arg-type]
-            partial.replace(self.path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with set_aside(self.path) as part, part.open("wb") as file:
+            np.savez(file, belongs_to=np.array(self.marks, dtype=str), names=names, **columns)  # type: ignore[arg-type]
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:

@@ -18,7 +18,18 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "cems_workbench"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "parsing", "extensions", "collector", "deadline", "progress", "records", "settings", "shipped"),
+    (
+        "errors",
+        "parsing",
+        "extensions",
+        "collector",
+        "deadline",
+        "progress",
+        "records",
+        "settings",
+        "shipped",
+        "writing",
+    ),
     ("config", "models", "store", "formats", "sources"),
     ("pipeline",),
     ("evaluation", "tuning", "analysis"),

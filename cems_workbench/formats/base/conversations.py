@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.dataset import DataSet, Exported, Losses, judged, written_whole
+from cems_workbench.formats.base.dataset import DataSet, Exported, Losses, judged
 from cems_workbench.formats.base.format import DatasetWriter
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from cems_workbench.writing import written_whole
 
 MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",

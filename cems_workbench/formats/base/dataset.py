@@ -7,10 +7,7 @@ will be read from the file before it is written, and what a form cannot hold is 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
@@ -20,6 +17,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, Query, Relation
+from cems_workbench.writing import written_whole
 
 Record = TypeVar("Record", Memory, Query, Judgment, Relation)
 Line = Callable[[Record], tuple[str, Record]]
@@ -98,37 +96,6 @@ class Exported:
         """The outcome with these losses."""
         held = (f"{losses.held} places are held by empty turns or questions, which reading reports",)
         return cls(rows, tuple(losses.left_out), losses.not_kept(), (*notes, *(held if losses.held else ())))
-
-
-@contextmanager
-def written_whole(path: Path, folder: bool = False) -> Iterator[Path]:
-    """A place to write to that takes the name `path` when the block ends; a failure leaves what was there as it was.
-
-    Raises InputError when it cannot be written, or when a folder would take the place of something.
-    """
-    part = path.with_name(f".{path.name}.part")
-    try:
-        if folder and path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise InputError(f"{path} is there already; name a new or an empty directory")
-        if not folder and path.is_dir():
-            raise InputError(f"{path} is a directory; name a file in it")
-        _remove(part)
-        part.mkdir() if folder else part.touch()
-        yield part
-        if folder and path.exists():
-            path.rmdir()
-        os.replace(part, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
-    finally:
-        _remove(part)
-
-
-def _remove(part: Path) -> None:
-    if part.is_dir():
-        shutil.rmtree(part, ignore_errors=True)
-    else:
-        part.unlink(missing_ok=True)
 
 
 def json_line(row: dict[str, Any]) -> str:

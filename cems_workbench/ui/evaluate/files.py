@@ -16,6 +16,7 @@ from cems_workbench.runs.gathering import not_of_this_store
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.state import OPENED_FILE, OpenedFile, page, read_file
 from cems_workbench.ui.kit.escape import plain
+from cems_workbench.writing import written_whole
 
 CHUNK = 1 << 20
 MEGABYTES = 2000
@@ -89,9 +90,9 @@ def _saved(upload: IO[bytes] | None) -> Path:
     page.update(uploads=folder)
     digest = hashlib.sha256()
     upload.seek(0)
-    partial = Path(folder.name) / "partial"
-    with partial.open("wb") as out:
+    whole = Path(folder.name) / "upload"
+    with written_whole(whole) as part, part.open("wb") as out:
         while chunk := upload.read(CHUNK):
             digest.update(chunk)
             out.write(chunk)
-    return partial.replace(Path(folder.name) / f"{digest.hexdigest()[:16]}.evidence")
+    return whole.replace(Path(folder.name) / f"{digest.hexdigest()[:16]}.evidence")

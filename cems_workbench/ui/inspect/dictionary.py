@@ -61,6 +61,10 @@ def entries_of(rows: Sequence[Mapping[str, str | None]]) -> dict[str, str]:
 
 
 def _save(resources: Resources, entries: dict[str, str]) -> None:
-    write_dictionary(resources.dictionary_path, entries)
+    try:
+        write_dictionary(resources.dictionary_path, entries)
+    except InputError as error:
+        st.toast(plain(str(error)), icon=":material/block:")
+        return
     st.session_state.pop("inspect:dictionary_table", None)
     state.forget_evidence()
