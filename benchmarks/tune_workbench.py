@@ -412,7 +412,11 @@ def card_of(result: Result) -> EvidenceCard:
     """The evidence card: against where the search began, and against `cems`, on the groups left out."""
     seed = result.tuned.plan.seed
     card = evidence_card(
-        result.tuned, result.evidence[0], "conversation, the sample set being one", datetime.now(UTC).date().isoformat()
+        result.tuned,
+        result.evidence[0].header,
+        result.evidence[0].content_hash,
+        "conversation, the sample set being one",
+        datetime.now(UTC).date().isoformat(),
     )
     rows = [
         Measured(

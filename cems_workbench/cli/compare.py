@@ -23,7 +23,7 @@ from cems_workbench.cli.evaluate import (
     score_lines,
 )
 from cems_workbench.cli.gather import SeedOption
-from cems_workbench.cli.options import ConfigsOption, JsonOption, SetOption, preset_help, print_table
+from cems_workbench.cli.options import ConfigsOption, JsonOption, SetOption, preset_help, print_table, read_evidence
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 
@@ -55,13 +55,12 @@ def compare_command(
     """Compare configs with the first of them, query by query. Nothing is gathered and no model is asked."""
     from cems_workbench.evaluation.assertions import check_no_loss, parse_scoped_measure
     from cems_workbench.evaluation.comparison import compare
-    from cems_workbench.evaluation.evidence_file import read_evidence_file
     from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
 
     if len(config or ()) + len(preset or ()) < 2:
         raise InputError("compare needs at least two configs: --config A --config B (files, or presets by name)")
     check_judges(judges)
-    read = read_evidence_file(evidence)
+    read = read_evidence(evidence)
     configs = configs_for(read, config, preset, changes, None)
     least = read.header.relevant_from if grade is None else grade
     guarded = [parse_scoped_measure(text, least) for text in no_loss or ()]
@@ -74,12 +73,13 @@ def compare_command(
     comparison = compare([row.evaluation for row in measured], seed=seed)
     outcomes = [outcome for measure, kind in guarded for outcome in check_no_loss(comparison, measure, kind, tolerance)]
     if as_json:
-        put_json(comparison.to_json() | asserted_json(outcomes))
+        put_json(comparison.to_json() | {"content_hash": of_file.content_hash} | asserted_json(outcomes))
     else:
         _print(comparison, shown, read.header.config.name)
         told = [(evidence, row.evaluation, options) for row, (_, options) in zip(measured, configs, strict=True)]
         for line in score_lines(told):
             say(line)
+        say(f"content hash {of_file.content_hash}")
         print_asserted(outcomes)
     exit_unless_all_hold(outcomes)
 

@@ -22,6 +22,7 @@ from cems_workbench.cli.options import (
     chosen_config,
     print_table,
     progress_bar,
+    read_evidence,
     settings_for,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
@@ -81,7 +82,7 @@ def evaluate_command(
 ) -> None:
     """Measure configs on labelled queries. An evidence file needs no store and no model."""
     from cems_workbench.evaluation.assertions import check, parse_assertion
-    from cems_workbench.evaluation.evidence_file import is_evidence_file, read_evidence_file
+    from cems_workbench.evaluation.evidence_file import is_evidence_file
     from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
 
     def wanted(relevant_from: int) -> tuple[tuple[Measure, ...], list[Assertion]]:
@@ -91,7 +92,7 @@ def evaluate_command(
 
     wanted(1)  # what cannot be read is said before anything is gathered
     check_judges(judges)
-    read = read_evidence_file(Path(evidence)) if is_evidence_file(Path(evidence)) else None
+    read = read_evidence(Path(evidence)) if is_evidence_file(Path(evidence)) else None
     if read is not None and (project_only or limit is not None):
         raise InputError("--project-only and --limit are for gathering; the evidence file is gathered already")
     configs = configs_for(read, config, preset, changes, ablate)
@@ -118,6 +119,7 @@ def evaluate_command(
     else:
         for row in measured:
             print_evaluation(row.evaluation)
+            say(f"content hash {row.content_hash}")
             if row.answered:
                 say(f"lists {row.answered}")
         told = [

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cems_workbench.cli.evaluate import MetricsOption, refuse_nothing
-from cems_workbench.cli.options import PRESETS, SetOption, chosen_config, print_table
+from cems_workbench.cli.options import PRESETS, SetOption, chosen_config, print_table, read_evidence
 from cems_workbench.cli.terminal import put, say
 from cems_workbench.writing import write_text
 
@@ -72,12 +72,11 @@ def export_command(
 
 def _measured(export: Export, evidence: Path, metrics: str | None) -> ExportedRanking:
     """Both rankings on the judged queries of an evidence file. Raises InputError."""
-    from cems_workbench.evaluation.evidence_file import read_evidence_file
     from cems_workbench.evaluation.metrics import parse_measures
     from cems_workbench.runs.evaluation import labelled_file
     from cems_workbench.runs.exporting import measured
 
-    read = read_evidence_file(evidence)
+    read = read_evidence(evidence)
     measures = parse_measures(metrics or "nDCG@10 hit@5", read.header.relevant_from)
     batch = labelled_file(read, None).batch
     refuse_nothing(batch.queries, evidence)

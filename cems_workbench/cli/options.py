@@ -21,6 +21,7 @@ from cems_workbench.shipped import FIRST, default_preset, preset_names
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
+    from cems_workbench.evaluation.evidence_file import EvidenceSet
     from cems_workbench.pipeline import Evidence
     from cems_workbench.pipeline.gather import Request
     from cems_workbench.pipeline.resources import Resources
@@ -115,6 +116,16 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
         say(f"warning: {' '.join(warning.split())}", err=True)
     assignments = dict(parse_assignment(text) for text in changes or ())
     return with_values(named.config, assignments, source="--set") if assignments else named.config
+
+
+def read_evidence(path: Path) -> EvidenceSet:
+    """An evidence file; what its hash does not prove is said. Raises InputError as `read_evidence_file` does."""
+    from cems_workbench.evaluation.evidence_file import read_evidence_file
+
+    evidence = read_evidence_file(path)
+    if evidence.unproved:
+        say(f"warning: {evidence.unproved}", err=True)
+    return evidence
 
 
 def print_table(

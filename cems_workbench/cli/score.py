@@ -16,6 +16,7 @@ from cems_workbench.cli.options import (
     StoreOption,
     preset_help,
     progress_bar,
+    read_evidence,
     settings_for,
 )
 from cems_workbench.cli.terminal import put_json, say
@@ -39,11 +40,10 @@ def score_command(
 
     Models and cache are those of the store that the evidence was gathered from.
     """
-    from cems_workbench.evaluation.evidence_file import read_evidence_file
     from cems_workbench.runs.evaluation import labelled_file
     from cems_workbench.runs.scoring import resources_of, score_evidence
 
-    read = read_evidence_file(evidence)
+    read = read_evidence(evidence)
     configs = [chosen for chosen, _ in configs_for(read, config, preset, changes, ablate)]
     judged = labelled_file(read, None).batch.qids or None
     with progress_bar(as_json) as progress, resources_of(read, settings_for(store)) as resources:

@@ -24,6 +24,7 @@ from cems_workbench.cli.options import (
     chosen_config,
     print_table,
     progress_bar,
+    read_evidence,
     settings_for,
 )
 from cems_workbench.cli.terminal import put_json, say
@@ -97,7 +98,6 @@ def tune_command(
 ) -> None:  # fmt: skip
     """Search for a better config than that of --preset or --config, the baseline. Ctrl-C keeps the best so far; run again, it goes on."""
     baseline = chosen_config(preset, config, changes)
-    from cems_workbench.evaluation.evidence_file import read_evidence_file
     from cems_workbench.runs.evaluation import labelled_file
     from cems_workbench.runs.exporting import write_proposal
     from cems_workbench.runs.tuning import (
@@ -112,7 +112,7 @@ def tune_command(
     from cems_workbench.tuning.objective import parse_goal
     from cems_workbench.tuning.space import SearchSpace, parse_axis
 
-    read = read_evidence_file(evidence)
+    read = read_evidence(evidence)
     goal = parse_goal(metric or ["nDCG@10"], guard or (), read.header.relevant_from if grade is None else grade)
     data = TuningData(baseline, read.header.query_set, labelled_file(read, None))
     if read.answered and not as_json:

@@ -2,10 +2,11 @@
 
 It is a DuckDB database. Queries are added one committed transaction at a time, so that what a killed gather finished is there and
 a later one goes on after it. The header says what it was gathered with; a file of another store, another state of it, another
-embedder or other gather parameters is not gone on with, and can be read all the same. `content_hash` covers everything that
-replay can see, is written when the gather is complete and checked when the file is read.
+embedder or other gather parameters is not gone on with, and can be read all the same.
 
-The hash of an evidence file, over everything that replay can see of it.
+Two hashes are written when the gather is complete, and checked when the file is read: `replay_hash`, over everything that replay can see,
+and `content_hash`, over that, the judgments on its queries, the relevance grade and the config: everything that moves a figure measured on
+the file. Who measures with other judgments names them by the same hash of those.
 
 Source: docs/architecture.md, "The one idea": evidence and config give the same numbers anywhere, so that a hash of both names a result.
 """
@@ -16,7 +17,7 @@ import gc
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -46,7 +47,7 @@ LATER = ("SELECT * FROM chunks ORDER BY member, seq", "SELECT * FROM edges ORDER
 """What files of the first format have not."""
 
 
-def content_hash(cursor: duckdb.DuckDBPyConnection) -> str:
+def replay_hash(cursor: duckdb.DuckDBPyConnection) -> str:
     """SHA-256, in hex, of everything that replay can see of the file and of its queries; judgments are not part of it."""
     digest = hashlib.sha256()
     for select in (
@@ -63,6 +64,15 @@ def content_hash(cursor: duckdb.DuckDBPyConnection) -> str:
             digest.update(f"\x00{name}\x00".encode())
             digest.update(_bytes(table[name]))
     return digest.hexdigest()
+
+
+def content_hash(replayed: str, judgments: Iterable[Judgment], queries: Iterable[Query], header: Header) -> str:
+    """SHA-256, in hex, of what is replayed (`replay_hash`), of the judgments on these queries, and of what the header says to figures."""
+    asked = {query.qid for query in queries}
+    rows = sorted(
+        (one.qid, one.memory_id, one.judge, one.kind, one.grade) for one in judgments if one.qid in asked
+    )  # fmt: skip
+    return hashlib.sha256(json.dumps([replayed, header.relevant_from, header.config_yaml, rows]).encode()).hexdigest()
 
 
 def _bytes(column: Any) -> bytes:
@@ -124,10 +134,24 @@ class EvidenceSet:
     queries: tuple[Query, ...]
     judgments: tuple[Judgment, ...]
     evidences: Mapping[str, Evidence]
-    content_hash: str
+    replay_hash: str
     complete: bool
     seconds: float
     """Time that gathering took, all queries together."""
+    proves_judgments: bool = True
+    """False where an earlier version of the workbench made the file: then its hash is of what replay can see alone."""
+
+    @property
+    def content_hash(self) -> str:
+        """The hash of all that moves a figure, with the judgments of the file."""
+        return content_hash(self.replay_hash, self.judgments, self.queries, self.header)
+
+    @property
+    def unproved(self) -> str:
+        """What the file's hash does not say, in words; empty where it says all."""
+        if self.proves_judgments:
+            return ""
+        return "an earlier version made this evidence file: its hash does not prove that its judgments are as they were"
 
     @property
     def answered(self) -> str:
@@ -202,9 +226,8 @@ class EvidenceFile:
 
     def finish(self) -> str:
         """Mark the file as complete and return its content hash."""
-        mark = content_hash(self._connection)
         with _transaction(self._connection, self.path):
-            self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('content_hash', ?)", [mark])
+            mark = _write_hashes(self._connection, self.path)
         _checkpoint(self._connection)
         return mark
 
@@ -238,16 +261,32 @@ def read_evidence_file(path: Path) -> EvidenceSet:
     """
     with _opened(path) as connection:
         header = _header(connection, path)
+        _ = header.config
         evidence_rows.require_whole(connection, str(path))
-        stated = _meta(connection, "content_hash")
-        mark = content_hash(connection)
+        stated, whole = _meta(connection, REPLAYED), _meta(connection, WHOLE)
+        mark = replay_hash(connection)
         if stated not in (None, mark):
             raise InputError(f"{path}: its content is not what was gathered (its hash differs); gather it again")
         queries, judgments = evidence_rows.read_query_set(connection, str(path))
         with _no_collections():
             evidences = evidence_rows.read_evidence(connection, str(path))
         seconds = connection.execute("SELECT coalesce(sum(seconds), 0) FROM evidence").fetchall()[0][0]
-        return EvidenceSet(path, header, tuple(queries), tuple(judgments), evidences, mark, stated is not None, seconds)
+        if whole not in (None, content_hash(mark, judgments, queries, header)):
+            raise InputError(
+                f"{path}: its judgments or its header are not what was written (its hash differs); gather it again"
+            )
+        complete = stated is not None
+        return EvidenceSet(
+            path,
+            header,
+            tuple(queries),
+            tuple(judgments),
+            evidences,
+            mark,
+            complete,
+            seconds,
+            not complete or whole is not None,
+        )
 
 
 def read_header(path: Path) -> Header:
@@ -265,37 +304,39 @@ def read_progress(path: Path) -> tuple[int, float]:
 
 
 def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
-    """Put these judgments into a file in place of those in it; its content hash, of which they are no part, stays.
+    """Put these judgments into a file in place of those in it, and write its new content hash.
 
     Raises InputError when the file is open elsewhere or cannot be written.
     """
     with _opened(path, read_only=False) as connection, _transaction(connection, path):
         evidence_rows.write_judgments(connection, judgments, str(path))
+        if _meta(connection, REPLAYED) is not None:
+            _write_hashes(connection, path)
 
 
 def add_scores(path: Path, read: str, scored: Mapping[str, Evidence]) -> str:
     """Put the model scores of these queries, and their notes, into a file in place of those in it, and give its new content hash.
 
-    `read` is the hash of the content that they were added to. It is one transaction: after it the file is what it was, or holds all of
+    `read` is the `replay_hash` that they were added to. It is one transaction: after it the file is what it was, or holds all of
     them under its new hash. Raises InputError when the file has changed since, is open elsewhere, or cannot be written.
     """
     with _opened(path, read_only=False) as connection:
         with _transaction(connection, path):
-            if content_hash(connection) != read:
+            if replay_hash(connection) != read:
                 raise InputError(f"{path} was changed meanwhile; run it again, what was scored is in the store's cache")
             evidence_rows.replace_scores(connection, scored, str(path))
-            mark = content_hash(connection)
-            if _meta(connection, "content_hash") is not None:
-                connection.execute("INSERT OR REPLACE INTO meta VALUES ('content_hash', ?)", [mark])
+            mark = _write_hashes(connection, path, complete=_meta(connection, REPLAYED) is not None)
         _checkpoint(connection)
     return mark
 
 
 def replace_relevant_from(path: Path, grade: int) -> None:
-    """Write another relevance grade into the header of a file; its content hash stays. Raises as `replace_judgments` does."""
+    """Write another relevance grade into the header of a file, and its new content hash. Raises as `replace_judgments` does."""
     with _opened(path, read_only=False) as connection, _transaction(connection, path):
         header = asdict(replace(_header(connection, path), relevant_from=grade))
         connection.execute("UPDATE meta SET value = ? WHERE key = 'header'", [json.dumps(header, ensure_ascii=False)])
+        if _meta(connection, REPLAYED) is not None:
+            _write_hashes(connection, path)
 
 
 def mismatch(had: Header, wanted: Header) -> str | None:
@@ -345,6 +386,20 @@ def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:
     except (duckdb.Error, TypeError, ValueError) as error:
         raise InputError(f"{path} is a DuckDB database, but not an evidence file") from error
 
+
+def _write_hashes(connection: duckdb.DuckDBPyConnection, path: Path, *, complete: bool = True) -> str:
+    """The content hash of what stands in the file; written where the file is complete. The caller's is the transaction."""
+    replayed = replay_hash(connection)
+    queries, judgments = evidence_rows.read_query_set(connection, str(path))
+    whole = content_hash(replayed, judgments, queries, _header(connection, path))
+    if complete:
+        for key, value in ((REPLAYED, replayed), (WHOLE, whole)):
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
+    return whole
+
+
+REPLAYED, WHOLE = "content_hash", "whole_hash"
+"""Where the hashes stand in `meta`; the first is called as it was when there was no other."""
 
 _HEADER = {
     "query_set": str, "store_id": str, "content_version": int, "embedder": str, "config_yaml": str, "created_at": str,

@@ -16,7 +16,7 @@ from typing import Any
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate
-from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash
 from cems_workbench.evaluation.grades import Grades, agreed_grades
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.pipeline.resources import Resources
@@ -46,8 +46,9 @@ class LabelledEvidence:
 
     @property
     def content_hash(self) -> str:
-        """The hash of the evidence file, which names it on reports and cards."""
-        return self.evidence.content_hash
+        """The hash of evidence and judgments, which names them on reports and cards; that of the file where these are its own."""
+        evidence = self.evidence
+        return content_hash(evidence.replay_hash, self.grades.judgments, evidence.queries, evidence.header)
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -70,7 +71,7 @@ class EvaluatedConfig:
 
     @property
     def content_hash(self) -> str:
-        """The hash of the evidence."""
+        """The hash of the evidence and the judgments."""
         return self.labelled.content_hash
 
     @property
@@ -79,8 +80,12 @@ class EvaluatedConfig:
         return self.labelled.evidence.answered
 
     def to_json(self) -> dict[str, Any]:
-        """The evaluation as plain values, and who answered its lists."""
-        return self.evaluation.to_json() | ({"lists": self.answered} if self.answered else {})
+        """The evaluation as plain values, the hash of what it was made on, and who answered its lists."""
+        return (
+            self.evaluation.to_json()
+            | {"content_hash": self.content_hash}
+            | ({"lists": self.answered} if self.answered else {})
+        )
 
 
 Labelled = Callable[[PipelineConfig], LabelledEvidence | None]
@@ -124,7 +129,7 @@ def labelled(
 
 
 def _key(evidence: EvidenceSet, grades: AgreedGrades) -> tuple[object, ...]:
-    return evidence.content_hash, hash(tuple(query.qid for query in evidence.queries)), grades.digest
+    return evidence.replay_hash, hash(tuple(query.qid for query in evidence.queries)), grades.digest
 
 
 def evaluate_configs(

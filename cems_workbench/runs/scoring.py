@@ -129,9 +129,9 @@ def score_evidence(
         except BaseException:
             if scored:
                 with suppress(InputError):  # the scores are in the store's cache
-                    add_scores(evidence.path, evidence.content_hash, scored)
+                    add_scores(evidence.path, evidence.replay_hash, scored)
             raise
-        mark = add_scores(evidence.path, evidence.content_hash, scored) if scored else evidence.content_hash
+        mark = add_scores(evidence.path, evidence.replay_hash, scored) if scored else evidence.content_hash
     return ScoringReport(evidence.path, len(scored), pairs, failed, mark)
 
 

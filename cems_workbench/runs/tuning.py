@@ -122,7 +122,7 @@ class PlannedSearch:
     def kept_scores(self) -> KeptScores:
         """The file of the scores, beside the evidence."""
         evidence = self.data.evidence
-        marks = search_marks(evidence.content_hash, self.batch, self.plan.goal.measures, self.plan.seed)
+        marks = search_marks(evidence.replay_hash, self.batch, self.plan.goal.measures, self.plan.seed)
         return KeptScores.beside(evidence.path, marks)
 
     @property
@@ -307,5 +307,11 @@ def card_of(result: SearchResult, date: str) -> EvidenceCard:
     """The evidence card of the proposal. `date` is an ISO date."""
     planned = result.planned
     return evidence_card(
-        result.tuned, planned.data.evidence, GROUP_WORDS[planned.group_by], date, planned.relevance, result.lacking
+        result.tuned,
+        planned.data.evidence.header,
+        planned.data.labelled.content_hash,
+        GROUP_WORDS[planned.group_by],
+        date,
+        planned.relevance,
+        result.lacking,
     )

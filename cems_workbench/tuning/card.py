@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from cems_workbench import __version__
 from cems_workbench.config import EvidenceCard, Measured
-from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.tune import Tuned
 
@@ -22,14 +22,18 @@ def corpus_hash(store_id: str, content_version: int) -> str:
 
 def evidence_card(
     tuned: Tuned,
-    evidence: EvidenceSet,
+    header: Header,
+    content_hash: str,
     grouping: str,
     date: str,
     relevance: str = "",
     lacking: Sequence[str] = (),
 ) -> EvidenceCard:
-    """What the config was tuned and measured on. `date` is an ISO date, `grouping` what was never split, `relevance` the grade and
-    the denominator in words, `lacking` the lines of what the evidence does not hold."""
+    """What the config was tuned and measured on: the header of the evidence, and the hash of it with its judgments.
+
+    `date` is an ISO date, `grouping` what was never split, `relevance` the grade and the denominator in words, `lacking` the lines of what
+    the evidence does not hold.
+    """
     measure = str(tuned.plan.goal.objectives[0])
     measured = []
     if tuned.validation is not None:
@@ -37,7 +41,6 @@ def evidence_card(
     if tuned.holdout is not None:
         measured.append(_measured(measure, "hold-out", tuned.holdout))
     split = tuned.plan.split
-    header = evidence.header
     return EvidenceCard(
         baseline=tuned.plan.space.baseline.name,
         measured=tuple(measured),
@@ -46,7 +49,7 @@ def evidence_card(
         trials=len(tuned.search.trials) - 1,
         seed=tuned.plan.seed,
         corpus_hash=corpus_hash(header.store_id, header.content_version),
-        evidence_hash=evidence.content_hash[:16],
+        evidence_hash=content_hash[:16],
         versions={"cems-workbench": __version__, "python": platform.python_version(), **_versions()},
         date=date,
         kept=tuned.kept,

@@ -121,9 +121,9 @@ def test_scores_that_were_kept_are_not_used_once_somebody_judged_anew(
     again = LabelledBatch.of(found)
     first = batch.qids[0]
     other = batch.regraded(grades | {first: {key: 2 for key in grades[first]}})
-    marks = search_marks(found.content_hash, batch, ["nDCG@10"], 0)
-    assert search_marks(found.content_hash, again, ["nDCG@10"], 0) == marks
-    assert search_marks(found.content_hash, other, ["nDCG@10"], 0) != marks
+    marks = search_marks(found.replay_hash, batch, ["nDCG@10"], 0)
+    assert search_marks(found.replay_hash, again, ["nDCG@10"], 0) == marks
+    assert search_marks(found.replay_hash, other, ["nDCG@10"], 0) != marks
 
 
 BAD = {

@@ -156,7 +156,8 @@ def _on_file(
     about = f"{searched}, gathered {header.created_at[:10]} for {plain(header.config.name)}"
     why = f" Read-only: {plain(file.reason)}." if file.reason else ""
     left, right = st.columns([5, 1], vertical_alignment="center")
-    left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}")
+    unproved = f" {evidence.unproved[:1].upper()}{evidence.unproved[1:]}." if evidence.unproved else ""
+    left.caption(f"{plain(file.name)}: {about}, with its own judgments.{why}{unproved}")
     right.button("Close the file", key="evaluate:file_close", on_click=files.close, width="stretch")
     return Choice(QuerySelection(file.name, evidence.queries, header.project_only), configs, kind, measures, file)
 

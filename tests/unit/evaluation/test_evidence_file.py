@@ -18,11 +18,12 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import (
     EvidenceFile,
     Header,
-    content_hash,
     is_evidence_file,
     mismatch,
     read_evidence_file,
     read_header,
+    replace_judgments,
+    replay_hash,
 )
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, bundle_from, replay
 from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
@@ -171,6 +172,22 @@ def test_a_file_that_was_changed_after_it_was_complete_is_refused(tmp_path: Path
         read_evidence_file(path)
 
 
+def test_a_judgment_that_was_changed_is_found_and_one_that_is_brought_up_to_date_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "e.evidence"
+    mark = write(path, BOTH)
+    replace_judgments(path, [*JUDGMENTS, Judgment("q2", "a", 2)])
+    assert read_evidence_file(path).content_hash != mark
+    replace_judgments(path, JUDGMENTS)
+    assert read_evidence_file(path).content_hash == mark
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE judgments SET grade = 1 WHERE grade = 3")
+    with pytest.raises(InputError, match="its judgments or its header are not what was written"):
+        read_evidence_file(path)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("DELETE FROM meta WHERE key = 'whole_hash'")
+    assert "an earlier version made this evidence file" in read_evidence_file(path).unproved
+
+
 def test_what_is_no_evidence_file_is_said_in_one_line(tmp_path: Path) -> None:
     text, database, absent = tmp_path / "t.evidence", tmp_path / "d.duckdb", tmp_path / "none"
     text.write_text("not a database")
@@ -220,7 +237,8 @@ def test_a_file_of_the_first_format_opens_and_is_not_gone_on_with(tmp_path: Path
         old.execute("DROP TABLE chunks; DROP TABLE edges; ALTER TABLE lists DROP chunks")
         old.execute("ALTER TABLE memories DROP updated_at; ALTER TABLE memories DROP tokens")
         old.execute("UPDATE meta SET value = 'cems-workbench-evidence-set/1' WHERE key = 'format'")
-        old.execute("UPDATE meta SET value = ? WHERE key = 'content_hash'", [content_hash(old)])
+        old.execute("DELETE FROM meta WHERE key = 'whole_hash'")
+        old.execute("UPDATE meta SET value = ? WHERE key = 'content_hash'", [replay_hash(old)])
     read = read_evidence_file(tmp_path / "e")
     assert read.complete
     assert bundle_from(read.evidences["q1"]) == bundle_from(evidence("first"))
