@@ -16,9 +16,10 @@ from typing import Any
 
 import typer
 
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-_SHAPES_WORDS = "\u200c\u200d"
-"""Zero-width joiners: within words of several scripts, and within emoji."""
+from cems_workbench.characters import REPLACEMENT
+
+_SHAPES_WORDS = "\u200c\u200d\u200e\u200f"
+"""Zero-width joiners, within words of several scripts and within emoji, and the marks beside words that run from right to left."""
 _SUSPECT = re.compile(r"[^\n\t -~\u00a0-\u00ac\u00ae-\u024f]")
 
 

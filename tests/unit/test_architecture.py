@@ -19,6 +19,7 @@ PACKAGE = "cems_workbench"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     (
+        "characters",
         "errors",
         "parsing",
         "extensions",

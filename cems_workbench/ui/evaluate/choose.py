@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from cems_workbench.characters import in_order
 from cems_workbench.config import PipelineConfig, import_config
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import read_header
@@ -92,7 +93,7 @@ def _draw_judging(sets: Mapping[str, QuerySet], file: OpenedFile | None, resourc
     def shown(name: str) -> str:
         if file is not None and name == OPENED_FILE:
             return f"file {file.name}"
-        return f"{name} · {sets[name].size} queries · version {sets[name].version}"
+        return f"{in_order(name)} · {sets[name].size} queries · version {sets[name].version}"
 
     options = ([OPENED_FILE] if file else []) + sorted(sets)
     boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")

@@ -17,6 +17,7 @@ import streamlit as st
 from cems_workbench.analysis.fidelity.causes import Lists
 from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement
 from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Estimate
+from cems_workbench.characters import in_order
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.evaluate import number
@@ -112,7 +113,7 @@ def _recordings(resources: Resources) -> list[Recording]:
     kept = (
         st.multiselect(
             "Query sets with recorded answers", list(sets), key=KEPT_SETS, persist_state="session",
-            format_func=lambda name: f"{name} · {sets.get(name, 0):,} answers", placeholder="Choose a query set",
+            format_func=lambda name: f"{in_order(name)} · {sets.get(name, 0):,} answers", placeholder="Choose a query set",
             help="Logs of what was asked and answered, as the Memories page or `import` keeps them.",
         )
         if sets

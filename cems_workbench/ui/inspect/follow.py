@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.found_chunk import found_chunk
 from cems_workbench.analysis.ranks import loss, stage_words
+from cems_workbench.characters import in_order
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, STAGES
 from cems_workbench.pipeline.stages.result import StageRow
@@ -40,7 +41,7 @@ def draw(context: InspectContext) -> None:
         state.follow(None)
     st.selectbox(
         "Follow a memory", [*ranked, *rest], index=None, key=state.FOLLOW, placeholder="Follow a memory through every stage",
-        label_visibility="collapsed", format_func=lambda memory_id: f"{memory_id}  {_text(trace, memory_id, 90)}",
+        label_visibility="collapsed", format_func=lambda memory_id: f"{in_order(memory_id)}  {_text(trace, memory_id, 90)}",
     )  # fmt: skip
     if context.followed is not None:
         st.html(path_html(trace, context.followed, context.target))

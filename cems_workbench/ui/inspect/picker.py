@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from cems_workbench.analysis.fidelity.answer import Production
+from cems_workbench.characters import in_order
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
@@ -55,7 +56,7 @@ def _chosen_set(judged: int, recorded: Mapping[str, int]) -> str:
         return JUDGED
     return st.selectbox(
         "Queries", names, key=SET,
-        format_func=lambda name: f"{name} · {recorded.get(name, 0)} recorded" if name else f"{judged} judged",
+        format_func=lambda name: f"{in_order(name)} · {recorded.get(name, 0)} recorded" if name else f"{judged} judged",
         help="Judged: by people. Recorded: a log of what a real system was asked and answered.",
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Untrusted text on its way to the screen or to a spreadsheet: always shown, never interpreted."""
+"""Untrusted text on its way to the screen or to a spreadsheet: always shown, never interpreted, and in the order that it has."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
+from cems_workbench.characters import in_order
+from cems_workbench.formats.base.cells import guarded
+
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _LINK = re.compile(r"(://|\bwww(?=\.)|@(?=[-\w]+\.))")
 JOINER = "\u2060"
 """No width and no break: it stands where a bare address would be taken for a link."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def plain(text: str) -> str:
     """Text as Markdown that shows it literally, on one line; for messages that Streamlit renders as Markdown."""
-    whole = _LINK.sub(rf"\1{JOINER}", " ".join(text.split()))
+    whole = _LINK.sub(rf"\1{JOINER}", " ".join(in_order(text).split()))
     return _PUNCTUATION.sub(r"\\\1", whole)
 
 
 def excerpt(text: str, length: int = 160) -> str:
     """The beginning of a text on one line."""
-    line = " ".join(text[: 4 * length].split())
+    line = " ".join(in_order(text[: 4 * length]).split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
@@ -36,12 +38,7 @@ def tick(text: str, length: int = 28) -> str:
 
 def literal(text: str) -> str:
     """The whole text for Plotly, as it is; `tick` is for labels, where there is little room."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def guarded(cell: object) -> object:
-    """A cell of a CSV that no spreadsheet takes for a formula: an apostrophe stands before what would begin one."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+    return in_order(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
@@ -49,5 +46,5 @@ def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(header)
-    writer.writerows([guarded(cell) for cell in row] for row in rows)
+    writer.writerows([guarded(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     return out.getvalue().encode("utf-8-sig")

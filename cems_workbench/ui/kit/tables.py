@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from cems_workbench.characters import in_order
+
 if TYPE_CHECKING:
     from pandas import DataFrame
     from pandas.io.formats.style import Styler
@@ -28,8 +30,9 @@ def draw_table(
     """
     if most is not None:
         options["height"] = ROW * (min(max(_count(rows), 1), most) + 1) + 4  # with the header
+    shown = _ordered(rows)
     return st.dataframe(
-        rows, hide_index=True, row_height=ROW, key=key, column_config=columns, placeholder=placeholder, **options
+        shown, hide_index=True, row_height=ROW, key=key, column_config=columns, placeholder=placeholder, **options
     )
 
 
@@ -38,6 +41,31 @@ def pick_row(rows: Rows, *, key: str, **options: Any) -> int | None:
     event = draw_table(rows, key=key, on_select="rerun", selection_mode="single-row", **options)
     picked = event["selection"]["rows"]
     return picked[0] if picked and picked[0] < _count(rows) else None
+
+
+def _ordered(rows: Rows) -> Rows:
+    """The rows with every text in the order that it has."""
+    from pandas import DataFrame
+
+    if isinstance(rows, Sequence):
+        return [{_cell(name): _cell(value) for name, value in row.items()} for row in rows]
+    if isinstance(rows, DataFrame):
+        return _frame(rows).rename(columns=_cell)
+    rows.data = _frame(rows.data)  # type: ignore[attr-defined]
+    return rows
+
+
+def _frame(rows: DataFrame) -> DataFrame:
+    shown = rows.copy(deep=False)
+    for name in rows.select_dtypes(include=["object", "string"]).columns:
+        shown[name] = rows[name].map(_cell)
+    return shown
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_cell(each) for each in value]
+    return in_order(value) if isinstance(value, str) else value
 
 
 def _count(rows: Rows) -> int:

@@ -1,8 +1,8 @@
 """HTML of the pages: jinja2 templates with autoescape always on, in `ui/templates/<page>/`.
 
-Every value is escaped where it is written, so untrusted text cannot become markup by being forgotten. A value that is missing is an
-error, not an empty place. Templates hold markup alone: what is computed is computed in Python and handed over; only ids and texts are
-shortened in place, by the filters `short_id` and `excerpt`.
+Every value is escaped where it is written, and loses what would turn it round, so untrusted text cannot become markup by being
+forgotten. A value that is missing is an error, not an empty place. Templates hold markup alone: what is computed is computed in Python
+and handed over; only ids and texts are shortened in place, by the filters `short_id` and `excerpt`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,16 @@ import streamlit as st
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from cems_workbench.characters import in_order
 from cems_workbench.ui.kit.escape import excerpt
 from cems_workbench.ui.kit.tables import short_id
 
 FOLDER = Path(__file__).resolve().parents[1] / "templates"
+
+
+def _ordered(value: Any) -> Any:
+    """A value as a template writes it; the HTML of another template is in order already."""
+    return in_order(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @cache
@@ -31,6 +37,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=False,
         auto_reload=False,
+        finalize=_ordered,
     )
     environment.filters |= {"short_id": short_id, "excerpt": excerpt}
     return environment

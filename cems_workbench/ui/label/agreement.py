@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from cems_workbench.characters import in_order
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.adjudication import Rule, adjudicate
 from cems_workbench.evaluation.labelling.agreement import (
@@ -136,7 +137,7 @@ def _decide(resources: Resources, conflict: Disagreement, query: str, reviewer: 
         st.caption("This memory is gone.")
         return
     st.markdown(f"**{plain(query)}**")
-    st.code(memory.content, language=None, wrap_lines=True)
+    st.code(in_order(memory.content), language=None, wrap_lines=True)
     box = st.container(horizontal=True)
     for grade, meaning in resources.store.query_sets.scale_of(conflict.qid).grades:
         if box.button(str(grade), key=f"label:decide:{grade}", help=plain(meaning)):

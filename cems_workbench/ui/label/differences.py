@@ -7,6 +7,7 @@ from typing import Any
 
 import streamlit as st
 
+from cems_workbench.characters import in_order
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.judge_calibration import Difference, GradedScore, differences
 from cems_workbench.evaluation.labelling.pooling import Pair
@@ -104,7 +105,7 @@ def _in_full(
     given = [judgment for judgment in resources.store.judgments.read(qid, "human") if judgment.memory_id == memory_id]
     people = ", ".join(f"{plain(judgment.judge)} {judgment.grade}" for judgment in given)
     st.markdown(f"**{plain(query.query)}**")
-    st.code(memory.content, language=None, wrap_lines=True)
+    st.code(in_order(memory.content), language=None, wrap_lines=True)
     score = difference.scored.raw
     st.caption(f"People: {people}. Judge: {difference.band}, score {threshold_text(score)}.")
     name = reviewer()

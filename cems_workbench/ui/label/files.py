@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from cems_workbench.characters import in_order
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.adjudication import Chosen, Rule, choose_judgments
 from cems_workbench.formats import FORMATS, Written, cems_feedback, judgment_writers, write_judgments
@@ -94,7 +95,7 @@ def _report(imports: Sequence[FileImport]) -> None:
         draw_table(counts, key="label:files:counts", most=len(counts))
     if remarks := notes(imports):
         st.caption(f"{len(remarks)} notes on rows that were replaced, repeated, or differ from other judges")
-        st.code("\n".join(remarks), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
+        st.code(in_order("\n".join(remarks)), language=None, wrap_lines=True, height=min(200, 28 + 21 * len(remarks)))
     errors = error_rows(imports)
     if not errors:
         return
@@ -157,6 +158,6 @@ def _export(choice: _Choice, resources: Resources) -> None:
         )
     if left_out:
         lines = [*left_out[:SHOWN], *([f"and {len(left_out) - SHOWN:,} more"] if len(left_out) > SHOWN else [])]
-        st.code("\n".join(lines), language=None, wrap_lines=True, height=min(220, 28 + 21 * len(lines)))
+        st.code(in_order("\n".join(lines)), language=None, wrap_lines=True, height=min(220, 28 + 21 * len(lines)))
     with st.expander("Preview"):
         st.code("\n".join(written.text.splitlines()[:12]) or "(nothing)", language=None)

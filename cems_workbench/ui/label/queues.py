@@ -12,6 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from cems_workbench.characters import in_order
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.labelling.pooling import Strategy, coverage, mean_judged
 from cems_workbench.evaluation.labelling.prejudging import PairScores, prelabel
@@ -80,7 +81,7 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
 def _title(queue: QueueRecord) -> str:
     """A queue in the box: its name, whether it came with the app, and how many people grade each pair."""
     mark = " · ready-made" if queue.settings.get("ready_made") else ""
-    return f"{queue.name}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} a pair"
+    return f"{in_order(queue.name)}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} a pair"
 
 
 def _make(plan: QueuePlan, resources: Resources) -> None:
@@ -127,7 +128,10 @@ def _form(resources: Resources) -> QueuePlan | None:
         return None
     options = config_options(resources).configs
     query_set = st.selectbox(
-        "Query set", sorted(sets), key="label:new:set", format_func=lambda name: f"{name} · {sets[name].size} queries"
+        "Query set",
+        sorted(sets),
+        key="label:new:set",
+        format_func=lambda name: f"{in_order(name)} · {sets[name].size} queries",
     )
     configs = st.multiselect(
         "Configs", list(options), default=[name for name in ("cems", "recollection") if name in options], key="label:new:configs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
+from cems_workbench.characters import in_order
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
@@ -38,7 +39,7 @@ def choose(resources: Resources) -> TuningData | None:
     boxes = st.columns([3, 3, 2, 2], vertical_alignment="bottom")
     name = boxes[0].selectbox(
         "Query set", sorted(sets), key="tune:set", persist_state="session",
-        format_func=lambda query_set: f"{query_set} · {sets[query_set].size} queries · version {sets[query_set].version}",
+        format_func=lambda name: f"{in_order(name)} · {sets[name].size} queries · version {sets[name].version}",
         help="The judged queries of this set decide which config is better.",
     )  # fmt: skip
     if st.session_state.get("tune:baseline") not in options.configs:

@@ -8,10 +8,13 @@ import re
 from datetime import UTC, datetime
 
 import pytest
+from pandas import DataFrame
 
 from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
+from cems_workbench.cli import terminal
 from cems_workbench.records import Memory
-from cems_workbench.ui.kit.escape import JOINER, csv_bytes, guarded, plain, tick
+from cems_workbench.ui.kit.escape import JOINER, csv_bytes, excerpt, literal, plain, tick
+from cems_workbench.ui.kit.tables import draw_table
 from cems_workbench.ui.memories.browse import COLUMNS, columns
 from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.statistics import bars, first_and_rest, near_html
@@ -22,16 +25,38 @@ MEMORY = Memory(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx"])
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "＝1+1", "'=1"])
 def test_cells_that_begin_a_formula_get_an_apostrophe(cell):
-    assert guarded(cell) == f"'{cell}"
     rows = list(csv.reader(io.StringIO(csv_bytes(["a"], [[cell]]).decode("utf-8-sig"), newline="")))
     assert rows == [["a"], [f"'{cell}"]]
 
 
 @pytest.mark.parametrize("cell", ["a=b", "", 3, -3, None])
 def test_other_cells_stay_as_they_are(cell):
-    assert guarded(cell) == cell
+    assert csv_bytes(["a", "b"], [[cell, "x"]]).decode("utf-8-sig") == f"a,b\r\n{'' if cell is None else cell},x\r\n"
+
+
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+@pytest.mark.parametrize(
+    "show", [plain, excerpt, tick, literal, terminal.literal, lambda text: facts_html(Memory("m", "t", author=text))]
+)
+def test_what_turns_text_round_is_shown_alike_by_pages_and_commands(show):
+    shown = str(show(f"a{TURNING}b"))
+    assert not set(TURNING) & set(shown) and f"a{9 * chr(0xFFFD)}b" in shown
+    for ordinary in ("مرحبا 12", "שלום\u200f! 3\u200e"):
+        assert ordinary.replace("!", "") in str(show(ordinary)).replace("\\", "").replace("!", "")
+
+
+@pytest.mark.parametrize("kind", [list, DataFrame, lambda rows: DataFrame(rows).style])
+def test_a_table_shows_texts_in_order_and_other_cells_as_they_are(kind, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("streamlit.dataframe", lambda rows, **options: drawn.append(rows))
+    draw_table(kind([{"id": "m\u202e1", "tags": ["x\u2066"], "n": 3, "when": MEMORY.created_at}]))
+    rows = getattr(drawn[0], "data", drawn[0])
+    found = rows.to_dict("records") if isinstance(rows, DataFrame) else rows
+    assert found == [{"id": "m\ufffd1", "tags": ["x\ufffd"], "n": 3, "when": MEMORY.created_at}]
 
 
 def test_plain_text_has_no_markdown_left():

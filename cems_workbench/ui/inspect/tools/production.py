@@ -25,6 +25,7 @@ from cems_workbench.analysis.fidelity.answer import (
     score_maps,
 )
 from cems_workbench.analysis.fidelity.explain import Explanation, Replays, explanations, together
+from cems_workbench.characters import in_order
 from cems_workbench.config import field_spec
 from cems_workbench.errors import InputError
 from cems_workbench.formats.recorded_answers import Recording, parse_recording
@@ -355,7 +356,7 @@ def _left_out(recording: Recording) -> None:
         return
     count = len(recording.errors)
     with st.expander(f"{count} row{'s' if count != 1 else ''} could not be used in full", icon=":material/warning:"):
-        st.code("\n".join(str(error) for error in recording.errors[:200]), language=None)
+        st.code(in_order("\n".join(str(error) for error in recording.errors[:200])), language=None)
 
 
 def _verdict(production: Production, ours: list[str], same: bool) -> str:

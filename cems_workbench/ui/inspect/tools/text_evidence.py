@@ -21,6 +21,7 @@ from cems_workbench.analysis.text_evidence import (
 )
 from cems_workbench.analysis.token_heat import TokenHeat, token_heat
 from cems_workbench.analysis.ts_rank_evidence import RankEvidence, lexeme_matches, rank_evidence
+from cems_workbench.characters import in_order
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
@@ -277,7 +278,7 @@ def _draw_whole(context: InspectContext, memory: Memory, words: WordsInCommon) -
     st.html(render("inspect/text_evidence/whole.html", title=top, body=body, **key))
     if chunk is not None and place is None:
         st.caption("The reranker read this text, which is not in the memory as it is now:")
-        st.code(chunk, language=None, wrap_lines=True)
+        st.code(in_order(chunk), language=None, wrap_lines=True)
     st.caption(_reading_line(context, memory, score, place))
 
 

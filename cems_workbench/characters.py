@@ -1,0 +1,17 @@
+"""Characters that turn the text round them: embeddings, overrides and isolates of direction, which show it in another order than it has.
+
+The command line and the pages show a replacement character for each. Letters of scripts that run from right to left need none of them, and
+the marks U+200E and U+200F, which order numbers and signs beside such letters, stay.
+"""
+
+from __future__ import annotations
+
+import re
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_TURNS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
+
+def in_order(text: str) -> str:
+    """The text with a replacement character for each that would show it in another order."""
+    return _TURNS.sub(REPLACEMENT, text)
