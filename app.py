@@ -4,9 +4,6 @@ from pathlib import Path
 
 import streamlit as st
 
-from cems_workbench.errors import WorkbenchError
-from cems_workbench.ui.kit.escape import plain
-
 ICON = (
     Path(__file__).parent / "cems_workbench" / "ui" / "icon.png"
 )  # a file of ours: named icons are fetched from a server
@@ -24,7 +21,4 @@ page = st.navigation(
     position="top",
 )
 st.set_page_config(page_title=f"{page.title} · CEMS Workbench")
-try:
-    page.run()
-except WorkbenchError as error:  # such as a damaged block of the database that is met while a page is drawn
-    st.error(plain(str(error)), icon=":material/error:")
+page.run()

@@ -22,6 +22,7 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -305,11 +306,11 @@ def make(home: Path) -> Path:
     return whole
 
 
-def copied(whole: Path, place: Path) -> Path:
+def copied(whole: Path, place: Path, link: bool = True) -> Path:
     """A store to damage: what is never written in place is linked."""
 
     def copy(source: str, target: str) -> None:
-        if "/lexical/" in source or "/ts_rank/" in source:
+        if (link and "/lexical/" in source) or (link and "/ts_rank/" in source):
             os.link(source, target)
         else:
             shutil.copyfile(source, target)
@@ -379,9 +380,36 @@ def main() -> int:
             if ended.crash or "Traceback" in ended.said:
                 raise RuntimeError(f"{name} on the whole store: {ended}")
         counted = run(whole, home, options, expected)
+        if options.only in "surroundings":
+            surroundings(whole, home, expected, counted)
     wrong = sum(count for found in counted.values() for said, count in found.items() if "WRONG" in said)
     print("nothing went wrong" if not wrong else f"{wrong} WRONG")
     return int(bool(wrong))
+
+
+def surroundings(whole: Path, home: Path, expected: Mapping[str, Ended], counted: dict[str, Counter[str]]) -> None:
+    """The same in a folder that is gone, and in one that may not be written; prints a line of each."""
+    kept = copied_to(whole, home / "read-only")
+    mounted = (
+        os.geteuid() == 0
+        and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=100m", "tmpfs", kept.parent], check=False
+        ).returncode
+    )
+    try:
+        if mounted:
+            kept = copied(whole, kept.parent, link=False)
+            subprocess.run(["mount", "-o", "remount,ro", kept.parent], check=True)
+        for words, store in (("vanished", home / "vanished" / "store"), *[("read-only", kept)] * mounted):
+            found: dict[str, list[str]] = {}
+            for name, ended in expected.items():
+                said = verdict(name, ended, ask(name, store, home / f"{words}-{name}", look=False), True)
+                found.setdefault(said, []).append(name)
+                counted.setdefault(name, Counter())[said] += 1
+            print(words, *(f"{said}: {' '.join(names)}" for said, names in found.items()), sep=" | ", flush=True)
+    finally:
+        if mounted:
+            subprocess.run(["umount", kept.parent], check=False)
 
 
 def copied_to(whole: Path, place: Path) -> Path:

@@ -3,10 +3,10 @@
     python -m benchmarks.kills [--kills 100] [--seed 0] [COMMAND …]
 
 Each command runs once unharmed, from the first change of a file it writes to its end. Then it is run again and killed (SIGKILL) at a
-random moment of that time; the store has to open with all that was in it, a file that stood where it writes is the old one or a whole new
-one, and the command, run once more, ends as the unharmed one did. A command is a fork of this process, which has loaded what it needs.
-Exits 1 where one of that fails. Labels are killed by `bench_durability`;
-gather and tune are not killed yet.
+random moment of that time. Then the store has to open with all that was in it and without a word of loss; a file that stood where it
+writes is the old one or a whole new one; what gather, tune and label had confirmed (a query, the scores of a search, a label) is there;
+the command, run once more, ends as the unharmed one did; and a search of the store works. A command is a fork of this process, which has
+loaded what it needs. Exits 1 where one of that fails.
 """
 
 from __future__ import annotations
@@ -22,16 +22,22 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+from benchmarks.faults import load
+
+if TYPE_CHECKING:
+    from cems_workbench.pipeline import Evidence
+    from cems_workbench.tuning.kept_scores import Known
 
 ROOT = Path(__file__).parents[1]
 STEP = 0.002
 """Seconds between two looks at the files."""
 Look = Callable[[Path], object]
+CONFIRMED = "confirmed"
+LABELS, LABELLER = 60, "Ann"
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,10 @@ class Case:
     result: Look
     before: Sequence[str] = ()
     """The command that wrote an older file there."""
+    needs: Sequence[Sequence[str]] = ()
+    """Commands that are run first, unharmed."""
+    kept: Look | None = None
+    """Raises RuntimeError when something is gone that was confirmed, which are the lines of the file `CONFIRMED`."""
 
 
 def store_rows(folder: Path) -> object:
@@ -50,6 +60,8 @@ def store_rows(folder: Path) -> object:
     from cems_workbench.store import Store
 
     with Store.open(folder / "store") as store:
+        if any("cannot be found again" in line for line in store.notices):
+            raise RuntimeError(store.notices[0])
         sets = [(each.name, each.version, each.digest) for each in store.query_sets.latest()]
         rows = sorted(store.relations.read(), key=repr), sorted(store.judgments.read(), key=repr)
         return store.memories.read(), rows, store.queries.read(), sets
@@ -62,8 +74,67 @@ def config(folder: Path) -> object:
     return load_import(next(folder.glob("out.yaml"))).config
 
 
+def confirmed(folder: Path) -> list[str]:
+    """What the command had confirmed, a line each."""
+    path = folder / CONFIRMED
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [line.strip() for line in lines if line.endswith("\n")]
+
+
+def gathered(folder: Path) -> object:
+    """The lists of each query in an evidence file."""
+    from cems_workbench.evaluation.evidence_file import read_evidence_file
+
+    found = read_evidence_file(folder / "out.evidence").evidences
+    return {
+        qid: [[hit.memory_id for hit in ranked.hits] for ranked in each.lists] for qid, each in sorted(found.items())
+    }
+
+
+def queries_kept(folder: Path) -> object:
+    """Every query that was said to be finished is in the evidence file."""
+    said = confirmed(folder)
+    if said and (lost := set(said) - set(gathered(folder))):  # type: ignore[call-overload]
+        raise RuntimeError(f"queries that were finished are gone: {sorted(lost)}")
+    return None
+
+
+def scores_kept(folder: Path) -> object:
+    """As many scores as were written are in the file of scores."""
+    import numpy as np
+
+    said = confirmed(folder)
+    if said:
+        with np.load(next(folder.glob("*.scores.npz")), allow_pickle=False) as file:
+            if len(file["names"]) < int(said[-1]):
+                raise RuntimeError(f"{said[-1]} scores were kept, {len(file['names'])} are there")
+    return None
+
+
+def labels_kept(folder: Path) -> object:
+    """Every label that was confirmed is there, and its event."""
+    from cems_workbench.store import Store
+
+    with Store.open(folder / "store") as store:
+        given = {
+            f"{each.qid} {each.memory_id} {each.grade}" for each in store.judgments.read() if each.judge == LABELLER
+        }
+        events = {f"{each.qid} {each.memory_id} {each.grade}" for each in store.labels.history(LABELLER)}
+    if lost := set(confirmed(folder)) - (given & events):
+        raise RuntimeError(f"labels that were confirmed are gone: {sorted(lost)}")
+    return None
+
+
+IMPORT = ("import", "in", "--store", "store")
+GATHER = ("gather", "all", "--preset", "cems", "--out", "out.evidence", "--store", "store")
 CASES: Mapping[str, Case] = {
-    "import": Case(("import", "in", "--store", "store"), "store", store_rows),
+    "gather": Case(GATHER, "out.evidence", gathered, needs=(IMPORT,), kept=queries_kept),
+    "tune": Case(
+        ("tune", "out.evidence", "--out", "out.yaml", "--preset", "cems", "--trials", "40", "--folds", "3", "--group-by", "query"),
+        "out.yaml", config, needs=(IMPORT, GATHER), kept=scores_kept,
+    ),
+    "label": Case(("label",), "store", store_rows, needs=(IMPORT,), kept=labels_kept),
+    "import": Case(IMPORT, "store", store_rows),
     "export": Case(
         ("export", str(ROOT / "cems_workbench/config/presets/cems.yaml"), "--to", "yaml", "--out", "out.yaml"), "out.yaml", config,
         ("export", str(ROOT / "cems_workbench/config/presets/qmd.yaml"), "--to", "yaml", "--out", "out.yaml"),
@@ -85,12 +156,60 @@ def fork(arguments: Sequence[str], folder: Path) -> int:
     try:
         from cems_workbench.cli.main import main
 
-        sys.argv = ["cems_workbench", *arguments]
-        code = main() or 0  # type: ignore[func-returns-value]
+        tell_what_is_confirmed()
+        if arguments[0] == "label":
+            give_labels()
+            code = 0
+        else:
+            sys.argv = ["cems_workbench", *arguments]
+            code = main() or 0  # type: ignore[func-returns-value]
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     finally:
         os._exit(code)
+
+
+def tell_what_is_confirmed() -> None:
+    """Have what stores the work of gather and tune write a line when it has returned."""
+    from cems_workbench.evaluation.evidence_file import EvidenceFile
+    from cems_workbench.tuning.kept_scores import KeptScores
+
+    add, write = EvidenceFile.add, KeptScores.write
+
+    def added(self: EvidenceFile, qid: str, evidence: Evidence, seconds: float) -> None:
+        add(self, qid, evidence, seconds)
+        confirm(qid)
+
+    def written(self: KeptScores, known: Known) -> None:
+        write(self, known)
+        confirm(str(len(known)))
+
+    EvidenceFile.add, KeptScores.write = added, written  # type: ignore[method-assign, assignment]
+
+
+def confirm(line: str) -> None:
+    """Write a line of what is done."""
+    file = os.open(CONFIRMED, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(file, f"{line}\n".encode())
+    os.close(file)
+
+
+def give_labels() -> None:
+    """Label in the store of this folder, as the Label page does."""
+    from cems_workbench.records import Judgment
+    from cems_workbench.store import Store
+
+    with Store.open(Path("store")) as store:
+        memories = sorted(store.memories.read())
+        for n in range(LABELS):
+            given = Judgment(
+                f"q{n % 12 + 1:02}", memories[n], n % 4, LABELLER, judged_at=datetime(2026, 1, 1, tzinfo=UTC)
+            )
+            store.labels.give(given)
+            confirm(f"{given.qid} {given.memory_id} {given.grade}")
+
+
+SEARCH = ("search", "when are we moving house", "--preset", "cems", "--store", "store")
 
 
 def finish(arguments: Sequence[str], folder: Path) -> str:
@@ -108,7 +227,7 @@ def state(folder: Path) -> list[tuple[str, int, int]]:
             known = path.stat()
         except OSError:
             continue
-        if path.name != "said" and path.is_file():
+        if path.name not in ("said", CONFIRMED) and path.is_file():
             found.append((str(path), known.st_size, known.st_mtime_ns))
     return sorted(found)
 
@@ -156,10 +275,14 @@ def killed_once(case: Case, ready: Path, folder: Path, after: float, whole: obje
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     try:
-        if asked(case.result, folder) not in (older, whole) and case.before:
+        if case.before and asked(case.result, folder) not in (older, whole):
             return "the file is neither the old one nor the new one"
+        if case.kept is not None:
+            asked(case.kept, folder)
         again = finish(case.arguments, folder)
-        return again or ("" if asked(case.result, folder) == whole else "run again, it ends otherwise")
+        if again or asked(case.result, folder) != whole:
+            return again or "run again, it ends otherwise"
+        return finish(SEARCH, folder) if (folder / "store").exists() else ""
     except RuntimeError as error:
         return str(error)
 
@@ -182,8 +305,10 @@ def prepare(name: str, folder: Path) -> None:
             make_store_of_schema(folder / "store", 8, memories=[Memory(f"m{n}", f"deploy {n}") for n in range(60)])
             os._exit(0)
         os.waitpid(pid, 0)
-    if CASES[name].before and (wrong := finish(CASES[name].before, folder)):
-        raise RuntimeError(wrong)
+    for command in (*CASES[name].needs, *[CASES[name].before] * bool(CASES[name].before)):
+        if wrong := finish(command, folder):
+            raise RuntimeError(wrong)
+    (folder / CONFIRMED).unlink(missing_ok=True)
 
 
 def run(name: str, kills: int, home: Path) -> list[str]:
@@ -227,8 +352,7 @@ def main() -> int:
     given = parser.parse_args()
     random.seed(given.seed)
     names = given.commands or list(CASES)
-    for module in ("sentence_transformers", "cems_workbench.cli.main", "cems_workbench.runs.opening"):
-        import_module(module)  # before the forks, which then begin at once
+    load()
 
     with tempfile.TemporaryDirectory(prefix="kills-") as home:
         wrong = [line for name in names for line in run(name, -(-given.kills // len(names)), Path(home))]

@@ -40,6 +40,7 @@ JUDGED, RECORDED = "Judged queries", "Recorded answers"
 """What configs are held against."""
 
 
+@handles.said_in_place
 def main() -> None:
     """Draw the page: against what is measured, the choice, what has to be gathered for it, and the chosen view."""
     begin_page("Evaluate")

@@ -50,6 +50,7 @@ BUDGET_HELP = (
 )
 
 
+@handles.said_in_place
 def main() -> None:
     """Draw the page: what was asked for first, then the controls, then the charts."""
     started = time.perf_counter()

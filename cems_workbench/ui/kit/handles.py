@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Literal
 
 import streamlit as st
@@ -40,6 +42,19 @@ _switching = threading.Lock()
 def resources() -> Resources:
     """The open store: the one the settings name, until `switch`. Raises StoreError with a line for the page."""
     return _handed_over.pop() if _handed_over else open_resources(Settings())
+
+
+def said_in_place(main: Callable[[], None]) -> Callable[[], None]:
+    """A page that says what a user can act on where it was met, such as a damaged block of the database, in a line."""
+
+    @wraps(main)
+    def draw() -> None:
+        try:
+            main()
+        except WorkbenchError as error:
+            st.error(plain(str(error)), icon=":material/error:")
+
+    return draw
 
 
 def opened() -> Resources | None:

@@ -48,6 +48,7 @@ VIEWS = {
 }
 
 
+@handles.said_in_place
 def main() -> None:
     """Draw the page."""
     begin_page("Label", "label")

@@ -32,6 +32,7 @@ def header(resources: Resources) -> None:
     templates.draw("memories/head.html", count=words, path=resources.store.path)
 
 
+@handles.said_in_place
 def main() -> None:
     """Draw the page."""
     begin_page("Memories", "memories")

@@ -66,6 +66,7 @@ VIEWS: Mapping[str, Callable[[Resources], None]] = {
 }
 
 
+@handles.said_in_place
 def main() -> None:
     """Draw the page: the search at work, or the chosen view."""
     begin_page("Tune", "tune")

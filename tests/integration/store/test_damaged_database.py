@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from benchmarks import faults
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.store import Store
@@ -94,6 +95,18 @@ def test_a_log_that_lost_labels_is_said_once_and_a_whole_one_never(with_log, dam
         assert [line[: line.find(" in ") + 3] for line in store.notices] == said
     with Store.open(with_log) as store:
         assert store.notices == ()
+
+
+@pytest.mark.parametrize("file", ["workbench.duckdb", "workbench.duckdb.wal", "workbench.commits"])
+@pytest.mark.parametrize("way", faults.WAYS)
+def test_whatever_happens_to_a_file_of_the_database_other_labels_are_said(with_log, file, way):
+    """`python -m benchmarks.faults` does the same to every file of a store, with every command and the page."""
+    faults.damage(with_log / file, way, random.Random(19))
+    try:
+        with Store.open(with_log, create=False) as store:
+            assert [grade.grade for grade in store.judgments.read()] == [0, 1, 2] or store.notices
+    except StoreError as error:
+        assert "\n" not in str(error) and ("damaged" in str(error) or "no store" in str(error))
 
 
 def test_what_is_written_when_the_store_is_gone_or_another_is_refused(with_log, tmp_path):
