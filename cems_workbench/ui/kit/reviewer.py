@@ -42,8 +42,9 @@ def reviewer() -> str | None:
 def gate() -> None:
     """Where sign-in is configured and nobody is signed in: the way in, and the end of the page."""
     if sign_in_configured() and signed_in() is None:
-        st.info("Sign in to see this store.", icon=":material/lock:")
-        ask()
+        with st.container(width=420):
+            st.info("Sign in to see this store.", icon=":material/lock:")
+            ask()
         st.stop()
 
 
