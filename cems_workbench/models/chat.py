@@ -65,7 +65,7 @@ class OllamaChat:
                 reply = await client.chat(
                     self._model, _messages(system, user), think=False, options={"temperature": 0}
                 )  # fmt: skip
-            return _not_blank(reply.message.content)
+            return self._server.redacted(_not_blank(reply.message.content))
 
         return self._server.call(request)
 

@@ -1,5 +1,6 @@
 """The HTTP client of every model server: a call can neither hang nor flood.
 
+    reply        of the server itself, and not without end (`replies`); what it says is read without the key and what the URL hides
     deadline     one for the whole call, retries included, or one for each try; headers or a body that drip do not extend it
     retries      after 429, 5xx and failed connections; wait first_wait_s * 2^n, or longer where Retry-After says so (tenacity)
     concurrency  `score_pairs` has at most `max_concurrent` calls under way
@@ -15,6 +16,7 @@ Source: docs/specification.md, "rerank" (max_concurrent, timeout_s, flagged fail
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import time
@@ -45,6 +47,8 @@ LONGEST_WAIT_SECONDS = 10.0
 SECRET_CHARS = 4
 """A user name or a value in a URL that is shorter is no secret: taking it out would tear words apart."""
 NOT_ASKED = "refused: not asked"
+REPLY_BYTES = 100_000_000
+"""Of a model server: the vectors of a batch are some megabytes."""
 
 
 class CallError(ModelError):
@@ -135,6 +139,10 @@ class ModelServer:
             text = text.replace(secret, "***")
         return text
 
+    def decoded(self, response: httpx.Response) -> Any:
+        """The JSON of a reply, as if nothing in it repeated what is secret: a model's words travel. Raises ValueError for other text."""
+        return json.loads(self.redacted(response.text))
+
     @property
     def name(self) -> str:
         """Where the server is, in words, without what stands before an @. Raises ModelError when the URL is none."""
@@ -143,6 +151,8 @@ class ModelServer:
     def client_options(self, *, raise_for_status: bool = True) -> dict[str, Any]:
         """Keyword arguments of an httpx.AsyncClient within the limits; bad statuses raise CallError unless told not to."""
         import httpx
+
+        from cems_workbench.replies import HEADERS, async_hook
 
         logging.getLogger("httpx").setLevel(
             logging.WARNING
@@ -156,7 +166,9 @@ class ModelServer:
 
         return {
             "timeout": httpx.Timeout(self.limits.timeout_s, connect=self.limits.connect_s),
-            "event_hooks": {"response": [check] if raise_for_status else []},
+            "event_hooks": {"response": [async_hook(REPLY_BYTES), *([check] if raise_for_status else [])]},
+            "headers": HEADERS,
+            "follow_redirects": False,
             "verify": _certificates(),
         }
 
@@ -193,7 +205,7 @@ class ModelServer:
             try:
                 return run_to_end(_within(request, min(limits.timeout_s, ends - time.monotonic())))
             except Exception as error:
-                failure = (self.classify or call_error)(error, self)
+                failure = _unread(error, self) or (self.classify or call_error)(error, self)
                 if (told := self.redacted(failure.what)) != failure.what:
                     failure = failure.reworded(told)
                 if isinstance(error, TimeoutError) and failures and not limits.per_try:
@@ -226,9 +238,7 @@ async def post_json(server: ModelServer, path: str, body: Any) -> Any:
 
     async with httpx.AsyncClient(**server.client_options()) as client:
         response = await client.post(server.api(path), json=body, headers=authorization(server.secret or ""))
-    if response.is_redirect:
-        raise CallError("bad reply", f"HTTP {response.status_code}: the server sends elsewhere; check the URL")
-    reply = response.json()
+    reply = server.decoded(response)
     if isinstance(reply, dict) and reply.get("error"):
         code, said = (
             reply["error"].get("code") if isinstance(reply["error"], dict) else None,
@@ -303,6 +313,13 @@ def call_error(error: Exception, server: ModelServer) -> CallError:
     """The failure behind an exception of httpx or the ollama client, saying where it was. Re-raises what is neither: a bug."""
     failure = _call_error(error, server)
     return failure.reworded(f"{server.name}: {failure.what}")
+
+
+def _unread(error: Exception, server: ModelServer) -> CallError | None:
+    """The failure of a reply that `replies` does not let be read, for every backend; None for any other."""
+    from cems_workbench.replies import ReplyError
+
+    return CallError("bad reply", f"{server.name}: {error}") if isinstance(error, ReplyError) else None
 
 
 def _call_error(error: Exception, server: ModelServer) -> CallError:

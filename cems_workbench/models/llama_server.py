@@ -180,14 +180,16 @@ async def read_json(server: ModelServer, method: str, path: str, body: bytes | N
             if len(content) > REPLY_BYTES:
                 raise CallError("bad reply", f"longer than {REPLY_BYTES:,} bytes")
     try:
-        reply = json.loads(content)
+        reply = json.loads(server.redacted(content.decode("utf-8")))
     except (ValueError, RecursionError):
         if response.is_success:
             if not content.strip():
                 raise CallError("empty reply", f"HTTP {response.status_code} without a body") from None
             kind = response.headers.get("content-type", "no content type")
-            raise CallError("bad reply", f"not JSON ({kind}): {quoted(content.decode('utf-8', 'replace'))}") from None
-        reply = content.decode("utf-8", "replace")
+            raise CallError(
+                "bad reply", f"not JSON ({kind}): {quoted(server.redacted(content.decode('utf-8', 'replace')))}"
+            ) from None
+        reply = server.redacted(content.decode("utf-8", "replace"))
     if not response.is_success:
         raise _refusal(response, reply)
     return reply

@@ -113,7 +113,7 @@ class OpenAiEmbedder(ServerEmbedder):
 
             async with httpx.AsyncClient(**self._server.client_options()) as client:
                 response = await client.get(url, headers=authorization(self._server.secret or ""))
-            return response.json()
+            return self._server.decoded(response)
 
         try:
             return self._server.call(request)

@@ -142,7 +142,7 @@ def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
             return None
         if not response.is_success:
             raise status_error(response.status_code, response.reason_phrase or "no further words")
-        return response.json()
+        return asked.decoded(response)
 
     return asked.call(request)
 

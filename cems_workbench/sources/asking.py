@@ -17,10 +17,14 @@ LINE_CHARS = 300
 
 def ask(address: Address, seconds: float, call: Callable[[], T], reason: Callable[[Exception], str | None]) -> T:
     """What `call` returns. Raises SourceError, one line without any secret, when it fails or takes longer than `seconds`."""
+    from cems_workbench.replies import ReplyError
+
     try:
         return in_thread(call).result(seconds)
     except (SourceError, InputError):
         raise
+    except ReplyError as error:
+        raise SourceError(f"{address.plain}: {one_line(address.hidden(str(error)), LINE_CHARS)}") from None
     except TimeoutError:
         raise SourceError(f"{address.plain}: no answer in {seconds:g} s") from None
     except Exception as error:

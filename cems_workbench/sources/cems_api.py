@@ -10,6 +10,7 @@ Source: CEMS 0.9.3, src/cems/api/handlers/memory.py (api_memory_search)
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,8 @@ class CemsApi:
         """`options` go before those of the address. Raises InputError for an option that is none, and without a key."""
         import httpx
 
+        from cems_workbench.replies import HEADERS, event_hooks
+
         if address.secret is None:
             raise InputError(f"{address.plain}: a CEMS server wants a key: set CEMS_API_KEY")
         key = address.secret.get_secret_value()
@@ -108,7 +111,9 @@ class CemsApi:
         host = f"[{address.host}]" if ":" in address.host else address.host
         place = f"{address.scheme}://{host}" + (f":{address.port}" if address.port else "")
         self._url = f"{place}/{address.path.strip('/')}".rstrip("/") + PATH
-        self._client = httpx.Client(timeout=timeout, headers={"Authorization": f"Bearer {key}"}, follow_redirects=False)
+        self._client = httpx.Client(
+            timeout=timeout, headers={"Authorization": f"Bearer {key}", **HEADERS}, follow_redirects=False, event_hooks=event_hooks()
+        )  # fmt: skip
         self._next = 0.0
         self._go_on: Callable[[], None] = lambda: None
 
@@ -204,7 +209,7 @@ class CemsApi:
                 raise _Refused(f"{self._address.plain}: HTTP {status} at {PATH}: is a CEMS server there?")
             raise SourceError(f"{self._address.plain}: HTTP {status}: {said}")
         try:
-            return response.json()
+            return json.loads(self._address.hidden(response.text))
         except (ValueError, RecursionError):
             raise SourceError(
                 f"{self._address.plain}: its answer is no JSON: {one_line(self._address.hidden(response.text), 60)}"

@@ -66,13 +66,13 @@ class _Chroma(Engine["Client", "Collection"]):
     sign = "chroma.sqlite3"
 
     def server(self, timeout: float) -> Client:
-        import chromadb
+        from cems_workbench.chroma_http import chroma_client
 
         address = self._address
         secure = address.scheme.endswith("https")
         port = address.port or (443 if secure else PORT)
         where = {name: address.options[name] for name in ("tenant", "database") if name in address.options}
-        return cast("Client", chromadb.HttpClient(address.host, port, secure, _headers(address), _settings(), **where))
+        return chroma_client(address.host, port, secure, _headers(address), **where)
 
     def directory(self, path: str) -> Client:
         import chromadb

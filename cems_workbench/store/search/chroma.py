@@ -42,6 +42,8 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
     import chromadb
     from chromadb.config import Settings
 
+    from cems_workbench.chroma_http import chroma_client
+
     settings = Settings(anonymized_telemetry=False)
     try:
         if url is None:
@@ -50,7 +52,7 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
         where = urlsplit(url if "://" in url else f"http://{url}")
         secure = where.scheme == "https"
         port = where.port or (443 if secure else 8000)
-        return chromadb.HttpClient(where.hostname or "", port, ssl=secure, settings=settings)
+        return chroma_client(where.hostname or "", port, secure)
     except Exception as error:  # Chroma raises ValueError, its own errors and its Rust core's, by version.
         place = f"server {_shown(url)} cannot be reached" if url else f"index {directory} cannot be opened"
         raise StoreError(f"Chroma {place}: {_first_line(error)}") from error

@@ -153,7 +153,7 @@ class TestFailures:
             (CUT, "server error"),
             (SLAM, "server error"),
             (Reply(b"", 500), "HTTP 500"),
-            (Reply(b"", 302, {"location": "http://127.0.0.1:9/"}), "sends elsewhere"),
+            (Reply(b"", 302, {"location": "http://127.0.0.1:9/"}), "sends to another host"),
             (sent({"error": {"message": "Incorrect API key"}}, 401), "HTTP 401: Incorrect API key"),
             (sent({"error": {"message": "slow down"}}, 429, Retry_After="3600"), "asks to wait 3600 s"),
         ],

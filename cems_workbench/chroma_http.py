@@ -1,0 +1,41 @@
+"""A client of a Chroma server whose replies are held to `replies`.
+
+Chroma's client asks who it is while it is made, before it can be bound, so that is asked here first: a server that answers it badly is not
+asked again. One that answers differently the second time is bound from its third answer on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from cems_workbench.replies import HEADERS, event_hooks
+
+if TYPE_CHECKING:
+    from chromadb.api.client import Client
+
+IDENTITY = "/api/v2/auth/identity"
+IDENTITY_SECONDS = 10.0
+
+
+def chroma_client(
+    host: str, port: int, secure: bool, headers: Mapping[str, str] | None = None, **where: str
+) -> Client:  # fmt: skip
+    """What `chromadb.HttpClient` gives, without telemetry; `where` may name tenant and database.
+
+    Raises what Chroma and httpx raise, and ReplyError.
+    """
+    import chromadb
+    import httpx
+    from chromadb.config import Settings
+
+    place = f"http{'s' if secure else ''}://{f'[{host}]' if ':' in host else host}:{port}"
+    with httpx.Client(
+        timeout=IDENTITY_SECONDS, headers={**HEADERS, **(headers or {})}, event_hooks=event_hooks()
+    ) as asking:
+        asking.get(f"{place}{IDENTITY}")
+    client = chromadb.HttpClient(host, port, secure, dict(headers or {}), Settings(anonymized_telemetry=False), **where)
+    session: httpx.Client = cast("Any", client)._server._session
+    session.event_hooks = cast("dict[str, list[Callable[..., Any]]]", event_hooks())
+    session.headers.update(HEADERS)
+    return cast("Client", client)
