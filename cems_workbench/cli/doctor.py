@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from cems_workbench.runs.diagnosis import Check
 
 
-DeepOption = Annotated[bool, typer.Option("--deep", help="Read everything in the indexes: every file and vector.")]
+DeepOption = Annotated[
+    bool,
+    typer.Option("--deep", help="Read everything: every row of the database, every file and vector of the indexes."),
+]
 RepairOption = Annotated[
     bool, typer.Option("--repair", help="First build anew what is damaged and can be built from the memories.")
 ]

@@ -389,6 +389,8 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
     count = store.memories.count()
     content = f"{where}: {count} memories, {len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
     checks = [Check("store", "ok" if count else "warning", content, "" if count else "import something")]
+    if deep:
+        checks.append(_database(store))
     checks.append(_chunks(store))
     full_text = store.indexes.full_text_state(deep)
     for state in [
@@ -458,6 +460,17 @@ def _embedder_match(settings: Settings, store: Store) -> list[Check]:
 def _matched(store: Store, embeds: QueryEmbedder) -> EmbedderMatch:
     store.indexes.check(embeds.model_id, embeds.dimension)
     return match_store(store, embeds)
+
+
+def _database(store: Store) -> Check:
+    """Every row of every table was read."""
+    damaged = store.unreadable()
+    if not damaged:
+        return Check("database", "ok", "every row of every table can be read")
+    finding = "; ".join(f"table {table} cannot be read whole: {reason}" for table, reason in damaged.items())
+    return Check(
+        "database", "failed", finding, "doctor --rescue NEW_STORE writes every row that can be read into a new store"
+    )
 
 
 def _chunks(store: Store) -> Check:

@@ -93,6 +93,21 @@ class Database:
         finally:
             cursor.close()
 
+    def unreadable(self) -> dict[str, str]:
+        """Read every value of every row of every table; why a table cannot be read, by its name."""
+        import duckdb
+
+        with self.reading() as cursor:
+            rows = cursor.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary ORDER BY 1").fetchall()
+        found = {}
+        for (table,) in rows:
+            try:
+                with self.reading() as cursor:
+                    cursor.execute(f'SELECT bit_xor(hash(each)) FROM "{table}" AS each').fetchall()
+            except (StoreError, duckdb.Error) as error:
+                found[str(table)] = _first_line(str(error.__cause__ or error))
+        return found
+
     @contextmanager
     def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor whose changes are committed when the block ends, and none of them when it raises.

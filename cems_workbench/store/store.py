@@ -97,6 +97,10 @@ class Store:
         """What was found damaged since it was opened, and what was done about it, a line each; they are logged as warnings too."""
         return tuple(line for line in (self._database.notice, *self.indexes.notices) if line)
 
+    def unreadable(self) -> dict[str, str]:
+        """Read all that is in the database; why a table cannot be read, by its name."""
+        return self._database.unreadable()
+
     @property
     def content_version(self) -> int:
         """Grows by one with every transaction that changes a memory."""

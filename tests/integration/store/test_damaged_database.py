@@ -34,9 +34,14 @@ def flip_a_bit_of_a_text(path) -> None:
 
 
 def test_a_damaged_block_is_one_line_and_costs_only_its_own_rows_in_a_rescue(filled, tmp_path):
+    with Store.open(filled) as store:
+        assert store.unreadable() == {}
     flip_a_bit_of_a_text(filled)
     with Store.open(filled) as store, pytest.raises(StoreError, match=r"damaged.*doctor --rescue") as error:
         store.memories.read()
+    with Store.open(filled) as store:
+        found = store.unreadable()
+        assert set(found) == {"memories"} and "checksum" in found["memories"]
     assert "\n" not in str(error.value)
     found = {one.table: one for one in rescue(filled, tmp_path / "new")}
     lost = found["memories"].lost
