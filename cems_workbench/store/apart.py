@@ -24,7 +24,7 @@ def run_apart(module: str, *arguments: str, seconds: float) -> Ended:
     """Run a module of this package with arguments, for at most `seconds`."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
     try:
-        ended = subprocess.run(
+        ended = subprocess.run(  # noqa: S603 (a module of this package, no shell)
             [sys.executable, "-X", "faulthandler=0", "-m", module, *arguments],
             capture_output=True, timeout=seconds, env={**os.environ, "PYTHONPATH": path}, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip

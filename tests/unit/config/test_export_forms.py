@@ -223,7 +223,7 @@ def test_python_is_read_and_never_run(text: str, message: str) -> None:
 
 def test_the_python_snippet_runs() -> None:
     scope: dict[str, object] = {}
-    exec(export_config(preset("qmd").config, "python", CARD), scope)  # noqa: S102 - our own text
+    exec(export_config(preset("qmd").config, "python", CARD), scope)
     assert scope["config"] == preset("qmd").config
 
 
