@@ -83,7 +83,7 @@ def _rescue(source: Path, target: Path, as_json: bool) -> None:
         put_json([dataclasses.asdict(one) for one in found])
     else:
         print_table(
-            ["table", "read", "lost"], [[one.table, one.read, one.lost] for one in found if one.read or one.lost]
+            ["table", "read", "lost"], [[one.table, one.read, one.lost] for one in found if one.read or one.lost != 0]
         )
         say(f"written into {target}; its indexes are built at the first search")
     if any(one.lost for one in found):

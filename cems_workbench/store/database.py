@@ -124,7 +124,7 @@ class Database:
         """Say it, once, when fewer transactions are in the database than were committed."""
         with self.reading() as cursor:
             there, self._store_id = int(read_meta(cursor, COMMITS) or 0), read_meta(cursor, STORE_ID)
-        of, written = _read_commits(self._directory)
+        of, written = read_commits(self._directory)
         # A database that lost its log before it had anything else was made anew just now, under another id.
         if written > there and (of == self._store_id or not there):
             count = "the last change" if written == there + 1 else f"the last {written - there} changes"
@@ -252,7 +252,7 @@ def _write_commits(directory: Path, text: str) -> None:
             os.close(file)
 
 
-def _read_commits(directory: Path) -> tuple[str, int]:
+def read_commits(directory: Path) -> tuple[str, int]:
     """Of which store, and how many transactions were committed, as far as that was written; 0 where the file cannot be read."""
     try:
         known = re.fullmatch(rb"(\w+) (\d{1,18}) *\n", (directory / COMMITS_NAME).read_bytes()[:100])

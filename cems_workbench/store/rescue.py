@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.apart import run_apart
-from cems_workbench.store.database import FILE_NAME, Database
+from cems_workbench.store.database import FILE_NAME, Database, read_commits
 from cems_workbench.store.duckdb_file import open_file, stranger
-from cems_workbench.store.meta import SCHEMA
+from cems_workbench.store.meta import COMMITS, SCHEMA
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,6 +32,8 @@ RANGE = 122_880
 """Rows of one of DuckDB's row groups."""
 SECONDS = 600.0
 DERIVED = ("embedded",)
+LOG = "changes in the log"
+"""Stands for a table where the log had to be left out: so many transactions, such as labels, are lost."""
 FILES = ("expansions.yaml", "technical_terms.txt", "evidence")
 """What else of a store is nowhere else."""
 
@@ -60,7 +62,7 @@ def rescue(source: Path, target: Path, progress: Progress = silent) -> list[Resc
 
 
 def _rescued(source: Path, target: Path, place: Path, progress: Progress) -> list[Rescued]:
-    copy, sizes = _readable_copy(source, place)
+    copy, sizes, log_problem = _readable_copy(source, place)
     read: dict[str, list[Path]] = {}
     results: list[Rescued] = []
     for number, (table, rows) in enumerate(sizes.items()):
@@ -75,7 +77,10 @@ def _rescued(source: Path, target: Path, place: Path, progress: Progress) -> lis
         raise StoreError(
             f"no row of {source / FILE_NAME} can be read: {results[0].problem if results else 'no tables'}"
         )
-    _write(target, read)
+    rescued = _write(target, read)
+    if log_problem:
+        committed = read_commits(source)[1]
+        results.append(Rescued(LOG, 0, max(0, committed - rescued) if committed else None, log_problem))
     for name in FILES:
         with suppress(OSError):
             found = source / name
@@ -86,8 +91,8 @@ def _rescued(source: Path, target: Path, place: Path, progress: Progress) -> lis
     return results
 
 
-def _readable_copy(source: Path, place: Path) -> tuple[Path, dict[str, int]]:
-    """A copy that opens, without its log where that is what is damaged, and about how many rows each table has."""
+def _readable_copy(source: Path, place: Path) -> tuple[Path, dict[str, int], str]:
+    """A copy that opens, about how many rows each table has, and why it is without its log; empty where it is not."""
     problem = ""
     log = source / f"{FILE_NAME}.wal"
     for with_log in (True, False) if log.is_file() else (False,):
@@ -98,7 +103,7 @@ def _readable_copy(source: Path, place: Path) -> tuple[Path, dict[str, int]]:
             shutil.copy(log, copy / log.name)
         ended = run_apart(__name__, "tables", str(copy / FILE_NAME), seconds=SECONDS)
         if not ended.problem:
-            return copy / FILE_NAME, json.loads(ended.printed)
+            return copy / FILE_NAME, json.loads(ended.printed), problem
         problem = ended.problem
     raise StoreError(f"no row of {source / FILE_NAME} can be read: {problem}")
 
@@ -133,8 +138,8 @@ def _read_table(copy: Path, table: str, rows: int, folder: Path) -> tuple[list[P
     return files, Rescued(table, read, lost, problem if lost else "")
 
 
-def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> None:
-    """Make a store of the schema that was read, and put the rows into it; opening it brings it up to date."""
+def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> int:
+    """Make a store of the schema that was read, and put the rows into it; opening it brings it up to date. How many commits are in it."""
     import duckdb
     import pyarrow as pa
 
@@ -163,6 +168,7 @@ def _write(target: Path, read: Mapping[str, Sequence[Path]]) -> None:
     except duckdb.Error as error:
         raise StoreError(f"the rescue cannot be written: {str(error).splitlines()[0]}") from error
     Database(target).close()
+    return int(known.get(COMMITS, 0))
 
 
 def _insert(database: duckdb.DuckDBPyConnection, table: str, part: object) -> None:

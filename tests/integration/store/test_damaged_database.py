@@ -102,6 +102,15 @@ def test_a_log_that_lost_labels_is_said_once_and_a_whole_one_never(with_log, dam
         assert store.notices == ()
 
 
+def test_a_rescue_without_a_damaged_log_says_how_many_changes_that_costs(with_log, tmp_path):
+    log = with_log / "workbench.duckdb.wal"
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    found = {one.table: one for one in rescue(with_log, tmp_path / "new")}
+    assert (found["memories"].read, found["changes in the log"].lost) == (3, 3)
+
+
 @pytest.mark.parametrize("file", ["workbench.duckdb", "workbench.duckdb.wal", "workbench.commits"])
 @pytest.mark.parametrize("way", faults.WAYS)
 def test_whatever_happens_to_a_file_of_the_database_other_labels_are_said(with_log, file, way):
