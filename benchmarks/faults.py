@@ -403,6 +403,8 @@ def surroundings(whole: Path, home: Path, expected: Mapping[str, Ended], counted
         for words, store in (("vanished", home / "vanished" / "store"), *[("read-only", kept)] * mounted):
             found: dict[str, list[str]] = {}
             for name, ended in expected.items():
+                if words == "vanished" and name == "page":  # the app makes a new store, and says that it is empty
+                    continue
                 said = verdict(name, ended, ask(name, store, home / f"{words}-{name}", look=False), True)
                 found.setdefault(said, []).append(name)
                 counted.setdefault(name, Counter())[said] += 1
