@@ -268,7 +268,11 @@ def verdict(name: str, whole: Ended, ended: Ended, database: bool) -> str:
     if "Traceback" in ended.said:
         return "WRONG: traceback"
     before = whole.said.splitlines()
-    lines = [line for line in ended.said.splitlines() if line.strip() and line not in before and "ScriptRunContext" not in line]
+    lines = [
+        line
+        for line in ended.said.splitlines()
+        if line.strip() and line not in before and "ScriptRunContext" not in line
+    ]
     aloud = any(re.match(r"warning|error|missing", line) for line in lines)
     if ended.answer == "2":
         return "one line" if sum(line.startswith("error:") for line in lines) >= 1 else "WRONG: refused without a line"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ from cems_workbench.sources.address import TYPED, Address, again, parse
 from cems_workbench.sources.source import Batch, Probe, RowProblem, Source, SourceError
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
-from cems_workbench.store.sources import SourceRecord
+from cems_workbench.store.sources import SourceRecord, TakenRows
 
 Item = TypeVar("Item")
 
@@ -243,9 +243,10 @@ def take_snapshot(
                 time.sleep(min(seconds, PAUSE_S))
 
             batches = snapshot.batches(changed)
-            for batch in paced(batches, rows_per_second, pause) if rows_per_second else one_ahead(batches):
+            given = paced(batches, rows_per_second, pause) if rows_per_second else batches
+            for batch, rows in prepared(given) if rows_per_second else one_ahead(prepared(given)):
                 _count(tally, batch.seen, batch.problems)
-                counts = store.sources.put(source_id, batch.taken)
+                counts = store.sources.put(source_id, rows)
                 tally.read += len(batch.taken)
                 tally.added, tally.updated = tally.added + counts.added, tally.updated + counts.updated
                 for taken in batch.taken:
@@ -278,17 +279,30 @@ def take_snapshot(
     )
 
 
-def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items, the next of which is fetched in a thread while one is worked on; closed, it waits for that one."""
+@contextmanager
+def _closed(items: Iterator[Any]) -> Iterator[None]:
+    """Close them at the end where they are a generator's."""
     try:
-        with ThreadPoolExecutor(1, "ahead") as pool:
-            coming = pool.submit(next, items, None)
-            while (item := coming.result()) is not None:
-                coming = pool.submit(next, items, None)
-                yield item
+        yield
     finally:
         if isinstance(items, Generator):
             items.close()
+
+
+def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, the next of which is fetched in a thread while one is worked on; closed, it waits for that one."""
+    with _closed(items), ThreadPoolExecutor(1, "ahead") as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
+
+
+def prepared(batches: Iterator[Batch]) -> Iterator[tuple[Batch, TakenRows]]:
+    """Batches with their memories as rows of the store."""
+    with _closed(batches):
+        for batch in batches:
+            yield batch, TakenRows.of(batch.taken)
 
 
 def paced(
@@ -299,15 +313,12 @@ def paced(
     `pause` is given the seconds that are left and may wait less; what it raises passes through.
     """
     begun, rows = clock(), 0
-    try:
+    with _closed(batches):
         for batch in batches:
             yield batch
             rows += sum(max(1, len(each.chunks)) for each in batch.taken)
             while (left := begun + rows / rows_per_second - clock()) > 0:
                 pause(left)
-    finally:
-        if isinstance(batches, Generator):
-            batches.close()
 
 
 def _count(tally: _Tally, seen: Sequence[str], problems: Sequence[RowProblem]) -> None:

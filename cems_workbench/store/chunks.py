@@ -166,26 +166,26 @@ def give(cursor: duckdb.DuckDBPyConnection, given: Sequence[Chunk]) -> RowCounts
         if had.get(memory_id) != chunks or known_as.get(memory_id) != text_sha(contents[memory_id])
     ]
     rows = [(chunk, True, False, text_sha(chunk.text)) for memory_id in new for chunk in wanted[memory_id]]
-    _replace(cursor, rows, [(memory_id, GIVEN, text_sha(contents[memory_id])) for memory_id in new])
+    _replace(cursor, _table(rows), _marks([(memory_id, GIVEN, text_sha(contents[memory_id])) for memory_id in new]))
     added = sum(len(wanted[memory_id]) for memory_id in new if memory_id not in had)
     unchanged = sum(len(chunks) for memory_id, chunks in wanted.items() if memory_id not in new)
     return RowCounts(added, len(rows) - added, unchanged)
 
 
-def put_given(
-    cursor: duckdb.DuckDBPyConnection,
-    given: Mapping[str, Sequence[Chunk]],
-    shas: Mapping[str, str],
-    sha: Callable[[str], str],
-    *,
-    new: bool = False,
-) -> None:
-    """Keep these chunks of memories, by id, in place of those they had; `shas` are of their contents, `sha` is `text_sha`.
+def given_tables(
+    given: Mapping[str, Sequence[Chunk]], shas: Mapping[str, str], sha: Callable[[str], str]
+) -> tuple[pa.Table, pa.Table]:
+    """Chunks of memories, by id, as `put_given` takes them; `shas` are of the contents of these memories, `sha` is `text_sha`."""
+    rows = [(chunk, True, False, sha(chunk.text)) for own in given.values() for chunk in own]
+    return _table(rows), _marks([(memory_id, GIVEN, digest) for memory_id, digest in shas.items()])
+
+
+def put_given(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, *, new: bool = False) -> None:
+    """Keep these chunks of memories in place of those they had: the tables of `given_tables`.
 
     A memory without any is kept whole by whatever rule, until its content changes. `new`: none of them was there before.
     """
-    rows = [(chunk, True, False, sha(chunk.text)) for own in given.values() for chunk in own]
-    _replace(cursor, rows, [(memory_id, GIVEN, digest) for memory_id, digest in shas.items()], new=new)
+    _replace(cursor, chunks, cut, new=new)
 
 
 def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:
@@ -243,7 +243,7 @@ def _cut(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], by: Cutter) -> N
         for memory, pieces in zip(found, cut, strict=True)
         for i, piece in enumerate(pieces)
     ]
-    _replace(cursor, rows, [(memory.id, by.label, text_sha(indexed_text(memory))) for memory in found])
+    _replace(cursor, _table(rows), _marks([(memory.id, by.label, text_sha(indexed_text(memory))) for memory in found]))
 
 
 def searched(memory: Memory, text: str, with_title: bool) -> str:
@@ -251,32 +251,30 @@ def searched(memory: Memory, text: str, with_title: bool) -> str:
     return titled(memory.title, text) if with_title else text
 
 
-def _replace(
-    cursor: duckdb.DuckDBPyConnection,
-    rows: Sequence[tuple[Chunk, bool, bool, str]],
-    cut: Sequence[tuple[str, str, str]],
-    *,
-    new: bool = False,
-) -> None:
-    """Put these (chunk, given, titled, sha) in place of the chunks of the memories of `cut`: (id, rule, sha); `new` ones have none."""
-    import pyarrow as pa
-
-    if not cut:
+def _replace(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, *, new: bool = False) -> None:
+    """Put chunks (`_table`) in place of those of the memories of `cut` (`_marks`); `new` ones have none."""
+    if not cut.num_rows:
         return
     if not new:
-        cursor.execute("DELETE FROM chunks WHERE memory_id IN (SELECT unnest(?))", [[each[0] for each in cut]])
-    if rows:
-        with staged(cursor, "staged_chunks", _table(rows)):
+        ids = cut["memory_id"].to_pylist()
+        cursor.execute("DELETE FROM chunks WHERE memory_id IN (SELECT unnest(?))", [ids])
+    if chunks.num_rows:
+        with staged(cursor, "staged_chunks", chunks):
             cursor.execute("INSERT INTO chunks SELECT * FROM staged_chunks")
-    names = ("memory_id", "rule", "text_sha")
-    marks = pa.table(
-        {name: pa.array(column, pa.large_string()) for name, column in zip(names, zip(*cut, strict=True), strict=True)}
-    )
-    with staged(cursor, "staged_chunked", marks):
+    with staged(cursor, "staged_chunked", cut):
         cursor.execute(f"INSERT {'' if new else 'OR REPLACE '}INTO chunked SELECT * FROM staged_chunked")
 
 
+def _marks(cut: Sequence[tuple[str, str, str]]) -> pa.Table:
+    """How memories are cut: (id, rule, sha of the text that was cut) each."""
+    import pyarrow as pa
+
+    names = ("memory_id", "rule", "text_sha")
+    return pa.table({name: pa.array([row[i] for row in cut], pa.large_string()) for i, name in enumerate(names)})
+
+
 def _table(rows: Sequence[tuple[Chunk, bool, bool, str]]) -> pa.Table:
+    """Chunks of the table `chunks`: (chunk, given, titled, sha) each."""
     import pyarrow as pa
 
     text = pa.large_string()

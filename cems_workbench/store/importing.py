@@ -133,7 +133,7 @@ def _import_memories(
     added = updated = done = 0
     for batch in _batches(rows):
         progress("importing memories", done, len(rows))
-        counts = memories.upsert(cursor, batch)
+        counts = memories.upsert(cursor, memories.staging(batch))
         added, updated, done = added + counts.added, updated + counts.updated, done + len(batch)
     progress("importing memories", done, len(rows))
     deleted = memories.deleted_ids(cursor).intersection(memory.id for memory in rows)

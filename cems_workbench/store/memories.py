@@ -10,7 +10,7 @@ The functions work on a cursor, for those who have a transaction of their own; `
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -192,7 +192,7 @@ class Memories:
                 raise StoreError(f"memory {memory.id} was changed meanwhile; open it again and repeat your edit")
             if present == memory:
                 return False
-            upsert(cursor, [memory])
+            upsert(cursor, staging([memory]))
             bump_content_version(cursor)
         return True
 
@@ -244,34 +244,33 @@ class Memories:
         return [DeletedMemory(record(row[1:]), row[0].replace(tzinfo=UTC)) for row in rows], int(total)
 
 
-def staging(memories: Sequence[Memory]) -> pa.Table:
-    """The rows as an Arrow table with COLUMNS."""
+def staging(memories: Sequence[Memory], sha: Callable[[str], str] = text_sha) -> pa.Table:
+    """The rows as an Arrow table with COLUMNS; `sha` is `text_sha`, or one that remembers."""
     import pyarrow as pa
 
-    text, number, moment = pa.large_string(), pa.int64(), pa.timestamp("us")
+    text, number, moment = pa.large_string(), pa.int64(), pa.timestamp("us", "UTC")
     kinds = {"priority": pa.float64(), "pinned": pa.bool_(), **dict.fromkeys(_TIMES, moment)}
     kinds |= dict.fromkeys(("access_count", "relevant_count", "noise_count"), number)
     values: dict[str, list[Any]] = {name: [getattr(memory, name) for memory in memories] for name in FIELDS}
     values["tags"] = [json.dumps(tags, ensure_ascii=False) if tags else "[]" for tags in values["tags"]]
-    for name in _TIMES:
-        values[name] = [to_naive(value) for value in values[name]]
-    values["text_sha"] = [text_sha(indexed_text(memory)) for memory in memories]
-    return pa.table({name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS})
+    values["text_sha"] = [sha(indexed_text(memory)) for memory in memories]
+    columns = {name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS}
+    columns |= {name: columns[name].cast(pa.timestamp("us")) for name in _TIMES}  # in UTC, without saying so
+    return pa.table(columns)
 
 
-def upsert(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], *, new: bool = False) -> RowCounts:
-    """Insert new rows and update those that differ; ids must be distinct within `memories`. `new`: none of them has a row yet."""
-    with staged(cursor, "staged_memories", staging(memories)):
+def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False) -> RowCounts:
+    """Insert new rows of `staging` and update those that differ; their ids must be distinct. `new`: none of them has a row yet."""
+    with staged(cursor, "staged_memories", rows):
         if new:
             columns = ", ".join(COLUMNS)
             cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged_memories")
-            return RowCounts(added=len(memories))
+            return RowCounts(added=rows.num_rows)
         updated = cursor.execute(
             f"UPDATE memories AS m SET {_SET} FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})"
         ).fetchall()[0][0]
-        if any(
-            memory.title for memory in memories
-        ):  # a content may open with the title, or not, and be the same indexed text
+        # A content may open with the title, or not, and be the same indexed text.
+        if rows["title"].null_count < rows.num_rows:
             updated += cursor.execute(
                 f"UPDATE memories AS m SET {_SET} FROM staged_memories AS s WHERE m.id = s.id AND s.title <> '' AND m.content <> s.content"
             ).fetchall()[0][0]
@@ -279,7 +278,7 @@ def upsert(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], *, new
             f"INSERT INTO memories ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM staged_memories "
             "WHERE id NOT IN (SELECT id FROM memories)"
         ).fetchall()[0][0]
-    return RowCounts(added, updated, len(memories) - added - updated)
+    return RowCounts(added, updated, rows.num_rows - added - updated)
 
 
 def known_ids(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Chunk, Relation, TakenChunk, TakenMemory, indexed_text
 from cems_workbench.store import memories, relations
-from cems_workbench.store.chunks import put_given
+from cems_workbench.store.chunks import given_tables, put_given
 from cems_workbench.store.database import Database
 from cems_workbench.store.meta import bump_content_version
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
@@ -70,6 +70,50 @@ class SourceRecord:
         return self.taken_at is not None and self.taken_at >= self.begun_at
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class TakenRows:
+    """Memories of a source as rows of the tables they are put into, made without the store: a thread can do it beside the writing."""
+
+    ids: list[str]
+    sizes: NDArray[np.int64]
+    """Bytes of every text, of memories and of chunks."""
+    memories: pa.Table
+    chunks: pa.Table
+    cut: pa.Table
+    vectors: pa.Table
+    markers: pa.Table
+
+    @classmethod
+    def of(cls, given: Sequence[TakenMemory]) -> TakenRows:
+        """Chunks are numbered from 0 in the order of the source's numbers; a memory without any is marked, so that nothing cuts it."""
+        import pyarrow as pa
+
+        sha = cache(text_sha)  # the text of a document of one chunk is its chunk's
+        ids = [each.memory.id for each in given]
+        texts = [text for each in given for text in (each.memory.content, *(chunk.text for chunk in each.chunks))]
+        chunks, cut = given_tables(
+            {
+                each.memory.id: [
+                    Chunk(each.memory.id, i, chunk.text, chunk.start) for i, chunk in enumerate(_ordered(each))
+                ]
+                for each in given
+            },
+            {each.memory.id: sha(each.memory.content) for each in given},
+            sha,
+        )
+        return cls(
+            ids=ids,
+            sizes=np.array([len(text) if text.isascii() else len(text.encode()) for text in texts], np.int64),
+            memories=memories.staging([each.memory for each in given], sha),
+            chunks=chunks,
+            cut=cut,
+            vectors=_vectors_table(given, sha),
+            markers=pa.table(
+                {"id": pa.array(ids, pa.string()), "marker": pa.array([each.marker for each in given], pa.string())}
+            ),
+        )
+
+
 @dataclass
 class _Needed:
     """What DuckDB cannot do without while memories are written: their keys, and the texts that it reads at once when it writes a table."""
@@ -85,11 +129,9 @@ class _Needed:
         """All of it."""
         return KEY_BYTES * self.memories + TEXT_SHARE * int(self.longest.sum()) + self.changing * CHANGING_BYTES
 
-    def grow(self, given: Sequence[TakenMemory]) -> None:
-        """Allow what these memories need besides."""
-        self.memories += len(given)
-        texts = [text for each in given for text in (each.memory.content, *(chunk.text for chunk in each.chunks))]
-        sizes = np.array([len(text) if text.isascii() else len(text.encode()) for text in texts], np.int64)
+    def grow(self, memories: int, sizes: NDArray[np.int64]) -> None:
+        """Allow what so many memories, with texts of these bytes, need besides."""
+        self.memories += memories
         self.longest = np.sort(np.concatenate([self.longest, sizes]))[-READ_AT_ONCE:]
         self.allow(self.bytes)
 
@@ -221,36 +263,35 @@ class Sources:
         known = set(same)
         return [each for each in ids if each not in known]
 
-    def put(self, source_id: int, given: Sequence[TakenMemory]) -> RowCounts:
+    def put(self, source_id: int, rows: TakenRows) -> RowCounts:
         """Write memories of a source as they are there, in one transaction; they replace what stands under their ids."""
         import duckdb
 
-        if not given:
+        if not rows.ids:
             return RowCounts()
         if self._needed:
-            self._needed.grow(given)
+            self._needed.grow(len(rows.ids), rows.sizes)
         try:
-            return self._put(source_id, given)
+            return self._put(source_id, rows)
         except duckdb.OutOfMemoryException:  # long texts that are compared with those that are there
             with self._database.whole_memory():
-                return self._put(source_id, given)
+                return self._put(source_id, rows)
 
-    def _put(self, source_id: int, given: Sequence[TakenMemory]) -> RowCounts:
-        ids = [each.memory.id for each in given]
+    def _put(self, source_id: int, rows: TakenRows) -> RowCounts:
         with self._database.transaction() as cursor:
-            there = memories.known_ids(cursor, ids)
-            counts = memories.upsert(cursor, [each.memory for each in given], new=not there)
+            with staged(cursor, "staged_ids", rows.markers):
+                there = set(_ids(cursor.execute("SELECT id FROM staged_ids SEMI JOIN memories USING (id)").fetchall()))
+            counts = memories.upsert(cursor, rows.memories, new=not there)
             back = _ids(
                 cursor.execute(
                     "UPDATE memories SET deleted_at = NULL WHERE deleted_at IS NOT NULL AND id IN "
                     "(SELECT memory_id FROM source_rows WHERE marker IS NULL AND memory_id IN (SELECT unnest(?))) RETURNING id",
-                    [ids],
+                    [rows.ids],
                 ).fetchall()
             ) if there else []  # fmt: skip
-            sha = cache(text_sha)  # the text of a document of one chunk is its chunk's
-            _write_chunks(cursor, given, there, sha)
-            _write_vectors(cursor, given, there, sha)
-            _write_rows(cursor, source_id, given, there)
+            put_given(cursor, rows.chunks, rows.cut, new=not there)
+            _write_vectors(cursor, rows.vectors, there)
+            _write_markers(cursor, source_id, rows.markers, there)
             bump_content_version(cursor)
         self._hidden.difference_update(back)
         return counts
@@ -406,24 +447,6 @@ def _ids(rows: Sequence[tuple[Any, ...]]) -> list[str]:
     return [row[0] for row in rows]
 
 
-def _write_chunks(
-    cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory], there: Set[str], sha: Callable[[str], str]
-) -> None:
-    """The chunks, numbered from 0 in the order of the source's numbers; a memory without any is marked, so that nothing cuts it."""
-    put_given(
-        cursor,
-        {
-            each.memory.id: [
-                Chunk(each.memory.id, i, chunk.text, chunk.start) for i, chunk in enumerate(_ordered(each))
-            ]
-            for each in given
-        },
-        {each.memory.id: sha(each.memory.content) for each in given},
-        sha,
-        new=not there,
-    )
-
-
 def _ordered(given: TakenMemory) -> list[TakenChunk]:
     return sorted(given.chunks, key=lambda chunk: chunk.seq)
 
@@ -439,22 +462,37 @@ def _vectors(
                 yield each.memory.id, i, chunk.seq, sha(chunk.text), chunk.vector
 
 
-def _write_vectors(
-    cursor: duckdb.DuckDBPyConnection, given: Sequence[TakenMemory], there: Set[str], sha: Callable[[str], str]
-) -> None:
+def _vectors_table(given: Sequence[TakenMemory], sha: Callable[[str], str]) -> pa.Table:
     import pyarrow as pa
 
     rows = list(_vectors(given, sha))
     ids, seqs, source_seqs, shas, vectors = zip(*rows, strict=True) if rows else ([],) * 5
-    table = pa.table(
+    return pa.table(
         {
             "memory_id": pa.array(ids, pa.string()),
             "seq": pa.array(seqs, pa.int64()),
             "source_seq": pa.array(source_seqs, pa.int64()),
             "text_sha": pa.array(shas, pa.string()),
-            "vector": pa.array([np.ascontiguousarray(vector, "<f4").tobytes() for vector in vectors], pa.binary()),
+            "vector": _blobs(vectors),
         }
     )
+
+
+def _blobs(vectors: Sequence[NDArray[np.float32]]) -> pa.Array:
+    """The bytes of vectors, little-endian; of one memory where they are equally long, which is quicker."""
+    import pyarrow as pa
+
+    sizes = {vector.nbytes for vector in vectors}
+    if len(sizes) != 1:
+        return pa.array([np.ascontiguousarray(vector, "<f4").tobytes() for vector in vectors], pa.binary())
+    (size,) = sizes
+    ends = pa.py_buffer(np.arange(0, (len(vectors) + 1) * size, size, dtype=np.int64))
+    return pa.Array.from_buffers(
+        pa.large_binary(), len(vectors), [None, ends, pa.py_buffer(np.stack(vectors).astype("<f4", copy=False))]
+    )
+
+
+def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, there: Set[str]) -> None:
     with staged(cursor, "staged_vectors", table):
         if there:
             # What the vector index holds of these texts was made of another vector: it takes the new one.
@@ -472,14 +510,9 @@ def _write_vectors(
         cursor.execute("INSERT INTO source_vectors SELECT * FROM staged_vectors")
 
 
-def _write_rows(
-    cursor: duckdb.DuckDBPyConnection, source_id: int, given: Sequence[TakenMemory], there: Set[str]
-) -> None:
-    import pyarrow as pa
-
+def _write_markers(cursor: duckdb.DuckDBPyConnection, source_id: int, table: pa.Table, there: Set[str]) -> None:
     if there:
         cursor.execute("DELETE FROM source_rows WHERE memory_id IN (SELECT unnest(?))", [list(there)])
-    table = pa.table({"id": [each.memory.id for each in given], "marker": [each.marker for each in given]})
     with staged(cursor, "staged_rows", table):
         cursor.execute("INSERT INTO source_rows SELECT id, ?, marker FROM staged_rows", [source_id])
 

@@ -12,6 +12,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.records import Memory, TakenMemory
 from cems_workbench.store import Store, database, sources
 from cems_workbench.store.rows import staged
+from cems_workbench.store.sources import TakenRows
 from tests.small_store import empty_store, store
 
 __all__ = ["empty_store", "store"]
@@ -21,8 +22,8 @@ def begun(store: Store) -> int:
     return store.sources.begin("postgresql://h/d", {}, None, None, "", datetime(2026, 11, 1, tzinfo=UTC))
 
 
-def whole(store: Store, content: str) -> list[TakenMemory]:
-    return [TakenMemory(Memory(f"m{store.memories.count()}", content), "1")]
+def whole(store: Store, content: str) -> TakenRows:
+    return TakenRows.of([TakenMemory(Memory(f"m{store.memories.count()}", content), "1")])
 
 
 def memory_limit(store: Store) -> str:
@@ -50,7 +51,7 @@ def test_what_many_rows_have_no_room_for_is_written_with_all_the_memory_of_the_s
         given = [TakenMemory(Memory(f"m{i}", f"{turn} {i} {'words ' * 50_000}"), turn) for i in range(100)]
         with store.sources.taking():
             assert memory_limit(store) != before
-            store.sources.put(source, given)
+            store.sources.put(source, TakenRows.of(given))
         assert memory_limit(store) == before
     assert store.memories.read(["m99"])["m99"].content.startswith("2 99 words")
 
@@ -64,7 +65,7 @@ def test_what_long_texts_need_is_allowed_and_taken_back(store: Store, monkeypatc
             first = memory_limit(store)
             for start in range(0, 80, 20):
                 texts = [(f"m{i}", f"{turn} {i} {'words ' * 50_000}") for i in range(start, start + 20)]
-                store.sources.put(source, [TakenMemory(Memory(i, text), turn) for i, text in texts])
+                store.sources.put(source, TakenRows.of([TakenMemory(Memory(i, text), turn) for i, text in texts]))
             assert memory_limit(store) != first != before
         assert memory_limit(store) == before
     assert store.memories.count() == 80
@@ -74,7 +75,7 @@ def test_a_content_that_takes_its_title_on_is_another_one(store: Store) -> None:
     """Both are searched as "tea. green", so their sha is the same."""
     source = begun(store)
     for content in ("green", "tea. green"):
-        counts = store.sources.put(source, [TakenMemory(Memory("m", content, title="tea"), content)])
+        counts = store.sources.put(source, TakenRows.of([TakenMemory(Memory("m", content, title="tea"), content)]))
     assert counts.updated == 1
     assert store.memories.read(["m"])["m"].content == "tea. green"
 
@@ -88,7 +89,8 @@ def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(
     says = r"needed more memory than it is allowed .*; what was committed by then stays"
     with pytest.raises(StoreError, match=says), store.sources.taking():
         store.sources.put(source, whole(store, "first"))
-        store.sources.put(source, [TakenMemory(Memory("long", "second", title="title " * 10_000_000), "1")])
+        long = TakenMemory(Memory("long", "second", title="title " * 10_000_000), "1")
+        store.sources.put(source, TakenRows.of([long]))
     assert memory_limit(store) == before
     monkeypatch.undo()
     assert store.memories.count() == 1
