@@ -11,7 +11,7 @@ from typing import Literal
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import CANDIDATE_STAGES, RANKING_STAGES
+from cems_workbench.pipeline.stages import ABSTAIN, CANDIDATE_STAGES, RANKING_STAGES
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.stage import AnyStage
 
@@ -135,6 +135,29 @@ def dropped(trace: Trace, memory_id: str) -> Loss | None:
         entry = min(trace.stage(LISTS).by_id[memory_id].lists, key=lambda entry: (not entry.kept, entry.rank))
         rank, score = entry.rank, entry.raw if entry.normalized is None else entry.normalized
     return Loss(last.name, rank, score, row.reason or "")
+
+
+def nothing_returned(trace: Trace) -> tuple[str, str] | None:
+    """The stage that left no result, empty where no list found any, and why, as a clause; None where there are results.
+
+    It is what the stage says of the best that it dropped: "best vector score 0.31 is below 0.45".
+    """
+    if trace.results:
+        return None
+    for stage in CANDIDATE_STAGES:
+        traced = trace.stage(stage)
+        if traced.candidates_in and not traced.candidates_out:
+            reason = str(traced.rows[0].reason)
+            if stage is LISTS:
+                break
+            if stage is ABSTAIN:
+                return stage.name, reason
+            count = traced.candidates_in
+            return (
+                stage.name,
+                f"{stage.name} dropped {'the only candidate' if count == 1 else f'all {count} candidates'} ({reason})",
+            )
+    return "", "no list that is switched on has a hit"
 
 
 def rank_deltas(now: Trace, before: Trace, name: str) -> dict[str, RankDelta]:

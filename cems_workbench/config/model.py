@@ -22,7 +22,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from cems_workbench.config.fields import FieldSpec, Section, specs
-from cems_workbench.config.sections.adjusting import AdjustConfig, AssemblyConfig, DedupConfig, GapConfig, JudgeConfig
+from cems_workbench.config.sections.adjusting import (
+    AbstainConfig,
+    AdjustConfig,
+    AssemblyConfig,
+    DedupConfig,
+    GapConfig,
+    JudgeConfig,
+)
 from cems_workbench.config.sections.gathering import ADDED_LISTS, ListsConfig, VariantWeights
 from cems_workbench.config.sections.ranking import FilterConfig, FusionConfig, RerankConfig, ThresholdConfig
 from cems_workbench.config.sections.understanding import ExpansionConfig, QueryConfig
@@ -44,6 +51,7 @@ class PipelineConfig(Section):
     adjust: AdjustConfig = AdjustConfig()
     gap: GapConfig = GapConfig()
     dedup: DedupConfig = DedupConfig()
+    abstain: AbstainConfig = AbstainConfig()
     assembly: AssemblyConfig = AssemblyConfig()
     judge: JudgeConfig = JudgeConfig()
 

@@ -27,7 +27,7 @@ from cems_workbench.pipeline.evidence import Evidence, ModelScore
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages import JUDGE, RERANK
+from cems_workbench.pipeline.stages import ABSTAIN, JUDGE, RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.trace import Trace
 from cems_workbench.progress import Progress, silent
@@ -209,14 +209,24 @@ def _about(model: PairScorer) -> dict[str, Any]:
 
 
 def judge_texts(trace: Trace) -> dict[str, str]:
-    """What this config gives the judge to read of each result, by memory id."""
+    """What this config gives the judge to read, by memory id: of each result, and of what decides whether there are results."""
     evidence, given = trace.evidence, given_chunks(trace.evidence, trace.config)
     texts = {}
-    for result in trace.results:
-        memory = evidence.memories[result.memory_id].content
-        chunk = given[result.memory_id].text if result.memory_id in given else memory
-        texts[result.memory_id] = text_for_judge(memory, chunk, evidence.searched, trace.config)
+    for memory_id in _to_judge(trace):
+        memory = evidence.memories[memory_id].content
+        chunk = given[memory_id].text if memory_id in given else memory
+        texts[memory_id] = text_for_judge(memory, chunk, evidence.searched, trace.config)
     return texts
+
+
+def _to_judge(trace: Trace) -> list[str]:
+    """The results; and where a threshold on the judge's score decides whether there are any, the candidates that it is counted over."""
+    ids = [result.memory_id for result in trace.results]
+    if trace.config.abstain.judge is not None:
+        limit = trace.config.assembly.limit or len(trace.evidence.memories)
+        first = [row for row in trace.stage(ABSTAIN).rows if row.rank_in is not None and row.rank_in <= limit]
+        ids = list(dict.fromkeys([*ids, *(row.memory_id for row in first)]))
+    return ids
 
 
 def all_judged(trace: Trace) -> bool:

@@ -114,7 +114,7 @@ def test_a_stage_that_drops_everyone_is_named(open_page: OpenPage) -> None:
     page = open_page()
     set_config(page, with_values(preset("cems").config, {"filter.min_score": 2.0}))
     page = search(page)
-    assert "The filter stage dropped every candidate" in page.info[0].value
+    assert "Nothing returned: filter dropped all " in page.info[0].value
     for view in ("Contributions", "Stages", "Journey", "Rerank", "Adjust", "Context"):
         page.session_state["inspect:view"] = view
         page.run()
@@ -125,7 +125,7 @@ def test_a_query_that_nothing_matches_is_not_an_error(open_page: OpenPage) -> No
     page = open_page()
     set_config(page, with_values(preset("cems").config, {"lists.vector.enabled": False}))
     page = search(page, "zzzqqq xxyyzz")
-    assert "No list that is switched on has a hit" in page.info[0].value
+    assert "Nothing returned: no list that is switched on has a hit" in page.info[0].value
 
 
 def test_an_empty_store_offers_the_sample(open_page: OpenPage, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ STAGES = [
     "adjust",
     "gap",
     "dedup",
+    "abstain",
     "assembly",
     "judge",
 ]

@@ -14,7 +14,7 @@ Parameters that are compared with numbers they do not change have their events a
 
     filter.min_score         the fused scores                     gap.ratio    score / top score after adjust
     filter.percentile        100 i / (n - 1), n scores left       threshold.fixed       the normalised list scores
-    threshold.adaptive.target_ratio   j / limit
+    threshold.adaptive.target_ratio   j / limit                   abstain.*       the value of that signal
 
 and two parameters have ranges that a walk stays in:
 
@@ -35,7 +35,8 @@ import numpy as np
 from cems_workbench.analysis.sensitivity.replays import Turned
 from cems_workbench.analysis.why.linear import LINEAR
 from cems_workbench.pipeline.replay import PipelineRun
-from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
+from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, LISTS, RERANK
+from cems_workbench.pipeline.stages.abstain import SIGNALS, SignalKind
 from cems_workbench.pipeline.stages.fusion import FusionArrays
 from cems_workbench.pipeline.table import Bools, Floats
 
@@ -210,6 +211,8 @@ def _ordered_by_lines(turned: Turned, kind: Kind, run: PipelineRun) -> bool:
     """Do the results follow from orders and thresholds of lines alone?"""
     rerank = turned.config.rerank
     diverse = run.of(ASSEMBLY).fields(0).strategy == "mmr"
+    if not ABSTAIN.is_off(turned.config):
+        return False
     if not reranks(turned):
         return not diverse
     followers = rerank.tail == "below" or bool(run.of(RERANK).needs(0))
@@ -317,12 +320,21 @@ def _shares(turned: Turned, value: float) -> Floats:
     return np.arange(2 * limit + 1) / limit
 
 
+def _signal(kind: SignalKind) -> Callable[[Turned, float], Floats]:
+    def value(turned: Turned, value: float) -> Floats:
+        said: Floats = turned.stages(value).of(ABSTAIN).signals(kind.name)
+        return said[~np.isnan(said)]
+
+    return value
+
+
 LEVELS: dict[str, Callable[[Turned, float], Floats]] = {
     "filter.min_score": _fused,
     "filter.percentile": _percentiles,
     "gap.ratio": _gaps,
     "threshold.fixed": _list_scores,
     "threshold.adaptive.target_ratio": _shares,
+    **{kind.path: _signal(kind) for kind in SIGNALS.values()},
 }
 
 

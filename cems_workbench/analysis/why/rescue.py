@@ -25,6 +25,7 @@ from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.stages.abstain import SIGNALS
 from cems_workbench.progress import Progress, silent
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
@@ -33,7 +34,7 @@ FEW = 24
 
 NOTHING: Mapping[str, Any] = {}
 
-LOWER_LIMITS = frozenset({"filter.min_score"})
+LOWER_LIMITS = frozenset({"filter.min_score", *(kind.path for kind in SIGNALS.values())})
 """Optional parameters whose null is below every number; the null of the others is above."""
 
 

@@ -1,4 +1,4 @@
-"""Config sections that come after the ranking: adjustments, gap, dedup, assembly and the judge."""
+"""Config sections that come after the ranking: adjustments, gap, dedup, the refusal to answer, assembly and the judge."""
 
 from __future__ import annotations
 
@@ -137,6 +137,79 @@ class DedupConfig(Section):
         step=0.01,
         soft=(0.5, 1),
     )
+
+
+class AbstainConfig(Section):
+    """Return nothing where the signals say that nothing in the store answers; a threshold of null is off."""
+
+    rule: Literal["any", "all"] = param(
+        "any",
+        "Nothing is returned when",
+        "any: one of the signals with a threshold is below it; all: every one of them is. What a query has no value for does not count.",
+    )
+    vector: float | None = param(
+        None,
+        "Best vector score",
+        "Least raw score of the first hit of the vector list of the query as it was asked (cosine); null is off.",
+        ge=-1000,
+        le=1000,
+        step=0.01,
+        soft=(0, 1),
+        null="off",
+    )
+    lexical: float | None = param(
+        None,
+        "Best lexical score",
+        "Least raw score (BM25, before any normalisation) of the first hit of the lexical list of the query as it was asked; a list that "
+        "found nothing has 0. Null is off.",
+        ge=-1000,
+        le=1000,
+        step=0.1,
+        soft=(0, 30),
+        null="off",
+    )
+    reranker: float | None = param(
+        None,
+        "Best reranker score",
+        "Least raw score that the reranker gave to one of the first candidates, as many as the result limit; null is off.",
+        ge=-1000,
+        le=1000,
+        step=0.1,
+        soft=(-12, 12),
+        null="off",
+    )
+    judge: float | None = param(
+        None,
+        "Best judge score",
+        "Least raw score that the judge gave to one of the first candidates, as many as the result limit; null is off.",
+        ge=-1000,
+        le=1000,
+        step=0.1,
+        soft=(-12, 12),
+        null="off",
+    )
+    margin: float | None = param(
+        None,
+        "Margin",
+        "Least lead of the first candidate's score over the second's (0 where there is one candidate); null is off.",
+        ge=0,
+        le=100,
+        step=0.005,
+        soft=(0, 0.5),
+        null="off",
+    )
+    agreement: float | None = param(
+        None,
+        "Agreement of lists",
+        "Least share of the first hits of the vector list that the lexical list has too; null is off.",
+        ge=0,
+        le=1,
+        step=0.05,
+        null="off",
+    )
+    agreement_k: int = param(
+        5, "Hits compared", "First hits of the vector list that the agreement is counted over.", ge=1, le=1000, step=1, soft=(1, 50)
+    )  # fmt: skip
 
 
 class AssemblyConfig(Section):

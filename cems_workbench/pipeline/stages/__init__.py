@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.dedup import DEDUP
@@ -17,6 +18,7 @@ from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
 
 __all__ = [
+    "ABSTAIN",
     "ADJUST",
     "ASSEMBLY",
     "BY_NAME",
@@ -36,7 +38,7 @@ __all__ = [
 ]
 
 STAGES: tuple[AnyStage, ...] = (
-    QUERY, EXPANSION, LISTS, THRESHOLD, FUSION, FILTER, RERANK, ADJUST, GAP, DEDUP, ASSEMBLY, JUDGE,
+    QUERY, EXPANSION, LISTS, THRESHOLD, FUSION, FILTER, RERANK, ADJUST, GAP, DEDUP, ABSTAIN, ASSEMBLY, JUDGE,
 )  # fmt: skip
 """The stages of every trace. This is their only list: a stage that is added here is run, drawn, described and ablated."""
 

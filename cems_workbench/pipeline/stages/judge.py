@@ -64,8 +64,7 @@ def apply_judge(
     """
     if not table.judges:
         return pass_through(results, JudgeRow, lambda: JudgeFields(config.backend))
-    key = (config.backend, config.model)
-    names = memoized(table.memo, "judges", key, lambda: [judge_of(table, config, q) for q in range(table.shape[0])])
+    names = judges_of(table, config)
     if not any(names):
         return pass_through(results, JudgeRow, lambda: JudgeFields(config.backend))
 
@@ -150,6 +149,12 @@ def label_of(notes: Mapping[str, Any], name: str | None) -> str | None:
     """What judged, in words; None in evidence that does not say."""
     said = notes.get("judges", {}).get(name, {}).get("label") or notes.get("models", {}).get("judge")
     return said if isinstance(said, str) else None
+
+
+def judges_of(table: CandidateTable, config: JudgeConfig) -> list[str | None]:
+    """(Q) the judge of each query, by `judge_of`."""
+    key = (config.backend, config.model)
+    return memoized(table.memo, "judges", key, lambda: [judge_of(table, config, q) for q in range(table.shape[0])])
 
 
 def judge_of(table: CandidateTable, config: JudgeConfig, q: int) -> str | None:

@@ -107,7 +107,7 @@ class StageArrays(Generic[RowT, FieldsT]):
     """What one stage did with Q queries of C candidates: the row contract as arrays, and how to read what is the stage's own.
 
     The functions are only called when a trace is looked at. `row` gives for a query what makes the stage's row of a candidate.
-    Nobody changes one; it is not frozen because every replay makes twelve, and a frozen one takes twice as long to make.
+    Nobody changes one; it is not frozen because every replay makes one a stage, and a frozen one takes twice as long to make.
     """
 
     entered: Bools

@@ -8,6 +8,7 @@ from functools import partial
 import streamlit as st
 
 from cems_workbench import formats
+from cems_workbench.analysis.ranks import nothing_returned
 from cems_workbench.config import preset, preset_names
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline import Trace
@@ -15,6 +16,7 @@ from cems_workbench.pipeline.answered import answered_lists
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.request_effects import later_words, moment_effect, project_effect
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import BY_NAME
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.runs.importing import SAMPLE_DATA
@@ -295,10 +297,11 @@ def _budget_help(trace: Trace) -> str:
 
 
 def _nothing_found(trace: Trace) -> None:
-    """No results: which stage lost them, and what to do."""
-    emptied = next((stage.name for stage in trace.stages if stage.candidates_in and not stage.candidates_out), None)
-    if emptied in (None, "lists"):
-        text = "No list that is switched on has a hit. Try other words, another project, or switch a list on in the sidebar."
-    else:
-        text = f"The {emptied} stage dropped every candidate. Loosen its parameters in the sidebar, or see the journey below."
-    st.info(text, icon=":material/search_off:")
+    """No results: what left none, and what to do."""
+    stage, why = nothing_returned(trace) or ("", "")
+    hint = (
+        "Try other words, another project, or switch a list on in the sidebar."
+        if stage in ("", "lists")
+        else f"{BY_NAME[stage].title} in the sidebar has its parameters; Why is it missing? says what would return a memory."
+    )
+    st.info(plain(f"Nothing returned: {why}. {hint}"), icon=":material/search_off:")

@@ -38,8 +38,10 @@ SINCE = {
     "lists.ts_rank.ties": "ordinal", "lists.ts_rank.normalization": "max", "lists.relations.mode": "strongest",
     "fusion.blend_with": "searched", "fusion.tie_break": "id", "adjust.metadata_of": "memory", "gap.aggregation": True,
     "assembly.aggregation_tokens": 0, "assembly.text": "memory", "assembly.mmr_procedure": "guide",
+    "abstain.rule": "any", "abstain.vector": None, "abstain.lexical": None, "abstain.reranker": None, "abstain.judge": None,
+    "abstain.margin": None, "abstain.agreement": None, "abstain.agreement_k": 5,
 }  # fmt: skip
-"""What was added to express CEMS as it runs; the defaults leave everything as PIPELINE.md has it."""
+"""What was added to express CEMS as it runs, and the refusal to answer; the defaults leave everything as PIPELINE.md has it."""
 OF_THE_JUDGE = {"judge.threshold": None, "judge.bands": None, "judge.max_chars": None}
 """Where PIPELINE.md has the numbers of ms-marco: each judge has its own (docs/decisions/0008), and reads what
 the reranker reads, not 500 characters."""

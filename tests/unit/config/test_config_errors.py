@@ -25,7 +25,7 @@ REFUSED: dict[str, tuple[str, str]] = {
         "lists: {vector: {deph: 3}}",
         "lists.vector.deph: unknown key; the nearest known key is lists.vector.depth",
     ),
-    "nothing near": ("xyzzy: 3", "xyzzy: unknown key; known here: adjust, assembly"),
+    "nothing near": ("xyzzy: 3", "xyzzy: unknown key; known here: abstain, adjust, assembly"),
     "unknown band key": (
         "rerank: {bands: [{max_ranks: 3}]}",
         "rerank.bands.0.max_ranks: unknown key; the nearest known key is rerank.bands.0.max_rank",

@@ -17,7 +17,7 @@ from cems_workbench.pipeline.stages import STAGES
 from cems_workbench.records import Chunk, Query
 
 SPEC_ORDER = [
-    "query", "expansion", "lists", "threshold", "fusion", "filter", "rerank", "adjust", "gap", "dedup", "assembly", "judge",
+    "query", "expansion", "lists", "threshold", "fusion", "filter", "rerank", "adjust", "gap", "dedup", "abstain", "assembly", "judge",
 ]  # fmt: skip
 
 
@@ -65,7 +65,7 @@ def test_trace_json_has_the_keys_of_the_specification() -> None:
 def test_a_memory_can_be_followed_to_the_stage_that_lost_it() -> None:
     path = trace(evidence({"vector": falling(3)}), {"assembly.limit": 1}).path("m02")
     assert [name for name, _ in path] == SPEC_ORDER[2:-1]
-    assert [row.kept for _, row in path] == [True] * 8 + [False]
+    assert [row.kept for _, row in path] == [True] * 9 + [False]
 
 
 def test_survivors_of_a_stage_are_the_entrants_of_the_next() -> None:
@@ -78,7 +78,7 @@ def test_survivors_of_a_stage_are_the_entrants_of_the_next() -> None:
 def test_stages_are_timed_by_the_clock_that_is_handed_in_and_by_no_other() -> None:
     ticks = iter(range(100))
     timed = replay(evidence({"vector": falling(3)}), configured(), clock=lambda: next(ticks) / 1000)
-    assert [stage.elapsed_ms for stage in timed.stages] == pytest.approx([1.0] * 12)
+    assert [stage.elapsed_ms for stage in timed.stages] == pytest.approx([1.0] * len(SPEC_ORDER))
     untimed = trace(evidence({"vector": falling(3)}))
     assert {stage.elapsed_ms for stage in untimed.stages} == {None}
 
