@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cems_workbench.analysis.expansion import QueryShares, query_shares
+from cems_workbench.analysis.ranks import nothing_returned
 from cems_workbench.cli.options import print_table
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.config import PipelineConfig, depth_notes
@@ -42,7 +43,7 @@ def print_trace(trace: Trace, as_json: bool) -> None:
     if results:
         print_table(["rank", "score", "memory", *(["given by query"] if several else []), "content"], results)
     else:
-        say("No results.")
+        say(f"Nothing returned: {(nothing_returned(trace) or ('', ''))[1]}.")
     budget = trace.stage(ASSEMBLY).fields.budget
     used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
     skipped = f", {len(trace.skipped_for_budget)} memories did not fit" if trace.skipped_for_budget else ""

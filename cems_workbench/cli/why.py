@@ -120,15 +120,18 @@ def _gathered(
     labelled: bool,
     progress: Progress,
 ) -> tuple[Evidence, LabelledSet | None, tuple[int, ...]]:
-    """The query's evidence, that of the judged queries when they are to be measured, and the variants left out. No judge is asked."""
+    """The query's evidence, that of the judged queries when they are to be measured, and the variants left out.
+
+    A judge is asked only where abstain has a threshold on its score.
+    """
     from cems_workbench.analysis.why import LabelledSet
     from cems_workbench.pipeline.gather import gather_lists
-    from cems_workbench.pipeline.scoring import score_missing
+    from cems_workbench.pipeline.scoring import score_to_decide
     from cems_workbench.runs.evidence_memory import EvidenceMemory, judged_queries
 
     lists = gather_lists(request, config, resources)
     left_out = require_variants(off, lists)
-    own = score_missing(lists, config, resources, switched_off=left_out)
+    own = score_to_decide(lists, config, resources, switched_off=left_out)
     if not labelled:
         return own, None, left_out
     queries, grades = judged_queries(resources)

@@ -47,7 +47,8 @@ def score_missing(
         return evidence
     trace = trace if trace is not None else replay(evidence, config, switched_off=switched_off)
     there = evidence.model_scores.get(model_key(config.rerank), {})
-    missing = [key for need in trace.stage_needs for key in need.memory_ids if key not in there]
+    needed = [need for need in trace.stage_needs if need.stage == RERANK.name]
+    missing = [key for need in needed for key in need.memory_ids if key not in there]
     if not missing:
         return evidence
     query = config.rerank.query or evidence.searched
@@ -83,6 +84,20 @@ def score_missing(
     notes |= {"models": {**notes.get("models", {}), "reranker": label}, "rerank_scores": counts}
     notes |= {"rerankers": {**notes.get("rerankers", {}), key: label}}  # of every config tried on this evidence
     return replace(evidence, model_scores=merged, notes=notes)
+
+
+def score_to_decide(
+    evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent, *,
+    switched_off: Collection[int] = (), trace: Trace | None = None,
+) -> Evidence:  # fmt: skip
+    """The evidence with every score that the results depend on: those of `score_missing`, then the judge's where abstain asks for them.
+
+    Arguments are those of `score_missing`.
+    """
+    scored = score_missing(evidence, config, resources, progress, switched_off=switched_off, trace=trace)
+    if config.abstain.judge is None:
+        return scored
+    return judge_missing(scored, config, resources, progress, switched_off=switched_off)
 
 
 def given_chunks(evidence: Evidence, config: PipelineConfig) -> dict[str, Chunk]:

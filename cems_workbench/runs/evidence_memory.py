@@ -16,7 +16,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import score_missing
+from cems_workbench.pipeline.scoring import score_to_decide
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
 from cems_workbench.runs.gathering import (
@@ -43,8 +43,8 @@ def judged_queries(resources: Resources) -> tuple[list[Query], Grades]:
 class EvidenceMemory:
     """Evidence of single queries in memory, by what it was gathered with, the last few; shared by all sessions of a process.
 
-    It holds lists and the reranker's scores, without the judge's. A query is kept as soon as it is there, so that a gather that was
-    broken off goes on after it.
+    It holds lists and the reranker's scores, and the judge's only where a threshold on them decides. A query is kept as soon as it is
+    there, so that a gather that was broken off goes on after it.
     """
 
     def __init__(self, sets: int = SETS_IN_MEMORY) -> None:
@@ -53,8 +53,9 @@ class EvidenceMemory:
 
     @staticmethod
     def key(config: PipelineConfig, resources: Resources) -> MemoryKey:
-        """What the evidence of a query depends on: store, content version, gather parameters and dictionary."""
-        parameters = repr((sorted(gather_parameters(config).items()), dictionary_words(config, resources)))
+        """What the evidence of a query depends on: store, content version, gather parameters, dictionary, and whether the judge decides."""
+        decides = config.abstain.judge is not None
+        parameters = repr((sorted(gather_parameters(config).items()), dictionary_words(config, resources), decides))
         return str(resources.store.path), resources.store.content_version, parameters
 
     def has(self, queries: Sequence[Query], config: PipelineConfig, resources: Resources) -> bool:
@@ -80,7 +81,7 @@ class EvidenceMemory:
                 embed_ahead(missing[i : i + AHEAD], resources)
             lists = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
             require_answered(lists, config)
-            gathered[query] = score_missing(lists, config, resources)
+            gathered[query] = score_to_decide(lists, config, resources)
         return [gathered[query] for query in queries]
 
     def forget(self, config: PipelineConfig, resources: Resources) -> None:

@@ -53,7 +53,9 @@ class Disturbance:
 
 
 def disturbance(before: Sequence[str], after: Sequence[str], memory_id: str) -> Disturbance:
-    """What happened to the results other than `memory_id`."""
+    """What happened to the results other than `memory_id`; nothing where there was no result."""
+    if not before:
+        return Disturbance(1.0, 1.0)
     old, new = ([key for key in results if key != memory_id] for results in (before, after))
     if memory_id in after and memory_id not in before and len(old) > len(new):
         old = old[:-1]

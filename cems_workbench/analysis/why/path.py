@@ -12,6 +12,7 @@ from typing import Any, Literal
 from cems_workbench.analysis.ranks import loss, stage_words
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.pipeline.stages.adjust import ADJUST, largest_cut
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS, called, places_words
@@ -123,6 +124,9 @@ def cause(path: MemoryPath, trace: Trace) -> str:
         return f"No list returned {name}" + (f" ({places})." if places else ".")
     if path.lost_at == "lists":
         told = f"no list keeps {name} ({path.steps[-1].words})"
+    elif path.lost_at == ABSTAIN.name:
+        stood = ordinal(path.steps[-1].rank_in or 0)
+        told = f"nothing was returned because {path.steps[-1].words}; {name} stood {stood}. {answers_at(trace)}"
     elif path.lost_at == "threshold":
         told = f"{name} was {list_words(trace, name)}; its {path.steps[-1].words}"
     else:
@@ -131,6 +135,16 @@ def cause(path: MemoryPath, trace: Trace) -> str:
     if path.status == "dropped" and last.stage != path.lost_at:
         told += f"; {last.stage} dropped it: {last.words}"
     return f"Lost at {path.lost_at}: {told}."
+
+
+def answers_at(trace: Trace) -> str:
+    """Which thresholds of abstain would have returned something: "It answers with abstain.vector at most 0.31"; empty where it did."""
+    fields = trace.stage(ABSTAIN).fields
+    if not fields.abstained:
+        return ""
+    joined = " and " if fields.rule == "any" else " or "
+    at = [f"abstain.{signal.name} at most {signal.value!r}" for signal in fields.deciding]
+    return f"It answers with {joined.join(at)}"
 
 
 def _fusion(path: MemoryPath, trace: Trace) -> str:

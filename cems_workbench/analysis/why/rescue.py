@@ -3,7 +3,8 @@
 values tried   the slider's range, walked outwards from where it stands: numbers at growing distances on either side (all of them where
                they are few whole numbers), choices and switches one by one. A distance is a share of the slider's range; another
                choice is a whole range away.
-one parameter  the nearest value that rescues. Weights of the fusion are solved (`linear`); everything else is walked until a replay
+one parameter  the nearest value that rescues. Weights of the fusion are solved (`linear`), a threshold of abstain is the value of its
+               signal (several that refuse are lowered together); everything else is walked until a replay
                succeeds, and the breakpoint then bisected between the last failure and that success. A walk can step over an island
                of success narrower than its steps; a solved weight cannot.
 two            only when none alone rescues, in a bounded number of replays. The parameters that alone bring the memory's score nearest
@@ -25,7 +26,7 @@ from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.stages.abstain import SIGNALS
+from cems_workbench.pipeline.stages.abstain import ABSTAIN, SIGNALS
 from cems_workbench.progress import Progress, silent
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
@@ -34,7 +35,9 @@ FEW = 24
 
 NOTHING: Mapping[str, Any] = {}
 
-LOWER_LIMITS = frozenset({"filter.min_score", *(kind.path for kind in SIGNALS.values())})
+THRESHOLDS = frozenset(kind.path for kind in SIGNALS.values())
+"""The thresholds of abstain."""
+LOWER_LIMITS = THRESHOLDS | {"filter.min_score"}
 """Optional parameters whose null is below every number; the null of the others is above."""
 
 
@@ -167,6 +170,8 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Fo
     if spec.type in (int, float):
         if linear.solvable(config, spec.path):
             found += _solved(trials, config, spec)
+        elif spec.path in THRESHOLDS:
+            found += _answering(trials, config, [spec])
         if not found:
             found += [
                 hit for walk in walks(spec, config, trials.gathered) if (hit := _walked(trials, config, spec, walk))
@@ -242,6 +247,39 @@ def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Fou
         if low <= point.fails <= high and verified == [False, True]:
             return [_found(trials, config, spec, point, solved=True)]
     return []
+
+
+def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec]) -> list[Found]:
+    """Thresholds of abstain that refuse, each lowered to the value of its signal: the largest that answers, exactly.
+
+    Nothing where that does not rescue.
+    """
+    deciding = {f"abstain.{one.name}": one for one in trials.stages(config).of(ABSTAIN).fields(0).deciding}
+    if not all(spec.path in deciding for spec in specs):
+        return []
+    values = {spec.path: float(deciding[spec.path].value or 0.0) for spec in specs}
+    lowered = config
+    for path, value in values.items():
+        lowered = changed(lowered, path, value)
+    if not trials.succeeds(lowered):
+        return []
+    points = [Breakpoint(math.nextafter(values[spec.path], math.inf), values[spec.path]) for spec in specs]
+    if len(specs) == 1:
+        return [_found(trials, config, specs[0], points[0], solved=True)]
+    return [
+        Found(spec, point.succeeds, distance(spec, config.get(spec.path), point.succeeds), point, solved=True)
+        for spec, point in zip(specs, points, strict=True)
+    ]
+
+
+def answering_rescue(trials: Trials, config: PipelineConfig) -> Rescue | None:
+    """All thresholds of abstain that refuse, lowered together; None where one alone is enough, or all are not."""
+    fields = trials.stages(config).of(ABSTAIN).fields(0)
+    specs = [field_spec(f"abstain.{one.name}") for one in fields.deciding]
+    if not fields.abstained or fields.rule != "any" or len(specs) < 2:
+        return None
+    found = _answering(trials, config, specs)
+    return rescue_of(trials, config, found) if found else None
 
 
 def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Breakpoint, solved: bool) -> Found:
@@ -362,7 +400,8 @@ def single_rescues(
         if found is not None:
             rescues.append(rescue_of(trials, config, [found]))
     progress("trying parameters", len(specs), len(specs))
-    return rescues, active
+    together = answering_rescue(trials, config)
+    return ([*rescues, together] if together else rescues), active
 
 
 def rescue_of(trials: Trials, config: PipelineConfig, found: Sequence[Found]) -> Rescue:

@@ -29,7 +29,7 @@ from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.judge import judges_of
 from cems_workbench.pipeline.stages.lists import INSIDE
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
-from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, plain_fields
+from cems_workbench.pipeline.stages.result import ScoreNeed, StageArrays, StageFields, StageRow, plain_fields
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, Floats, Ints, ModelTable, along, reranked_by
 
@@ -143,6 +143,14 @@ def apply_abstain(given: StageInput) -> AbstainArrays:
             if not known[i, q]
         ]
 
+    def needs(q: int) -> list[ScoreNeed]:
+        if section.judge is None or given.config.judge.backend == "none":
+            return []
+        name = judges_of(given.table, given.config.judge)[q]
+        unread = np.flatnonzero(_returned(given)[q] & ((given.table.judges[name].state[q] == 0) if name else True))
+        ids = tuple(given.table.ids[q][int(c)] for c in unread)
+        return [ScoreNeed("abstain", f"the judge {name or given.config.judge.backend}", ids)] if ids else []
+
     return AbstainArrays(
         entered=before.alive,
         before=before,
@@ -151,6 +159,7 @@ def apply_abstain(given: StageInput) -> AbstainArrays:
         fields=fields,
         reason=lambda q, c: " and ".join(signal.words for signal in fields(q).deciding),
         warnings=warnings,
+        needs=needs,
         signals=values,
     )
 

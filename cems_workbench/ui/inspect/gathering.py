@@ -19,7 +19,7 @@ from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.needs import Need, ParameterNeed
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import all_judged, judge_missing, score_missing, without_failures
+from cems_workbench.pipeline.scoring import all_judged, judge_missing, score_missing, score_to_decide, without_failures
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.progress import Progress
@@ -147,7 +147,7 @@ def _fetch(request: Request, resources: Resources, present: Trace | None, progre
         trace = _replayed(gathered, request)
     cached = score_missing(trace.evidence, config, resources, progress, cached_only=True, switched_off=off, trace=trace)
     state.keep_evidence(request, resources.store, cached)  # before the slow part, which may be cancelled
-    scored = score_missing(cached, config, resources, progress, switched_off=off, trace=trace)
+    scored = score_to_decide(cached, config, resources, progress, switched_off=off, trace=trace)
     if scored is trace.evidence:
         return trace
     state.keep_evidence(request, resources.store, scored)

@@ -304,4 +304,4 @@ def _nothing_found(trace: Trace) -> None:
         if stage in ("", "lists")
         else f"{BY_NAME[stage].title} in the sidebar has its parameters; Why is it missing? says what would return a memory."
     )
-    st.info(plain(f"Nothing returned: {why}. {hint}"), icon=":material/search_off:")
+    st.info(f"Nothing returned: {plain(why)}. {hint}", icon=":material/search_off:")

@@ -50,6 +50,29 @@ def test_a_list_weight_is_solved() -> None:
     assert change.distance == pytest.approx(0.5 / 3)
 
 
+def test_a_refusal_is_told_with_the_threshold_that_answers_and_rescued_at_exactly_it() -> None:
+    subject = evidence({"vector": {"t": 0.312, "a": 0.2}, "lexical": {"t": 3.0, "a": 1.0}})
+    found = why(subject, 1, {"abstain.vector": 0.45})
+    assert found.cause == (
+        "Lost at abstain: nothing was returned because best vector score 0.312 is below 0.45; t stood 1st. "
+        "It answers with abstain.vector at most 0.312."
+    )
+    change = by_path(found)["abstain.vector"].changes[0]
+    assert change.solved and change.breakpoint is not None and change.now == 0.31
+    assert change.breakpoint.succeeds == 0.312 < change.breakpoint.fails < 0.312 + 1e-15
+    assert by_path(found)["abstain.vector"].disturbance.rbo == 1.0  # there was no other result to disturb
+
+
+def test_two_thresholds_that_refuse_are_lowered_together() -> None:
+    subject = evidence({"vector": {"t": 0.3}, "lexical": {"t": 3.0}})
+    both = {"abstain.vector": 0.45, "abstain.lexical": 5.0}
+    found = why(subject, 1, both)
+    assert "abstain.vector at most 0.3 and abstain.lexical at most 3.0" in found.cause
+    assert [rescue.values for rescue in found.rescues] == [{"abstain.vector": 0.3, "abstain.lexical": 3.0}]
+    alone = why(subject, 1, both | {"abstain.rule": "all"})
+    assert {"abstain.vector", "abstain.lexical"} <= set(by_path(alone))
+
+
 def test_a_weight_is_solved_through_normalisation_and_factors() -> None:
     """raw: a 1/61, b 1/62, t w/61; from w = 1 on t is highest and normalises to 1, and its age halves that.
 

@@ -129,7 +129,9 @@ def test_other_stages_that_leave_nothing_say_so_themselves() -> None:
 def test_the_judge_reads_what_decides_even_where_nothing_is_returned() -> None:
     refused = trace(subject(), {**ASKED, "abstain.judge": 100.0})
     assert refused.results == [] and list(judge_texts(refused)) == ["b", "a", "c"]
+    assert [(need.stage, need.memory_ids) for need in refused.stage_needs] == [("abstain", ("b",))]  # a and c were read
     assert judge_texts(trace(subject(), {**ASKED, "abstain.vector": 100.0})) == {}
+    assert trace(subject(), {**ASKED, "abstain.judge": 1.0, "judge.backend": "none"}).stage_needs == ()
 
 
 def test_every_query_of_a_batch_is_decided_by_itself() -> None:
