@@ -35,6 +35,13 @@ def sample_store(folder: Path) -> Path:
 @contextlib.contextmanager
 def serving(module: tuple[str, ...], port: int, store: Path) -> Iterator[str]:
     """Start `python -m *module port` and give its URL as soon as it is healthy; stop it at the end."""
+    with served(module, port, store) as (url, _):
+        yield url
+
+
+@contextlib.contextmanager
+def served(module: tuple[str, ...], port: int, store: Path) -> Iterator[tuple[str, int]]:
+    """As `serving`, with the number of the server's process beside its URL."""
     environment = {**os.environ, "CEMS_WORKBENCH_STORE": str(store), "HF_HUB_OFFLINE": "1"}
     environment.setdefault("CEMS_WORKBENCH_PRESET", "cems")  # what the figures of earlier runs were taken with
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as it would be started by a user
@@ -50,7 +57,7 @@ def serving(module: tuple[str, ...], port: int, store: Path) -> Iterator[str]:
                 urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=1).close()
                 break
             time.sleep(0.02)
-        yield f"http://localhost:{port}"
+        yield f"http://localhost:{port}", process.pid
     finally:
         process.terminate()
         process.wait(20)

@@ -120,6 +120,10 @@ class Query:
     type: str | None = None
 
 
+HUMAN = "human"
+"""The kind of a judgment that a person gave, and the judge of one from a file that does not say who."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judgment:
     """A relevance grade of one memory for one query, on the scale of the query's set: 0 not relevant .. 3 perfect by default.
@@ -130,8 +134,8 @@ class Judgment:
     qid: str
     memory_id: str
     grade: int
-    judge: str = "human"
-    kind: str = "human"
+    judge: str = HUMAN
+    kind: str = HUMAN
     judged_at: datetime | None = None
     note: str | None = None
 

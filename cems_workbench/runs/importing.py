@@ -15,7 +15,7 @@ from cems_workbench import formats
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.formats import FORMATS
 from cems_workbench.progress import Progress
-from cems_workbench.records import ParsedInput, RowError
+from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
 from cems_workbench.writing import written_whole
 
@@ -35,10 +35,11 @@ class FileImport:
 
 
 def import_files(
-    files: Iterable[tuple[str, IO[bytes]]], store: Store, progress: Progress, format: str = "auto"
-) -> Iterator[FileImport]:
+    files: Iterable[tuple[str, IO[bytes]]], store: Store, progress: Progress, format: str = "auto", judge: str | None = None
+) -> Iterator[FileImport]:  # fmt: skip
     """Import (name, content) files, memories before what refers to them; yields what became of each once it is committed.
 
+    With a `judge`, who has no right to more, only the labels of this person and their queries are taken (`own_labels`).
     Raises what `progress` raises (Cancelled): the file at hand is then left out as a whole, those before it stay.
     """
     with tempfile.TemporaryDirectory(prefix="cems-upload-") as folder:
@@ -46,7 +47,7 @@ def import_files(
         for path in sorted(paths, key=lambda path: _order(path, format)):
             try:
                 parsed = _named(formats.read(path, format, progress), path)
-                yield FileImport(path.name, store.add(parsed, progress))
+                yield FileImport(path.name, store.add(parsed if judge is None else own_labels(parsed, judge), progress))
             except WorkbenchError as error:
                 line = str(error).replace(str(path), path.name).replace("; pass one of ", "; the known ones are ")
                 yield FileImport(path.name, problem=line)
@@ -61,6 +62,32 @@ def upload(name: str, content: bytes) -> Iterator[Path]:
             yield path
         except InputError as error:
             raise InputError(str(error).replace(str(path), name)) from None
+
+
+def own_labels(parsed: ParsedInput, judge: str) -> ParsedInput:
+    """The judgments that this person gave, with their queries; those of a file that names no judge are theirs. Others are reported."""
+    numbers = parsed.extra.get("rows", {})
+    rows = numbers.get("judgments") or range(1, len(parsed.judgments) + 1)
+    own, errors = dict[int, Judgment](), list(parsed.errors)
+    for row, judgment in zip(rows, parsed.judgments, strict=True):
+        if judgment.kind == HUMAN and judgment.judge in (judge, HUMAN):
+            own[row] = replace(judgment, judge=judge)
+        else:
+            reason = f"the labels of {judgment.judge!r} are brought by an operator; yours are those of {judge!r}"
+            errors.append(RowError(parsed.source, row, reason, "judge"))
+    others = {
+        "memories": parsed.memories,
+        "relations": parsed.relations,
+        "chunks": parsed.chunks,
+        "answers": parsed.answers,
+    }
+    left = [f"{len(given):,} {name}" for name, given in others.items() if given]
+    notes = [f"{' and '.join(left)} of the file were left out: an operator imports them"] if left else []
+    numbers = {name: of for name, of in numbers.items() if name not in others} | {"judgments": list(own)}
+    return replace(
+        parsed, memories=(), relations=(), chunks=(), answers=(), judgments=tuple(own.values()), errors=tuple(errors),
+        notes=(*parsed.notes, *notes), extra={**parsed.extra, "rows": numbers},
+    )  # fmt: skip
 
 
 def _saved(folder: Path, name: str, content: IO[bytes]) -> Path:

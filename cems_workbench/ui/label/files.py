@@ -51,7 +51,7 @@ class _Choice:
 def draw(resources: Resources) -> None:
     """Import above, export below."""
     st.markdown("## Import judgments")
-    if reviewer.draw_right("operator"):
+    if reviewer.draw_right("reviewer"):
         _import(resources)
     st.markdown("## Export judgments")
     choice = _choose(resources)
@@ -65,6 +65,9 @@ def _import(resources: Resources) -> None:
         help="Judgments name queries and memories that are in the store; queries may come along. A label that was given here is never "
         "replaced; what an earlier import said is, with a note.",
     )  # fmt: skip
+    whose = None if reviewer.may("operator") else reviewer.reviewer()
+    if whose is not None:
+        st.caption(f"Only your own labels are taken, those of {plain(whose)}; an operator brings those of others.")
     kind, button, _ = st.columns([2, 1, 2], vertical_alignment="bottom")
     chosen = kind.selectbox(
         "Format", [AUTO, *judgment_writers()], key="label:files:format",
@@ -72,11 +75,11 @@ def _import(resources: Resources) -> None:
     )  # fmt: skip
     pressed = button.button("Import", key="label:files:import", type="primary", disabled=not files, width="stretch")
     if pressed and files:
-        reviewer.require("operator")
+        reviewer.require("reviewer")
         with cancellable("label:cancel:import") as progress:
             uploads, form = [(file.name, file) for file in files], "auto" if chosen == AUTO else chosen
             imports: tuple[FileImport, ...] = ()
-            for imported in import_files(uploads, resources.store, progress, form):
+            for imported in import_files(uploads, resources.store, progress, form, whose):
                 imports = (*imports, imported)
                 state.update(imports=imports)  # an import that is interrupted reports what it finished
         state.close_queue()

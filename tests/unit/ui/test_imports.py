@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
 from cems_workbench.progress import Cancelled, silent
+from cems_workbench.records import Memory, ParsedInput, Query
 from cems_workbench.runs.importing import import_files
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.imports import counts_table, errors_csv
@@ -44,3 +46,25 @@ def test_left_out_rows_are_counted_once_per_file(tmp_path):
     with Store.open(tmp_path / "store") as store:
         (row,) = counts_table(list(import_files(files, store, silent)))
     assert (row["file"], row["rows"], row["added"], row["left out"]) == ("x.jsonl", "memories", 1, 2)
+
+
+def test_who_may_bring_no_labels_of_others_brings_their_own(tmp_path):
+    rows = [
+        ("q", {"memory_id": "m", "grade": 1, "judge": "ada", "kind": "human"}),
+        ("q", {"memory_id": "n", "grade": 2, "judge": "bo", "kind": "human"}),
+        ("q", {"memory_id": "n", "grade": 3, "judge": "ada", "kind": "model"}),
+    ]
+    labels = "\n".join(json.dumps({"qid": qid, **row}) for qid, row in rows).encode()
+    files = [
+        ("l.jsonl", io.BytesIO(labels)),
+        ("l.qrels", io.BytesIO(b"q 0 n 0\n")),
+        ("m.jsonl", io.BytesIO(b'{"id":"x","content":"x"}')),
+    ]
+    with Store.open(tmp_path / "store") as store:
+        store.add(ParsedInput("s", "t", (Memory("m", "tea"), Memory("n", "milk")), queries=(Query("q", "drinks"),)))
+        outcomes = {one.name: one.report for one in import_files(files, store, silent, judge="ada")}
+        kept = {(one.memory_id, one.judge, one.kind, one.grade) for one in store.judgments.read()}
+        assert store.memories.count() == 2
+    assert kept == {("m", "ada", "human", 1), ("n", "ada", "human", 0)}
+    assert [(error.row, error.field) for error in outcomes["l.jsonl"].errors] == [(2, "judge"), (3, "judge")]
+    assert outcomes["m.jsonl"].notes == ("1 memories of the file were left out: an operator imports them",)
