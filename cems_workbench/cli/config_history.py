@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.options import JsonOption, StoreOption, chosen_config, opened_store, print_table
+from cems_workbench.cli.options import JsonOption, StoreOption, account, chosen_config, opened_store, print_table
 from cems_workbench.cli.terminal import put, put_json, say
 from cems_workbench.errors import InputError
 from cems_workbench.writing import write_text
@@ -97,7 +96,6 @@ def _row(record: ConfigRecord) -> dict[str, object]:
 
 
 def _account() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # no account of that number, as in a container
-        raise InputError("--by: say who keeps it") from None
+    if (name := account()) is None:
+        raise InputError("--by: say who keeps it")
+    return name

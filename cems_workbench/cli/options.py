@@ -295,3 +295,13 @@ def parse_moment(text: str | None) -> datetime | None:
         return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         raise InputError(f"--as-of {text}: expected an ISO 8601 date or time, such as 2026-09-01") from None
+
+
+def account() -> str | None:
+    """The name of the account that the command runs under; None where it has none, as in a container."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a number without a name
+        return None

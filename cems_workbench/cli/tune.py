@@ -21,6 +21,7 @@ from cems_workbench.cli.options import (
     PresetOption,
     SetOption,
     StoreOption,
+    account,
     chosen_config,
     print_table,
     progress_bar,
@@ -173,7 +174,7 @@ def _opened(result: SearchResult, store: Path | None) -> SearchResult:
     data, settings = result.planned.data, settings_for(store)
     try:
         with store_of(data.evidence, [settings.store], settings.chroma_url) as opened:
-            return open_holdout(result, looks_at(data, opened))
+            return open_holdout(result, looks_at(data, opened, account() or ""))
     except StoreLockedError as error:
         say(f"warning: {' '.join(str(error).split())}: the look is counted beside the evidence file", err=True)
         return open_holdout(result, looks_at(data, None))

@@ -257,15 +257,15 @@ def with_stability(result: SearchResult, progress: Progress) -> SearchResult:
     return replace(result, not_kept=keep_scores(result.planned))
 
 
-def looks_at(data: TuningData, store: Store | None) -> HoldoutLooks:
+def looks_at(data: TuningData, store: Store | None, who: str = "") -> HoldoutLooks:
     """The count of looks at the query set of some evidence: in the store it is of, where that is open, and in a file beside it.
 
-    Raises InputError when the file cannot be read.
+    The store keeps who looks where `who` says it. Raises InputError when the file cannot be read.
     """
     file = LooksFile(looks_path(data.evidence.path, data.query_set))
     if store is None or store.identity != data.evidence.header.store_id:
         return HoldoutLooks(file)
-    return HoldoutLooks(file, store.holdouts, store.identity)
+    return HoldoutLooks(file, store.holdouts, store.identity, who)
 
 
 @contextmanager

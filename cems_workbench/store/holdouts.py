@@ -34,13 +34,28 @@ class Holdouts:
             ).fetchall()
         return {str(qid): int(looks) for qid, looks in rows}
 
-    def look(self, query_set: str, qids: Sequence[str]) -> int:
-        """Count a look at these queries, and give the number of it. It is committed before anything can be shown."""
+    def lookers(self, query_set: str) -> dict[str, int]:
+        """Who looked at sealed queries of a set, and how often, as far as it was said; most looks first."""
+        with self._database.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT who, looks FROM holdout_lookers WHERE set_name = ? ORDER BY looks DESC, who", [query_set]
+            ).fetchall()
+        return {str(who): int(looks) for who, looks in rows}
+
+    def look(self, query_set: str, qids: Sequence[str], who: str = "") -> int:
+        """Count a look at these queries by somebody, and give the number of it. It is committed before anything can be shown."""
+        now = to_naive(datetime.now(UTC))
         with self._database.transaction() as cursor:
+            if who:
+                cursor.execute(
+                    "INSERT INTO holdout_lookers VALUES (?, ?, 1, ?) "
+                    "ON CONFLICT (set_name, who) DO UPDATE SET looks = looks + 1, last_at = excluded.last_at",
+                    [query_set, who, now],
+                )
             cursor.execute(
                 "INSERT INTO holdout_looks SELECT ?, unnest(list_distinct(?)), 1, ? "
                 "ON CONFLICT (set_name, qid) DO UPDATE SET looks = looks + 1, last_at = excluded.last_at",
-                [query_set, list(qids), to_naive(datetime.now(UTC))],
+                [query_set, list(qids), now],
             )
             rows = cursor.execute(_COUNT, [query_set, list(qids)]).fetchall()
         return int(rows[0][0])

@@ -79,8 +79,11 @@ class StoreLooks(Protocol):
     def by_query(self, query_set: str, qids: Sequence[str]) -> Mapping[str, int]:
         """Looks at each of these queries that was looked at."""
 
-    def look(self, query_set: str, qids: Sequence[str]) -> int:
-        """Count a look at these queries; it is committed before anything can be shown."""
+    def lookers(self, query_set: str) -> Mapping[str, int]:
+        """Who looked at sealed queries of the set, and how often."""
+
+    def look(self, query_set: str, qids: Sequence[str], who: str = "") -> int:
+        """Count a look at these queries by somebody; it is committed before anything can be shown."""
 
 
 class LooksFile:
@@ -130,9 +133,13 @@ class LooksFile:
 class HoldoutLooks:
     """How often the sealed queries of a query set were scored, whoever scored them: the store's count and that of the file."""
 
-    def __init__(self, file: LooksFile, store: StoreLooks | None = None, store_id: str = "") -> None:
-        """`store` is that of the evidence, where it is open; `store_id` is its id, and unused without it."""
-        self._file, self._store, self._store_id = file, store, store_id
+    def __init__(self, file: LooksFile, store: StoreLooks | None = None, store_id: str = "", who: str = "") -> None:
+        """`store` is that of the evidence, where it is open; `store_id` is its id, and unused without it. `who` looks, where known."""
+        self._file, self._store, self._store_id, self._who = file, store, store_id, who
+
+    def lookers(self, query_set: str) -> Mapping[str, int]:
+        """Who looked at sealed queries of the set in the store, and how often."""
+        return {} if self._store is None else self._store.lookers(query_set)
 
     def count(self, query_set: str, qids: Sequence[str]) -> int:
         """Looks at these queries so far: those of the most looked at. The file hears of looks that are new to it."""
@@ -148,7 +155,10 @@ class HoldoutLooks:
 
     def look(self, query_set: str, qids: Sequence[str]) -> int:
         """Count a look at these queries, and give the number of it. It is kept before anything is shown. Raises InputError."""
-        (self._store or self._file).look(query_set, qids)
+        if self._store is None:
+            self._file.look(query_set, qids)
+        else:
+            self._store.look(query_set, qids, self._who)
         return self.count(query_set, qids)
 
 

@@ -25,7 +25,7 @@ from cems_workbench.ui.kit.charts import draw_chart
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.figures import GRID, hover
 from cems_workbench.ui.kit.heard import announce
-from cems_workbench.ui.kit.reviewer import may
+from cems_workbench.ui.kit.reviewer import may, reviewer
 from cems_workbench.ui.kit.tables import pick_row
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.kit.theme import LIST_COLOURS
@@ -269,14 +269,16 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
     if tuned.holdout is not None:
         st.caption(f"Look {tuned.looks} at these sealed queries.")
         return
-    looks = looks_at(planned.data, resources.store).count(planned.data.query_set, planned.sealed)
+    counted = looks_at(planned.data, resources.store)
+    looks, lookers = counted.count(planned.data.query_set, planned.sealed), counted.lookers(planned.data.query_set)
+    by = ", ".join(f"{plain(who)} {count}" for who, count in lookers.items())
     box = st.popover(
         f"Open the sealed hold-out (look {looks + 1})", key=f"tune:seal:{looks}", icon=":material/lock_open:"
     )
     with box:
-        before = (
-            f"Some of these queries were looked at {looks} time{'s' if looks > 1 else ''} before. " if looks else ""
-        )
+        times = f"{looks} time{'s' if looks > 1 else ''}"
+        before = f"Some of these queries were looked at {times} before. " if looks else ""
+        before += f"Looks at sealed queries of the set: {by}. " if by else ""
         st.markdown(
             f"{before}Each look makes it worth less: what is chosen after looking has been fitted to it. Open it once, when you "
             "have decided for this proposal. Looks are counted with the query set and stand on the evidence card."
@@ -294,7 +296,7 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
 def _open(result: SearchResult, resources: Resources) -> None:
     if not may("reviewer"):
         return
-    looks = looks_at(result.planned.data, resources.store)
+    looks = looks_at(result.planned.data, resources.store, reviewer() or "")
     page.update(result=open_holdout(result, looks))
 
 

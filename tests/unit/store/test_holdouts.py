@@ -43,3 +43,12 @@ def test_a_store_of_schema_6_gains_the_tables_of_tuning_and_keeps_its_memories(t
             assert store.memories.get("a") == Memory("a", "1")
             assert store.holdouts.look("set", ["q1"]) == looks
             assert store.configs.add("c", "name: c\n", author="me").id == looks
+
+
+def test_who_looked_is_kept_with_the_set(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        for who in ("ada", "bo", "ada", ""):
+            store.holdouts.look("set", ["q1"], who)
+        assert store.holdouts.lookers("set") == {"ada": 2, "bo": 1}
+        assert store.holdouts.lookers("other") == {}
+        assert store.holdouts.count("set", ["q1"]) == 4
