@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cems_workbench.errors import InputError, reply_words
+from cems_workbench.replies import HEADERS, ReplyError, event_hooks
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.asking import check_options, connection_reason
 from cems_workbench.sources.collection import CollectionSource, Engine, Near, Query, Row
@@ -102,7 +103,8 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
             # That the key goes without TLS is as the address says: http on one's own machine or network.
             warnings.simplefilter("ignore", UserWarning)
             return QdrantClient(
-                host=address.host, port=port, https=secure, api_key=key, timeout=max(1, math.ceil(timeout)), check_compatibility=False
+                host=address.host, port=port, https=secure, api_key=key, timeout=max(1, math.ceil(timeout)), check_compatibility=False,
+                headers=HEADERS, event_hooks=event_hooks(),
             )  # fmt: skip
 
     def directory(self, path: str) -> QdrantClient:
@@ -128,10 +130,14 @@ class _Qdrant(Engine["QdrantClient", "_Collection"]):
                 return f"the key is refused, or none was given: set QDRANT_API_KEY ({said})"
             return f"HTTP {error.status_code}: {said}"
         cause = error.source if isinstance(error, ResponseHandlingException) else error
+        if isinstance(cause, ReplyError):
+            return str(cause)
         if (broken := connection_reason(cause)) is not None:
             return broken
         if isinstance(error, ResponseHandlingException) or isinstance(cause, json.JSONDecodeError):
             return f"its answer is none of Qdrant: {cause}"
+        if isinstance(error, AssertionError):  # of the client: a reply without a result
+            return f"its answer is none of Qdrant: {error}"
         if isinstance(error, (ApiException, ValueError, KeyError, RuntimeError, OSError)):
             return str(error) or type(error).__name__
         return None

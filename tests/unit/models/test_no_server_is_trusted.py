@@ -41,8 +41,9 @@ def cems(url: str) -> str:
         return str(list(api.answers([Query("q", SECRET_TEXT)])))
 
 
-def chroma(url: str) -> str:
-    source = open_source(parse(f"{url.replace('http', 'chroma', 1)}/memories", {"CHROMA_API_KEY": KEY}), None, S)
+def probed(scheme: str, url: str) -> str:
+    keys = {"CHROMA_API_KEY": KEY, "QDRANT_API_KEY": KEY}
+    source = open_source(parse(f"{url.replace('http', scheme, 1)}/memories", keys), None, S)
     try:
         return str(source.probe())
     finally:
@@ -68,7 +69,8 @@ CLIENTS: dict[str, Callable[[str], object]] = {
     ),
     "chroma heartbeat": lambda url: chroma_heartbeat(named(url)),
     "CEMS": cems,
-    "Chroma": chroma,
+    "Chroma": lambda url: probed("chroma", url),
+    "Qdrant": lambda url: probed("qdrant", url),
 }
 LONG = b'{"x": "' + b"y" * 2_000_000 + b'"}'
 FAULTS = {
