@@ -50,7 +50,7 @@ from cems_workbench.tuning.folds import split
 from cems_workbench.tuning.holdout import gain
 from cems_workbench.tuning.learned import Importance, importance
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.scorer import BatchScorer, answerable
+from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.search import Trial, Watch
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, Tuned, tune
@@ -296,7 +296,7 @@ def start(depth: int = 60) -> PipelineConfig:
 def measured(work: Path, trials: int, seed: int) -> Result:
     """The search, its cross-validation, and the rivals on the same queries."""
     wide = [gathered(one, "wide", start(WIDE), work) for one in DATASETS]
-    batch = answerable(together(wide), MEASURES)
+    batch = measurable(together(wide), MEASURES)
     conversations = {query.qid for query in wide[0].queries}
     groups = [(query.project or "?") if query.qid in conversations else "sample set" for query in batch.queries]
     score, rows = BatchScorer(batch, MEASURES, seed), np.arange(len(batch.queries))
@@ -324,7 +324,7 @@ def again(work: Path, seed: int) -> tuple[str, tuple[Measured, ...]]:
     """What the preset reaches on the sample set as it is: a section of the page, and the rows of a card against `cems`."""
     dataset = DATASETS[-1]
     batches = {name: together([gathered(dataset, name, quiet(name), work)]) for name in ("workbench", *RIVALS)}
-    batch = answerable(batches["workbench"], MEASURES)
+    batch = measurable(batches["workbench"], MEASURES)
     scores = {f"`{name}`": _scores(of, quiet(name), batch.qids) for name, of in batches.items()}
     scores |= _plain_lists(batch)
     date = datetime.now(UTC).date().isoformat()

@@ -111,13 +111,18 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query of a query set. `as_of` is the moment ages are counted from; `type` groups queries in reports."""
+    """A query of a query set. `as_of` is the moment ages are counted from; `type` groups queries in reports.
+
+    `answerable` is False where it was said that nothing in the store answers it, True where it was said that something does, None where
+    nobody said. That no memory was judged relevant yet is not said by it.
+    """
 
     qid: str
     query: str
     project: str | None = None
     as_of: datetime | None = None
     type: str | None = None
+    answerable: bool | None = None
 
 
 HUMAN = "human"

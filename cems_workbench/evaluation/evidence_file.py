@@ -51,7 +51,7 @@ def replay_hash(cursor: duckdb.DuckDBPyConnection) -> str:
     """SHA-256, in hex, of everything that replay can see of the file and of its queries; judgments are not part of it."""
     digest = hashlib.sha256()
     for select in (
-        "SELECT * FROM queries ORDER BY position",
+        "SELECT position, qid, query, project, as_of, type FROM queries ORDER BY position",
         "SELECT * FROM memories ORDER BY number",
         "SELECT * EXCLUDE (seconds) FROM evidence ORDER BY qid",
         "SELECT * FROM lists ORDER BY qid, position",
@@ -67,12 +67,16 @@ def replay_hash(cursor: duckdb.DuckDBPyConnection) -> str:
 
 
 def content_hash(replayed: str, judgments: Iterable[Judgment], queries: Iterable[Query], header: Header) -> str:
-    """SHA-256, in hex, of what is replayed (`replay_hash`), of the judgments on these queries, and of what the header says to figures."""
+    """SHA-256, in hex, of what is replayed (`replay_hash`), of the judgments on these queries, of which of them were said to
+    have an answer or none, and of what the header says to figures."""
+    queries = list(queries)
     asked = {query.qid for query in queries}
+    said = sorted((query.qid, query.answerable) for query in queries if query.answerable is not None)
     rows = sorted(
         (one.qid, one.memory_id, one.judge, one.kind, one.grade) for one in judgments if one.qid in asked
     )  # fmt: skip
-    return hashlib.sha256(json.dumps([replayed, header.relevant_from, header.config_yaml, rows]).encode()).hexdigest()
+    parts = [replayed, header.relevant_from, header.config_yaml, rows, *([said] if said else [])]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _bytes(column: Any) -> bytes:
@@ -449,7 +453,7 @@ def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: boo
         return
     if "meta" not in tables:
         raise InputError(f"{path} is a DuckDB database, but not an evidence file")
-    optional = ("memories.updated_at",) if "chunks" in tables else evidence_rows.LATER
+    optional = evidence_rows.SECOND if "chunks" in tables else evidence_rows.LATER
     problem = differences(connection, columns_of(evidence_rows.TABLES), optional)
     if problem is not None:
         raise InputError(f"{path} is not taken for an evidence file: {problem}")

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 TABLES = """
 CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
 CREATE TABLE queries (
-    position INTEGER NOT NULL, qid VARCHAR NOT NULL, query VARCHAR NOT NULL, project VARCHAR, as_of TIMESTAMP, type VARCHAR
+    position INTEGER NOT NULL, qid VARCHAR NOT NULL, query VARCHAR NOT NULL, project VARCHAR, as_of TIMESTAMP, type VARCHAR,
+    answerable BOOLEAN
 );
 CREATE TABLE judgments (
     qid VARCHAR NOT NULL, memory_id VARCHAR NOT NULL, grade BIGINT NOT NULL, judge VARCHAR NOT NULL, kind VARCHAR NOT NULL
@@ -64,7 +65,9 @@ CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL);
 whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted. `chunks`, `edges` and these columns are
 not in files of the first format."""
 
-LATER = ("chunks", "edges", "lists.chunks", "memories.updated_at", "memories.tokens")
+SECOND = ("memories.updated_at", "queries.answerable")
+"""Columns that the first files of the second format have not."""
+LATER = ("chunks", "edges", "lists.chunks", "memories.tokens", *SECOND)
 """Tables and columns that files of the first format have not."""
 
 UNIQUE = (
@@ -298,7 +301,8 @@ def write_query_set(
     columns: dict[str, Any] = {"position": pa.array(range(len(queries)), pa.int32())}
     columns |= {name: pa.array([getattr(query, name) for query in queries], text) for name in names}
     columns["as_of"] = pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us"))
-    order = ("position", "qid", "query", "project", "as_of", "type")
+    columns["answerable"] = pa.array([query.answerable for query in queries], pa.bool_())
+    order = ("position", "qid", "query", "project", "as_of", "type", "answerable")
     _insert(cursor, "queries", pa.table({name: columns[name] for name in order}))
     write_judgments(cursor, judgments, source)
 
@@ -318,12 +322,15 @@ def write_judgments(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgm
 
 def read_query_set(cursor: duckdb.DuckDBPyConnection, source: str) -> tuple[list[Query], list[Judgment]]:
     """The queries in their order, and the judgments. Raises InputError naming `source` where they are not as they should be."""
-    queries = cursor.execute("SELECT qid, query, project, as_of, type FROM queries ORDER BY position").fetchall()
+    said = "answerable" if "answerable" in _columns(cursor, "queries") else "NULL::BOOLEAN"
+    queries = cursor.execute(
+        f"SELECT qid, query, project, as_of, type, {said} FROM queries ORDER BY position"
+    ).fetchall()
     judgments = cursor.execute(
         "SELECT qid, memory_id, grade, judge, kind FROM judgments ORDER BY qid, memory_id, judge"
     ).fetchall()
     found = (
-        [Query(qid, query, project, to_aware(as_of), kind) for qid, query, project, as_of, kind in queries],
+        [Query(qid, query, project, to_aware(as_of), kind, said) for qid, query, project, as_of, kind, said in queries],
         [Judgment(*row) for row in judgments],
     )
     check_query_set(*found, source)

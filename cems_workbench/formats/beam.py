@@ -40,6 +40,8 @@ NAME = "beam"
 CHAT, QUESTIONS = "chat.json", "probing_questions"
 MOST_TEXT = 10_000_000
 _ANCHOR = re.compile(r"([A-Za-z]+)-(\d{1,2})-(\d{4})")
+ABSTENTION = "abstention"
+"""The ability that asks what the conversation does not hold."""
 MARKER = re.compile(r"\s*->->\s*[\d,\s]+$")
 """The plan's place that the data set's generation left at the end of a question."""
 PROJECT = "beam/"
@@ -208,7 +210,9 @@ def _read_question(reading: _Reading, ability: str, number: int, item: Any) -> N
         return
     qid = f"{reading.name}/{ability}-{number}"
     reading.unknown["questions"].see(item)
-    reading.queries.append(Query(qid, question, f"beam/{reading.name}", reading.last, ability))
+    reading.queries.append(
+        Query(qid, question, f"beam/{reading.name}", reading.last, ability, False if ability == ABSTENTION else None)
+    )
     for turn in dict.fromkeys(_numbers(item.get("source_chat_ids"))):
         times = reading.times_seen.get(turn, 0)
         if times == 1:

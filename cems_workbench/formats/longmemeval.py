@@ -93,9 +93,12 @@ def parse(document: Any, path: Path, progress: Progress = silent) -> ParsedInput
 def _read_question(reading: _Reading, number: int, qid: str, row: dict[str, Any]) -> None:
     """Add one question with its haystack; raises FieldError when there is no question."""
     question, project = required_text(row, "question"), f"longmemeval/{qid}"
-    kind = ABSTENTION if qid.endswith("_abs") else text(row, "question_type")
+    abstains = qid.endswith("_abs")
+    kind = ABSTENTION if abstains else text(row, "question_type")
     reading.unknown_of_questions.see(row)
-    reading.queries.append(Query(qid, question, project, _time(row.get("question_date")), kind))
+    reading.queries.append(
+        Query(qid, question, project, _time(row.get("question_date")), kind, False if abstains else None)
+    )
     sessions, names, dates = (_list(row, f"haystack_{part}") for part in ("sessions", "session_ids", "dates"))
     used: set[str] = set()
     for place, session in enumerate(sessions):

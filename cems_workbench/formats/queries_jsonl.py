@@ -1,4 +1,4 @@
-"""queries.jsonl: one query of a query set a line, `{qid, query, project?, as_of?, type?}`."""
+"""queries.jsonl: one query of a query set a line, `{qid, query, project?, as_of?, type?, answerable?}`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
 
 NAME = "queries-jsonl"
-KNOWN = ("qid", "query", "project", "as_of", "type")
+KNOWN = ("qid", "query", "project", "as_of", "type", "answerable", "note")
 
 
 def parse_query(row: dict[str, Any]) -> Query:
@@ -26,13 +26,17 @@ def parse_query(row: dict[str, Any]) -> Query:
         project=fields.text(row, "project"),
         as_of=fields.moment(row, "as_of"),
         type=fields.text(row, "type"),
+        answerable=fields.said(row, "answerable"),
     )
 
 
 def as_row(query: Query) -> dict[str, Any]:
     """The fields of a query as JSON values; what is absent is left out."""
     as_of = None if query.as_of is None else query.as_of.isoformat()
-    row = {"qid": query.qid, "query": query.query, "project": query.project, "as_of": as_of, "type": query.type}
+    row = {
+        "qid": query.qid, "query": query.query, "project": query.project, "as_of": as_of, "type": query.type,
+        "answerable": query.answerable,
+    }  # fmt: skip
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -66,7 +70,7 @@ def sniff(sample: Sample) -> bool:
 
 FORMAT = Format(
     NAME,
-    "one query a line: {qid, query, project?, as_of?, type?}",
+    "one query a line: {qid, query, project?, as_of?, type?, answerable?}",
     order=2,
     sniff=sniff,
     read=read,

@@ -35,7 +35,7 @@ from cems_workbench.tuning.folds import GROUP_WORDS, GroupBy, Split, groups_of, 
 from cems_workbench.tuning.holdout import HoldoutLooks, Looks, LooksFile, looks_path
 from cems_workbench.tuning.kept_scores import KeptScores, search_marks
 from cems_workbench.tuning.objective import Goal, Scored
-from cems_workbench.tuning.scorer import BatchScorer, answerable
+from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.search import Watch, unwatched
 from cems_workbench.tuning.space import SearchSpace
 from cems_workbench.tuning.stability import Region, stability
@@ -180,7 +180,7 @@ def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cach
     """The queries that every measure is defined for, with a scorer that knows what it was asked before, as long as `cache` keeps it."""
 
     def make() -> ScoredQueries:
-        batch = answerable(data.batch, measures)
+        batch = measurable(data.batch, measures)
         return ScoredQueries(batch, BatchScorer(batch, measures, seed))
 
     return cache(("scorer", *data.labelled.key, tuple(measures), seed), make)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cems_workbench.progress import Progress
 from cems_workbench.records import Chunk, GradeScale, Memory, ParsedInput, Query, Relation, RowError
 from cems_workbench.store import chunks, memories, queries, query_sets, recorded_answers, relations
-from cems_workbench.store.judgments import import_judgments
+from cems_workbench.store.judgments import capped, import_judgments
 from cems_workbench.store.meta import bump_content_version, content_version
 from cems_workbench.store.query_sets import QuerySet
 from cems_workbench.store.rows import NO_ROWS, RowCounts
@@ -94,10 +94,27 @@ def import_rows(
         chunks=chunk_counts,
         answers=answer_counts,
         errors=tuple(sorted((*parsed.errors, *problems), key=lambda error: (error.source, error.row))),
-        notes=(*parsed.notes, *notes, *answer_notes, *judgment_notes),
+        notes=(*parsed.notes, *notes, *answer_notes, *judgment_notes, *_contradicted(cursor, parsed)),
         content_version=version,
         query_sets=tuple(changed),
     )
+
+
+def _contradicted(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput) -> list[str]:
+    """A line for each query of the input that was said to have no answer, and has a relevant memory: the judgment counts."""
+    qids = {query.qid for query in parsed.queries} | {judgment.qid for judgment in parsed.judgments}
+    rows = cursor.execute(
+        "SELECT qid, j.memory_id, j.grade, j.judge FROM queries JOIN judgments AS j USING (qid) "
+        "WHERE answerable = FALSE AND qid IN (SELECT unnest(?)) ORDER BY ALL",
+        [list(qids)],
+    ).fetchall()
+    scales = query_sets.scales_of(cursor, [row[0] for row in rows])
+    lines: dict[str, str] = {}
+    for qid, memory_id, grade, judge in rows:
+        if grade >= query_sets.relevant_from_among(scales.get(qid)):
+            said = f"query {qid}: nothing is said to answer it, but {judge} judged {memory_id} {grade}"
+            lines.setdefault(qid, f"{said}; both are kept, and the judgment counts")
+    return capped(list(lines.values()), "more queries that nothing is said to answer have a relevant memory")
 
 
 def set_name(source: str) -> str:

@@ -229,11 +229,11 @@ def import_judgments(
         _take(state, number, judgment)
     wanted, unchanged = _not_given_here(cursor, state)
     if not wanted and not unchanged:
-        return RowCounts(), _capped(state.repeated, "more rows repeat earlier ones")
-    differing = _capped(_differing(cursor, state, wanted), "more grades differ from those of other judges")
+        return RowCounts(), capped(state.repeated, "more rows repeat earlier ones")
+    differing = capped(_differing(cursor, state, wanted), "more grades differ from those of other judges")
     source = Path(parsed.source).name
     counts, replaced = upsert(cursor, wanted, source, when) if wanted else (RowCounts(), list[str]())
-    notes = [*_capped(state.repeated, "more rows repeat earlier ones"), *differing, *replaced]
+    notes = [*capped(state.repeated, "more rows repeat earlier ones"), *differing, *replaced]
     return RowCounts(counts.added, counts.updated, counts.unchanged + unchanged), notes
 
 
@@ -302,7 +302,8 @@ def _differing(cursor: duckdb.DuckDBPyConnection, state: _Import, wanted: Sequen
     return lines
 
 
-def _capped(lines: list[str], rest: str) -> list[str]:
+def capped(lines: list[str], rest: str) -> list[str]:
+    """The first MAX_NOTES lines, then how many more; `rest` says of what."""
     return lines if len(lines) <= MAX_NOTES else [*lines[:MAX_NOTES], f"{len(lines) - MAX_NOTES} {rest}"]
 
 

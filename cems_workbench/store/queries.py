@@ -23,20 +23,22 @@ class Queries:
     def read(self) -> list[Query]:
         """All queries, by qid, in their present words."""
         with self._database.reading() as cursor:
-            rows = cursor.execute("SELECT qid, query, project, as_of, type FROM queries ORDER BY qid").fetchall()
+            rows = cursor.execute(
+                "SELECT qid, query, project, as_of, type, answerable FROM queries ORDER BY qid"
+            ).fetchall()
         return [_query(row) for row in rows]
 
     def with_words(self, words: str) -> list[Query]:
         """The queries of exactly these words, by qid; several may ask the same of different projects or moments."""
         with self._database.reading() as cursor:
             rows = cursor.execute(
-                "SELECT qid, query, project, as_of, type FROM queries WHERE query = ? ORDER BY qid", [words]
+                "SELECT qid, query, project, as_of, type, answerable FROM queries WHERE query = ? ORDER BY qid", [words]
             ).fetchall()
         return [_query(row) for row in rows]
 
 
 def _query(row: Sequence[Any]) -> Query:
-    return Query(row[0], row[1], row[2], to_aware(row[3]), row[4])
+    return Query(row[0], row[1], row[2], to_aware(row[3]), row[4], row[5])
 
 
 def upsert(cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query]) -> RowCounts:
@@ -50,16 +52,17 @@ def upsert(cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query]) -> RowCo
             "project": pa.array([query.project for query in queries], pa.string()),
             "as_of": pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us")),
             "type": pa.array([query.type for query in queries], pa.string()),
+            "answerable": pa.array([query.answerable for query in queries], pa.bool_()),
         }
     )
-    fields = ("query", "project", "as_of", "type")
+    fields = ("query", "project", "as_of", "type", "answerable")
     with staged(cursor, "staged_queries", table):
         updated = cursor.execute(
             f"UPDATE queries AS q SET {', '.join(f'{name} = s.{name}' for name in fields)} FROM staged_queries AS s "
             f"WHERE q.qid = s.qid AND ({' OR '.join(f'q.{name} IS DISTINCT FROM s.{name}' for name in fields)})"
         ).fetchall()[0][0]
         added = cursor.execute(
-            "INSERT INTO queries SELECT qid, query, project, as_of, type FROM staged_queries "
+            f"INSERT INTO queries (qid, {', '.join(fields)}) SELECT qid, {', '.join(fields)} FROM staged_queries "
             "WHERE qid NOT IN (SELECT qid FROM queries)"
         ).fetchall()[0][0]
     return RowCounts(added, updated, len(queries) - added - updated)

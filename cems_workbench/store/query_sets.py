@@ -144,7 +144,7 @@ class QuerySets:
         """Of each query the lowest relevant grade: that of the sets it is in, the last by name where they differ."""
         with self._database.reading() as cursor:
             scales = scales_of(cursor, qids)
-        return {qid: (scales[qid][max(scales[qid])] if qid in scales else DEFAULT_SCALE).relevant_from for qid in qids}
+        return {qid: relevant_from_among(scales.get(qid)) for qid in qids}
 
     def set_relevant_from(self, name: str, grade: int) -> QuerySet:
         """Count this grade and higher ones of a set as relevant from now on. Raises StoreError; InputError off the scale."""
@@ -165,7 +165,8 @@ def digest(queries: Sequence[Query], scale: GradeScale) -> str:
     lines = [json.dumps(scale.to_dict(), sort_keys=True)]
     for query in sorted(queries, key=lambda query: query.qid):
         as_of = None if query.as_of is None else query.as_of.isoformat()
-        lines.append(json.dumps([query.qid, query.query, query.project, as_of, query.type]))
+        said = [] if query.answerable is None else [query.answerable]  # so that sets of before have the digest they had
+        lines.append(json.dumps([query.qid, query.query, query.project, as_of, query.type, *said]))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
@@ -192,7 +193,8 @@ def follow_queries(cursor: duckdb.DuckDBPyConnection, when: datetime) -> list[Qu
         """
         SELECT DISTINCT m.set_name FROM query_set_members AS m JOIN queries AS q USING (qid)
         WHERE m.version = (SELECT max(version) FROM query_sets AS s WHERE s.name = m.set_name)
-          AND (q.query, q.project, q.as_of, q.type) IS DISTINCT FROM (m.query, m.project, m.as_of, m.type)
+          AND (q.query, q.project, q.as_of, q.type, q.answerable)
+              IS DISTINCT FROM (m.query, m.project, m.as_of, m.type, m.answerable)
         ORDER BY ALL
         """
     ).fetchall()
@@ -200,7 +202,7 @@ def follow_queries(cursor: duckdb.DuckDBPyConnection, when: datetime) -> list[Qu
     for (name,) in stale:
         known = get(cursor, name)
         rows = cursor.execute(
-            "SELECT q.qid, q.query, q.project, q.as_of, q.type, m.source FROM query_set_members AS m "
+            "SELECT q.qid, q.query, q.project, q.as_of, q.type, m.source, q.answerable FROM query_set_members AS m "
             "JOIN queries AS q USING (qid) WHERE m.set_name = ? AND m.version = ? ORDER BY q.qid",
             [name, known.version if known else 0],
         ).fetchall()
@@ -227,7 +229,7 @@ def get(cursor: duckdb.DuckDBPyConnection, name: str, version: int | None = None
 def members(cursor: duckdb.DuckDBPyConnection, name: str, version: int | None = None) -> list[Member]:
     """The queries of a set by qid, as they were in that version (the latest when None), with their inputs."""
     rows = cursor.execute(
-        "SELECT qid, query, project, as_of, type, source FROM query_set_members WHERE set_name = $name AND version = "
+        "SELECT qid, query, project, as_of, type, source, answerable FROM query_set_members WHERE set_name = $name AND version = "
         "coalesce($version, (SELECT max(version) FROM query_sets WHERE name = $name)) ORDER BY qid",
         {"name": name, "version": version},
     ).fetchall()
@@ -249,6 +251,11 @@ def scales_of(cursor: duckdb.DuckDBPyConnection, qids: Sequence[str]) -> dict[st
         scale = read_scales.setdefault(text, GradeScale.from_dict(json.loads(text)))
         by_qid.setdefault(qid, {})[name] = scale
     return by_qid
+
+
+def relevant_from_among(scales: Mapping[str, GradeScale] | None) -> int:
+    """The lowest relevant grade of a query by the scales of its sets (`scales_of`): of the last by name where they differ."""
+    return (scales[max(scales)] if scales else DEFAULT_SCALE).relevant_from
 
 
 def _write(
@@ -278,11 +285,13 @@ def _write(
             "as_of": pa.array([to_naive(query.as_of) for query, _ in rows], pa.timestamp("us")),
             "type": pa.array([query.type for query, _ in rows], text),
             "source": pa.array([source for _, source in rows], text),
+            "answerable": pa.array([query.answerable for query, _ in rows], pa.bool_()),
         }
     )
     with staged(cursor, "staged_members", table):
         cursor.execute(
-            "INSERT INTO query_set_members SELECT ?, ?, qid, query, project, as_of, type, source FROM staged_members",
+            "INSERT INTO query_set_members (set_name, version, qid, query, project, as_of, type, source, answerable) "
+            "SELECT ?, ?, qid, query, project, as_of, type, source, answerable FROM staged_members",
             [name, version],
         )
     written = get(cursor, name)
@@ -306,6 +315,6 @@ def _read(cursor: duckdb.DuckDBPyConnection, where: str, values: list[object]) -
     ]
 
 
-def _member(row: tuple[str, str, str | None, datetime | None, str | None, str]) -> Member:
-    qid, query, project, as_of, kind, source = row
-    return Query(qid, query, project, to_aware(as_of), kind), source
+def _member(row: tuple[str, str, str | None, datetime | None, str | None, str, bool | None]) -> Member:
+    qid, query, project, as_of, kind, source, answerable = row
+    return Query(qid, query, project, to_aware(as_of), kind, answerable), source

@@ -42,7 +42,7 @@ class BatchScorer:
     """Scores of some queries of a labelled batch, each part of each config at most once."""
 
     def __init__(self, batch: LabelledBatch, measures: Sequence[Scored], seed: int = 0, part: int = PART) -> None:
-        """Every measure must be defined for every query; `answerable` says which are."""
+        """Every measure must be defined for every query; `measurable` says which are."""
         self.measures = tuple(measures)
         self.evaluations = 0
         """Parts that were scored, not those that were known."""
@@ -100,7 +100,7 @@ def _values(measure: Scored, rankings: Rankings) -> Floats:
     return measure.values(rankings.graded) if isinstance(measure, Measure) else -rankings.sent.astype(np.float64)
 
 
-def answerable(batch: LabelledBatch, measures: Sequence[Scored]) -> LabelledBatch:
+def measurable(batch: LabelledBatch, measures: Sequence[Scored]) -> LabelledBatch:
     """The batch without the queries for which some measure is not defined: those without any relevant memory."""
     least = max((measure.grade for measure in measures if isinstance(measure, Measure)), default=1)
     keep = np.flatnonzero((batch.ideal >= least).any(axis=1))

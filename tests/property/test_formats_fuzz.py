@@ -16,7 +16,7 @@ from cems_workbench.formats import FORMATS, detect, read, read_path
 from cems_workbench.formats.base.files import take_sample
 
 _NAMES = """
-    id content title tags priority pinned importance created_at access_count scope qid query as_of type source_id
+    id content title tags priority pinned importance created_at access_count scope qid query as_of type answerable source_id
     target_id weight kind session_1 session_1_date_time qa evidence question conversation sample_id dia_id speaker text
     _id metadata subject predicate object author role session project documents chunks document_id seq index user_id
     source_ref updated_at shown_count last_shown_at memory_id grade judge judged_at note relevant_ids noise_ids question_id

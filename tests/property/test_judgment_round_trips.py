@@ -115,7 +115,9 @@ def test_a_book_keeps_every_judges_grade(judgments, words):
 
 @given(
     queries=st.lists(
-        st.builds(Query, NAMES, WORDS, st.none() | WORDS, TIMES, st.none() | WORDS),
+        st.builds(
+            Query, NAMES, WORDS, st.none() | WORDS, TIMES, st.none() | WORDS, st.sampled_from((None, True, False))
+        ),
         min_size=1,
         max_size=6,
         unique_by=lambda one: one.qid,

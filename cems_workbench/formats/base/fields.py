@@ -93,11 +93,14 @@ def whole(row: Row, field: str) -> int:
 
 
 def flag(row: Row, field: str) -> bool:
-    """true or false."""
+    """true or false; false where it is absent."""
+    return said(row, field) or False
+
+
+def said(row: Row, field: str) -> bool | None:
+    """true or false; None where it is absent."""
     value = row.get(field)
-    if value is None:
-        return False
-    if not isinstance(value, bool):
+    if value is not None and not isinstance(value, bool):
         raise FieldError(field, f"must be true or false, found {_shown(value)}")
     return value
 

@@ -172,6 +172,20 @@ def test_a_file_that_was_changed_after_it_was_complete_is_refused(tmp_path: Path
         read_evidence_file(path)
 
 
+def test_that_nothing_answers_a_query_is_in_the_file_and_in_its_hash(tmp_path: Path) -> None:
+    path, other = tmp_path / "e.evidence", tmp_path / "o.evidence"
+    mark = write(path, BOTH)
+    said = [replace(QUERIES[0], answerable=False), *QUERIES[1:]]
+    with EvidenceFile.create(other, HEADER, said, JUDGMENTS) as file:
+        for qid, evidence in BOTH.items():
+            file.add(qid, evidence, 0.5)
+        assert file.finish() != mark
+    assert read_evidence_file(other).queries == tuple(said)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("ALTER TABLE queries DROP COLUMN answerable")  # a file from before
+    assert (read_evidence_file(path).content_hash, read_evidence_file(path).queries) == (mark, tuple(QUERIES))
+
+
 def test_a_judgment_that_was_changed_is_found_and_one_that_is_brought_up_to_date_is_not(tmp_path: Path) -> None:
     path = tmp_path / "e.evidence"
     mark = write(path, BOTH)

@@ -17,7 +17,7 @@ from cems_workbench.evaluation.honest import honest_view
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Query
 from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.tuning.scorer import BatchScorer, answerable
+from cems_workbench.tuning.scorer import BatchScorer, measurable
 from tests.unit.evaluation.sets import AS_LISTED, IDS, OTHER_WAY, evidence, evidence_file
 
 
@@ -73,7 +73,7 @@ def test_four_screens_have_one_hit_rate_one_ndcg_and_one_denominator(config, gra
     assert (people.values["hit@5"], view.queries) == (pytest.approx(said.mean(hit)), counted)
 
     goal = parse_goal(["hit@5", "nDCG@10"], grade=grade)
-    scored = answerable(BATCH, goal.measures)
+    scored = measurable(BATCH, goal.measures)
     tuned = BatchScorer(scored, goal.measures)(config, np.arange(len(scored.queries))).mean(axis=0)
     assert (len(scored.queries), tuned.tolist()) == (counted, pytest.approx([said.mean(hit), said.mean(ndcg)]))
 

@@ -39,6 +39,7 @@ def test_a_question_is_asked_of_its_own_haystack(write):
     assert (asked.qid, asked.type, asked.project) == ("q7", "temporal-reasoning", "longmemeval/q7")
     assert asked.as_of == datetime(2023, 5, 30, 23, 40, tzinfo=UTC)
     assert unanswerable.type == "abstention"
+    assert (asked.answerable, unanswerable.answerable) == (None, False)
     assert parsed.judgments == (Judgment("q7", "q7/s1/1", 1),)
     assert [(error.row, error.field) for error in parsed.errors] == [
         (1, "haystack_sessions[2][2].content"),

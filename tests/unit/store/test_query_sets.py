@@ -83,6 +83,31 @@ def test_a_query_in_two_sets_is_one_query_and_both_follow_its_words(store):
     assert store.query_sets.queries("a", 1)[0].query == "one"
 
 
+def test_that_nothing_answers_a_query_is_part_of_its_set(store):
+    store.add(source("a.jsonl", Q1, Q2))
+    before = store.query_sets.get("a")
+    unanswerable = replace(Q2, answerable=False)
+    report = store.add(source("b.jsonl", unanswerable))
+    assert [(one.name, one.version) for one in report.query_sets] == [("b", 1), ("a", 2)]
+    assert store.query_sets.queries("a") == [Q1, unanswerable]
+    assert store.query_sets.queries("a", 1) == [Q1, Q2]
+    assert store.queries.read() == [Q1, unanswerable]
+    assert before.digest == digest([Q1, Q2], DEFAULT_SCALE) != store.query_sets.get("a").digest
+
+
+def test_a_relevant_judgment_against_no_answer_is_said_and_both_are_kept(store):
+    store.add(ParsedInput("m.jsonl", "memories-jsonl", memories=(Memory("m1", "text"), Memory("m2", "text"))))
+    unanswerable = replace(Q2, answerable=False)
+    judged = (Judgment("q2", "m1", 0), Judgment("q2", "m2", 2, "ann"))
+    report = store.add(source("a.jsonl", unanswerable, judgments=judged))
+    assert report.notes == (
+        "query q2: nothing is said to answer it, but ann judged m2 2; both are kept, and the judgment counts",
+    )
+    assert store.queries.read() == [unanswerable]
+    assert store.judgments.read() == list(judged)
+    assert store.add(source("b.jsonl", judgments=(Judgment("q2", "m1", 0, "ben"),))).notes == report.notes
+
+
 def test_equal_sets_have_equal_digests_in_any_store_and_order(tmp_path, store):
     store.add(source("a.jsonl", Q1, Q2, Q3))
     with Store.open(tmp_path / "other") as other:

@@ -12,7 +12,7 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.objective import Goal, RerankedCost, parse_goal
-from cems_workbench.tuning.scorer import BatchScorer, answerable
+from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.search import search
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 
@@ -67,7 +67,7 @@ def test_what_is_sent_is_what_replay_sends(changes: dict[str, object], sent: lis
 
 def test_the_front_weighs_quality_against_what_is_sent() -> None:
     goal = parse_goal(["hit@1", "-candidates"])
-    made = answerable(batch(), goal.measures)
+    made = measurable(batch(), goal.measures)
     space = SearchSpace.of(config(), [parse_axis("rerank.input_limit=1:6:1")])
     found = search(space, BatchScorer(made, goal.measures), goal, np.arange(2), trials=6)
     reached = {trial.values[0]: trial.reached.tolist() for trial in found.trials}
