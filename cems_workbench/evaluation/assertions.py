@@ -101,14 +101,14 @@ def _counted(evaluation: Evaluation, assertion: Assertion) -> int:
 def check_no_loss(
     comparison: Comparison, measure: Measure, query_type: str | None, tolerance: float = 0.0
 ) -> list[Outcome]:
-    """Per compared config: is its mean no lower than the baseline's, but for the tolerance? Raises as `check` does."""
+    """Per compared config: is its mean no worse than the baseline's, but for the tolerance? Raises as `check` does."""
     base = comparison.evaluations[0]
     before = _mean(base, measure, query_type)
     scope = f"{query_type}:{measure}" if query_type else str(measure)
     outcomes = []
     for other in comparison.evaluations[1:]:
         after = _mean(other, measure, query_type)
-        holds = after >= before - tolerance - ROUNDING
+        holds = measure.direction * (after - before) >= -tolerance - ROUNDING
         word = "no loss" if holds else "LOSS"
         line = f"{word}: {scope} {before:.4f} under {base.config.name}, {after:.4f} under {other.config.name}"
         outcomes.append(Outcome(holds, line))

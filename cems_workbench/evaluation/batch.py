@@ -75,18 +75,21 @@ class LabelledBatch:
         grades: Mapping[str, Mapping[str, int]],
         seconds_per_query: float | None = None,
     ) -> None:
-        """Queries without evidence are left out, and are in `not_gathered`; those without a judgment in `not_judged`.
+        """Queries without evidence are left out, and are in `not_gathered`; those without a judgment in `not_judged`, but for those that
+        it was said of that nothing answers them.
 
         `seconds_per_query` is what gathering took, where that was recorded.
         """
         self.seconds_per_query = seconds_per_query
         self.not_gathered = tuple(query.qid for query in queries if query.qid not in evidences)
         gathered = [query for query in queries if query.qid in evidences]
-        self.not_judged = tuple(query.qid for query in gathered if not grades.get(query.qid))
-        self.queries = tuple(query for query in gathered if grades.get(query.qid))
+        known = {query.qid for query in gathered if grades.get(query.qid) or query.answerable is False}
+        self.not_judged = tuple(query.qid for query in gathered if query.qid not in known)
+        self.queries = tuple(query for query in gathered if query.qid in known)
         self.evidences = tuple(evidences[query.qid] for query in self.queries)
-        self.grades: tuple[Mapping[str, int], ...] = tuple(grades[query.qid] for query in self.queries)
+        self.grades: tuple[Mapping[str, int], ...] = tuple(grades.get(query.qid, {}) for query in self.queries)
         self.ideal = ideal_grades([list(one.values()) for one in self.grades])
+        self.unanswerable = np.array([query.answerable is False for query in self.queries], dtype=bool)
         self._alike = _gathered_alike(self.evidences)
         self._failed: dict[str, Counter[str]] = {}
         self._blocks = self._encode()
@@ -114,7 +117,9 @@ class LabelledBatch:
 
     def of_queries(self, qids: Collection[str]) -> LabelledBatch:
         """Those of the queries that are among these."""
-        return self.regraded({qid: dict(own) for qid, own in zip(self.qids, self.grades, strict=True) if qid in qids})
+        chosen = [query for query in self.queries if query.qid in qids]
+        evidences = dict(zip(self.qids, self.evidences, strict=True))
+        return LabelledBatch(chosen, evidences, dict(zip(self.qids, self.grades, strict=True)), self.seconds_per_query)
 
     def rankings(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Rankings:
         """Replay every query under a config."""
@@ -137,7 +142,8 @@ class LabelledBatch:
             width = part[0].shape[1]
             for whole, piece in zip((order, score, grade, judged), part, strict=True):
                 whole[block.places, :width] = piece
-        return Rankings(config, order, score, GradedRankings(grade, judged, order >= 0, self.ideal), needs, sent)
+        graded = GradedRankings(grade, judged, order >= 0, self.ideal, self.unanswerable, score)
+        return Rankings(config, order, score, graded, needs, sent)
 
     def result_ids(self, rankings: Rankings) -> list[list[str]]:
         """The memory ids of every query's results, best first."""

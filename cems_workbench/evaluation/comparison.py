@@ -14,7 +14,16 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number
 from cems_workbench.evaluation.metrics import Measure, rbo
-from cems_workbench.evaluation.statistics import bootstrap, effect_size, holm, means, randomisation_test
+from cems_workbench.evaluation.statistics import (
+    bootstrap,
+    bootstrap_test,
+    effect_size,
+    holm,
+    interval,
+    means,
+    randomisation_test,
+    resample,
+)
 from cems_workbench.pipeline.table import Ints
 
 SAME = 1e-9
@@ -92,20 +101,28 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0) -> Comparison:
             raise InputError(f"{other.config.name} and {base.config.name} were not measured alike")
     deltas = [other.values - base.values for other in evaluations[1:]]
     p = [randomisation_test(delta, seed) for delta in deltas]
+    intervals = [bootstrap(delta, seed) for delta in deltas]
+    for m, measure in enumerate(base.measures):
+        before = resample(measure, base.rankings.graded, seed)
+        for other, tested, ends in zip(evaluations[1:], p, intervals, strict=True):
+            after = None if before is None else resample(measure, other.rankings.graded, seed)
+            if before is not None and after is not None:
+                tested[m], ends[:, m] = bootstrap_test(after - before), interval(after - before)
     adjusted = holm([float(value) for row in p for value in row])
     compared = []
     for i, (other, delta) in enumerate(zip(evaluations[1:], deltas, strict=True)):
-        low, high = bootstrap(delta, seed)
+        low, high = intervals[i]
         average = means(delta)
         found = []
         for m, measure in enumerate(base.measures):
             column = delta[:, m]
+            better = measure.direction * column
             found.append(
                 Difference(
                     measure, base.mean(measure), other.mean(measure), float(average[m]), float(low[m]), float(high[m]),
                     float(p[i][m]), adjusted[i * len(base.measures) + m], effect_size(column),
-                    tuple(base.qids[q] for q in np.flatnonzero(column > SAME)),
-                    tuple(base.qids[q] for q in np.flatnonzero(column < -SAME)),
+                    tuple(base.qids[q] for q in np.flatnonzero(better > SAME)),
+                    tuple(base.qids[q] for q in np.flatnonzero(better < -SAME)),
                     int((np.abs(column) <= SAME).sum()), _by_type(base, column),
                 )
             )  # fmt: skip
@@ -114,7 +131,7 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0) -> Comparison:
 
 
 def surely_lower(evaluations: Sequence[Evaluation], measure: Measure, *, seed: int = 0) -> dict[str, list[str]]:
-    """By query type, the configs that are below the first for it by more than chance.
+    """By query type, the configs that are worse than the first for it by more than chance.
 
     A paired randomisation test for each config and type; Holm's correction over all of them.
     """
@@ -133,7 +150,7 @@ def surely_lower(evaluations: Sequence[Evaluation], measure: Measure, *, seed: i
     adjusted = holm([p for *_, p in tests]) if tests else []
     found: dict[str, list[str]] = {kind: [] for kind in kinds}
     for (kind, name, difference, _), p in zip(tests, adjusted, strict=True):
-        if difference < 0 and p < LEVEL:
+        if measure.direction * difference < 0 and p < LEVEL:
             found[kind].append(name)
     return found
 

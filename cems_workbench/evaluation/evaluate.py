@@ -1,7 +1,8 @@
 """Evaluating a config on a labelled batch: each measure with its confidence interval, its bounds, and its value per query and type.
 
-A query without results counts as 0. A query without any relevant judgment says nothing of a ranking: it is counted and left out of
-the mean, where trec_eval and ir-measures average a 0 for it; on queries that have one the values are theirs.
+A query without results counts as 0. A query that nothing answers is in the means of those measures alone that are of such queries. Any
+other query without a relevant judgment says nothing of a ranking: it is counted and left out of the mean, where trec_eval and
+ir-measures average a 0 for it; on queries that have one the values are theirs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.metrics import Measure, relevance_words
-from cems_workbench.evaluation.statistics import bootstrap, bounds, means
+from cems_workbench.evaluation.statistics import bootstrap, bounds, interval, means, resample
 from cems_workbench.pipeline.table import Floats
 
 NO_TYPE = "(no type)"
@@ -86,6 +87,7 @@ class Evaluation:
     results: tuple[tuple[str, ...], ...]
     """The memory ids of every query's results, best first."""
     without_relevant: tuple[str, ...]
+    """No relevant memory is known of these, and nobody said that nothing answers them: they are in no mean."""
     not_judged: tuple[str, ...] = ()
     not_gathered: tuple[str, ...] = ()
     cost: dict[str, float] = field(default_factory=dict)
@@ -95,6 +97,8 @@ class Evaluation:
     `pairs_scored_later`, where there are any, which the time leaves out."""
     failed: Mapping[str, int] = field(default_factory=dict)
     """Why the reranker gave some candidates no score, with the number of queries."""
+    unanswerable: tuple[str, ...] = ()
+    """It was said that nothing answers these: they are in the means of measures that are of such queries."""
 
     @property
     def lacking(self) -> tuple[str, Mapping[str, int]]:
@@ -109,7 +113,12 @@ class Evaluation:
     @property
     def relevance(self) -> str:
         """The relevance grade and the denominator, in words."""
-        return relevance_words(self.relevant_from, len(self.qids) - len(self.without_relevant), len(self.qids))
+        return relevance_words(self.relevant_from, self._counted, len(self.qids), len(self.unanswerable))
+
+    @property
+    def _counted(self) -> int:
+        """Queries with a relevant memory."""
+        return len(self.qids) - len(self.without_relevant) - len(self.unanswerable)
 
     @property
     def figures(self) -> Figures:
@@ -156,8 +165,9 @@ class Evaluation:
             "config": self.config.name,
             "relevant_from": self.relevant_from,
             "queries": len(self.qids),
-            "counted": len(self.qids) - len(self.without_relevant),
+            "counted": self._counted,
             "without_relevant": list(self.without_relevant),
+            "unanswerable": list(self.unanswerable),
             "not_judged": list(self.not_judged),
             "not_gathered": list(self.not_gathered),
             "needs": dict(self.rankings.needs),
@@ -198,17 +208,23 @@ def evaluate(
     rankings = batch.rankings(config)
     values = np.stack([measure.values(rankings.graded) for measure in measures], axis=1)
     low, high = bootstrap(values, seed)
+    for m, measure in enumerate(measures):
+        sampled = resample(measure, rankings.graded, seed)
+        if sampled is not None:
+            low[m], high[m] = interval(sampled)
     worst, best = bounds(rankings.graded, measures) if with_bounds else np.full((2, len(measures)), np.nan)
     counts = (~np.isnan(values)).sum(axis=0)
     summaries = tuple(
         Summary(*row) for row in zip(measures, means(values), low, high, worst, best, counts.tolist(), strict=True)
     )
     least = min((measure.grade for measure in measures), default=1)
-    empty = np.flatnonzero(rankings.graded.relevant_count(least) == 0)
+    without = rankings.graded.without_answer(least)
+    empty = np.flatnonzero(~rankings.graded.answerable(least) & ~without)
     qids = tuple(batch.qids)
     return Evaluation(
         config, qids, tuple(batch.types), tuple(measures), values, summaries, rankings, tuple(map(tuple, batch.result_ids(rankings))),
         tuple(qids[q] for q in empty), batch.not_judged, batch.not_gathered, _cost(batch, rankings), batch.failed(config),
+        tuple(qids[q] for q in np.flatnonzero(without)),
     )  # fmt: skip
 
 

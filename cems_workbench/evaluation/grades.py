@@ -3,10 +3,11 @@
 Human judgments go before those of models. Where several judges graded the same memory for the same query, the grade is the
 median, the lower of the middle two: no judge is overruled by one other.
 
-How each judged query fares under a config: found, found too low, missed, or without an answer in the store.
+How each judged query fares under a config: found, found too low, missed; or said to have no answer in the store, or none known.
 
 A query is *found* when its best-graded memory is first among the judged ones and within the first `K` results, *low* when some
-memory that helps (grade 2 or 3; grade 1 where there is none) is within the first `K`, *missed* when none is.
+memory that helps (grade 2 or 3; grade 1 where there is none) is within the first `K`, *missed* when none is. Of another query nothing
+relevant is known (*none known*), or it was said that nothing answers it (*no answer*).
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def agreed_grades(judgments: Iterable[Judgment], kind: str | None = None) -> Gra
 
 
 K = 5
-Status = Literal["missed", "low", "found", "no answer"]
-ORDER: tuple[Status, ...] = ("missed", "low", "found", "no answer")
+Status = Literal["missed", "low", "found", "none known", "no answer"]
+ORDER: tuple[Status, ...] = ("missed", "low", "found", "none known", "no answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def query_statuses(
 def _status(query: Query, results: Sequence[str], grades: Mapping[str, int], relevant_from: int) -> QueryStatus:
     helping = relevant(grades, relevant_from)
     if not helping:
-        return QueryStatus(query, "no answer", None, None)
+        return QueryStatus(query, "no answer" if query.answerable is False else "none known", None, None)
     places = [(rank, memory_id) for rank, memory_id in enumerate(results, 1) if memory_id in helping]
     rank, best = places[0] if places else (None, None)
     if rank is None or rank > K:

@@ -36,9 +36,10 @@ def read_comparison(card: Mapping[str, Any]) -> KeptComparison:
 
 def _figures(config: Mapping[str, Any]) -> Figures:
     grade, judged, counted = (int(config[name]) for name in ("relevant_from", "queries", "counted"))
+    words = relevance_words(grade, counted, judged, len(config.get("unanswerable", ())))
     return Figures(
         str(config["config"]), tuple(_summary(name, row, grade) for name, row in config["measures"].items()),
-        relevance_words(grade, counted, judged), judged, config["cost"], config["needs"], config["failed_scores"],
+        words, judged, config["cost"], config["needs"], config["failed_scores"],
         len(config["not_gathered"]),
     )  # fmt: skip
 

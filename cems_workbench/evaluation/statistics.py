@@ -8,6 +8,9 @@ cut-off be either not relevant or of the highest grade that the judgments have. 
 highest with the first m and lowest with the last m, so trying every m gives the exact worst and best case. The lowest lies below the
 point value only for measures that ask for all relevant (recall, AP, nDCG): what turns out relevant further down is then missed.
 
+A measure of all queries together (AUROC, AUPRC, AURC) is computed anew on each draw; the test of its difference between two configs is
+the share of draws on the other side of 0.
+
 Is the difference between two configs more than chance? A paired randomisation test over queries, corrected for many tests.
 
     p = share of sign patterns s in {-1, +1}^Q with |mean(s * d)| >= |mean(d)|,    d the differences per query
@@ -26,7 +29,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cems_workbench.evaluation.metrics.measure import Measure
+from cems_workbench.evaluation.metrics.measure import MEASURES, Measure
 from cems_workbench.evaluation.metrics.rankings import NO_GRADE, GradedRankings
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 
@@ -57,6 +60,33 @@ def bootstrap(values: Floats, seed: int = 0, resamples: int = RESAMPLES, level: 
     return out
 
 
+def resample(measure: Measure, rankings: GradedRankings, seed: int = 0, resamples: int = RESAMPLES) -> Floats | None:
+    """(resamples) a measure of all queries together on queries drawn as `bootstrap` draws them; None for a mean over queries."""
+    if MEASURES[measure.family].resampled is None:
+        return None
+    drawn = _draws(len(rankings.filled), resamples, seed) if len(rankings.filled) else np.zeros((resamples, 0))
+    return measure.resampled(rankings, drawn)
+
+
+def interval(sampled: Floats, level: float = LEVEL) -> tuple[float, float]:
+    """The percentile interval of resampled values, NaN left out; NaN where fewer than half of them are defined."""
+    defined = sampled[~np.isnan(sampled)]
+    if 2 * len(defined) < len(sampled) or not len(defined):
+        return float("nan"), float("nan")
+    low, high = np.percentile(defined, [50 * (1 - level), 50 * (1 + level)])
+    return float(low), float(high)
+
+
+def bootstrap_test(differences: Floats) -> float:
+    """Two-sided p that a resampled difference is 0: twice the smaller share on either side of it, each counted with one more; 1 where
+    nothing differs or is defined. Source: Efron & Tibshirani 1993, chapter 15."""
+    d = differences[~np.isnan(differences)]
+    if not len(d) or not (np.abs(d) > SAME).any():
+        return 1.0
+    least = min(int((d <= SAME).sum()), int((d >= -SAME).sum()))
+    return min(1.0, 2 * (least + 1) / (len(d) + 1))
+
+
 @lru_cache(maxsize=4)
 def _draws(queries: int, resamples: int, seed: int) -> Floats:
     """(resamples, queries) how often each query was drawn."""
@@ -71,7 +101,7 @@ def bounds(rankings: GradedRankings, measures: Sequence[Measure]) -> Floats:
     highest = int(rankings.ideal.max(initial=1))
     low = np.stack([measure.values(rankings) for measure in measures], axis=1)
     high = low.copy()
-    graded = [m for m, measure in enumerate(measures) if measure.family != "Judged"]
+    graded = [m for m, measure in enumerate(measures) if MEASURES[measure.family].reads_judgments]
     for k in {measures[m].k for m in graded}:
         alike = [m for m in graded if measures[m].k == k]
         for grade in {max(highest, measures[m].grade) for m in alike}:
@@ -91,8 +121,7 @@ def _widen(
     concerned = np.flatnonzero(unjudged.any(axis=1))
     if not len(concerned):
         return
-    grades, judged, filled, ideal = rankings.grade, rankings.judged, rankings.filled, rankings.ideal
-    part = GradedRankings(grades[concerned], judged[concerned], filled[concerned], ideal[concerned])
+    part = rankings.of_queries(concerned)
     loose = unjudged[concerned]
     place, count = np.cumsum(loose, axis=1), loose.sum(axis=1, keepdims=True)
     for turned in range(1, int(count.max()) + 1):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.metrics import Measure, parse_measure
+from cems_workbench.evaluation.metrics import MEASURES, Measure, parse_measure
 from cems_workbench.pipeline.table import Bools, Floats
 
 RERANKED = "reranked"
@@ -94,7 +94,7 @@ def parse_goal(objectives: Sequence[str], guards: Sequence[str] = (), grade: int
     Raises InputError.
     """
     costs = [text for text in objectives if _COST.fullmatch(text.strip())]
-    measures = tuple(dict.fromkeys(parse_measure(text, grade) for text in objectives if text not in costs))
+    measures = tuple(dict.fromkeys(_per_query(text, grade, "--metric") for text in objectives if text not in costs))
     if not measures:
         raise InputError(
             f"--metric {costs[0]}: a cost alone is least where nothing is reranked; name a measure too"
@@ -112,4 +112,12 @@ def parse_guard(text: str, grade: int = 1) -> Guard:
     tolerance = float(match["tolerance"] or 0) if (match["tolerance"] or "0").count(".") < 2 else -1.0
     if tolerance < 0:
         raise InputError(f"--guard {text}: {match['tolerance']} is not a number")
-    return Guard(parse_measure(match["measure"], grade), match["type"], tolerance)
+    return Guard(_per_query(match["measure"], grade, "--guard"), match["type"], tolerance)
+
+
+def _per_query(text: str, grade: int, option: str) -> Measure:
+    """A measure that a search can score part of the queries by. Raises InputError."""
+    measure = parse_measure(text, grade)
+    if MEASURES[measure.family].resampled is not None:
+        raise InputError(f"{option}: {measure} is of all queries together, and a search scores one query at a time")
+    return measure

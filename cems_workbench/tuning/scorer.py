@@ -14,7 +14,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
-from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.evaluation.metrics import MEASURES, GradedRankings, Measure
 from cems_workbench.pipeline.table import Floats, Ints
 from cems_workbench.tuning.kept_scores import Known, config_digest
 from cems_workbench.tuning.objective import Scored
@@ -97,13 +97,19 @@ class BatchScorer:
 
 def _values(measure: Scored, rankings: Rankings) -> Floats:
     """(Qp) larger is better."""
-    return measure.values(rankings.graded) if isinstance(measure, Measure) else -rankings.sent.astype(np.float64)
+    if not isinstance(measure, Measure):
+        return -rankings.sent.astype(np.float64)
+    return measure.direction * measure.values(rankings.graded)
 
 
 def measurable(batch: LabelledBatch, measures: Sequence[Scored]) -> LabelledBatch:
-    """The batch without the queries for which some measure is not defined: those without any relevant memory."""
+    """The batch without the queries that some measure is not of: those without any relevant memory, or those that have an answer."""
+    empty = np.zeros((len(batch.queries), 0), dtype=np.int64)
+    asked = GradedRankings(empty, empty.astype(bool), empty.astype(bool), batch.ideal, batch.unanswerable)
     least = max((measure.grade for measure in measures if isinstance(measure, Measure)), default=1)
-    keep = np.flatnonzero((batch.ideal >= least).any(axis=1))
+    kinds = {MEASURES[measure.family].needs_no_answer for measure in measures if isinstance(measure, Measure)}
+    of = asked.without_answer(least) if kinds == {True} else asked.answerable(least) & (True not in kinds)
+    keep = np.flatnonzero(of)
     return batch if len(keep) == len(batch.queries) else _of_rows(batch, keep)
 
 

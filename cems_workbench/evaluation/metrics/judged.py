@@ -23,5 +23,6 @@ MEASURE = MeasureFamily(
     judged_share,
     reads_grade=False,
     needs_relevant=False,
+    reads_judgments=False,
     place=7,
 )

@@ -21,12 +21,19 @@ Compute = Callable[[GradedRankings, int | None, int], Floats]
 """(rankings of Q queries, cut-off or None for the whole ranking, lowest relevant grade) -> (Q) values."""
 
 
+Resampled = Callable[[GradedRankings, int | None, int, Floats], Floats]
+"""(rankings, cut-off, lowest relevant grade, (B, Q) how often each query is drawn) -> (B) the measure of each draw, NaN where undefined."""
+
+
 @dataclass(frozen=True, slots=True)
 class MeasureFamily:
     """Measures that differ in cut-off and grade alone. `description` is one line for help texts.
 
     `needs_cutoff`: it cannot be written without @k. `reads_grade`: it asks which grades count as relevant. `needs_relevant`: a query
-    with nothing relevant has no value. `aliases` are other names it can be written with, in lower case.
+    with nothing relevant has no value. `needs_no_answer`: only a query that nothing answers has one. `lower_is_better`: it measures
+    harm. `resampled`: the measure is of all queries together; the values that `compute` gives of each have it as their mean.
+    `reads_judgments`: it may be another once more of the results are judged. `aliases` are other names it can be written with, in
+    lower case.
     """
 
     name: str
@@ -35,6 +42,10 @@ class MeasureFamily:
     needs_cutoff: bool = False
     reads_grade: bool = True
     needs_relevant: bool = True
+    needs_no_answer: bool = False
+    lower_is_better: bool = False
+    resampled: Resampled | None = None
+    reads_judgments: bool = True
     aliases: tuple[str, ...] = ()
     place: int = extensions.LAST
 
@@ -62,17 +73,35 @@ class Measure:
             written += f"(rel={self.grade})"
         return written if self.k is None else f"{written}@{self.k}"
 
+    @property
+    def lower_is_better(self) -> bool:
+        """Does it measure harm, so that less of it is better?"""
+        return MEASURES[self.family].lower_is_better
+
+    @property
+    def direction(self) -> int:
+        """1 where more is better, -1 where less is."""
+        return -1 if self.lower_is_better else 1
+
+    def resampled(self, rankings: GradedRankings, drawn: Floats) -> Floats | None:
+        """(B) the measure where query q counts `drawn[b, q]` times; None where it is a mean over queries, which needs no such thing."""
+        compute = MEASURES[self.family].resampled
+        return None if compute is None else compute(rankings, self.k, self.grade, drawn)
+
     def values(self, rankings: GradedRankings) -> Floats:
-        """(Q) the measure of each query; NaN for a query with nothing relevant, where the measure needs something relevant.
+        """(Q) the measure of each query; NaN for a query that it is not of: with nothing relevant where it needs something relevant,
+        with an answer where it is of queries without one.
 
         Raises InputError when the formula of another package fails.
         """
         family = MEASURES[self.family]
         with MEASURES.answerable(self.family, InputError):
             values = family.compute(rankings, self.k, self.grade)
+            if family.needs_no_answer:
+                return np.where(rankings.without_answer(self.grade), values, np.nan)
             if not family.needs_relevant:
                 return values
-            return np.where(rankings.relevant_count(self.grade) > 0, values, np.nan)
+            return np.where(rankings.answerable(self.grade), values, np.nan)
 
 
 def parse_measure(text: str, grade: int = 1) -> Measure:
@@ -98,11 +127,21 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
     return Measure(family.name, None if k is None else int(k), grade if stated is None else int(stated))
 
 
-def relevance_words(grade: int, counted: int, judged: int) -> str:
-    """What stands wherever a measure does: the relevance grade, and how many queries the means are of."""
-    left_out = judged - counted
+def relevance_words(grade: int, counted: int, judged: int, unanswerable: int = 0) -> str:
+    """What stands wherever a measure does: the relevance grade, and how many queries the means are of.
+
+    `unanswerable` are those of the `judged` that are known to have no answer.
+    """
+    left_out = judged - counted - unanswerable
     why = f"; {left_out} without a relevant memory {'is' if left_out == 1 else 'are'} excluded" if left_out else ""
-    return f"Relevant from grade {grade}; means of {counted} of {judged} judged queries{why}"
+    apart = f"; {unanswerable} without an answer {'counts' if unanswerable == 1 else 'count'} in {', '.join(_of_no_answer())}"
+    said = apart if unanswerable else ""
+    return f"Relevant from grade {grade}; means of {counted} of {judged} judged queries{why}{said}"
+
+
+def _of_no_answer() -> list[str]:
+    """The families that queries without an answer count in."""
+    return [family.name for family in MEASURES.values() if family.needs_no_answer or family.resampled]
 
 
 def _spellings() -> dict[str, str]:
@@ -124,10 +163,18 @@ STANDARD = "hit@1 hit@5 hit@10 recall@1 recall@5 recall@10 P@3 MRR nDCG@10 AP Ju
 """The measures of a full report."""
 
 
+NO_ANSWER = "noise@5 answered refused P AUROC AUPRC AURC@5"
+"""Those that say how well queries without an answer are told from the others."""
+
+
 def offered_measures() -> list[str]:
     """The measures to choose from, as written: those of a full report, and each family of another package, at 10 if it needs a cut-off."""
     added = (MEASURES[name] for name in MEASURES.origins)
-    return [*STANDARD.split(), *(f"{family.name}@10" if family.needs_cutoff else family.name for family in added)]
+    return [
+        *STANDARD.split(),
+        *NO_ANSWER.split(),
+        *(f"{family.name}@10" if family.needs_cutoff else family.name for family in added),
+    ]
 
 
 def measures_help() -> str:

@@ -1,4 +1,4 @@
-"""P@k: relevant in the first k / k; a short ranking is not forgiven.
+"""P@k: relevant in the first k / k; a short ranking is not forgiven. P: relevant in all that is returned / results; 0 without results.
 
 Source: trec_eval's P_k.
 """
@@ -18,5 +18,9 @@ def precision(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
 
 
 MEASURE = MeasureFamily(
-    "P", "share of the first k that is relevant", precision, needs_cutoff=True, aliases=("precision",), place=3
+    "P",
+    "share of the first k that is relevant; without @k, of all that is returned",
+    precision,
+    aliases=("precision",),
+    place=3,
 )

@@ -1,9 +1,13 @@
-"""What measures read: Q rankings as the grades that stand at each rank, beside every grade that was given."""
+"""What measures read: Q rankings as the grades that stand at each rank, beside every grade that was given.
+
+A query is answerable where a memory was judged relevant for it, and unanswerable where it was said that nothing answers it and nothing was
+judged relevant. It is neither while all that was judged is irrelevant and nobody said so: what was not looked at may answer it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -25,6 +29,10 @@ class GradedRankings:
     """(Q, R) is there a result at this rank?"""
     ideal: Ints
     """(Q, J) every grade given for the query, highest first, then NO_GRADE."""
+    unanswerable: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    """(Q) was it said that nothing answers the query? Empty where it was said of none."""
+    score: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    """(Q, R) final score of the result at each rank, NaN past the end; empty where scores are not known."""
 
     def relevant(self, grade: int) -> Bools:
         """(Q, R) judged results of at least this grade."""
@@ -36,9 +44,42 @@ class GradedRankings:
         count: Ints = (self.ideal >= grade).sum(axis=1)
         return count
 
+    def answerable(self, grade: int) -> Bools:
+        """(Q) is a memory of at least this grade known?"""
+        known: Bools = self.relevant_count(grade) > 0
+        return known
 
-def graded(rankings: Sequence[Sequence[str]], grades: Sequence[Mapping[str, int]]) -> GradedRankings:
-    """From rankings of memory ids, best first, and the grades of each query by memory id."""
+    def without_answer(self, grade: int) -> Bools:
+        """(Q) was it said that nothing answers the query, and is no memory of at least this grade known? A judgment wins."""
+        said = self.unanswerable if len(self.unanswerable) else np.zeros(len(self.filled), dtype=bool)
+        without: Bools = said & ~self.answerable(grade)
+        return without
+
+    def signal(self) -> Floats:
+        """(Q) how sure the ranking is of an answer: the score of the first result, -inf without results or scores."""
+        if not self.score.shape[1]:
+            return np.full(len(self.filled), -np.inf)
+        return np.where(self.filled[:, 0] & ~np.isnan(self.score[:, 0]), self.score[:, 0], -np.inf)
+
+    def of_queries(self, rows: Ints) -> GradedRankings:
+        """Those of some queries, by their numbers."""
+        return GradedRankings(
+            self.grade[rows], self.judged[rows], self.filled[rows], self.ideal[rows],
+            self.unanswerable[rows] if len(self.unanswerable) else self.unanswerable,
+            self.score[rows] if len(self.score) else self.score,
+        )  # fmt: skip
+
+
+def graded(
+    rankings: Sequence[Sequence[str]],
+    grades: Sequence[Mapping[str, int]],
+    unanswerable: Sequence[bool] = (),
+    scores: Sequence[Sequence[float]] = (),
+) -> GradedRankings:
+    """From rankings of memory ids, best first, and the grades of each query by memory id.
+
+    `unanswerable` says of which queries it was said that nothing answers them, none where it is empty; `scores` are those of the results.
+    """
     depth = max((len(ranking) for ranking in rankings), default=0)
     grade = np.zeros((len(rankings), depth), dtype=np.int64)
     judged, filled = (np.zeros(grade.shape, dtype=bool) for _ in range(2))
@@ -46,7 +87,11 @@ def graded(rankings: Sequence[Sequence[str]], grades: Sequence[Mapping[str, int]
         filled[q, : len(ranking)] = True
         judged[q, : len(ranking)] = [key in grades[q] for key in ranking]
         grade[q, : len(ranking)] = [grades[q].get(key, 0) for key in ranking]
-    return GradedRankings(grade, judged, filled, ideal_grades([list(of_query.values()) for of_query in grades]))
+    score = np.full(grade.shape, np.nan) if len(scores) else np.zeros((0, 0))
+    for q, given in enumerate(scores):
+        score[q, : len(given)] = given
+    ideal = ideal_grades([list(of_query.values()) for of_query in grades])
+    return GradedRankings(grade, judged, filled, ideal, np.array(unanswerable, dtype=bool), score)
 
 
 def ideal_grades(grades: Sequence[Sequence[int]]) -> Ints:

@@ -193,7 +193,7 @@ def verdict(difference: Difference) -> str:
         return "not certain"
     if difference.measure.family == "Judged":  # it says how much is known, not how good it is
         return "▲ more" if difference.difference > 0 else "▼ fewer"
-    return "▲ better" if difference.difference > 0 else "▼ worse"
+    return "▲ better" if difference.measure.direction * difference.difference > 0 else "▼ worse"
 
 
 def differences(others: Sequence[Compared], baseline: str) -> None:

@@ -64,7 +64,9 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     before = base.evaluation.values[:, column]
     after = (other or base).evaluation.values[:, column]
     change = after - before
-    outcome = np.select([np.isnan(change), change > SAME, change < -SAME], [3, 0, 1], default=2)
+    outcome = np.select(
+        [np.isnan(change), measure.direction * change > SAME, measure.direction * change < -SAME], [3, 0, 1], default=2
+    )
     types = sorted({kind or NO_TYPE for kind in base.evaluation.types})
     wanted = boxes[1].multiselect(
         "Types", types, key="evaluate:filter_types", placeholder="all", persist_state="session"

@@ -22,7 +22,13 @@ from cems_workbench.ui.inspect.labelled import evidence_memory, evidence_of
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.tables import draw_table
 
-SIGNS = {"missed": "✕ missed", "low": "◐ low", "found": "✓ found", "no answer": "– no answer"}
+SIGNS = {
+    "missed": "✕ missed",
+    "low": "◐ low",
+    "found": "✓ found",
+    "none known": "? none known",
+    "no answer": "– no answer",
+}
 PICKER, TABLE, SET = "inspect:picker", "inspect:picker_table", "inspect:picker_set"
 RECORDED, COMPARE, FOUND = "inspect:picker_recorded", "inspect:picker_compare", "inspect:picker_found"
 JUDGED = ""
@@ -75,7 +81,8 @@ def _draw_judged(resources: Resources) -> None:
     st.caption(
         " · ".join(f"{SIGNS[name]} {count}" for name, count in counts.items()),
         help=f"missed: no relevant memory within the first {K} results. low: something does, but the best judged memory is not "
-        "the first judged one. Under the config as it is set now.",
+        "the first judged one. none known: nothing that was judged is relevant. no answer: somebody said that nothing in the store answers "
+        "it. Under the config as it is set now.",
     )
     text = st.column_config.TextColumn
     _draw_queries(

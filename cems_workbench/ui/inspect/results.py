@@ -94,9 +94,7 @@ def judged_summary(trace: Trace, grades: Mapping[str, int], relevant: Collection
     if not grades:
         return ""
     if not relevant:
-        return (
-            f"{len(grades)} memories were judged for this query, none of them relevant: it has no answer in the store."
-        )
+        return f"{len(grades)} memories were judged for this query, none of them relevant: no relevant memory is known."
     shown = {result.memory_id for result in trace.results}
     missing = sorted(set(relevant) - shown, key=lambda memory_id: (-grades[memory_id], memory_id))
     text = f"{len(shown.intersection(relevant))} of {len(relevant)} memories judged relevant are in the results"

@@ -52,8 +52,8 @@ def said(row: QueryStatus) -> tuple[str, int | None, str | None]:
         ({"f": 3}, ("missed", 6, "f")),
         ({"a": 1, "f": 2}, ("missed", 6, "f")),
         ({"absent": 3}, ("missed", None, None)),
-        ({"a": 0}, ("no answer", None, None)),
-        ({}, ("no answer", None, None)),
+        ({"a": 0}, ("none known", None, None)),
+        ({}, ("none known", None, None)),
     ],
 )
 def test_statuses(grades: dict[str, int], expected: tuple[str, int | None, str | None]) -> None:
@@ -86,13 +86,20 @@ def test_failing_queries_come_first_then_by_qid() -> None:
     queries = [Query(qid, "q") for qid in grades]
     rows = query_statuses(queries, [evidence() for _ in queries], grades, RANKED_AS_LISTED, dict.fromkeys(grades, 1))
     assert [(row.query.qid, row.status) for row in rows] == [
-        ("q0", "missed"), ("q4", "missed"), ("q3", "low"), ("q1", "found"), ("q5", "found"), ("q2", "no answer"),
+        ("q0", "missed"), ("q4", "missed"), ("q3", "low"), ("q1", "found"), ("q5", "found"), ("q2", "none known"),
     ]  # fmt: skip
 
 
-def test_a_query_without_judgments_of_its_own_has_no_answer() -> None:
+def test_a_query_without_judgments_of_its_own_has_none_known() -> None:
     (row,) = query_statuses([Query("q9", "q")], [evidence()], {"q1": {"a": 3}}, RANKED_AS_LISTED, {"q9": 1})
-    assert said(row) == ("no answer", None, None)
+    assert said(row) == ("none known", None, None)
+
+
+def test_that_there_is_no_answer_is_said_and_a_relevant_judgment_wins() -> None:
+    grades: dict[str, dict[str, int]] = {"q1": {"a": 0}, "q2": {}, "q3": {"a": 3}}
+    queries = [Query(qid, "q", answerable=False) for qid in grades]
+    rows = query_statuses(queries, [evidence() for _ in queries], grades, RANKED_AS_LISTED, dict.fromkeys(grades, 1))
+    assert [(row.query.qid, row.status) for row in rows] == [("q3", "found"), ("q1", "no answer"), ("q2", "no answer")]
 
 
 def test_the_config_decides_what_is_in_the_results() -> None:
