@@ -25,6 +25,7 @@ from cems_workbench.runs.gathering import (
     dictionary_words,
     embed_ahead,
     judged_selection,
+    measurable,
     read_exact_evidence,
     require_answered,
 )
@@ -35,9 +36,9 @@ Grades = Mapping[str, Mapping[str, int]]
 
 
 def judged_queries(resources: Resources) -> tuple[list[Query], Grades]:
-    """The queries that people judged, by qid, and the grades they agreed on, by qid and memory id."""
-    grades = agreed_grades(resources.store.judgments.read(kind="human"))
-    return [query for query in resources.store.queries.read() if query.qid in grades], grades
+    """The queries that people judged or said to have no answer, by qid, and the grades they agreed on, by qid and memory id."""
+    judgments = resources.store.judgments.read(kind="human")
+    return measurable(resources.store.queries.read(), judgments), agreed_grades(judgments)
 
 
 class EvidenceMemory:

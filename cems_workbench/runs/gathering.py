@@ -22,7 +22,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -105,10 +105,15 @@ class PendingGather:
 def judged_selection(
     query_set: str, resources: Resources, judgments: Sequence[Judgment], project_only: bool = False
 ) -> QuerySelection:
-    """The queries of a set of the store that have a judgment, in their order."""
-    judged = {judgment.qid for judgment in judgments}
-    queries = tuple(query for query in resources.store.query_sets.queries(query_set) if query.qid in judged)
+    """The queries of a set of the store that can be measured (`measurable`), in their order."""
+    queries = tuple(measurable(resources.store.query_sets.queries(query_set), judgments))
     return QuerySelection(query_set, queries, project_only)
+
+
+def measurable(queries: Iterable[Query], judgments: Iterable[Judgment]) -> list[Query]:
+    """Those of the queries that have a judgment, or of which it was said that nothing answers them."""
+    judged = {judgment.qid for judgment in judgments}
+    return [query for query in queries if query.qid in judged or query.answerable is False]
 
 
 def queries_named(name: str, resources: Resources, judged: bool) -> tuple[Sequence[Query], Sequence[Judgment]]:
@@ -133,8 +138,7 @@ def queries_named(name: str, resources: Resources, judged: bool) -> tuple[Sequen
     qids = {query.qid for query in queries}
     judgments = [row for row in judgments if row.qid in qids]
     if judged:
-        with_judgment = {row.qid for row in judgments}
-        queries = [query for query in queries if query.qid in with_judgment]
+        queries = measurable(queries, judgments)
     if not queries:
         raise InputError(f"{name} has no queries" + (" with a judgment" if judged else ""))
     if len(qids) < len(queries):
