@@ -52,15 +52,15 @@ MetricOption = Annotated[
     list[str] | None,
     typer.Option(
         "--metric",
-        help="Measure to maximise (default nDCG@10); a second one gives a Pareto front; reranked: fewer candidates reranked.",
+        help="Measure to optimise (default nDCG@10); a second one gives a Pareto front; reranked: fewer candidates reranked.",
     ),
 ]
 GuardOption = Annotated[
     list[str] | None,
     typer.Option(
         "--guard",
-        metavar="[TYPE:]MEASURE[-TOLERANCE]",
-        help="Measure that must not fall below the baseline; repeatable.",
+        metavar="[TYPE:]MEASURE[-TOLERANCE|<=NUMBER|>=NUMBER]",
+        help="Measure that must not get worse than the baseline; repeatable. With a bound: noise@5<=0.2, nDCG@10>=0.5.",
     ),
 ]
 SpaceOption = Annotated[
@@ -120,7 +120,8 @@ def tune_command(
         say(f"lists {read.answered}")
     queries = scored_queries(data, goal.measures, seed)
     if not queries.batch.queries:
-        raise InputError(f"{evidence}: no query in it has a relevant memory; label some first")
+        known = "has a relevant memory" + (", or is known to have no answer" if goal.of_no_answer else "")
+        raise InputError(f"{evidence}: no query in it {known}; label some first")
     axes = [parse_axis(text, read.header.config) for text in space or DEFAULT_SPACE]
     by: GroupBy = group_by.value if group_by else natural_grouping(queries.batch)
     settings = SearchSettings(by, folds, holdout, trials, seed)
@@ -221,6 +222,10 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
         print_table(["parameter", "baseline", "tuned"], [[path, str(was), str(now)] for path, was, now in changed])
     else:
         say("nothing tried is significantly better than the baseline, which is kept")
+    from cems_workbench.runs.tuning import guard_lines
+
+    for line in guard_lines(result):
+        say(line)
     rows = [
         [name, gain.queries, gain.baseline, gain.tuned, gain.difference, f"{gain.low:+.4f} to {gain.high:+.4f}", gain.p]
         for name, gain in values.items()
@@ -250,9 +255,7 @@ def _front(tuned: Tuned) -> list[dict[str, Any]]:
     trials = sorted((tuned.search.trials[i] for i in tuned.search.front), key=lambda trial: -float(trial.reached[0]))
     points = []
     for trial in trials:
-        reached = dict(zip(plan.goal.names, trial.reached.tolist(), strict=True))
-        if plan.goal.fewer_reranked:
-            reached[plan.goal.names[-1]] = 0.0 - reached[plan.goal.names[-1]]
+        reached = dict(zip(plan.goal.names, plan.goal.as_measured(trial.reached).tolist(), strict=True))
         values = {axis.path: _plain(value) for axis, value in zip(plan.space.axes, trial.values, strict=True)}
         points.append(reached | values)
     return points

@@ -110,6 +110,10 @@ class LabelledBatch:
         """The type of each query."""
         return [query.type for query in self.queries]
 
+    def without_answer(self, grade: int) -> Bools:
+        """(Q) was it said that nothing answers the query, and is no memory of at least this grade known? A judgment wins."""
+        return self.unanswerable & ~(self.ideal >= grade).any(axis=1)
+
     def regraded(self, grades: Grades) -> LabelledBatch:
         """The same queries under other grades; those without any are left out."""
         evidences = dict(zip(self.qids, self.evidences, strict=True))

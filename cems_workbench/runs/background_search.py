@@ -84,7 +84,7 @@ class BackgroundSearch:
             self.progress = SearchProgress(part, done, total)
             self.tried += 1
             if part == SEARCH:
-                self.best.append(float(best.reached[0]))
+                self.best.append(float(self.planned.plan.goal.as_measured(best.reached)[0]))
             self._obey()
 
         return watch

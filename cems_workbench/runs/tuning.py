@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cems_workbench.config import EvidenceCard, PipelineConfig
 from cems_workbench.errors import InputError, StoreError, StoreLockedError
 from cems_workbench.evaluation.batch import LabelledBatch, lacking_lines
@@ -32,7 +34,7 @@ from cems_workbench.runs.gathering import FOLDER, QuerySelection
 from cems_workbench.tuning import tune as protocol
 from cems_workbench.tuning.card import evidence_card
 from cems_workbench.tuning.folds import GROUP_WORDS, GroupBy, Split, groups_of, split
-from cems_workbench.tuning.holdout import HoldoutLooks, Looks, LooksFile, looks_path
+from cems_workbench.tuning.holdout import HoldoutLooks, Looks, LooksFile, looks_path, mean_of
 from cems_workbench.tuning.kept_scores import KeptScores, search_marks
 from cems_workbench.tuning.objective import Goal, Scored
 from cems_workbench.tuning.scorer import BatchScorer, measurable
@@ -67,6 +69,9 @@ class TuningData:
     def batch(self) -> LabelledBatch:
         """Every judged query that was gathered; some may have nothing relevant."""
         return self.labelled.batch
+
+
+NONE_HOLDS = "No config that was tried holds every guard, the baseline neither."
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +121,10 @@ class PlannedSearch:
     def relevance(self) -> str:
         """The relevance grade and the denominator, in words."""
         grade = self.plan.goal.objectives[0].grade
-        return relevance_words(grade, len(self.batch.queries), len(self.data.batch.queries))
+        without, judged = self.batch.without_answer(grade), self.data.batch
+        return relevance_words(
+            grade, int((~without).sum()), len(judged.queries), int(judged.without_answer(grade).sum())
+        )
 
     @property
     def kept_scores(self) -> KeptScores:
@@ -248,6 +256,27 @@ def keep_scores(planned: PlannedSearch) -> str:
     except OSError as error:
         return error.strerror or str(error)
     return ""
+
+
+def guard_lines(result: SearchResult) -> list[str]:
+    """Each guard with what baseline and proposal reach on the queries searched on, and whether it holds."""
+    planned, tuned = result.planned, result.tuned
+    types = np.array([planned.plan.types[row] for row in planned.plan.split.open.tolist()], dtype=object)
+    lines = []
+    for guard in planned.plan.goal.guards:
+        column = planned.plan.goal.measures.index(guard.measure)
+        asked = np.full(len(types), True) if guard.query_type is None else types == guard.query_type
+        if asked.any():
+            scores = [
+                guard.measure.direction * trial.scores[asked, column]
+                for trial in (tuned.search.baseline, tuned.proposal)
+            ]
+            was, now = map(mean_of, scores)
+            held = "Broken" if guard in tuned.proposal.broken else "Guarded"
+            lines.append(f"{held}: {guard} ({was:.3f} → {now:.3f}, {int((~np.isnan(scores[0])).sum())} queries)")
+    if not any(trial.usable for trial in tuned.search.trials):
+        lines.append(NONE_HOLDS)
+    return lines
 
 
 def with_stability(result: SearchResult, progress: Progress) -> SearchResult:

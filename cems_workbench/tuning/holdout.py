@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.statistics import bootstrap, randomisation_test
+from cems_workbench.evaluation.statistics import bootstrap, means, randomisation_test
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.writing import write_text
 
@@ -37,7 +37,8 @@ Counts = dict[str, dict[str, int]]
 class Gain:
     """Proposal against baseline on the same queries: means, the difference with its interval, and p (two-sided).
 
-    `p_greater` is the one-sided p of "the proposal is better": half of the two-sided, or 1 less that where it is worse.
+    Everything is as the measure gives it; `direction` is -1 where less of it is better. `p_greater` is the one-sided p of "the proposal is
+    better": half of the two-sided, or 1 less that where it is worse.
     """
 
     queries: int
@@ -46,6 +47,12 @@ class Gain:
     low: float
     high: float
     p: float
+    direction: int = 1
+
+    @property
+    def improvement(self) -> float:
+        """The difference, positive where the proposal is better."""
+        return self.direction * self.difference
 
     @property
     def difference(self) -> float:
@@ -55,15 +62,20 @@ class Gain:
     @property
     def p_greater(self) -> float:
         """One-sided p."""
-        return self.p / 2 if self.difference > 0 else 1 - self.p / 2
+        return self.p / 2 if self.improvement > 0 else 1 - self.p / 2
 
 
-def gain(baseline: Floats, tuned: Floats, seed: int = 0) -> Gain:
-    """Compare (Q) scores of two configs on the same queries."""
+def gain(baseline: Floats, tuned: Floats, seed: int = 0, direction: int = 1) -> Gain:
+    """Compare (Q) scores of two configs on the same queries, which are larger where better: `direction` times the measure.
+
+    Queries with NaN, which the measure is not of, are left out.
+    """
+    defined = ~(np.isnan(baseline) | np.isnan(tuned))
+    baseline, tuned = (direction * scores[defined] for scores in (baseline, tuned))
     difference = (tuned - baseline)[:, None]
     low, high = bootstrap(difference, seed)[:, 0]
     p = float(randomisation_test(difference, seed)[0])
-    return Gain(len(baseline), float(baseline.mean()), float(tuned.mean()), float(low), float(high), p)
+    return Gain(len(baseline), mean_of(baseline), mean_of(tuned), float(low), float(high), p, direction)
 
 
 class Looks(Protocol):
@@ -186,5 +198,5 @@ def _counts(values: Any) -> Counts:
 
 
 def mean_of(scores: Floats) -> float:
-    """Mean of (Q) scores; NaN for none."""
-    return float(np.mean(scores)) if len(scores) else float("nan")
+    """Mean of the (Q) scores that are defined; NaN for none."""
+    return float(means(scores[:, None])[0])

@@ -115,6 +115,7 @@ def response_curve(
         rows[:2, place] = mean_and_error(there)
         rows[2:, place] = mean_and_error(None if there is None or own is None else there - own)
     progress(path, len(values), len(values))
+    rows[::2] *= tuned.plan.goal.directions[objective]
     return Curve(path, values, values.index(proposal[at]), *rows)
 
 
@@ -137,7 +138,7 @@ def response_surface(
         mean[a, b], error[a, b] = mean_and_error(scores_at(tuned, score, tuple(there), objective))
     progress(" × ".join(paths), shape[0] * shape[1], shape[0] * shape[1])
     own = values[0].index(proposal[i]), values[1].index(proposal[j])
-    return Surface(paths, values, own, mean, error)
+    return Surface(paths, values, own, mean * tuned.plan.goal.directions[objective], error)
 
 
 def axis_of(space: SearchSpace, path: str) -> tuple[int, Axis]:
@@ -171,8 +172,9 @@ def scores_at(tuned: Tuned, score: Score, values: Values, objective: int = 0) ->
 
 
 def mean_and_error(scores: Floats | None) -> tuple[float, float]:
-    """Mean and standard error, sd / sqrt(Q); NaN for none, 0 for the error of a single query."""
-    if scores is None or not len(scores):
+    """Mean and standard error, sd / sqrt(Q), of the scores that are defined; NaN for none, 0 for the error of a single query."""
+    scores = np.zeros(0) if scores is None else scores[~np.isnan(scores)]
+    if not len(scores):
         return float("nan"), float("nan")
     spread = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
     return float(scores.mean()), spread / float(np.sqrt(len(scores)))

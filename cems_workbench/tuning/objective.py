@@ -1,8 +1,10 @@
-"""What a search maximises, and what it must not lose.
+"""What a search optimises, and what it must not lose.
 
-The first objective decides; further ones make a Pareto front. A guard is a measure on some queries that may not fall below the
-baseline by more than its tolerance. The cost is how many candidates of a query the reranker reads, as replay counts them: what earlier
-stages drop is not sent, and a query that is not reranked costs nothing.
+The first objective decides; further ones make a Pareto front. A guard is a measure on some queries that may not get worse than the
+baseline by more than its tolerance, or than a bound. Scores are larger where they are better: a measure of harm is negated, and a query
+that a measure is not of, such as one without an answer and nDCG, has NaN and no part in its mean. The cost is how many
+candidates of a query the reranker reads, as replay counts them: what earlier stages drop is not sent, and a query that is not reranked
+costs nothing.
 """
 
 from __future__ import annotations
@@ -15,17 +17,24 @@ import numpy as np
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.metrics import MEASURES, Measure, parse_measure
+from cems_workbench.evaluation.statistics import means
 from cems_workbench.pipeline.table import Bools, Floats
 
 RERANKED = "reranked"
 """How the cost is written among the objectives; `candidates` says the same, and a minus before either is allowed."""
 _COST = re.compile(r"-?(reranked|candidates)")
-_GUARD = re.compile(r"(?:(?P<type>[^:]+):)?(?P<measure>[^:\s]+?)(?:\s*-\s*(?P<tolerance>[0-9.]+))?")
+_GUARD = re.compile(
+    r"(?:(?P<type>[^:]+):)?(?P<measure>[^:\s<>]+?)(?:\s*-\s*(?P<tolerance>[0-9.]+)|\s*(?P<side>[<>]=)\s*(?P<bound>[0-9.]+))?"
+)
+HELD = 1e-12
+"""A guard that is missed by less holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class RerankedCost:
-    """Candidates of a query that the reranker reads: scored like a measure, negated, so that larger is better."""
+    """Candidates of a query that the reranker reads: scored like a measure of harm."""
+
+    direction = -1
 
     def __str__(self) -> str:
         return RERANKED
@@ -37,16 +46,22 @@ Scored = Measure | RerankedCost
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A measure, on the queries of one type or on all, that stays at the baseline's mean, less a tolerance."""
+    """A measure, on the queries of one type or on all, whose mean stays at the baseline's, but for a tolerance, or within a bound.
+
+    `bound` is the worst mean that is allowed, as the measure gives it.
+    """
 
     measure: Measure
     query_type: str | None = None
     tolerance: float = 0.0
+    bound: float | None = None
 
     def __str__(self) -> str:
-        about = f"{self.query_type} " if self.query_type else ""
-        less = f" − {self.tolerance:g}" if self.tolerance else ""
-        return f"{about}{self.measure} not below the baseline{less}"
+        about, less = f"{self.query_type} " if self.query_type else "", self.measure.direction < 0
+        if self.bound is not None:
+            return f"{about}{self.measure} at {'most' if less else 'least'} {self.bound:g}"
+        beyond = f" {'+' if less else '−'} {self.tolerance:g}" if self.tolerance else ""
+        return f"{about}{self.measure} not {'above' if less else 'below'} the baseline{beyond}"
 
 
 @dataclass(frozen=True)
@@ -71,21 +86,37 @@ class Goal:
     def _wanted(self) -> list[Scored]:
         return [*self.objectives, *([RerankedCost()] if self.fewer_reranked else [])]
 
+    @property
+    def of_no_answer(self) -> bool:
+        """Is a measure among them that queries without an answer alone have?"""
+        return any(MEASURES[each.family].needs_no_answer for each in self.measures if isinstance(each, Measure))
+
+    @property
+    def directions(self) -> Floats:
+        """(objectives) 1 where more is better, -1 where less is."""
+        return np.array([each.direction for each in self._wanted], dtype=np.float64)
+
     def reached(self, values: Floats) -> Floats:
-        """(objectives) the means of (Q, M) scores, larger is better; the cost, negated, last."""
-        means: Floats = values[:, : len(self._wanted)].mean(axis=0)
-        return means
+        """(objectives) the means of (Q, M) scores, larger is better; the cost last."""
+        return means(values[:, : len(self._wanted)])
 
-    def broken(self, values: Floats, baseline: Floats, types: Sequence[str | None]) -> list[Guard]:
-        """The guards that (Q, M) scores break against the baseline's on the same queries."""
-        return [guard for guard in self.guards if self._falls(guard, values, baseline, types)]
+    def as_measured(self, reached: Floats) -> Floats:
+        """(…, objectives) what was reached as the measures give it, the cost as a count."""
+        return reached * self.directions + 0.0  # not -0
 
-    def _falls(self, guard: Guard, values: Floats, baseline: Floats, types: Sequence[str | None]) -> bool:
+    def shortfalls(self, values: Floats, baseline: Floats, types: Sequence[str | None]) -> Floats:
+        """(G) by how much (Q, M) scores miss each guard, the baseline's being those of the same queries; 0 where it holds."""
+        return np.array([self._shortfall(guard, values, baseline, types) for guard in self.guards])
+
+    def _shortfall(self, guard: Guard, values: Floats, baseline: Floats, types: Sequence[str | None]) -> float:
         column = self.measures.index(guard.measure)
         asked: Bools = np.array([guard.query_type in (None, kind) for kind in types], dtype=bool)
         if not asked.any():
-            return False
-        return bool((values[asked, column] - baseline[asked, column]).mean() < -guard.tolerance - 1e-12)
+            return 0.0
+        there, least = means(np.stack([values[asked, column], baseline[asked, column]], axis=1))
+        least = least - guard.tolerance if guard.bound is None else guard.bound * guard.measure.direction
+        missed = float(least - there)
+        return missed if missed > HELD else 0.0
 
 
 def parse_goal(objectives: Sequence[str], guards: Sequence[str] = (), grade: int = 1) -> Goal:
@@ -105,19 +136,33 @@ def parse_goal(objectives: Sequence[str], guards: Sequence[str] = (), grade: int
 
 
 def parse_guard(text: str, grade: int = 1) -> Guard:
-    """`hit@5`, `temporal:hit@5` or `temporal:hit@5-0.01`. Raises InputError."""
+    """`hit@5`, `temporal:hit@5`, `temporal:hit@5-0.01`, `nDCG@10>=0.5` or `noise@5<=0.2`. Raises InputError."""
     match = _GUARD.fullmatch(text.strip())
     if match is None:
-        raise InputError(f"--guard {text}: expected MEASURE, TYPE:MEASURE or TYPE:MEASURE-TOLERANCE")
+        raise InputError(
+            f"--guard {text}: expected MEASURE, TYPE:MEASURE or TYPE:MEASURE-TOLERANCE, or MEASURE>=NUMBER (<= where less is better)"
+        )
     tolerance = float(match["tolerance"] or 0) if (match["tolerance"] or "0").count(".") < 2 else -1.0
     if tolerance < 0:
         raise InputError(f"--guard {text}: {match['tolerance']} is not a number")
-    return Guard(_per_query(match["measure"], grade, "--guard"), match["type"], tolerance)
+    measure = _per_query(match["measure"], grade, "--guard")
+    if match["side"] is None:
+        return Guard(measure, match["type"], tolerance)
+    side = "<=" if measure.direction < 0 else ">="
+    if match["side"] != side:
+        better = "less" if measure.direction < 0 else "more"
+        raise InputError(f"--guard {text}: {better} of {measure} is better: write {measure}{side}{match['bound']}")
+    if match["bound"].count(".") > 1 or not match["bound"].strip("."):
+        raise InputError(f"--guard {text}: {match['bound']} is not a number")
+    return Guard(measure, match["type"], bound=float(match["bound"]))
 
 
 def _per_query(text: str, grade: int, option: str) -> Measure:
     """A measure that a search can score part of the queries by. Raises InputError."""
     measure = parse_measure(text, grade)
     if MEASURES[measure.family].resampled is not None:
-        raise InputError(f"{option}: {measure} is of all queries together, and a search scores one query at a time")
+        raise InputError(
+            f"{option}: {measure} is of all queries together, and a search scores one query at a time; noise@5, answered and refused are "
+            "of one"
+        )
     return measure

@@ -14,7 +14,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
-from cems_workbench.evaluation.metrics import MEASURES, GradedRankings, Measure
+from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.pipeline.table import Floats, Ints
 from cems_workbench.tuning.kept_scores import Known, config_digest
 from cems_workbench.tuning.objective import Scored
@@ -30,7 +30,7 @@ class Score(Protocol):
         """The rows of all queries, in the parts in which they are scored."""
 
     def __call__(self, config: PipelineConfig, queries: Ints) -> Floats:
-        """(len(queries), M) the measures of each of these rows under a config, larger is better, never NaN."""
+        """(len(queries), M) the measures of each of these rows under a config, larger is better; NaN where one is not of the query."""
 
 
 def config_key(config: PipelineConfig) -> PipelineConfig:
@@ -42,7 +42,7 @@ class BatchScorer:
     """Scores of some queries of a labelled batch, each part of each config at most once."""
 
     def __init__(self, batch: LabelledBatch, measures: Sequence[Scored], seed: int = 0, part: int = PART) -> None:
-        """Every measure must be defined for every query; `measurable` says which are."""
+        """Some measure must be defined for every query; `measurable` says which those are."""
         self.measures = tuple(measures)
         self.evaluations = 0
         """Parts that were scored, not those that were known."""
@@ -97,19 +97,18 @@ class BatchScorer:
 
 def _values(measure: Scored, rankings: Rankings) -> Floats:
     """(Qp) larger is better."""
-    if not isinstance(measure, Measure):
-        return -rankings.sent.astype(np.float64)
-    return measure.direction * measure.values(rankings.graded)
+    values = measure.values(rankings.graded) if isinstance(measure, Measure) else rankings.sent.astype(np.float64)
+    return measure.direction * values
 
 
 def measurable(batch: LabelledBatch, measures: Sequence[Scored]) -> LabelledBatch:
-    """The batch without the queries that some measure is not of: those without any relevant memory, or those that have an answer."""
-    empty = np.zeros((len(batch.queries), 0), dtype=np.int64)
-    asked = GradedRankings(empty, empty.astype(bool), empty.astype(bool), batch.ideal, batch.unanswerable)
-    least = max((measure.grade for measure in measures if isinstance(measure, Measure)), default=1)
-    kinds = {MEASURES[measure.family].needs_no_answer for measure in measures if isinstance(measure, Measure)}
-    of = asked.without_answer(least) if kinds == {True} else asked.answerable(least) & (True not in kinds)
-    keep = np.flatnonzero(of)
+    """The batch without the queries that say nothing: those without any relevant memory, but for those that are known to have no answer
+    where a measure is of such queries."""
+    scored = [measure for measure in measures if isinstance(measure, Measure)]
+    kinds = {MEASURES[measure.family].needs_no_answer for measure in scored}
+    least = max((measure.grade for measure in scored), default=1)
+    answerable = (batch.ideal >= least).any(axis=1)
+    keep = np.flatnonzero(answerable & (kinds != {True}) | batch.without_answer(least) & (True in kinds))
     return batch if len(keep) == len(batch.queries) else _of_rows(batch, keep)
 
 

@@ -18,7 +18,7 @@ choosing    a search tries many configs, and the best of many is partly luck. Am
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class Trial:
     pruned: bool = False
     broken: tuple[Guard, ...] = ()
     phase: str = "search"
+    missed: float = 0.0
+    """By how much it misses the guards that it breaks, together."""
 
     @property
     def usable(self) -> bool:
@@ -239,24 +241,32 @@ def _try(run: _Run, values: Values, phase: str) -> Floats:
         best = run.add(_scored(run, values, phase))
         run.watch(len(run.trials), run.total, best)
     trial = run.known[values]
-    # A broken guard is worse than the baseline, the more so the better the config looks on the rest.
-    return trial.reached if not trial.broken else np.minimum(trial.reached, run.trials[0].reached) - 0.01
+    # A broken guard is worse than the baseline, the more so the further it is missed: that leads to where it holds.
+    return trial.reached if not trial.broken else np.minimum(trial.reached, run.trials[0].reached) - 0.01 - trial.missed
 
 
 def _scored(run: _Run, values: Values, phase: str) -> Trial:
     config = run.space.config(values)
     best = run.best
     first = run.parts[0]
-    if best is None or len(run.parts) == 1 or _objectives(run.goal) > 1 or run.space.is_grid:
+    if best is None or not best.usable or len(run.parts) == 1 or _objectives(run.goal) > 1 or run.space.is_grid:
         scores = run.score(config, run.rows)
     else:
         scores = run.score(config, first)
         d = scores[:, 0] - best.scores[: len(first), 0]
-        if d.mean() < -CLEARLY * d.std() / np.sqrt(len(d)):
+        d = d[~np.isnan(d)]
+        if len(d) and d.mean() < -CLEARLY * d.std() / np.sqrt(len(d)):
             return Trial(values, config, scores, best.reached + d.mean(), pruned=True, phase=phase)
         scores = np.concatenate([scores, run.score(config, run.rows[len(first) :])])
-    broken = tuple(run.goal.broken(scores, run.trials[0].scores, run.types)) if run.trials else ()
-    return Trial(values, config, scores, run.goal.reached(scores), broken=broken, phase=phase)
+    baseline = run.trials[0].scores if run.trials else scores
+    return judged(Trial(values, config, scores, run.goal.reached(scores), phase=phase), run.goal, baseline, run.types)
+
+
+def judged(trial: Trial, goal: Goal, baseline: Floats, types: Sequence[str | None]) -> Trial:
+    """A trial with the guards that its scores break against the baseline's."""
+    missed = goal.shortfalls(trial.scores, baseline, types)
+    broken = tuple(guard for guard, by in zip(goal.guards, missed.tolist(), strict=True) if by)
+    return replace(trial, broken=broken, missed=float(missed.sum()))
 
 
 def _objectives(goal: Goal) -> int:
@@ -274,9 +284,7 @@ def _in_row_order(run: _Run, rows: Ints) -> list[Trial]:
     place = {row: i for i, row in enumerate(run.rows.tolist())}
     order = np.array([place[row] for row in rows.tolist()])
     return [
-        trial if trial.pruned else Trial(
-            trial.values, trial.config, trial.scores[order], trial.reached, False, trial.broken, trial.phase
-        )
+        trial if trial.pruned else replace(trial, scores=trial.scores[order])
         for trial in run.trials
     ]  # fmt: skip
 
@@ -293,7 +301,14 @@ ALPHA = 0.05
 
 
 def chosen(scores: Sequence[Floats], distances: Sequence[float], alpha: float = ALPHA) -> int:
-    """Index of the proposed config. `scores` are (Q) per config; ties go to the nearer, then the better, then the first."""
+    """Index of the proposed config. `scores` are (Q) per config; ties go to the nearer, then the better, then the first.
+
+    Queries that the measure is not of have NaN under every config, and no part.
+    """
+    defined = ~np.isnan(scores[0])
+    if not defined.any():
+        return min(range(len(scores)), key=lambda i: (round(distances[i], 9), i))
+    scores = [values[defined] for values in scores]
     means = np.array([values.mean() for values in scores])
     best = int(means.argmax())
     equal = np.flatnonzero(not_told_apart(scores[best], scores, alpha))

@@ -20,7 +20,7 @@ from cems_workbench.tuning.folds import Split
 from cems_workbench.tuning.holdout import Gain, Looks, gain, mean_of
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.scorer import Score
-from cems_workbench.tuning.search import Search, Trial, Watch, chosen, search, unwatched
+from cems_workbench.tuning.search import Search, Trial, Watch, chosen, judged, search, unwatched
 from cems_workbench.tuning.space import BANDS, SearchSpace
 
 Stage = Callable[[str], Watch]
@@ -90,12 +90,16 @@ def open_holdout(tuned: Tuned, score: Score, looks: Looks, query_set: str, qids:
     sealed = tuned.plan.split.holdout
     count = looks.look(query_set, qids)
     base, best = (score(trial.config, sealed)[:, 0] for trial in (tuned.search.baseline, tuned.proposal))
-    return replace(tuned, holdout=gain(base, best, tuned.plan.seed), looks=count)
+    return replace(
+        tuned, holdout=gain(base, best, tuned.plan.seed, tuned.plan.goal.objectives[0].direction), looks=count
+    )
 
 
 def choose(space: SearchSpace, searched: Search) -> Trial:
     """The proposal of a search: nearest to the baseline among the usable trials that its best cannot be told from."""
     usable = [trial for trial in searched.trials if trial.usable]
+    if not usable:  # nothing holds the guards, the baseline neither
+        return searched.baseline
     distances = [space.distance(trial.values) for trial in usable]
     return usable[chosen([trial.scores[:, 0] for trial in usable], distances)]
 
@@ -137,7 +141,7 @@ def _cross_validated(
         at = np.searchsorted(open_rows, held)
         tuned[at] = score(choice.config, held)[:, 0]
         base[at] = score(plan.space.baseline, held)[:, 0]
-    return float(np.mean(train)), gain(base, tuned, plan.seed), tuple(choices)
+    return mean_of(np.array(train)), gain(base, tuned, plan.seed, plan.goal.objectives[0].direction), tuple(choices)
 
 
 def _seen(plan: Plan, searched: Search, seen: Bools) -> Search:
@@ -148,9 +152,8 @@ def _seen(plan: Plan, searched: Search, seen: Bools) -> Search:
     full = [trial for trial in searched.trials if not trial.pruned]
     base = full[0].scores[seen]
     return Search([
-        replace(
-            trial, scores=trial.scores[seen], reached=plan.goal.reached(trial.scores[seen]),
-            broken=tuple(plan.goal.broken(trial.scores[seen], base, types)),
+        judged(
+            replace(trial, scores=trial.scores[seen], reached=plan.goal.reached(trial.scores[seen])), plan.goal, base, types
         )
         for trial in full
     ])  # fmt: skip

@@ -167,14 +167,18 @@ NO_ANSWER = "noise@5 answered refused P AUROC AUPRC AURC@5"
 """Those that say how well queries without an answer are told from the others."""
 
 
-def offered_measures() -> list[str]:
-    """The measures to choose from, as written: those of a full report, and each family of another package, at 10 if it needs a cut-off."""
+def offered_measures(per_query: bool = False) -> list[str]:
+    """The measures to choose from, as written: those of a full report, and each family of another package, at 10 if it needs a cut-off.
+
+    `per_query`: without those that are of all queries together.
+    """
     added = (MEASURES[name] for name in MEASURES.origins)
-    return [
+    names = [
         *STANDARD.split(),
         *NO_ANSWER.split(),
         *(f"{family.name}@10" if family.needs_cutoff else family.name for family in added),
     ]
+    return [name for name in names if not per_query or MEASURES[parse_measure(name).family].resampled is None]
 
 
 def measures_help() -> str:

@@ -15,6 +15,8 @@ from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.tune.state import scorer_for
 
 GUARDED = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")
+NOISE = ("noise@5", "answered", "refused", "noise@5<=0.5", "refused<=0.05")
+"""Guards that are offered where queries without an answer are known."""
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -22,18 +24,20 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
     """Objectives and guards; None while one of them cannot be read, which is said in place."""
     left, right = st.columns(2, vertical_alignment="bottom")
     wanted = left.multiselect(
-        "Maximise", offered_measures(), default=["nDCG@10"], key="tune:objectives", accept_new_options=True,
+        "Optimise", offered_measures(per_query=True), default=["nDCG@10"], key="tune:objectives", accept_new_options=True,
         persist_state="session", max_selections=3,
         help="The first decides. With a second one the search maps the Pareto front: the configs that gain nothing in one "
-        "without losing in another. " + measures_help(),
+        "without losing in another. What measures harm, such as noise, is made small. " + measures_help(),
     )  # fmt: skip
     types = sorted({kind for kind in data.batch.types if kind})
     offered = [*GUARDED, *(f"{kind}:{measure}" for measure in GUARDED[:1] for kind in types)]
+    if data.batch.without_answer(data.relevant_from).any():
+        offered += NOISE
     texts = right.multiselect(
-        "Must not fall below the baseline", offered, key="tune:guards", accept_new_options=True, persist_state="session",
+        "Must not get worse", offered, key="tune:guards", accept_new_options=True, persist_state="session",
         format_func=_guard_words, placeholder="no guard",
-        help="A config that scores lower here is never proposed. For one type of question: `temporal:hit@5`; with a tolerance: "
-        "`temporal:hit@5-0.01`.",
+        help="A config that is worse here than the baseline is never proposed. For one type of question: `temporal:hit@5`; with a "
+        "tolerance: `temporal:hit@5-0.01`; with a bound in place of the baseline: `noise@5<=0.2`, `nDCG@10>=0.5`.",
     )  # fmt: skip
     fewer = _fewer_reranked(space)
     if not wanted:
@@ -55,6 +59,8 @@ def _guard_words(text: str) -> str:
         guard: Guard = parse_guard(text)
     except InputError:
         return text
+    if guard.bound is not None:
+        return str(guard)
     less = f", less {guard.tolerance:g}" if guard.tolerance else ""
     return f"{guard.measure} of {guard.query_type}{less}" if guard.query_type else f"{guard.measure}{less}"
 

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.scoring import Lacking, read_again
-from cems_workbench.runs.tuning import SearchResult, looks_at, open_holdout, searched_anew
+from cems_workbench.runs.tuning import NONE_HOLDS, SearchResult, guard_lines, looks_at, open_holdout, searched_anew
 from cems_workbench.tuning.holdout import Gain, gain, mean_of
 from cems_workbench.tuning.objective import RERANKED
 from cems_workbench.tuning.space import Axis
@@ -58,7 +58,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
     )
     _holdout(result, resources)
     for line in guard_lines(result):
-        st.caption(line)
+        st.caption(f":material/shield: {plain(line)}")
     _lacking(result, resources)
     if len(result.planned.plan.goal.names) > 1:
         _front(result)
@@ -93,7 +93,7 @@ def headline_of(measure: str, base: str, better: bool, gained: Gain | None, seal
         return f"Nothing significantly better than {base}: the baseline is proposed"
     if gained is None:
         return f"{measure}: a candidate better than {base}, not yet cross-validated"
-    if gained.difference <= 0:
+    if gained.improvement <= 0:
         return f"No gain over {base} on queries that the search did not see"
     where = "the sealed queries" if sealed else "queries that the search did not see"
     sure = "" if gained.p < LEVEL else ", which may be chance"
@@ -115,10 +115,12 @@ def verdict_html(result: SearchResult) -> Markup:
     ]
     doubt = ""
     if not result.better:
-        best = result.tuned.search.best
+        goal, searched = planned.plan.goal, result.tuned.search
+        best, base = (goal.as_measured(trial.reached)[0] for trial in (searched.best, searched.baseline))
         doubt = (
-            f"The best reached {best.reached[0]:.4f} where the baseline has {result.tuned.search.baseline.reached[0]:.4f}: "
-            "within what chance gives the best of many."
+            f"The best reached {best:.4f} where the baseline has {base:.4f}: within what chance gives the best of many."
+            if searched.best.usable
+            else NONE_HOLDS
         )
     return render("tune/verdict.html", headline=headline(result), about=" · ".join(parts), doubt=doubt)
 
@@ -162,7 +164,7 @@ def gain_rows(result: SearchResult) -> list[GainRow]:
 def searched_gain(result: SearchResult) -> Gain:
     """The proposal against the baseline on the queries that were searched on."""
     base, best = result.tuned.search.baseline.scores[:, 0], result.tuned.proposal.scores[:, 0]
-    return gain(base, best, result.planned.plan.seed)
+    return gain(base, best, result.planned.plan.seed, result.planned.plan.goal.objectives[0].direction)
 
 
 def verdict(gain: Gain) -> str:
@@ -171,7 +173,7 @@ def verdict(gain: Gain) -> str:
         return "= same"
     if gain.p >= LEVEL:
         return "not certain"
-    return "▲ better" if gain.difference > 0 else "▼ worse"
+    return "▲ better" if gain.improvement > 0 else "▼ worse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +236,8 @@ def _gain_cells(gain: Gain, edge: float) -> _GainCells:
 def gap_line(result: SearchResult) -> str:
     """How much of what the search saw is left where it did not look."""
     tuned = result.tuned
-    parts = [f"searched on {mean_of(tuned.proposal.scores[:, 0]):.3f}"]
+    searched_on = mean_of(tuned.plan.goal.objectives[0].direction * tuned.proposal.scores[:, 0])
+    parts = [f"searched on {searched_on:.3f}"]
     if tuned.validation is not None:
         parts = [f"folds: chosen on {tuned.train:.3f}, scored on the other {tuned.validation.tuned:.3f}"]
         parts.append(f"gap {tuned.train - tuned.validation.tuned:+.3f}")
@@ -243,22 +246,6 @@ def gap_line(result: SearchResult) -> str:
         if tuned.validation is not None:
             parts.append(f"gap to the folds {tuned.validation.tuned - tuned.holdout.tuned:+.3f}")
     return " · ".join(parts)
-
-
-def guard_lines(result: SearchResult) -> list[str]:
-    """Each guard with what baseline and proposal reach on the queries searched on."""
-    planned, tuned = result.planned, result.tuned
-    types = np.array([planned.plan.types[row] for row in planned.plan.split.open.tolist()], dtype=object)
-    lines = []
-    for guard in planned.plan.goal.guards:
-        column = planned.plan.goal.measures.index(guard.measure)
-        asked = np.full(len(types), True) if guard.query_type is None else types == guard.query_type
-        if asked.any():
-            was, now = (mean_of(trial.scores[asked, column]) for trial in (tuned.search.baseline, tuned.proposal))
-            lines.append(
-                f":material/shield: Guarded: {plain(str(guard))} ({was:.3f} → {now:.3f}, {int(asked.sum())} queries)"
-            )
-    return lines
 
 
 def _holdout(result: SearchResult, resources: Resources) -> None:
@@ -335,15 +322,12 @@ def _objective_names(result: SearchResult) -> list[str]:
 
 def _reached(result: SearchResult) -> Any:
     """(T, M) what every trial reached, the cost as a count."""
-    reached = np.stack([trial.reached for trial in result.tuned.search.trials])
-    if result.planned.plan.goal.fewer_reranked:
-        reached[:, -1] *= -1
-    return reached
+    return result.planned.plan.goal.as_measured(np.stack([trial.reached for trial in result.tuned.search.trials]))
 
 
 def _front_table(result: SearchResult, names: list[str]) -> None:
     reached, trials = _reached(result), result.tuned.search.trials
-    front = sorted(result.tuned.search.front, key=lambda i: -float(reached[i, 0]))
+    front = sorted(result.tuned.search.front, key=lambda i: -float(trials[i].reached[0]))
     paths = [axis.path for axis in result.planned.plan.space.axes]
     rows = [
         {name: float(value) for name, value in zip(names, reached[i], strict=True)}

@@ -83,4 +83,4 @@ def test_the_cost_stands_last_among_the_objectives_and_before_what_only_guards_r
     assert goal.reached(scores).tolist() == [0.5, 0.5, -3.0]
     assert Goal((hit,)).reached(scores).tolist() == [0.5]
     worse = scores - np.array([0.0, 0.0, 9.0, 0.5])
-    assert [str(guard.measure) for guard in goal.broken(worse, scores, [None, None])] == ["recall@10"]
+    assert goal.shortfalls(worse, scores, [None, None]).tolist() == [0.5, 0.0]
