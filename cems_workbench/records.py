@@ -129,11 +129,16 @@ HUMAN = "human"
 """The kind of a judgment that a person gave, and the judge of one from a file that does not say who."""
 
 
+WHOLE_STORE = ""
+"""In place of a memory's id in a judgment: whether anything in the store answers the query."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judgment:
     """A relevance grade of one memory for one query, on the scale of the query's set: 0 not relevant .. 3 perfect by default.
 
-    `kind` is "human" or "model"; `judged_at` is None where the input did not say when.
+    `kind` is "human" or "model"; `judged_at` is None where the input did not say when. A `memory_id` of WHOLE_STORE judges all memories
+    together: a grade of 0 says that nothing in the store answers the query, 1 that something does.
     """
 
     qid: str

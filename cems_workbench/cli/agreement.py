@@ -9,7 +9,7 @@ import typer
 
 from cems_workbench.cli.judgments import SetNameOption, chosen_labels
 from cems_workbench.cli.options import JsonOption, StoreOption, asked_queries, opened_store, print_table
-from cems_workbench.cli.terminal import put_json
+from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 
 
@@ -23,6 +23,7 @@ def agreement_command(
 ) -> None:
     """How far reviewers agree: kappa of every two, alpha of all and by query type, each with its 95% interval."""
     from cems_workbench.evaluation.labelling import agreement
+    from cems_workbench.formats.base.judgments import of_memories
 
     if weights not in ("linear", "quadratic"):
         raise InputError(f"--weights: {weights!r} is not one of linear, quadratic")
@@ -30,7 +31,9 @@ def agreement_command(
         raise InputError(f"--level: {level!r} is not one of nominal, ordinal, interval")
     with opened_store(store) as opened:
         queries = {query.qid: query for query in asked_queries(opened, query_set)}
-        labels = chosen_labels(opened, set(queries), None, "human", None)
+        every = chosen_labels(opened, set(queries), None, "human", None)
+        labels, of_store = of_memories(every)
+        relevant_from = opened.query_sets.relevant_from_of([judgment.qid for judgment in of_store])
         scale = [grade for grade, _ in opened.query_sets.get(query_set).scale.grades] if query_set else []
     table = agreement.label_table(labels, scale)
     rows: list[tuple[str, agreement.Estimate, str]] = [
@@ -46,11 +49,13 @@ def agreement_command(
         for name, estimate in by_type.items()
     ]
     differing = agreement.disagreements(labels)
+    whole_queries = agreement.no_answer_agreement(every, relevant_from)
     if as_json:
         values: dict[str, Any] = {
             name: {**dataclasses.asdict(estimate), "reading": reading} for name, estimate, reading in rows
         }
-        put_json({"coefficients": values, "disagreements": [dataclasses.asdict(one) for one in differing]})
+        said = {"no_answer": dataclasses.asdict(whole_queries)} if whole_queries.queries else {}
+        put_json({"coefficients": values, "disagreements": [dataclasses.asdict(one) for one in differing], **said})
         return
     shared = [(name, estimate, reading) for name, estimate, reading in rows if estimate.pairs or estimate is whole]
     print_table(
@@ -64,3 +69,5 @@ def agreement_command(
         ],
         title=f"{len(differing)} pairs with different grades",
     )
+    if line := str(whole_queries):
+        say(line)

@@ -15,7 +15,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_file import EvidenceSet
-from cems_workbench.evaluation.grades import Grades, agreed_grades
+from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics.rankings import GradedRankings, ideal_grades
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.encode import encode
@@ -98,7 +98,8 @@ class LabelledBatch:
     def of(cls, evidence: EvidenceSet, kind: str | None = None) -> LabelledBatch:
         """An evidence file with the judgments in it, of one kind of judge or, when None, human before model."""
         grades = agreed_grades(evidence.judgments, kind)
-        return cls(evidence.queries, evidence.evidences, grades, evidence.seconds_per_query)
+        queries = as_judged(evidence.queries, agreed_answerable(evidence.judgments, kind))
+        return cls(queries, evidence.evidences, grades, evidence.seconds_per_query)
 
     @property
     def qids(self) -> list[str]:

@@ -13,7 +13,7 @@ relevant is known (*none known*), or it was said that nothing answers it (*no an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import Literal
 
@@ -22,17 +22,17 @@ from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run
 from cems_workbench.pipeline.stages import ASSEMBLY
-from cems_workbench.records import Judgment, Query
+from cems_workbench.records import HUMAN, WHOLE_STORE, Judgment, Query
 
 Grades = dict[str, dict[str, int]]
 """Grade by qid and memory id."""
 
 
 def agreed_grades(judgments: Iterable[Judgment], kind: str | None = None) -> Grades:
-    """The grades that the judges agreed on; of one kind of judge alone, or, when None, human before model."""
+    """The grades of memories that the judges agreed on; of one kind of judge alone, or, when None, human before model."""
     given: dict[tuple[str, str], dict[str, list[int]]] = {}
     for judgment in judgments:
-        if kind in (None, judgment.kind):
+        if kind in (None, judgment.kind) and judgment.memory_id != WHOLE_STORE:
             given.setdefault((judgment.qid, judgment.memory_id), {}).setdefault(judgment.kind, []).append(
                 judgment.grade
             )
@@ -41,6 +41,28 @@ def agreed_grades(judgments: Iterable[Judgment], kind: str | None = None) -> Gra
         first = "human" if "human" in by_kind else min(by_kind)
         grades.setdefault(qid, {})[memory_id] = median_low(by_kind[first])
     return grades
+
+
+def agreed_answerable(judgments: Iterable[Judgment], kind: str | None = None) -> dict[str, bool | None]:
+    """By qid whether something in the store answers it, of the queries that somebody judged so: what most said, None on a tie.
+
+    Of one kind of judge alone, or, when `kind` is None, human before model.
+    """
+    said: dict[str, dict[str, list[bool]]] = {}
+    for judgment in judgments:
+        if kind in (None, judgment.kind) and judgment.memory_id == WHOLE_STORE:
+            said.setdefault(judgment.qid, {}).setdefault(judgment.kind, []).append(judgment.grade > 0)
+    found: dict[str, bool | None] = {}
+    for qid, by_kind in said.items():
+        votes = by_kind[HUMAN if HUMAN in by_kind else min(by_kind)]
+        more = 2 * sum(votes) - len(votes)
+        found[qid] = None if more == 0 else more > 0
+    return found
+
+
+def as_judged(queries: Iterable[Query], answerable: Mapping[str, bool | None]) -> list[Query]:
+    """The queries, each with what its judges say of whether it has an answer (`agreed_answerable`) where they do; else as its set says."""
+    return [replace(query, answerable=answerable[query.qid]) if query.qid in answerable else query for query in queries]
 
 
 K = 5

@@ -1,4 +1,7 @@
-"""judgments.jsonl: one judgment a line, `{qid, memory_id, grade, judge?, kind?, judged_at?, note?}`; nothing is lost in it."""
+"""judgments.jsonl: one judgment a line, `{qid, memory_id, grade, judge?, kind?, judged_at?, note?}`; nothing is lost in it.
+
+A judgment of the whole store has `answerable`, true or false, in place of memory_id and grade: does anything in it answer the query?
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,23 @@ from cems_workbench.formats.base.files import Sample, read_objects
 from cems_workbench.formats.base.format import Format, JudgmentWriter
 from cems_workbench.formats.base.records import collect_judgments
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment, ParsedInput, RowError
+from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, RowError
 
 NAME = "judgments-jsonl"
 KNOWN = ("qid", "memory_id", "grade", "judge", "kind", "judged_at", "note")
+OF_STORE = "answerable"
 KINDS = ("human", "model")
 
 
 def parse_judgment(row: dict[str, Any]) -> Judgment:
     """One judgment; raises FieldError."""
+    answerable = fields.said(row, OF_STORE)
+    if answerable is not None and any(row.get(name) is not None for name in ("memory_id", "grade")):
+        raise fields.FieldError(OF_STORE, "is of the whole store, and stands without memory_id and grade")
     return Judgment(
         qid=fields.identifier(row, "qid"),
-        memory_id=fields.identifier(row, "memory_id"),
-        grade=fields.whole(row, "grade"),
+        memory_id=fields.identifier(row, "memory_id") if answerable is None else WHOLE_STORE,
+        grade=fields.whole(row, "grade") if answerable is None else int(answerable),
         judge="human" if row.get("judge") is None else fields.identifier(row, "judge"),
         kind=fields.choice(row, "kind", KINDS, "human"),
         judged_at=fields.moment(row, "judged_at"),
@@ -35,6 +42,8 @@ def parse_judgment(row: dict[str, Any]) -> Judgment:
 def as_row(judgment: Judgment) -> dict[str, Any]:
     """The fields of a judgment as JSON values; what is absent is left out."""
     row: dict[str, Any] = {name: getattr(judgment, name) for name in KNOWN}
+    if judgment.memory_id == WHOLE_STORE:
+        row |= {"memory_id": None, "grade": None, OF_STORE: judgment.grade > 0}
     row["judged_at"] = None if judgment.judged_at is None else judgment.judged_at.isoformat()
     return {name: value for name, value in row.items() if value is not None}
 
@@ -47,7 +56,7 @@ def write(judgments: Iterable[Judgment]) -> str:
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read the judgments of a file; raises InputError when it cannot be read."""
     errors: list[RowError] = []
-    unknown = fields.UnknownFields(KNOWN)
+    unknown = fields.UnknownFields((*KNOWN, OF_STORE))
 
     def parse(row: dict[str, Any]) -> Judgment:
         judgment = parse_judgment(row)
@@ -59,8 +68,11 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def sniff(sample: Sample) -> bool:
-    """Objects with a qid, a memory_id and a grade."""
-    return any({"qid", "memory_id", "grade"} <= row.keys() for row in sample.objects)
+    """Objects with a qid, a memory_id and a grade, or with a qid and what is said of the whole store."""
+    rows = sample.objects
+    return any(
+        {"qid", "memory_id", "grade"} <= row.keys() or {"qid", OF_STORE} == row.keys() - {*KNOWN[3:]} for row in rows
+    )
 
 
 FORMAT = Format(
@@ -69,6 +81,6 @@ FORMAT = Format(
     order=3,
     sniff=sniff,
     read=read,
-    judgments=JudgmentWriter(lambda judgments, words: write(judgments), place=1),
+    judgments=JudgmentWriter(lambda judgments, words: write(judgments), whole_store=True, place=1),
     place=10,
 )

@@ -9,15 +9,15 @@ measures them and says which lack evidence. A `Cache` keeps batches and evaluati
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash
-from cems_workbench.evaluation.grades import Grades, agreed_grades
+from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Judgment
@@ -34,6 +34,8 @@ class AgreedGrades:
     judgments: Sequence[Judgment]
     """Of every kind of judge."""
     digest: str
+    answerable: Mapping[str, bool | None] = field(default_factory=dict)
+    """By qid whether something answers it, as `agreed_answerable` has it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +97,12 @@ Labelled = Callable[[PipelineConfig], LabelledEvidence | None]
 def agreed(judgments: Sequence[Judgment], kind: str | None) -> AgreedGrades:
     """The grades of one kind of judge, human or model; where `kind` is None a model's grade counts where no person gave one."""
     grades = agreed_grades(judgments, kind)
-    rows = sorted((qid, sorted(given.items())) for qid, given in grades.items())
-    return AgreedGrades(grades, judgments, hashlib.sha256(repr(rows).encode()).hexdigest()[:16])
+    answerable = agreed_answerable(judgments, kind)
+    rows: list[object] = [
+        *sorted((qid, sorted(given.items())) for qid, given in grades.items()),
+        *sorted(answerable.items()),
+    ]
+    return AgreedGrades(grades, judgments, hashlib.sha256(repr(rows).encode()).hexdigest()[:16], answerable)
 
 
 def labelled_selection(
@@ -123,7 +129,9 @@ def labelled(
     seconds = evidence.seconds_per_query if timed else None
     batch = cache(
         ("batch", *_key(evidence, grades), seconds),
-        lambda: LabelledBatch(evidence.queries, evidence.evidences, grades.grades, seconds),
+        lambda: LabelledBatch(
+            as_judged(evidence.queries, grades.answerable), evidence.evidences, grades.grades, seconds
+        ),
     )
     return LabelledEvidence(evidence, batch, grades)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.needs import gather_parameters
@@ -38,7 +38,8 @@ Grades = Mapping[str, Mapping[str, int]]
 def judged_queries(resources: Resources) -> tuple[list[Query], Grades]:
     """The queries that people judged or said to have no answer, by qid, and the grades they agreed on, by qid and memory id."""
     judgments = resources.store.judgments.read(kind="human")
-    return measurable(resources.store.queries.read(), judgments), agreed_grades(judgments)
+    queries = as_judged(resources.store.queries.read(), agreed_answerable(judgments))
+    return measurable(queries, judgments), agreed_grades(judgments)
 
 
 class EvidenceMemory:

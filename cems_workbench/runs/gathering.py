@@ -337,9 +337,8 @@ def _wider(selection: QuerySelection, resources: Resources) -> Iterator[QuerySel
     if selection.query_set not in {known.name for known in store.query_sets.latest()}:
         return
     whole = tuple(store.query_sets.queries(selection.query_set))
-    judged = {judgment.qid for judgment in store.judgments.read()}
     asked = set(selection.queries)
-    for queries in (tuple(query for query in whole if query.qid in judged), whole):
+    for queries in (tuple(measurable(whole, store.judgments.read())), whole):
         if queries != selection.queries and asked.issubset(queries):
             yield replace(selection, queries=queries)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.grades import agreed_grades, relevant
 from cems_workbench.evaluation.honest import judge_name
 from cems_workbench.evaluation.labelling.pooling import (
     Pair,
@@ -33,7 +33,7 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.judge import scale_of
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Judgment, Query
+from cems_workbench.records import HUMAN, WHOLE_STORE, Judgment, Query
 from cems_workbench.runs.gathering import QuerySelection, obtained_evidence
 from cems_workbench.store import QueueRecord, Store
 
@@ -179,6 +179,24 @@ def give_grade(
 ) -> None:
     """Keep a person's grade of a memory for a query, wherever it was given; `shown` is what the person saw. Raises as `Labels.give`."""
     store.labels.give(Judgment(qid, memory_id, grade, reviewer, "human", judged_at=datetime.now(UTC), note=note), shown)
+
+
+def give_no_answer(
+    store: Store, qid: str, reviewer: str, *, at_hand: str, shown: Mapping[str, Any], note: str | None = None
+) -> list[str]:
+    """Keep a person's judgment that nothing in the store answers a query, with the memories that this person looked at for it.
+
+    Those are the ones that were graded or skipped, and the one `at_hand`. Returns the memories that people judged relevant all the
+    same, which count. Raises as `Labels.give`.
+    """
+    judged = store.judgments.read(qid, HUMAN)
+    looked_at = {judgment.memory_id for judgment in judged if judgment.judge == reviewer}
+    looked_at |= {mark.memory_id for mark in store.labels.marks() if (mark.qid, mark.judge) == (qid, reviewer)}
+    looked_at = (looked_at | {at_hand}) - {WHOLE_STORE}
+    judgment = Judgment(qid, WHOLE_STORE, 0, reviewer, HUMAN, judged_at=datetime.now(UTC), note=note)
+    store.labels.give(judgment, {**shown, "looked_at": sorted(looked_at)})
+    grades = agreed_grades(judged, HUMAN).get(qid, {})
+    return sorted(relevant(grades, store.query_sets.relevant_from_of([qid])[qid]))
 
 
 def own_grade(store: Store, qid: str, memory_id: str, reviewer: str) -> int | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.records import GradeScale, Judgment, ParsedInput, RowError
+from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInput, RowError
 from cems_workbench.store import label_events, memories, queries, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.label_events import Key
@@ -46,15 +46,16 @@ class Judgments:
         self._database = database
 
     def read(self, qid: str | None = None, kind: str | None = None) -> list[Judgment]:
-        """Judgments of live memories, of one query or of all, of kind "human" or "model" or both.
+        """Judgments of live memories and of the whole store, of one query or of all, of kind "human" or "model" or both.
 
         They come by qid, memory, judge and kind.
         """
         with self._database.reading() as cursor:
             rows = cursor.execute(
                 f"SELECT {', '.join(f'j.{name}' for name in FIELDS)} FROM judgments AS j "
-                "JOIN memories AS m ON m.id = j.memory_id AND m.deleted_at IS NULL "
-                "WHERE coalesce(j.qid = ?, TRUE) AND coalesce(j.kind = ?, TRUE) "
+                "LEFT JOIN memories AS m ON m.id = j.memory_id AND m.deleted_at IS NULL "
+                f"WHERE (m.id IS NOT NULL OR j.memory_id = '{WHOLE_STORE}') "
+                "AND coalesce(j.qid = ?, TRUE) AND coalesce(j.kind = ?, TRUE) "
                 "ORDER BY j.qid, j.memory_id, j.judge, j.kind",
                 [qid, kind],
             ).fetchall()
@@ -120,6 +121,10 @@ def check_gradable(cursor: duckdb.DuckDBPyConnection, qid: str, memory_id: str, 
     """Raise InputError unless query and memory are there and the grade is on a scale of the query's."""
     if not queries.known_qids(cursor, [qid]):
         raise InputError(f"no query {qid!r} in the store")
+    if memory_id == WHOLE_STORE:
+        if grade not in (0, 1):
+            raise InputError(f"whether anything answers {qid!r} is 0 or 1, found {grade}")
+        return
     if not memories.known_ids(cursor, [memory_id]):
         raise InputError(f"no memory {memory_id!r} in the store")
     reason = off_scale(grade, query_sets.scales_of(cursor, [qid]).get(qid, {}))
@@ -246,6 +251,8 @@ def _possible(cursor: duckdb.DuckDBPyConnection, rows: Numbered, state: _Import)
     for number, judgment in rows:
         if judgment.qid not in qids:
             state.report(number, judgment, "qid", f"no query {judgment.qid!r} in the store; import it first")
+        elif judgment.memory_id == WHOLE_STORE:
+            good.append((number, judgment))
         elif judgment.memory_id not in known_memories:
             reason = f"no memory {judgment.memory_id!r} in the store; import it first"
             state.report(number, judgment, "memory_id", reason)
@@ -263,7 +270,7 @@ def _take(state: _Import, number: int, judgment: Judgment) -> None:
         return
     if first.grade != judgment.grade:
         by = "" if (judgment.judge, judgment.kind) == ("human", "human") else f" by {judgment.judge}"
-        reason = f"{judgment.qid} {judgment.memory_id} has grade {first.grade}{by} in row {before}, which is kept"
+        reason = f"{_named(judgment)} has grade {first.grade}{by} in row {before}, which is kept"
         state.report(number, judgment, "grade", reason)
     else:
         more = "" if first == judgment else "; its time and note are left out"
@@ -280,7 +287,7 @@ def _not_given_here(cursor: duckdb.DuckDBPyConnection, state: _Import) -> tuple[
         elif given[key] == judgment.grade:
             same += 1
         else:
-            reason = f"{judgment.judge} gave {judgment.qid} {judgment.memory_id} grade {given[key]} here, which is kept"
+            reason = f"{judgment.judge} gave {_named(judgment)} grade {given[key]} here, which is kept"
             state.report(number, judgment, "grade", reason)
     return wanted, same
 
@@ -296,10 +303,15 @@ def _differing(cursor: duckdb.DuckDBPyConnection, state: _Import, wanted: Sequen
             there = ", ".join(f"{judge} {grade}" for judge, grade in said)
             field = state.named(judgment, "grade")
             lines.append(
-                f"row {number}: {field}: {judgment.judge} says {judgment.grade} of {judgment.qid} "
-                f"{judgment.memory_id}, in the store: {there}; all are kept"
+                f"row {number}: {field}: {judgment.judge} says {judgment.grade} of {_named(judgment)}, "
+                f"in the store: {there}; all are kept"
             )
     return lines
+
+
+def _named(judgment: Judgment) -> str:
+    """What a judgment is of, in a line."""
+    return f"{judgment.qid} {judgment.memory_id if judgment.memory_id != WHOLE_STORE else 'and the whole store'}"
 
 
 def capped(lines: list[str], rest: str) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from cems_workbench.records import WHOLE_STORE
 from cems_workbench.store.rows import to_aware, to_naive
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ _NOT_UNDONE = "NOT EXISTS (FROM label_events AS u WHERE u.undoes = e.id)"
 class LabelEvent:
     """One change of a judgment: `action` is label, undo, remove or import, `grade` what it set (None: taken away).
 
-    A skip of a pair and a query called unclear (its memory_id is empty) are events too, and change no judgment.
+    A skip of a pair and a query called unclear (its memory_id is empty) are events too, and change no judgment. A label without a
+    memory's id is of the whole store (`records.WHOLE_STORE`).
     `before` is the state it replaced, with grade, note, judged_at, source and shown; None when there was no judgment.
     `undoes` is the id of the event that an undo took back.
     """
@@ -117,9 +119,10 @@ def last_undoable(cursor: duckdb.DuckDBPyConnection, judge: str, kind: str) -> L
 
 
 def marks(cursor: duckdb.DuckDBPyConnection) -> list[LabelEvent]:
-    """The skips and the queries called unclear that were not undone, oldest first."""
+    """The skips, the queries called unclear and those that nothing answers, not undone, oldest first."""
     rows = cursor.execute(
-        f"SELECT {_COLUMNS} FROM label_events AS e WHERE action IN ('skip', 'unclear') AND {_NOT_UNDONE} ORDER BY id"
+        f"SELECT {_COLUMNS} FROM label_events AS e WHERE (action IN ('skip', 'unclear') OR (action = 'label' AND "
+        f"memory_id = '{WHOLE_STORE}' AND grade = 0)) AND {_NOT_UNDONE} ORDER BY id"
     ).fetchall()
     return [_event(row) for row in rows]
 

@@ -66,7 +66,7 @@ class Labels:
             return label_events.get(cursor, number)
 
     def marks(self) -> list[LabelEvent]:
-        """What was skipped or called unclear by anybody, and not undone, oldest first."""
+        """What was skipped, called unclear or said to have no answer by anybody, and not undone, oldest first."""
         with self._database.reading() as cursor:
             return label_events.marks(cursor)
 

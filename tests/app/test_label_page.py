@@ -18,7 +18,7 @@ from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import Card, make_queue
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.records import WHOLE_STORE, Judgment, Memory, Query
 from cems_workbench.runs.evidence_memory import judged_queries
 from cems_workbench.runs.gathering import request_for
 from cems_workbench.runs.ready_queue import THREAD_NAME, fast_config
@@ -115,6 +115,24 @@ def test_an_unclear_query_puts_all_its_cards_aside(page: AppTest) -> None:
     press(page, "label:grade:0")
     assert "Nothing is left for you" in page.success[0].value
     assert len(labels()) == 1
+
+
+def test_that_nothing_answers_a_query_puts_its_cards_aside_and_is_undone(page: AppTest) -> None:
+    press(page, "label:grade:0")
+    press(page, "label:open_note")
+    page.text_area(key="label:note").set_value("looked everywhere").run()
+    press(page, "label:nothing")
+    store = handles.resources().store
+    first = labels()[0].qid
+    (said,) = (one for one in store.judgments.read(first, "human") if one.memory_id == WHOLE_STORE)
+    assert (said.judge, said.grade, said.note) == ("ada", 0, "looked everywhere")
+    assert "1 query without an answer" in " ".join(str(one.proto.body) for one in page.get("html"))
+    press(page, "label:grade:0")
+    assert "Nothing is left for you" in page.success[0].value
+    press(page, "label:undo")
+    press(page, "label:undo")
+    assert not [one for one in store.judgments.read(first, "human") if one.memory_id == WHOLE_STORE]
+    assert "card" in card(page)
 
 
 def test_a_skipped_card_is_not_dealt_again(page: AppTest) -> None:

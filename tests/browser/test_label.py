@@ -71,6 +71,8 @@ def test_the_other_keys_work_and_what_is_typed_into_the_note_is_no_key(window: W
     page.get_by_text("1 skipped").wait_for()
     page.keyboard.press("u")
     page.get_by_text("Taken back").wait_for()
+    page.keyboard.press("x")
+    page.get_by_text("1 query without an answer").wait_for()
     window.view("Files")
     page.get_by_text("Preview").click()
     page.get_by_text("judgments fit").wait_for()

@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.records import Judgment
+from cems_workbench.records import WHOLE_STORE, Judgment
 
 Weights = Literal["linear", "quadratic"]
 Level = Literal["nominal", "ordinal", "interval"]
@@ -219,6 +219,37 @@ def alpha_by_type(
     for judgment in judgments:
         groups.setdefault(types.get(judgment.qid) or "", []).append(judgment)
     return {name: alpha(label_table(groups[name], grades), level, draws, seed) for name in sorted(groups)}
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswerAgreement:
+    """How many queries people said nothing answers, and of those how many two or more did, and how many have a memory that somebody
+    judged above `relevant_from` all the same."""
+
+    queries: int
+    by_several: int
+    contradicted: int
+
+    def __str__(self) -> str:
+        """One line; empty where nobody said it of any."""
+        if not self.queries:
+            return ""
+        said = f"{self.queries} {'query is' if self.queries == 1 else 'queries are'} said to have no answer"
+        return f"{said}, {self.by_several} by two people or more; {self.contradicted} with a memory judged relevant, which counts"
+
+
+def no_answer_agreement(judgments: Sequence[Judgment], relevant_from: Mapping[str, int]) -> NoAnswerAgreement:
+    """What people say of whole queries; `relevant_from` is the lowest relevant grade by qid, 1 where it is not named."""
+    said: dict[str, set[str]] = {}
+    for judgment in judgments:
+        if judgment.memory_id == WHOLE_STORE and not judgment.grade:
+            said.setdefault(judgment.qid, set()).add(judgment.judge)
+    relevant = {
+        judgment.qid
+        for judgment in judgments
+        if judgment.memory_id != WHOLE_STORE and judgment.grade >= relevant_from.get(judgment.qid, 1)
+    }
+    return NoAnswerAgreement(len(said), sum(len(judges) > 1 for judges in said.values()), len(said.keys() & relevant))
 
 
 def disagreements(judgments: Sequence[Judgment]) -> list[Disagreement]:

@@ -1,8 +1,9 @@
 """A labelling queue that several reviewers work off at once: which card is next for whom, and how far each is.
 
 A pair is done when `overlap` people have graded it. A reviewer gets the first pair of their order that they have not graded or skipped,
-whose query they did not call unclear, and for which graders and the reviewers who look at it now are fewer than `overlap`. The order is
-the queue's; of a shuffled queue everybody has an order of their own, and a decisive queue is put in order anew for each card.
+whose query they did not call unclear or without an answer, and for which graders and the reviewers who look at it now are fewer than
+`overlap`. The order is the queue's; of a shuffled queue everybody has an order of their own, and a decisive queue is put in order anew
+for each card.
 
 *Decisive first* deals the pairs whose label could change which of two configs is better on nDCG@k. The difference of two configs on a
 query, with gain g of memory m and discount d(r) = 1 / log2(1 + r) up to rank k and 0 beyond, is
@@ -132,6 +133,7 @@ class QueueProgress:
     graded: int
     skipped: int
     unclear: int
+    without_answer: int
     left: int
     done_by_all: int
     total: int
@@ -169,7 +171,7 @@ def make_queue(
 
 @dataclass(frozen=True, slots=True)
 class QueueSnapshot:
-    """What people had said of a queue's pairs, and what was skipped or called unclear, at one moment."""
+    """What people had said of a queue's pairs, and what was skipped, called unclear or without an answer, at one moment."""
 
     labels: tuple[Judgment, ...]
     marks: tuple[LabelEvent, ...]
@@ -267,6 +269,7 @@ class LabelQueue:
             graded=len(own),
             skipped=len({(mark.qid, mark.memory_id) for mark in mine if mark.action == "skip"} & there),
             unclear=len({mark.qid for mark in mine if mark.action == "unclear"} & {qid for qid, _ in there}),
+            without_answer=len({mark.qid for mark in mine if mark.action == "label"} & {qid for qid, _ in there}),
             left=sum(len(graders.get(pair, ())) < self.record.overlap for pair in open_pairs),
             done_by_all=sum(len(graders.get(pair, ())) >= self.record.overlap for pair in self._pairs),
             total=len(self._pairs),

@@ -11,7 +11,7 @@ from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.dataset import DataSet, Exported
 from cems_workbench.formats.base.files import regular_file, take_sample
 from cems_workbench.formats.base.format import FORMATS, Format, dataset_writers, judgment_writers, unknown
-from cems_workbench.formats.base.judgments import one_grade_each, with_unique_words
+from cems_workbench.formats.base.judgments import of_memories, one_grade_each, with_unique_words
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
 
@@ -184,6 +184,9 @@ def write_judgments(format: str, judgments: Sequence[Judgment], queries: Mapping
     writer = writers[format]
     left_out: list[str] = []
     fitting = list(judgments)
+    if not writer.whole_store:
+        fitting, of_store = of_memories(fitting)
+        left_out += [f"{one.qid}: whether anything answers it has no place in this format" for one in of_store]
     if writer.by_words:
         fitting = with_unique_words(fitting, queries, left_out)
     fitting = writer.fitting(fitting, left_out)
@@ -206,5 +209,8 @@ def write_dataset(format: str, dataset: DataSet, path: Path, progress: Progress 
         if format in judgment_writers():
             raise InputError(f"format: {format!r} holds judgments alone; `judgments --to {format}` writes them")
         raise unknown(format, writers)
+    judgments, of_store = of_memories(dataset.judgments)
     with FORMATS.answerable(format, InputError):
-        return writers[format].write(dataset, Path(path), progress)
+        exported = writers[format].write(replace(dataset, judgments=judgments), Path(path), progress)
+    lines = [f"{one.qid}: whether anything answers it: `judgments --to judgments-jsonl` writes it" for one in of_store]
+    return replace(exported, left_out=(*exported.left_out, *lines))

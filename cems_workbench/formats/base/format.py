@@ -31,12 +31,14 @@ class JudgmentWriter:
     """How judgments are written in a format, and what it can hold of them.
 
     `write` gives the text of judgments; it is told the words of each query by qid. `by_words` says that a query is named by its words,
-    which must be unique; without `judges` there is one grade per pair, so judges must agree. `fitting` gives the judgments that can
-    stand in the format, and adds a line to its second argument for each that cannot. `place` is where it stands among the writers.
+    which must be unique; `whole_store` that there is a place for judgments of the whole store; without `judges` there is one grade per
+    pair, so judges must agree. `fitting` gives the judgments that can stand in the format, and adds a line to its second argument for
+    each that cannot. `place` is where it stands among the writers.
     """
 
     write: Callable[[Sequence[Judgment], Mapping[str, str]], str]
     by_words: bool = False
+    whole_store: bool = False
     judges: bool = True
     fitting: Callable[[Sequence[Judgment], list[str]], list[Judgment]] = _all_fit
     place: int = extensions.LAST

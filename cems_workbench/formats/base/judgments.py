@@ -11,7 +11,14 @@ from typing import Any
 
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text
 from cems_workbench.formats.base.records import Collected, derived_id
-from cems_workbench.records import Judgment, ParsedInput, Query, RowError
+from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, Query, RowError
+
+
+def of_memories(judgments: Iterable[Judgment]) -> tuple[list[Judgment], list[Judgment]]:
+    """The judgments of memories, and those of the whole store."""
+    judgments = list(judgments)
+    of_store = [judgment for judgment in judgments if judgment.memory_id == WHOLE_STORE]
+    return [judgment for judgment in judgments if judgment.memory_id != WHOLE_STORE], of_store
 
 
 def with_unique_words(

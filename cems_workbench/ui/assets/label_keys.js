@@ -8,7 +8,7 @@ nobody has read that card yet. The buttons carry the card's turn in their key, s
   if (window.wbLabelKeys) return;
   window.wbLabelKeys = true;
   const WAIT = 30000, NOTE = '.st-key-label-note textarea';
-  const ANSWERS = {s: 'skip', q: 'unclear'}, OTHERS = {u: 'undo', n: 'open_note', h: 'help', '?': 'help'};
+  const ANSWERS = {s: 'skip', q: 'unclear', x: 'nothing'}, OTHERS = {u: 'undo', n: 'open_note', h: 'help', '?': 'help'};
   let answered = null, wanted = null;
   const turn = () => document.querySelector('.wb-card')?.dataset.turn;
   const elsewhere = 'input, textarea, select, [contenteditable="true"], [role="dialog"], [role="listbox"]';

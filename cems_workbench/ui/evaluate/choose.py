@@ -15,7 +15,7 @@ from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.catalogue import AS_SET, file_name
-from cems_workbench.runs.gathering import QuerySelection, choose_relevant_from, judged_selection
+from cems_workbench.runs.gathering import QuerySelection, choose_relevant_from, judged_selection, measurable
 from cems_workbench.store import QuerySet
 from cems_workbench.ui.evaluate import files, log
 from cems_workbench.ui.evaluate.state import (
@@ -44,7 +44,7 @@ def choose(resources: Resources) -> Choice | None:
     sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
     file = page.get().opened
     judgments = resources.store.judgments.read()
-    if file is None and not (sets and judgments):
+    if file is None and not (sets and measurable(resources.store.queries.read(), judgments)):
         _nothing(bool(sets))
         _further(resources)
         return None

@@ -22,8 +22,10 @@ from cems_workbench.evaluation.labelling.agreement import (
     disagreements,
     kappa_reading,
     label_table,
+    no_answer_agreement,
     pairwise_kappa,
 )
+from cems_workbench.formats.base.judgments import of_memories
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Judgment, Query
 from cems_workbench.ui.kit.escape import excerpt, plain
@@ -48,7 +50,11 @@ SETTLING = (
 
 def draw(resources: Resources) -> None:
     """Coefficients, the conflicts, and the chosen one's decision."""
-    labels = resources.store.judgments.read(kind="human")
+    every = resources.store.judgments.read(kind="human")
+    labels, of_store = of_memories(every)
+    relevant_from = resources.store.query_sets.relevant_from_of([judgment.qid for judgment in of_store])
+    if whole_queries := str(no_answer_agreement(every, relevant_from)):
+        st.caption(f"{whole_queries}.")
     table = label_table(labels)
     whole = alpha(table) if labels else None
     if whole is None or not whole.pairs:

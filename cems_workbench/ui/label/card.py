@@ -27,6 +27,7 @@ LEAST_MARKED = 3
 """Words shorter than this are not marked: they stand in every text."""
 KEYS = (
     "**U** takes the last grade back, **S** skips the card, **N** opens the note (Esc leaves it), **Q** sets the query aside as unclear, "
+    "**X** says that nothing in the store answers the query, "
     "**↑ ↓** scroll a long memory, **?** or **H** shows and hides this. Each press is on disk before the next card appears."
 )
 
@@ -124,6 +125,8 @@ def progress_html(progress: QueueProgress) -> Markup:
     parts = [f"{progress.left} left for you", f"{progress.done_by_all} of {progress.total} done by all"]
     parts += [f"{progress.skipped} skipped"] if progress.skipped else []
     parts += [f"{progress.unclear} queries unclear"] if progress.unclear else []
+    count = progress.without_answer
+    parts += [f"{count} {'query' if count == 1 else 'queries'} without an answer"] if count else []
     if progress.seconds_per_label is not None and progress.left:
         minutes = (progress.seconds_left or 0) / 60
         parts.append(f"{progress.seconds_per_label:.0f} s a card, about {max(1, round(minutes))} min left")
@@ -165,6 +168,11 @@ def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer
             _with_key("Query is unclear", "Q"), key=f"label:unclear:{shown.turn}", icon=":material/help_center:",
             on_click=state.unclear, args=answer,
             help="It is not clear what the query asks for: all its cards are set aside for you.",
+        )  # fmt: skip
+        box.button(
+            _with_key("Nothing answers this", "X"), key=f"label:nothing:{shown.turn}", icon=":material/block:",
+            on_click=state.nothing, args=answer,
+            help="Nothing in the store answers the query. Kept with what you looked at for it; its other cards are set aside for you.",
         )  # fmt: skip
         box.button(
             _with_key("Note", "N"), key="label:open_note", icon=":material/edit_note:", on_click=state.toggle_note

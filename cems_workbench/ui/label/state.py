@@ -16,7 +16,7 @@ from cems_workbench.evaluation.labelling.prejudging import PairScores
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSnapshot
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.importing import FileImport
-from cems_workbench.runs.labelling import give_grade
+from cems_workbench.runs.labelling import give_grade, give_no_answer
 from cems_workbench.ui.kit.reviewer import require
 from cems_workbench.ui.kit.state import PageState
 
@@ -150,6 +150,24 @@ def unclear(resources: Resources, reviewer: str, turn: int) -> None:
     if answered is not None:
         qid = answered.query.qid
         _write(lambda: resources.store.labels.unclear(qid, reviewer, _note()), "Query set aside as unclear.")
+
+
+def nothing(resources: Resources, reviewer: str, turn: int) -> None:
+    """Keep that nothing in the store answers the card's query, and put its other cards aside."""
+    answered = _card_of(reviewer, turn)
+    if answered is None:
+        return
+    relevant: list[str] = []
+
+    def commit() -> None:
+        qid, at_hand = answered.query.qid, answered.memory.id
+        relevant.extend(
+            give_no_answer(resources.store, qid, reviewer, at_hand=at_hand, shown=answered.shown(), note=_note())
+        )
+
+    _write(commit, "Nothing answers the query: kept.")
+    if relevant and not present().problem:
+        update(message=f"Kept; but {len(relevant)} of its memories were judged relevant, which counts.")
 
 
 def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cems_workbench.errors import InputError
 from cems_workbench.formats import judgment_writers, read, trec_run, write_judgments
 from cems_workbench.formats.trec_run import RunRow
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from cems_workbench.records import WHOLE_STORE, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import RowCounts, Store
 
 ANN3, BO0 = Judgment("q", "m", 3, "Ann"), Judgment("q", "m", 0, "Bo")
@@ -86,6 +86,24 @@ def test_jsonl_keeps_judge_kind_time_and_note(write):
         (4, "grade", "must be a whole number, found '2'"),
         (5, "kind", "must be one of human, model, found 'x'"),
     ]
+
+
+def test_jsonl_keeps_that_nothing_answers_a_query_and_other_forms_say_that_they_cannot(write, store):
+    told = [Judgment("q", WHOLE_STORE, 0, "Ann", note="no"), Judgment("s", WHOLE_STORE, 1, "Bo", "model")]
+    written = write_judgments("judgments-jsonl", [*told, ANN3], QUERIES)
+    assert (
+        written.text.splitlines()[0]
+        == '{"qid": "q", "judge": "Ann", "kind": "human", "note": "no", "answerable": false}'
+    )
+    parsed = read(write("labels.jsonl", *written.text.splitlines()[:2]))
+    assert (parsed.format, parsed.judgments, parsed.errors) == ("judgments-jsonl", tuple(told), ())
+    qrels = write_judgments("qrels", [told[0], ANN3], QUERIES)
+    assert (qrels.rows, qrels.left_out) == (1, ("q: whether anything answers it has no place in this format",))
+    store.add(ParsedInput("q.jsonl", "t", queries=tuple(QUERIES.values())))
+    assert store.add(parsed).judgments == RowCounts(added=2)
+    assert store.judgments.read() == told
+    both = read(write("both.jsonl", '{"qid": "q", "memory_id": "m", "grade": 2, "answerable": true}'))
+    assert problems(both) == [(1, "answerable", "is of the whole store, and stands without memory_id and grade")]
 
 
 def test_csv_columns_stand_in_any_order_and_unknown_ones_are_noted(write):

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from cems_workbench.errors import InputError
-from cems_workbench.records import DEFAULT_SCALE, GradeScale, Judgment, Memory, ParsedInput, Query
+from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
+from cems_workbench.evaluation.grades import agreed_answerable, as_judged
+from cems_workbench.evaluation.labelling.agreement import no_answer_agreement
+from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
+from cems_workbench.records import DEFAULT_SCALE, WHOLE_STORE, GradeScale, Judgment, Memory, ParsedInput, Query
+from cems_workbench.runs.evaluation import agreed
+from cems_workbench.runs.evaluation import labelled as labelled_evidence
+from cems_workbench.runs.gathering import measurable
+from cems_workbench.runs.labelling import give_no_answer
 from cems_workbench.store import QueueRecord, RowCounts, Store
 from cems_workbench.store.queues import CLAIM_SECONDS, Claims
 
@@ -257,3 +267,59 @@ def test_a_label_is_not_taken_back_as_a_mark(labelled):
 
 def test_the_scale_of_a_query_is_its_sets_and_the_default_outside_of_any(labelled):
     assert labelled.query_sets.scale_of("nowhere") == DEFAULT_SCALE
+
+
+def test_that_nothing_answers_a_query_is_a_label_of_the_whole_store_and_can_be_undone(labelled):
+    event = labelled.labels.give(Judgment("q", WHOLE_STORE, 0, ANN, note="searched twice"), {"looked_at": ["m"]})
+    (kept,) = labelled.judgments.read()
+    assert (kept.memory_id, kept.grade, kept.judge, kept.note) == (WHOLE_STORE, 0, ANN, "searched twice")
+    assert [mark.id for mark in labelled.labels.marks()] == [event.id]
+    assert labelled.labels.undo(ANN).id == event.id
+    assert (labelled.judgments.read(), labelled.labels.marks()) == ([], [])
+    with pytest.raises(InputError, match="0 or 1"):
+        labelled.labels.give(Judgment("q", WHOLE_STORE, 3, ANN))
+
+
+def test_what_a_person_looked_at_is_kept_with_that_nothing_answers(labelled):
+    label(labelled, "m", 0)
+    label(labelled, "o", 2, BO)
+    labelled.labels.skip("q", "n", ANN)
+    assert give_no_answer(labelled, "q", ANN, at_hand="n", shown={"query": "what?"}) == ["o"]
+    give_no_answer(labelled, "q", ANN, at_hand="o", shown={}, note="again")
+    before = json.loads(labelled.labels.history(ANN, "q", WHOLE_STORE)[-1].before["shown"])
+    assert before == {"query": "what?", "looked_at": ["m", "n"]}
+
+
+def test_people_go_before_models_then_most_say_and_a_tie_is_open():
+    def said(*votes: tuple[str, str, int]) -> bool | None:
+        return agreed_answerable([Judgment("q", WHOLE_STORE, grade, judge, kind) for judge, kind, grade in votes])["q"]
+
+    assert said(("a", "human", 0)) is False
+    assert said(("a", "human", 0), ("b", "human", 1)) is None
+    assert said(("a", "human", 0), ("b", "human", 1), ("c", "human", 1)) is True
+    assert said(("a", "human", 0), ("m", "model", 1), ("n", "model", 1)) is False
+    assert agreed_answerable([Judgment("q", "m", 0)]) == {}
+    asked = [Query("q", "w", answerable=True), Query("r", "w", answerable=False)]
+    assert [one.answerable for one in as_judged(asked, {"q": None})] == [None, False]
+    told = [Judgment("q", WHOLE_STORE, 0, "a"), Judgment("q", WHOLE_STORE, 0, "b"), Judgment("r", WHOLE_STORE, 0, "a")]
+    line = str(no_answer_agreement([*told, Judgment("r", "m", 2, "b")], {}))
+    assert (
+        line
+        == "2 queries are said to have no answer, 1 by two people or more; 1 with a memory judged relevant, which counts"
+    )
+
+
+def test_a_label_that_nothing_answers_counts_in_evidence_and_is_taken_back_with_it():
+    hits = (Hit("m", 0.5),)
+    found = Evidence(
+        "what?", {"m": Memory("m", "t")}, (Variant("what?"),), (RankedList("vector:0", "vector", 0, hits),)
+    )
+    evidence = EvidenceSet(
+        Path(), Header("s", "i", 1, "e", "", ""), (Query("q", "what?"),), (), {"q": found}, "h", True, 1.0
+    )
+    told = [Judgment("q", WHOLE_STORE, 0, ANN)]
+    batch = labelled_evidence(evidence, agreed(told, None)).batch
+    assert (batch.qids, batch.unanswerable.tolist(), batch.grades) == (["q"], [True], ({},))
+    assert labelled_evidence(evidence, agreed([], None)).batch.qids == []
+    assert agreed(told, None).digest != agreed([], None).digest
+    assert measurable(evidence.queries, told) == list(evidence.queries)
