@@ -158,7 +158,8 @@ class Readers:
         small_evidence(whole)
         bundles = sorted(golden.glob("*/bundle.json")) if golden and golden.is_dir() else []
         configs = sorted(golden.glob("*/config.yaml")) if golden and golden.is_dir() else []
-        sample = sorted(path for path in (ROOT / "sample_data").iterdir() if path.name != "README.md")
+        files = (path for path in (ROOT / "sample_data").rglob("*") if path.is_file())
+        sample = sorted(path for path in files if path.name != "README.md")
         heads = [(path.name, b"".join(path.read_bytes().splitlines(keepends=True)[:12])) for path in sample]
         rows = [json.loads(line) for line in dict(heads)["memories.jsonl"].splitlines()]
         csv = "id,content,category\n" + "".join(f"{row['id']},{json.dumps(row['content'])},x\n" for row in rows)
