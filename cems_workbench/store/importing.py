@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cems_workbench.progress import Progress
-from cems_workbench.records import Chunk, GradeScale, Memory, ParsedInput, Query, Relation, RowError
+from cems_workbench.records import WHOLE_STORE, Chunk, GradeScale, Memory, ParsedInput, Query, Relation, RowError
 from cems_workbench.store import chunks, memories, queries, query_sets, recorded_answers, relations
 from cems_workbench.store.judgments import capped, import_judgments
 from cems_workbench.store.meta import bump_content_version, content_version
@@ -105,8 +105,9 @@ def _contradicted(cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput) -> lis
     qids = {query.qid for query in parsed.queries} | {judgment.qid for judgment in parsed.judgments}
     rows = cursor.execute(
         "SELECT qid, j.memory_id, j.grade, j.judge FROM queries JOIN judgments AS j USING (qid) "
-        "WHERE answerable = FALSE AND qid IN (SELECT unnest(?)) ORDER BY ALL",
-        [list(qids)],
+        "WHERE qid IN (SELECT unnest($qids)) AND j.memory_id <> $whole AND (answerable = FALSE OR EXISTS "
+        "(FROM judgments AS s WHERE s.qid = j.qid AND s.memory_id = $whole AND s.grade = 0)) ORDER BY ALL",
+        {"qids": list(qids), "whole": WHOLE_STORE},
     ).fetchall()
     scales = query_sets.scales_of(cursor, [row[0] for row in rows])
     lines: dict[str, str] = {}

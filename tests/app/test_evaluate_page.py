@@ -18,7 +18,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
-from cems_workbench.records import ParsedInput
+from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput
 from cems_workbench.runs import gathering
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
@@ -51,6 +51,26 @@ def page(open_page: OpenPage, small_store: Path) -> AppTest:
 def show(page: AppTest, view: str) -> AppTest:
     page.session_state["evaluate:view"] = view
     return checked(page.run())
+
+
+def test_the_risk_of_answering_is_drawn_where_a_query_is_labelled_as_having_no_answer(
+    open_page: OpenPage, sample_store: Path, tmp_path: Path
+) -> None:
+    path = store_with_set(sample_store, tmp_path, "few", 3)
+    with Store.open(path) as store:
+        qid = store.query_sets.queries("few")[0].qid
+        for one in store.judgments.read(qid):
+            store.judgments.remove(qid, one.memory_id, one.judge, one.kind)
+        store.labels.give(Judgment(qid, WHOLE_STORE, 0, "ada"))
+    page = open_page(path).switch_page("pages/evaluate.py").run()
+    page.selectbox(key="evaluate:set").select("few").run()
+    page.multiselect(key="evaluate:configs").set_value(["cems"]).run()
+    page.multiselect(key="evaluate:measures").set_value(["hit@5", "noise@5", "AUROC"]).run()
+    page.button(key="evaluate:gather").click().run()
+    checked(page)
+    assert any("Risk and coverage" in text.value for text in page.markdown)
+    assert "means of 2 of 3 judged queries; 1 without an answer counts in noise" in captions(page)
+    assert page.dataframe[0].value["noise@5"].tolist() == ["1.000"]
 
 
 def test_what_is_missing_is_gathered_once_and_measured_from_then_on(page: AppTest) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from cems_workbench.evaluation.metrics.auroc import first_score
 from cems_workbench.evaluation.metrics.measure import MeasureFamily
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
-from cems_workbench.evaluation.metrics.signal import Signal, blocks, risk_values, weighted_mean
+from cems_workbench.evaluation.metrics.signal import Signal, blocks, risk_coverage, risk_values, weighted_mean
 from cems_workbench.pipeline.table import Floats
 
 
@@ -23,6 +23,11 @@ def aurc(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
     if not signal.unanswerable.any():
         return np.full(len(loss), np.nan)
     return signal.spread(risk_values(signal, loss, np.ones((1, len(loss))))[0])
+
+
+def curve(rankings: GradedRankings, k: int | None, grade: int) -> tuple[Floats, Floats]:
+    """The risk-coverage curve (`signal.risk_coverage`): coverage and risk, a point each distinct score of a first result."""
+    return risk_coverage(first_score(rankings, grade), losses(rankings, k, grade))
 
 
 def losses(rankings: GradedRankings, k: int | None, grade: int) -> Floats:

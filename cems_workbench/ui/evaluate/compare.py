@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -12,6 +13,8 @@ from cems_workbench.evaluation.comparison import LEVEL, Compared, Comparison, Di
 from cems_workbench.evaluation.evaluate import Figures, Summary, number
 from cems_workbench.evaluation.kept import KeptComparison
 from cems_workbench.evaluation.metrics import MEASURES, Measure
+from cems_workbench.evaluation.metrics.aurc import curve
+from cems_workbench.pipeline.table import Floats
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate.state import made_of
 from cems_workbench.ui.kit.charts import draw_chart
@@ -25,6 +28,8 @@ from cems_workbench.ui.kit.theme import LIST_COLOURS
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+RISK_DEPTH = 5
+"""Results that the risk looks at, where no AURC with another cut-off is measured."""
 BASELINE, OTHER = "#7B848D", LIST_COLOURS[0]
 UNJUDGED = "unjudged"
 """How the column of a measure's bounds ends."""
@@ -38,8 +43,53 @@ def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
 def draw(measured: Sequence[EvaluatedConfig]) -> None:
     """The comparison of what was just measured."""
     draw_figures([row.evaluation.figures for row in measured], compared(measured).compared)
+    if measured[0].evaluation.unanswerable:
+        _draw_risk(measured)
     if len(measured) == 1:
         st.info("Add a second config above to compare it with this one.", icon=":material/compare_arrows:")
+
+
+def _draw_risk(measured: Sequence[EvaluatedConfig]) -> None:
+    """What answering costs: the share of queries that are answered, the surest first, and how many of those are failed."""
+    measures = [measure for measure in measured[0].evaluation.measures if measure.family == "AURC"]
+    k = measures[0].k if measures else RISK_DEPTH
+    st.markdown(
+        "## Risk and coverage",
+        help="Queries in the order of their first result’s score, with and without an answer. To the left only the surest are answered. "
+        f"Failed: nothing relevant in the {f'first {k}' if k else 'results'}, or any result where nothing answers.",
+    )
+    curves = {row.name: curve(row.evaluation.rankings.graded, k, row.evaluation.relevant_from) for row in measured}
+    draw_chart(
+        risk_figure(curves), key="evaluate:risk",
+        alt="Share of the answered queries that are failed, by the share that is answered; a line for each config.",
+        table=lambda: [
+            {"config": name, "answered": float(x), "failed": float(y)}
+            for name, (coverage, risk) in curves.items()
+            for x, y in zip(coverage, risk, strict=True)
+        ],
+    )  # fmt: skip
+
+
+def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
+    """A line a config: risk over coverage, the baseline in grey."""
+    import plotly.graph_objects as go
+
+    made = go.Figure()
+    colours = cycle((BASELINE, *LIST_COLOURS[:-1]))
+    for name, (coverage, risk) in curves.items():
+        made.add_scatter(
+            x=coverage, y=risk, mode="lines", name=tick(name), 
+            line={"shape": "hv", "width": 2, "color": next(colours)},
+            hovertext=[lines(tick(name), f"{x:.0%} answered", f"{y:.0%} of them failed") for x, y in zip(coverage, risk, strict=True)],
+            hovertemplate=HOVERTEXT,
+        )  # fmt: skip
+    axis = {"tickformat": ".0%", "fixedrange": True, "gridcolor": GRID, "zeroline": False}
+    made.update_layout(
+        height=300, margin={"l": 8, "r": 16, "t": 12, "b": 40}, showlegend=len(curves) > 1,
+        legend={"orientation": "h", "y": 1.12}, xaxis={**axis, "title": "answered", "range": [0, 1.01]},
+        yaxis={**axis, "title": "of them failed", "rangemode": "tozero"},
+    )  # fmt: skip
+    return made
 
 
 def draw_figures(measured: Sequence[Figures], others: Sequence[Compared]) -> None:

@@ -14,7 +14,7 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.needs import Need, ParameterNeed
@@ -131,6 +131,15 @@ def judged(request: Request, resources: Resources) -> tuple[dict[str, int], int]
     if meant is None or not grades:
         return {}, DEFAULT_SCALE.relevant_from
     return grades, store.query_sets.relevant_from_of([meant.qid])[meant.qid]
+
+
+def said_answerable(request: Request, resources: Resources) -> bool | None:
+    """What people, or else the query's set, say of whether something in the store answers it; None where nobody does."""
+    meant = meant_query(request, resources.store)
+    if meant is None:
+        return None
+    said = agreed_answerable(resources.store.judgments.read(meant.qid, "human"))
+    return as_judged([meant], said)[0].answerable
 
 
 def _replayed(evidence: Evidence, request: Request) -> Trace:

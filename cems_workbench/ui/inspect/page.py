@@ -258,7 +258,9 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
         answered_line(
             "inspect", said or "No list was answered by the running system", partial(forget_evidence, context.resources)
         )
-    summary = judged_summary(trace, context.grades, context.relevant)
+    summary = judged_summary(
+        trace, context.grades, context.relevant, gathering.said_answerable(context.request, context.resources)
+    )
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     count = len(trace.results)
     left.markdown(f"## {count} result{'s' if count != 1 else ''}")

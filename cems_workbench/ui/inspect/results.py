@@ -89,8 +89,12 @@ def results_html(
     return render("inspect/results.html", cards=cards, compared=against is not None, gone=gone)
 
 
-def judged_summary(trace: Trace, grades: Mapping[str, int], relevant: Collection[str]) -> str:
-    """One line of Markdown on how the judged memories fared; empty when the query has no judgments."""
+def judged_summary(
+    trace: Trace, grades: Mapping[str, int], relevant: Collection[str], answerable: bool | None = None
+) -> str:
+    """One line of Markdown on how the judged memories fared; empty when nothing was said of the query."""
+    if answerable is False and not relevant:
+        return "It was said that nothing in the store answers this query: each result is one too many."
     if not grades:
         return ""
     if not relevant:

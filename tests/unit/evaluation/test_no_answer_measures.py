@@ -19,16 +19,14 @@ from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.kept import read_comparison
 from cems_workbench.evaluation.metrics import GradedRankings, graded, offered_measures, parse_measure, parse_measures
-from cems_workbench.evaluation.metrics.aurc import losses
-from cems_workbench.evaluation.metrics.auroc import first_score
+from cems_workbench.evaluation.metrics.aurc import curve
 from cems_workbench.evaluation.metrics.measure import NO_ANSWER
-from cems_workbench.evaluation.metrics.signal import risk_coverage
 from cems_workbench.evaluation.report import experiment_card
 from cems_workbench.evaluation.statistics import bootstrap_test, bounds, interval, means, resample
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
 from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.ui.evaluate.compare import verdict
+from cems_workbench.ui.evaluate.compare import risk_figure, verdict
 
 MEASURES = parse_measures(NO_ANSWER + " AURC@1 nDCG@10")
 RANKED = [
@@ -79,9 +77,17 @@ def test_measures_by_hand(name: str, expected: float) -> None:
 
 
 def test_the_risk_coverage_curve_by_hand() -> None:
-    coverage, risk = risk_coverage(first_score(TABLE, 1), losses(TABLE, 1, 1))
+    coverage, risk = curve(TABLE, 1, 1)
     assert coverage.tolist() == pytest.approx([1 / 6, 2 / 6, 4 / 6, 1])
     assert risk.tolist() == pytest.approx([0, 1 / 2, 3 / 4, 4 / 6])
+
+
+def test_the_curve_is_drawn_of_every_config() -> None:
+    drawn = risk_figure({"base": curve(TABLE, 1, 1), "<b>": curve(TABLE, 5, 1)})
+    assert [list(line.x) for line in drawn.data] == [pytest.approx([1 / 6, 2 / 6, 4 / 6, 1])] * 2
+    assert list(drawn.data[0].y) == pytest.approx([0, 1 / 2, 3 / 4, 4 / 6])
+    assert drawn.data[1].name == "&lt;b&gt;"
+    assert drawn.data[0].hovertext[1] == "base<br>33% answered<br>50% of them failed"
 
 
 def test_a_judgment_wins_against_no_answer_and_what_nobody_said_counts_nowhere() -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cems_workbench.errors import InputError, StoreError
-from cems_workbench.records import DEFAULT_SCALE, GradeScale, Judgment, Memory, ParsedInput, Query
+from cems_workbench.records import DEFAULT_SCALE, WHOLE_STORE, GradeScale, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import Store
 from cems_workbench.store.importing import set_name
 from cems_workbench.store.query_sets import digest
@@ -106,6 +106,11 @@ def test_a_relevant_judgment_against_no_answer_is_said_and_both_are_kept(store):
     assert store.queries.read() == [unanswerable]
     assert store.judgments.read() == list(judged)
     assert store.add(source("b.jsonl", judgments=(Judgment("q2", "m1", 0, "ben"),))).notes == report.notes
+    store.add(source("c.jsonl", Q1, judgments=(Judgment("q1", WHOLE_STORE, 0, "ann"),)))
+    against = store.add(source("d.jsonl", judgments=(Judgment("q1", "m1", 3, "ben"),)))
+    assert against.notes == (
+        "query q1: nothing is said to answer it, but ben judged m1 3; both are kept, and the judgment counts",
+    )
 
 
 def test_equal_sets_have_equal_digests_in_any_store_and_order(tmp_path, store):
