@@ -75,7 +75,7 @@ def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched) -> Tun
     rows = plan.split.open
     searched = _search(plan, score, rows, plan.seed, stage("search"))
     proposal = choose(plan.space, searched)
-    tuned = Tuned(plan, searched, proposal, mean_of(proposal.scores[:, 0]), None)
+    tuned = Tuned(plan, searched, proposal, plan.goal.as_measured(proposal.reached)[0], None)
     if searched.cancelled:
         return tuned
     try:
@@ -136,7 +136,7 @@ def _cross_validated(
             if inner.cancelled:
                 raise Cancelled
         choice = choose(plan.space, inner)
-        train.append(mean_of(choice.scores[:, 0]))
+        train.append(plan.goal.as_measured(choice.reached)[0])
         choices.append(choice.config)
         at = np.searchsorted(open_rows, held)
         tuned[at] = score(choice.config, held)[:, 0]

@@ -30,9 +30,8 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
         "without losing in another. What measures harm, such as noise, is made small. " + measures_help(),
     )  # fmt: skip
     types = sorted({kind for kind in data.batch.types if kind})
-    offered = [*GUARDED, *(f"{kind}:{measure}" for measure in GUARDED[:1] for kind in types)]
-    if data.batch.without_answer(data.relevant_from).any():
-        offered += NOISE
+    noise = NOISE if data.batch.without_answer(data.relevant_from).any() else ()
+    offered = [*GUARDED, *noise, *(f"{kind}:{measure}" for measure in GUARDED[:1] for kind in types)]
     texts = right.multiselect(
         "Must not get worse", offered, key="tune:guards", accept_new_options=True, persist_state="session",
         format_func=_guard_words, placeholder="no guard",

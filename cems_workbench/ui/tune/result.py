@@ -13,7 +13,7 @@ from markupsafe import Markup
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.scoring import Lacking, read_again
 from cems_workbench.runs.tuning import NONE_HOLDS, SearchResult, guard_lines, looks_at, open_holdout, searched_anew
-from cems_workbench.tuning.holdout import Gain, gain, mean_of
+from cems_workbench.tuning.holdout import Gain, gain
 from cems_workbench.tuning.objective import RERANKED
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
@@ -236,8 +236,7 @@ def _gain_cells(gain: Gain, edge: float) -> _GainCells:
 def gap_line(result: SearchResult) -> str:
     """How much of what the search saw is left where it did not look."""
     tuned = result.tuned
-    searched_on = mean_of(tuned.plan.goal.objectives[0].direction * tuned.proposal.scores[:, 0])
-    parts = [f"searched on {searched_on:.3f}"]
+    parts = [f"searched on {tuned.plan.goal.as_measured(tuned.proposal.reached)[0]:.3f}"]
     if tuned.validation is not None:
         parts = [f"folds: chosen on {tuned.train:.3f}, scored on the other {tuned.validation.tuned:.3f}"]
         parts.append(f"gap {tuned.train - tuned.validation.tuned:+.3f}")

@@ -41,6 +41,8 @@ def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     spaces["Age and project"] = factors
     cut = ("filter.min_score",) if config.filter.min_score is not None else ()
     spaces["What is cut"] = (*cut, "threshold.mode", "gap.ratio", "dedup.similarity")
+    scored = ("abstain.reranker",) if not RERANK.is_off(config) else ()
+    spaces["When nothing is returned"] = ("abstain.vector", "abstain.lexical", *scored, "abstain.margin")
     return spaces
 
 

@@ -83,6 +83,7 @@ def test_the_best_within_a_bound_is_proposed_and_measured_in_the_measures_own_sc
     if metric == "noise@5":
         assert tuned.validation.difference < 0 < tuned.validation.improvement
         assert tuned.validation.baseline == 1.0 and tuned.validation.p_greater < 0.01
+        assert 0 < tuned.train == pytest.approx(tuned.validation.tuned, abs=0.1)
 
 
 def test_a_bound_that_nothing_holds_leaves_the_baseline() -> None:
