@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.encode import encode
 from cems_workbench.pipeline.needs import SCORED_WITH, unmet
 from cems_workbench.pipeline.replay import run
+from cems_workbench.pipeline.stages.abstain import ABSTAIN, SIGNALS, asking_all
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
@@ -29,6 +31,8 @@ from cems_workbench.records import Query
 BLOCK = 512
 UNSCORED = "reranker scores of some candidates"
 """What evidence lacks where a config's reranker would read more than was scored."""
+UNREAD = "judge scores of some candidates"
+"""What evidence lacks where the judge decides whether to answer, and would read more than it did."""
 MOST_NAMES = 4
 NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 """A pair that was not asked because another had failed is of the same failure as that one."""
@@ -139,6 +143,10 @@ class LabelledBatch:
                 if unscored:
                     needs[UNSCORED] = needs.get(UNSCORED, 0) + unscored
                 sent[block.places] = stages.of(RERANK).sent()
+            if not ABSTAIN.is_off(config):
+                unread = sum(bool(stages.of(ABSTAIN).needs(q)) for q in range(len(block.places)))
+                if unread:
+                    needs[UNREAD] = needs.get(UNREAD, 0) + unread
         depth = max((part[0].shape[1] for part in found), default=0)
         shape = (len(self.queries), depth)
         order, grade = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
@@ -147,8 +155,21 @@ class LabelledBatch:
             width = part[0].shape[1]
             for whole, piece in zip((order, score, grade, judged), part, strict=True):
                 whole[block.places, :width] = piece
-        graded = GradedRankings(grade, judged, order >= 0, self.ideal, self.unanswerable, score)
+        signals = cache(lambda: self.signals(config))
+        graded = GradedRankings(
+            grade, judged, order >= 0, self.ideal, self.unanswerable, score, lambda name: signals()[name]
+        )
         return Rankings(config, order, score, graded, needs, sent)
+
+    def signals(self, config: PipelineConfig) -> dict[str, Floats]:
+        """(Q) of each signal of abstain the value of every query under a config, whatever its thresholds; NaN where there is none."""
+        asking = asking_all(config)
+        found = {name: np.full(len(self.queries), np.nan) for name in SIGNALS}
+        for block in self._blocks:
+            arrays = run(block.table, asking).of(ABSTAIN)
+            for name, values in found.items():
+                values[block.places] = arrays.signals(name)
+        return found
 
     def result_ids(self, rankings: Rankings) -> list[list[str]]:
         """The memory ids of every query's results, best first."""

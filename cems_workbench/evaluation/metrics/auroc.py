@@ -1,7 +1,7 @@
 """AUROC: how likely an answerable query has a better first score than one that nothing answers; ties count half.
 
-The signal is the final score of the first result; a query without results is below all. Source: Hanley & McNeil, The meaning and use of the
-area under a receiver operating characteristic (ROC) curve, 1982; scikit-learn's roc_auc_score.
+The signal is the final score of the first result, and a query without results is below all; or it is a signal of abstain. Source: Hanley
+& McNeil, The meaning and use of the area under a receiver operating characteristic (ROC) curve, 1982; scikit-learn's roc_auc_score.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ def auroc(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
 
 
 def first_score(rankings: GradedRankings, grade: int) -> Signal:
-    """The score of the first result as the signal of an answer."""
-    return Signal(rankings.signal(), rankings.answerable(grade), rankings.without_answer(grade))
+    """The score of the first result, or the chosen signal, as the signal of an answer; a query without a value has no part in it."""
+    value = rankings.signal()
+    known = ~np.isnan(value)
+    return Signal(value, rankings.answerable(grade) & known, rankings.without_answer(grade) & known)
 
 
 def _resampled(rankings: GradedRankings, k: int | None, grade: int, drawn: Floats) -> Floats:
@@ -33,5 +35,5 @@ def _resampled(rankings: GradedRankings, k: int | None, grade: int, drawn: Float
 
 MEASURE = MeasureFamily(
     "AUROC", "how surely the first score tells queries with an answer from those without", auroc, resampled=_resampled,
-    reads_judgments=False,    place=11,
+    reads_judgments=False, place=11,
 )  # fmt: skip

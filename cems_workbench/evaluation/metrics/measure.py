@@ -1,4 +1,5 @@
 """Measures by name: `hit@5`, `recall@10`, `P@3`, `MRR`, `nDCG@10`, `AP`, `Judged@10`, and `hit(rel=2)@5` for another grade.
+`AUROC(by=vector)` is of a signal of abstain in place of the first result's score; several are separated by ";".
 
 A family of measures is a module here that declares `MEASURE = MeasureFamily(...)`, or an entry point of another package in the group
 `cems_workbench.measures`. `R@5` is refused: the CEMS and ACE documents mean hit@5 by it, everybody else recall@5.
@@ -8,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cems_workbench import extensions
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.evaluation.metrics.rankings import GradedRankings
+from cems_workbench.pipeline.stages.abstain import SIGNALS
 from cems_workbench.pipeline.table import Floats
 
 Compute = Callable[[GradedRankings, int | None, int], Floats]
@@ -53,12 +55,13 @@ class MeasureFamily:
 MEASURES = extensions.Registry(extensions.MEASURES, MeasureFamily, "cems_workbench.evaluation.metrics", "MEASURE")
 """Every family of measures by name."""
 
-_WRITTEN = re.compile(r"([A-Za-z]+)(?:\(rel=(-?\d{1,6})\))?(?:@(\d{1,6}))?")
+_WRITTEN = re.compile(r"([A-Za-z]+)(?:\((?:rel=(-?\d{1,6}))?;?(?:by=([a-z]+))?\))?(?:@(\d{1,6}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One measure: a family, a cut-off (None: the whole ranking), and the lowest grade that counts as relevant.
+    """One measure: a family, a cut-off (None: the whole ranking), the lowest grade that counts as relevant, and for a measure of a signal
+    which one of abstain it is (empty: the score of the first result).
 
     The grade also decides the denominator, alike for every family: the queries that have a memory of at least that grade.
     """
@@ -66,11 +69,14 @@ class Measure:
     family: str
     k: int | None = None
     grade: int = 1
+    signal: str = ""
 
     def __str__(self) -> str:
         written = self.family
-        if self.grade != 1 and MEASURES[self.family].reads_grade:
-            written += f"(rel={self.grade})"
+        stated = [f"rel={self.grade}"] if self.grade != 1 and MEASURES[self.family].reads_grade else []
+        stated += [f"by={self.signal}"] if self.signal else []
+        if stated:
+            written += f"({';'.join(stated)})"
         return written if self.k is None else f"{written}@{self.k}"
 
     @property
@@ -86,7 +92,11 @@ class Measure:
     def resampled(self, rankings: GradedRankings, drawn: Floats) -> Floats | None:
         """(B) the measure where query q counts `drawn[b, q]` times; None where it is a mean over queries, which needs no such thing."""
         compute = MEASURES[self.family].resampled
-        return None if compute is None else compute(rankings, self.k, self.grade, drawn)
+        return None if compute is None else compute(self._by_signal(rankings), self.k, self.grade, drawn)
+
+    def _by_signal(self, rankings: GradedRankings) -> GradedRankings:
+        """The rankings with the signal of this measure in place of the first score."""
+        return replace(rankings, chosen=self.signal) if self.signal else rankings
 
     def values(self, rankings: GradedRankings) -> Floats:
         """(Q) the measure of each query; NaN for a query that it is not of: with nothing relevant where it needs something relevant,
@@ -96,7 +106,7 @@ class Measure:
         """
         family = MEASURES[self.family]
         with MEASURES.answerable(self.family, InputError):
-            values = family.compute(rankings, self.k, self.grade)
+            values = family.compute(self._by_signal(rankings), self.k, self.grade)
             if family.needs_no_answer:
                 return np.where(rankings.without_answer(self.grade), values, np.nan)
             if not family.needs_relevant:
@@ -109,7 +119,7 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
     match = _WRITTEN.fullmatch(text.strip())
     if match is None:
         raise InputError(f"measure {text!r}: expected a name such as hit@5, nDCG@10 or hit(rel=2)@5")
-    name, stated, k = match.groups()
+    name, stated, signal, k = match.groups()
     if name == "R":
         raise InputError(
             f"measure {text}: write hit@{k or 5} (what the CEMS and ACE documents mean) or recall@{k or 5}"
@@ -124,7 +134,10 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
         raise InputError(f"measure {text}: the cut-off must be at least 1")
     if k is None and family.needs_cutoff:
         raise InputError(f"measure {text}: needs a cut-off, such as {family.name}@5")
-    return Measure(family.name, None if k is None else int(k), grade if stated is None else int(stated))
+    if signal is not None and (family.resampled is None or signal not in SIGNALS):
+        what = f"by is one of {', '.join(SIGNALS)}" if family.resampled else f"{family.name} is not of a signal"
+        raise InputError(f"measure {text}: {what}")
+    return Measure(family.name, None if k is None else int(k), grade if stated is None else int(stated), signal or "")
 
 
 def relevance_words(grade: int, counted: int, judged: int, unanswerable: int = 0) -> str:

@@ -6,7 +6,7 @@ judged relevant. It is neither while all that was judged is irrelevant and nobod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,6 +33,10 @@ class GradedRankings:
     """(Q) was it said that nothing answers the query? Empty where it was said of none."""
     score: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     """(Q, R) final score of the result at each rank, NaN past the end; empty where scores are not known."""
+    signals: Callable[[str], Floats] | None = None
+    """(Q) of a signal of abstain, by its name, NaN where a query has none; None where they are not known."""
+    chosen: str = ""
+    """Which of the signals says how sure a ranking is; empty: the score of the first result."""
 
     def relevant(self, grade: int) -> Bools:
         """(Q, R) judged results of at least this grade."""
@@ -56,17 +60,23 @@ class GradedRankings:
         return without
 
     def signal(self) -> Floats:
-        """(Q) how sure the ranking is of an answer: the score of the first result, -inf without results or scores."""
+        """(Q) how sure the ranking is of an answer: the score of the first result, -inf without results or scores; or the chosen
+        signal, NaN where a query has none."""
+        if self.chosen:
+            return self.signals(self.chosen) if self.signals is not None else np.full(len(self.filled), np.nan)
         if not self.score.shape[1]:
             return np.full(len(self.filled), -np.inf)
         return np.where(self.filled[:, 0] & ~np.isnan(self.score[:, 0]), self.score[:, 0], -np.inf)
 
     def of_queries(self, rows: Ints) -> GradedRankings:
         """Those of some queries, by their numbers."""
+        signals = self.signals
         return GradedRankings(
             self.grade[rows], self.judged[rows], self.filled[rows], self.ideal[rows],
             self.unanswerable[rows] if len(self.unanswerable) else self.unanswerable,
             self.score[rows] if len(self.score) else self.score,
+            None if signals is None else lambda name: signals(name)[rows],
+            self.chosen,
         )  # fmt: skip
 
 

@@ -225,6 +225,24 @@ def test_a_batch_measures_queries_without_an_answer_and_says_how_many_there_are(
     )
 
 
+def test_another_signal_than_the_first_score_can_be_measured() -> None:
+    """The first score is highest where two memories are equally near, which the margin tells from an answer."""
+    found = {"q1": evidence({"a": 0.9}), "q2": evidence({"a": 0.95, "b": 0.94}), "q3": evidence({"a": 0.4})}
+    batch = LabelledBatch(QUERIES[:3], found, GRADES)
+    first, vector, margin, lexical = evaluate(
+        batch, PipelineConfig(), parse_measures("AUROC AUROC(by=vector) AUROC(by=margin) AUROC(by=lexical)")
+    ).summaries
+    assert [first.mean, vector.mean, margin.mean] == [0.5, 0.5, 1.0]
+    assert math.isnan(lexical.mean)  # it was not searched
+    assert str(parse_measure("AURC(rel=2;by=margin)@5")) == "AURC(rel=2;by=margin)@5"
+    for text, why in {
+        "AUROC(by=luck)": "by is one of vector, lexical",
+        "hit(by=vector)@5": "hit is not of a signal",
+    }.items():
+        with pytest.raises(InputError, match=why):
+            parse_measure(text)
+
+
 def test_less_noise_is_a_win_and_more_a_loss() -> None:
     noisy = {**EVIDENCE, "q3": evidence({"a": 0.9})}
     quiet, loud = (
