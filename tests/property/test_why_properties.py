@@ -16,6 +16,7 @@ from cems_workbench.analysis.why.trial import Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.stages import ADJUST, CANDIDATE_STAGES, FUSION
+from cems_workbench.pipeline.stages.abstain import SIGNALS
 
 
 def brought_in(evidence: Evidence, config: PipelineConfig, memory_id: str, k: int) -> bool:
@@ -79,6 +80,7 @@ def test_a_solved_cell_has_the_rank_of_its_replay(
         {
             "rerank.backend": "none", "filter.min_score": None, "filter.percentile": 0.0, "gap.ratio": 0.0,
             "assembly.limit": None, "assembly.max_tokens": None, "assembly.strategy": "greedy", "query.raw": False,
+                **{kind.path: None for kind in SIGNALS.values()},
         },
     )  # fmt: skip
     assume(solvable(config, path))
