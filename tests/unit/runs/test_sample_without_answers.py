@@ -16,7 +16,7 @@ PATH = SAMPLE_DATA / "no_answer" / "unanswerable.jsonl"
 
 def test_the_sample_has_questions_of_every_sort_of_near_miss_that_nothing_answers() -> None:
     parsed = formats.read(PATH)
-    assert (len(parsed.queries), parsed.errors, parsed.notes) == (48, (), ())
+    assert (len(parsed.queries), parsed.errors, parsed.notes) == (68, (), ())
     assert {(query.answerable, query.type) for query in parsed.queries} == {(False, "unanswerable")}
     sorts = Counter(json.loads(line)["note"].partition(":")[0] for line in PATH.read_text("utf-8").splitlines())
     assert min(sorts.values()) >= 4 and len(sorts) == 6
