@@ -14,9 +14,12 @@ import streamlit as st
 from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.signals import SignalTable, signal_table
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.answered import answered
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.abstain import switched_off
 from cems_workbench.records import Query
 from cems_workbench.runs.background_evidence import BackgroundEvidence, begins_unasked
 from cems_workbench.runs.evidence_memory import EvidenceMemory, Grades, MemoryKey, judged_queries
@@ -28,7 +31,8 @@ from cems_workbench.ui.kit.progress import progress_in
 
 LABELLED = "inspect:labelled"
 NOTHING_MISSING = "inspect:ahead:nothing"
-"""Key of the session state."""
+SIGNALS_SEEN = "inspect:abstain:judged_signals"
+"""Keys of the session state."""
 EVERY = 1.0
 """Seconds between two looks at a background gather."""
 
@@ -174,6 +178,22 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
     except WorkbenchError as error:
         st.error(plain(str(error)))
         return None
+
+
+def judged_signals(context: InspectContext) -> SignalTable | None:
+    """What each signal of abstain says of the judged queries under the config of now; None while they are not searched."""
+    resources, config = context.resources, switched_off(context.trace.config)
+    queries, grades = judged_queries(resources)
+    if not queries or not evidence_memory().has(queries, context.trace.config, resources):
+        return None
+    relevant_from = _relevant_from(queries, resources)
+    asked = (evidence_memory().key(context.trace.config, resources), config, queries, grades, relevant_from)
+    kept: tuple[tuple[object, ...], SignalTable] | None = st.session_state.get(SIGNALS_SEEN)
+    if kept is None or kept[0] != asked:
+        evidences = evidence_of(queries, context.trace.config, resources)
+        batch = LabelledBatch(queries, {query.qid: one for query, one in zip(queries, evidences, strict=True)}, grades)
+        kept = st.session_state[SIGNALS_SEEN] = (asked, signal_table(batch, config, relevant_from))
+    return kept[1]
 
 
 def _labelled(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet | None:

@@ -1,0 +1,171 @@
+"""Abstain: what each signal says of this query, and where it stands among the judged queries with an answer and without one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import streamlit as st
+
+from cems_workbench.evaluation.signals import SignalTable
+from cems_workbench.pipeline import Trace, replay
+from cems_workbench.pipeline.stages.abstain import ABSTAIN, SIGNALS, asking_all
+from cems_workbench.pipeline.table import Floats
+from cems_workbench.ui.inspect.catalogue import View
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.labelled import judged_signals, offer_labelled
+from cems_workbench.ui.inspect.strip import notes_html
+from cems_workbench.ui.kit.charts import draw_chart
+from cems_workbench.ui.kit.escape import plain
+from cems_workbench.ui.kit.figures import GREY, GRID, hover
+from cems_workbench.ui.kit.tables import draw_table
+from cems_workbench.ui.kit.theme import LIST_COLOURS
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+WITH, WITHOUT = "with an answer", "without an answer"
+HERE, CUT = LIST_COLOURS[4], LIST_COLOURS[3]
+KINDS = {WITH: (LIST_COLOURS[0], "circle"), WITHOUT: (LIST_COLOURS[1], "diamond")}
+"""Colour and mark of each kind of query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A signal of the query on the page; `value` None: it has none, `threshold` None: it has no part in the decision."""
+
+    name: str
+    value: float | None
+    threshold: float | None
+
+    @property
+    def says(self) -> str:
+        """What it means for the decision, in words."""
+        if self.threshold is None:
+            return "off"
+        if self.value is None:
+            return "decides nothing"
+        return "nothing answers" if self.value < self.threshold else "something answers"
+
+
+def draw(context: InspectContext) -> None:
+    """The decision, every signal in a table, and one of them among the judged queries."""
+    trace = context.trace
+    stage, found = trace.stage(ABSTAIN), readings(trace)
+    if stage.warnings:
+        st.html(notes_html([f"⚠ {warning}" for warning in stage.warnings]))
+    st.markdown(decision(trace, found))
+    judged = judged_signals(context) if offer_labelled(context, "inspect:abstain:judged") is not None else None
+    if judged is not None and not judged.unanswerable.any():
+        st.info(
+            "No query of this store is known to have no answer, so nothing says where a threshold should be. Say it on Label (key X), or "
+            'import queries with `"answerable": false`.',
+            icon=":material/help:",
+        )
+        judged = None
+    _draw_table(found, judged)
+    shown = [reading for reading in found if reading.value is not None]
+    if judged is not None and shown:
+        _draw_chart(shown, judged)
+
+
+def readings(trace: Trace) -> list[Reading]:
+    """Every signal of the query, those without a threshold too."""
+    asked = replay(trace.evidence, asking_all(trace.config)).stage(ABSTAIN).fields.signals
+    return [Reading(signal.name, signal.value, getattr(trace.config.abstain, signal.name)) for signal in asked]
+
+
+def decision(trace: Trace, found: list[Reading]) -> str:
+    """What was decided, in one line of Markdown."""
+    asked = [reading for reading in found if reading.threshold is not None]
+    if not asked:
+        return "**Off.** Something is always returned; a threshold in the sidebar under Abstain switches it on."
+    fields = trace.stage(ABSTAIN).fields
+    rule = "one of them is" if trace.config.abstain.rule == "any" else "all of them are"
+    counted = f"{len(asked)} signal{'s have' if len(asked) > 1 else ' has'} a threshold; nothing is returned when {rule} below it"
+    if fields.abstained:
+        return f"**Nothing is returned:** {plain(' and '.join(signal.words for signal in fields.deciding))}. {counted}."
+    return f"**Answered.** {counted}."
+
+
+def _draw_table(found: list[Reading], judged: SignalTable | None) -> None:
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    share = "Share of the judged queries of this kind whose signal is below that of this query"
+    draw_table(
+        signal_rows(found, judged), key="inspect:abstain:signals", most=len(found),
+        columns={
+            "signal": text("signal", width=250),
+            "this query": number("this query", format="%.4g", width=90, help="Empty where the signal has no value for this query"),
+            "threshold": number("threshold", format="%.4g", width=90, help="Set in the sidebar under Abstain; empty is off"),
+            "says": text("says", width=130),
+            f"below: {WITH}": number(f"below: {WITH}", format="%.0f %%", width=150, help=share),
+            f"below: {WITHOUT}": number(f"below: {WITHOUT}", format="%.0f %%", width=165, help=share),
+        },
+    )  # fmt: skip
+
+
+def signal_rows(found: list[Reading], judged: SignalTable | None) -> list[dict[str, Any]]:
+    """A row a signal: value, threshold, what it says, and the shares of both kinds of judged queries that are below the value."""
+    rows = []
+    for reading in found:
+        row: dict[str, Any] = {
+            "signal": SIGNALS[reading.name].title, "this query": reading.value, "threshold": reading.threshold, "says": reading.says,
+        }  # fmt: skip
+        if judged is not None:
+            for kind, values in zip((WITH, WITHOUT), judged.of(reading.name), strict=True):
+                value = reading.value if len(values) else None
+                row[f"below: {kind}"] = None if value is None else 100 * float((values < value).mean())
+        rows.append(row)
+    return rows
+
+
+def _draw_chart(found: list[Reading], judged: SignalTable) -> None:
+    names = {SIGNALS[reading.name].title: reading for reading in found}
+    first = next((title for title, reading in names.items() if reading.threshold is not None), next(iter(names)))
+    chosen = st.segmented_control("Signal", list(names), default=first, required=True, key="inspect:abstain:signal")
+    reading = names[chosen or first]
+    kinds = dict(zip((WITH, WITHOUT), judged.of(reading.name), strict=True))
+    draw_chart(
+        spread_figure(reading, kinds), key="inspect:abstain:spread",
+        alt=f"{SIGNALS[reading.name].title} of {len(kinds[WITH])} judged queries with an answer and {len(kinds[WITHOUT])} without, "
+        "with the value of this query and the threshold.",
+        table=lambda: [{"query": kind, "value": float(value)} for kind, values in kinds.items() for value in np.sort(values)],
+    )  # fmt: skip
+
+
+def spread_figure(reading: Reading, kinds: dict[str, Floats]) -> Figure:
+    """A dot for each judged query, a row for each kind; a solid line at this query, a dashed one at the threshold."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    for place, (kind, values) in enumerate(kinds.items()):
+        colour, mark = KINDS[kind]
+        figure.add_scatter(
+            x=values, y=1 - place + 0.6 * (np.arange(len(values)) * 0.618 % 1 - 0.5), mode="markers", name=kind,
+            marker={"color": colour, "symbol": mark, "size": 6, "opacity": 0.8}, hovertemplate=hover(kind, "%{x:.4g}"),
+        )  # fmt: skip
+    lines = [
+        (reading.value, "this query", HERE, "solid", "top right"),
+        (reading.threshold, "threshold", CUT, "dash", "top left"),
+    ]
+    for value, name, colour, dash, corner in lines:
+        if value is not None:
+            figure.add_vline(
+                x=value, line={"color": colour, "width": 2, "dash": dash}, annotation_text=f"{name} {value:.4g}",
+                annotation_position=corner, annotation_font={"size": 12},
+            )  # fmt: skip
+    figure.update_layout(
+        height=260, margin={"l": 8, "r": 16, "t": 28, "b": 8}, showlegend=False, hovermode="closest",
+        xaxis={
+            "title": {"text": SIGNALS[reading.name].title}, "gridcolor": GRID, "zeroline": False, "fixedrange": True, "automargin": True,
+        },
+        yaxis={
+            "tickvals": [1, 0], "ticktext": [f"{kind} · {len(values)}" for kind, values in kinds.items()], "range": [-0.6, 1.6],
+            "showgrid": False, "zeroline": False, "fixedrange": True, "automargin": True, "color": GREY,
+        },
+    )  # fmt: skip
+    return figure
+
+
+VIEW = View("Abstain", 105, draw)
