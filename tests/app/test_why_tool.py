@@ -150,7 +150,7 @@ def test_a_query_without_judgments_says_how_to_go_on(open_page: OpenPage) -> Non
     assert "This query has no judgments" in captions(page)
 
 
-def test_a_query_without_an_answer_in_the_store_says_so(open_page: OpenPage) -> None:
+def test_a_query_without_a_relevant_memory_says_so(open_page: OpenPage) -> None:
     page = open_page()
     store = handles.resources().store
     judged: dict[str, int] = {}

@@ -93,7 +93,7 @@ def _judgments(context: InspectContext, lost: list[str], k: int) -> None:
     if not context.grades:
         st.caption("This query has no judgments. Search for the memory that should have come, or follow one above.")
     elif not relevant:
-        st.caption("No memory that was judged for this query is relevant. Any memory can be searched for.")
+        st.caption("No memory was judged relevant for this query. Any memory can be searched for.")
     elif not lost:
         nearer = " Ask for fewer results to see why one is not higher." if k > 1 else ""
         st.caption(f"Every memory judged relevant is within the {where}.{nearer}")
