@@ -16,6 +16,7 @@ from cems_workbench import __version__
 from cems_workbench.cli import (
     agreement,
     app,
+    calibrate,
     compare,
     config_history,
     connect,
@@ -60,6 +61,7 @@ commands.command("gather")(gather.gather_command)
 commands.command("score")(score.score_command)
 commands.command("evaluate")(evaluate.evaluate_command)
 commands.command("compare")(compare.compare_command)
+commands.command("calibrate")(calibrate.calibrate_command)
 commands.command("fidelity")(fidelity.fidelity_command)
 commands.command("tune")(tune.tune_command)
 commands.command("config-history")(config_history.config_history_command)

@@ -12,7 +12,19 @@ from cems_workbench.config import preset_names
 from cems_workbench.shipped import FIRST
 from cems_workbench.ui.inspect import state
 
-TAKES_A_PRESET = {"search", "replay", "why", "gather", "score", "evaluate", "compare", "fidelity", "tune", "doctor"}
+TAKES_A_PRESET = {
+    "search",
+    "replay",
+    "why",
+    "gather",
+    "score",
+    "evaluate",
+    "compare",
+    "calibrate",
+    "fidelity",
+    "tune",
+    "doctor",
+}
 
 
 @pytest.mark.parametrize("named", [None, *preset_names(), "cmes"])

@@ -1,0 +1,119 @@
+"""`calibrate`: the signals of abstain as probabilities of an answer, on an evidence file, and the thresholds that belong to one."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cems_workbench.cli.evaluate import JudgesOption, check_judges, configs_for, refuse_nothing
+from cems_workbench.cli.options import JsonOption, SetOption, preset_help, print_table, read_evidence
+from cems_workbench.cli.terminal import put_json, say, say_wrapped
+from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from cems_workbench.tuning.calibration import Calibration
+
+PROBABILITY = 0.5
+
+
+class FitMethod(StrEnum):
+    """How the probabilities are fitted."""
+
+    LOGISTIC = "logistic"
+    ISOTONIC = "isotonic"
+
+
+def calibrate_command(
+    evidence: Annotated[Path, typer.Argument(help="An evidence file, with queries that have no answer among its own.")],
+    config: Annotated[Path | None, typer.Option("--config", help="A config file, instead of a preset.")] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help=preset_help("the config the file was gathered with"))
+    ] = None,
+    changes: SetOption = None,
+    signal: Annotated[
+        str | None,
+        typer.Option(
+            "--signal", help="One signal, with its reliability: vector, lexical, reranker, judge, margin, agreement."
+        ),
+    ] = None,
+    method: Annotated[
+        FitMethod, typer.Option("--method", help="How the probabilities are fitted.")
+    ] = FitMethod.LOGISTIC,
+    probability: Annotated[
+        float, typer.Option("--probability", help="Probability of an answer from which on the thresholds answer.")
+    ] = PROBABILITY,
+    judges: JudgesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Calibrate the signals of abstain on judged queries and print their thresholds as config. Nothing is gathered or changed."""
+    from cems_workbench.runs.calibration import calibrations
+    from cems_workbench.runs.evaluation import labelled_file
+
+    check_judges(judges)
+    read = read_evidence(evidence)
+    chosen, _ = configs_for(read, [config] if config else None, [preset] if preset else None, changes, None)[0]
+    batch = labelled_file(read, judges).batch
+    refuse_nothing(batch.qids, evidence)
+    group_by, found, refused = calibrations(batch, chosen, read.header.relevant_from, signal, method.value, probability)
+    if not found:
+        raise InputError(next(iter(refused.values())))
+    if as_json:
+        put_json(
+            {
+                "config": chosen.name,
+                "group_by": group_by,
+                "calibrations": [one.to_json() for one in found],
+                "without": refused,
+            }
+        )
+        return
+    _print(found, group_by)
+    if signal is not None:
+        _print_bins(found[0])
+    for line in refused.values():
+        say_wrapped(f"left out: {line}")
+
+
+def _print(found: list[Calibration], group_by: str) -> None:
+    first = found[0]
+    rows = [
+        [one.signal, one.answerable, one.unanswerable, one.missing, one.auroc, one.brier, one.base_brier, one.ece, one.refused, one.wrongly]
+        for one in found
+    ]  # fmt: skip
+    print_table(
+        ["signal", "answer", "none", "no value", "AUROC", "Brier", "Brier of base", "ECE", "refused", "wrongly"], rows,
+        f"{first.method}, {first.folds} folds by {group_by}, answering from a probability of {first.probability:g}",
+    )  # fmt: skip
+    say_wrapped(
+        "answer, none: judged queries with an answer and without; Brier and ECE on the folds left out, the base is the share of answerable "
+        "queries as everybody's probability; refused, wrongly: the shares of queries without an answer and with one that the threshold "
+        "of the other folds refuses"
+    )
+    for one in found:
+        say(f"--set {one.setting}" if one.setting else f"abstain.{one.signal}: {_without(one)}")
+
+
+def _without(one: Calibration) -> str:
+    if one.threshold is not None:
+        return f"every score has a probability of at least {one.probability:g}; leave it off"
+    return f"no threshold: no score reaches a probability of {one.probability:g}, or higher ones make an answer no likelier"
+
+
+def _print_bins(one: Calibration) -> None:
+    rows = [
+        [
+            f"{each.low:g} to {each.high:g}",
+            each.queries,
+            each.predicted,
+            each.observed,
+            each.interval[0],
+            each.interval[1],
+        ]
+        for each in one.bins
+    ]
+    print_table(
+        ["probability", "queries", "mean", "with an answer", "low", "high"], rows, f"reliability of {one.signal}"
+    )

@@ -1,0 +1,39 @@
+"""Every signal of abstain calibrated on one labelled batch, for the page and the command line."""
+
+from __future__ import annotations
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.signals import signal_table
+from cems_workbench.pipeline.stages.abstain import SIGNALS
+from cems_workbench.tuning.calibration import Calibration, Method, calibrate
+from cems_workbench.tuning.folds import GROUP_WORDS, groups_of, natural_grouping
+
+
+def calibrations(
+    batch: LabelledBatch,
+    config: PipelineConfig,
+    relevant_from: int,
+    signal: str | None = None,
+    method: Method = "logistic",
+    probability: float = 0.5,
+) -> tuple[str, list[Calibration], dict[str, str]]:
+    """By what the folds are grouped, the calibration of each signal (or of one), and by signal why there is none of it.
+
+    Raises InputError for a signal that there is not, and for a probability out of range.
+    """
+    if signal is not None and signal not in SIGNALS:
+        raise InputError(f"{signal}: no such signal; there are {', '.join(SIGNALS)}")
+    if not 0 < probability < 1:
+        raise InputError(f"the probability is {probability:g}; it lies between 0 and 1, without either")
+    table = signal_table(batch, config, dict.fromkeys(batch.qids, relevant_from))
+    by = natural_grouping(batch)
+    groups = groups_of(batch, by)
+    found, without = [], {}
+    for name in [signal] if signal else SIGNALS:
+        try:
+            found.append(calibrate(table, groups, name, method, probability))
+        except InputError as error:
+            without[name] = str(error)
+    return GROUP_WORDS[by], found, without

@@ -1,0 +1,232 @@
+"""From a raw score to the probability that there is an answer, fitted on judged queries, and back to the threshold of a probability.
+
+    logistic   P(answer | s) = 1 / (1 + exp(-(a z + b))), z the standardised score, L2 penalty 1 (Platt 1999)
+    isotonic   the rising step-wise line nearest to the outcomes (Zadrozny & Elkan 2002), clipped past both ends
+
+Whatever is said of a fit is said of queries it was not fitted on: each fold of groups gets its probabilities from the others.
+
+    Brier score   mean of (p - y)^2; ECE  mean over 10 bins of equal width, weighted by queries, of |share with an answer - mean p|
+
+The threshold of a probability is the least raw score whose probability reaches it; there is none where a higher score is no surer, or
+where no score is sure enough. Refused and wrongly refused are counted with the threshold of the other folds.
+
+Source: Guo et al., On calibration of modern neural networks, 2017 (ECE); Brown, Cai & DasGupta 2001 (Wilson's interval of a share).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.signals import SignalTable
+from cems_workbench.pipeline.table import Bools, Floats
+from cems_workbench.tuning.folds import split
+
+Method = Literal["logistic", "isotonic"]
+METHODS: tuple[Method, ...] = get_args(Method)
+BINS = 10
+FEWEST = 5
+"""Queries of each kind that a fit takes at least."""
+Z95 = 1.959963984540054
+
+
+class Curve(Protocol):
+    """A fitted calibration."""
+
+    def probability(self, scores: Floats) -> Floats:
+        """(n) the probability of an answer at raw scores."""
+
+    def threshold(self, probability: float) -> float | None:
+        """The least raw score whose probability reaches this; None where there is none, -inf where every score does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logistic:
+    """a z + b with z = (score - mean) / deviation."""
+
+    mean: float
+    deviation: float
+    slope: float
+    offset: float
+
+    def probability(self, scores: Floats) -> Floats:
+        """(n) the probability of an answer at raw scores."""
+        log_odds = self.slope * (scores - self.mean) / self.deviation + self.offset
+        found: Floats = np.exp(-np.logaddexp(0.0, -log_odds))
+        return found
+
+    def threshold(self, probability: float) -> float | None:
+        """As `Curve` says."""
+        if self.slope <= 0:
+            return None
+        log_odds = math.log(probability / (1 - probability))
+        return self.mean + self.deviation * (log_odds - self.offset) / self.slope
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Isotonic:
+    """Probabilities at ascending scores, straight lines between them, level past both ends."""
+
+    scores: Floats
+    probabilities: Floats
+
+    def probability(self, scores: Floats) -> Floats:
+        """(n) the probability of an answer at raw scores."""
+        found: Floats = np.interp(scores, self.scores, self.probabilities)
+        return found
+
+    def threshold(self, probability: float) -> float | None:
+        """As `Curve` says."""
+        if probability > self.probabilities[-1] or self.probabilities[0] == self.probabilities[-1]:
+            return None
+        at = int(np.searchsorted(self.probabilities, probability, side="left"))
+        if at == 0:
+            return -math.inf
+        low, high = self.probabilities[at - 1], self.probabilities[at]
+        share = (probability - low) / (high - low)
+        return float(self.scores[at - 1] + share * (self.scores[at] - self.scores[at - 1]))
+
+
+def fitted(method: Method, scores: Floats, answers: Bools) -> Curve:
+    """The curve of raw scores (n) and whether there was an answer."""
+    if method == "isotonic":
+        from sklearn.isotonic import IsotonicRegression
+
+        line = IsotonicRegression(y_min=0.0, y_max=1.0, increasing=True, out_of_bounds="clip").fit(scores, answers)
+        return Isotonic(line.X_thresholds_, line.y_thresholds_)
+    from sklearn.linear_model import LogisticRegression
+
+    mean, deviation = float(scores.mean()), float(scores.std()) or 1.0
+    model = LogisticRegression(C=1.0).fit(((scores - mean) / deviation)[:, None], answers)
+    return Logistic(mean, deviation, float(model.coef_[0, 0]), float(model.intercept_[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """The queries whose probability lies in low..high: how many, their mean probability, the share with an answer and its 95 % interval."""
+
+    low: float
+    high: float
+    queries: int
+    predicted: float
+    observed: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How well the probabilities of one signal fit, on queries they were not fitted on, and the threshold of the one that is wanted.
+
+    `refused` is the share of the queries without an answer below the threshold, `wrongly` that of those with one; None where there is no
+    threshold in some fold. `missing` queries have no value of the signal.
+    """
+
+    signal: str
+    method: Method
+    answerable: int
+    unanswerable: int
+    missing: int
+    folds: int
+    auroc: float
+    brier: float
+    base_brier: float
+    """Of the share of answerable queries as the probability of each: what knowing nothing gets."""
+    ece: float
+    bins: tuple[Bin, ...]
+    probability: float
+    threshold: float | None
+    refused: float | None
+    wrongly: float | None
+    curve: Curve
+
+    @property
+    def setting(self) -> str | None:
+        """The threshold as a line of a config; None where there is none."""
+        if self.threshold is None or not math.isfinite(self.threshold):
+            return None
+        return f"abstain.{self.signal}={self.threshold:.6g}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the curve as plain values."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("curve", "bins")}
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            values["threshold"] = None
+        return values | {"setting": self.setting, "bins": [asdict(one) for one in self.bins]}
+
+
+def calibrate(
+    table: SignalTable,
+    groups: Sequence[str],
+    signal: str,
+    method: Method = "logistic",
+    probability: float = 0.5,
+    folds: int = 5,
+) -> Calibration:
+    """Calibrate one signal of Q queries, cross-validated by their groups (Q); 0 < probability < 1.
+
+    Raises InputError where there is too little to fit on.
+    """
+    judged, values = table.answerable | table.unanswerable, table.values[signal]
+    rows = np.flatnonzero(judged & ~np.isnan(values))
+    scores, answers = values[rows], table.answerable[rows]
+    count, without = int(answers.sum()), int((~answers).sum())
+    if min(count, without) < FEWEST:
+        raise InputError(
+            f"abstain.{signal} has a value for {count} judged queries with an answer and {without} without; it takes {FEWEST} of each"
+        )
+    parts = split([groups[row] for row in rows.tolist()], folds, holdout=0.0)
+    predicted, below, known = np.empty(len(rows)), np.zeros(len(rows), dtype=bool), True
+    for fold, test in enumerate(parts.folds):
+        training = parts.training(fold)
+        if len(np.unique(answers[training])) < 2:
+            raise InputError("a fold leaves queries of one kind alone; group by something finer")
+        curve = fitted(method, scores[training], answers[training])
+        predicted[test] = curve.probability(scores[test])
+        limit = curve.threshold(probability)
+        known &= limit is not None
+        below[test] = limit is not None and scores[test] < limit
+    from sklearn.metrics import roc_auc_score
+
+    whole = fitted(method, scores, answers)
+    bins = reliability(predicted, answers)
+    return Calibration(
+        signal=signal, method=method, answerable=count, unanswerable=without, missing=int(judged.sum()) - len(rows),
+        folds=len(parts.folds), auroc=float(roc_auc_score(answers, scores)), brier=float(((predicted - answers) ** 2).mean()),
+        base_brier=float(answers.mean() * (1 - answers.mean())), ece=expected_error(bins), bins=bins, probability=probability,
+        threshold=whole.threshold(probability), refused=float(below[~answers].mean()) if known else None,
+        wrongly=float(below[answers].mean()) if known else None, curve=whole,
+    )  # fmt: skip
+
+
+def reliability(predicted: Floats, answers: Bools, bins: int = BINS) -> tuple[Bin, ...]:
+    """The reliability diagram: bins of equal width that hold a query. A probability on a border is in the bin above it, 1 in the last."""
+    place = np.minimum((predicted * bins).astype(int), bins - 1)
+    found = []
+    for i in range(bins):
+        inside = place == i
+        queries = int(inside.sum())
+        if queries:
+            share = float(answers[inside].mean())
+            found.append(
+                Bin(i / bins, (i + 1) / bins, queries, float(predicted[inside].mean()), share, wilson(share, queries))
+            )
+    return tuple(found)
+
+
+def expected_error(bins: Sequence[Bin]) -> float:
+    """The expected calibration error (ECE)."""
+    total = sum(one.queries for one in bins)
+    return sum(one.queries * abs(one.observed - one.predicted) for one in bins) / total
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a share of `count`."""
+    square = Z95 * Z95
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = Z95 / (1 + square / count) * math.sqrt(share * (1 - share) / count + square / (4 * count * count))
+    return max(0.0, middle - half), min(1.0, middle + half)
