@@ -147,6 +147,11 @@ def test_the_honest_view_stands_people_beside_cosine(page: AppTest) -> None:
     assert {"people", "cosine ≥ 0.45"} <= set(page.dataframe[0].value["judge"])
 
 
+def test_without_queries_that_nothing_answers_there_is_nothing_to_calibrate_on(page: AppTest) -> None:
+    show(page, "Calibrate")
+    assert "Nothing to calibrate on" in page.info[0].value and "answerable: false" in page.info[0].value
+
+
 def test_each_stage_off_is_compared_with_the_config_itself(page: AppTest) -> None:
     show(page, "Ablation")
     rows = page.dataframe[0].value

@@ -11,6 +11,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.evaluation import EvaluatedConfig
 from cems_workbench.ui.evaluate import (
     ablation,
+    calibrate,
     choose,
     compare,
     experiments,
@@ -32,6 +33,7 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
     "By type": lambda evaluated, choice, resources: queries.draw_types(evaluated),
     "By query": lambda evaluated, choice, resources: queries.draw_queries(evaluated, choice),
     "Compare judges": lambda evaluated, choice, resources: honest.draw(evaluated),
+    "Calibrate": lambda evaluated, choice, resources: calibrate.draw(evaluated, choice),
     "Ablation": ablation.draw,
     "Experiments": experiments.draw,
 }

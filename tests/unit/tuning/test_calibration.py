@@ -20,6 +20,7 @@ from cems_workbench.tuning.calibration import (
     reliability,
     wilson,
 )
+from cems_workbench.ui.evaluate.calibrate import bin_rows, calibration_rows, reliability_figure
 
 RNG = np.random.default_rng(7)
 ANSWERS = RNG.random(200) < 0.7
@@ -82,3 +83,11 @@ def test_a_calibration_is_measured_on_groups_it_was_not_fitted_on(method: Method
 def test_too_few_queries_of_a_kind_are_refused_in_a_line() -> None:
     with pytest.raises(InputError, match="takes 5 of each"):
         calibrate(table(SCORES[:20], np.ones(20, dtype=bool)), GROUPS[:20], "vector")
+
+
+def test_the_diagram_has_a_dot_a_bin_with_its_interval() -> None:
+    found = calibrate(table(), GROUPS, "vector")
+    dots = reliability_figure(found).data[1]
+    assert list(dots.y) == [one.observed for one in found.bins] and len(bin_rows(found)) == len(found.bins)
+    assert list(dots.error_y.array) == [one.interval[1] - one.observed for one in found.bins]
+    assert calibration_rows([found])[0]["threshold"] == found.threshold
