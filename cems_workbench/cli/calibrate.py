@@ -70,14 +70,15 @@ def calibrate_command(
             }
         )
         return
-    _print(found, group_by)
+    print_calibrations(found, group_by)
     if signal is not None:
         _print_bins(found[0])
     for line in refused.values():
         say_wrapped(f"left out: {line}")
 
 
-def _print(found: list[Calibration], group_by: str) -> None:
+def print_calibrations(found: list[Calibration], group_by: str) -> None:
+    """Print the figures of each signal, what they are, and the thresholds as options."""
     first = found[0]
     rows = [
         [one.signal, one.answerable, one.unanswerable, one.missing, one.auroc, one.brier, one.base_brier, one.ece, one.refused, one.wrongly]

@@ -26,7 +26,7 @@ HELP = {
     "no value": "Judged queries for which the signal has no value",
     "AUROC": "Chance that a query with an answer has a higher score than one without; 0.5 says nothing",
     "Brier": "Mean of (probability − outcome)², on the folds left out",
-    "Brier of base": "The same with the share of answerable queries as everybody's probability",
+    "base": "Brier score with the share of answerable queries as everybody's probability",
     "ECE": "Mean distance of the probabilities from the shares with an answer, over ten bins, on the folds left out",
     "threshold": "Least raw score that reaches the probability; empty where there is none",
     "refused": "Share of the queries without an answer that the threshold of the other folds refuses",
@@ -74,7 +74,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     draw_table(
         calibration_rows(found), key="evaluate:calibrate:signals", most=len(found), placeholder="–",
         columns={
-            column: number(column, format="%.0f" if column in ("answer", "none", "no value") else "%.4g", help=text)
+            column: number(column, format="%.0f" if column in ("answer", "none", "no value") else "%.4g", width=66, help=text)
             for column, text in HELP.items()
         },
     )  # fmt: skip
@@ -103,7 +103,7 @@ def calibration_rows(found: Sequence[Calibration]) -> list[dict[str, Any]]:
     return [
         {
             "signal": one.signal, "answer": one.answerable, "none": one.unanswerable, "no value": one.missing, "AUROC": one.auroc,
-            "Brier": one.brier, "Brier of base": one.base_brier, "ECE": one.ece,
+            "Brier": one.brier, "base": one.base_brier, "ECE": one.ece,
             "threshold": one.threshold if one.setting else None, "refused": one.refused, "wrongly": one.wrongly,
         }
         for one in found
