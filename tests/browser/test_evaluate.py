@@ -53,7 +53,7 @@ def test_three_configs_are_compared_with_intervals_significance_and_cost(gathere
 
 
 def test_every_view_fits_the_window_and_breaks_no_rule_of_accessibility(gathered: Window) -> None:
-    for name in ("By type", "By query", "Compare judges", "Ablation", "Experiments", "Compare"):
+    for name in ("By type", "By query", "Compare judges", "Calibrate", "Ablation", "Experiments", "Compare"):
         gathered.view(name)
         assert gathered.page.get_by_test_id("stAlert").get_by_text("Error").count() == 0, name
         for width, scheme in ((900, "dark"), (1440, "light")):
