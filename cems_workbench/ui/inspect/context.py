@@ -38,6 +38,8 @@ class InspectContext:
     """The memory that is followed; None when none is, or when it is no candidate."""
     relevant_from: int = DEFAULT_SCALE.relevant_from
     """The lowest grade that counts as relevant in the query's set."""
+    answerable: bool | None = None
+    """Whether people, or else its set, say that something in the store answers it; None where nobody does."""
 
     @property
     def relevant(self) -> set[str]:

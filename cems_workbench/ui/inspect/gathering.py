@@ -7,8 +7,10 @@ and once more with its scores.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 import streamlit as st
 
@@ -112,6 +114,15 @@ def offer_again(needs: Sequence[Need]) -> None:
     button_box.button("Resume", key="inspect:go_on", on_click=state.try_again)
 
 
+class Judged(NamedTuple):
+    """Human grades of a query by memory id, from which on is relevant, and whether people, or else its set, say that something answers
+    it; None where nobody does."""
+
+    grades: Mapping[str, int] = MappingProxyType({})
+    relevant_from: int = DEFAULT_SCALE.relevant_from
+    answerable: bool | None = None
+
+
 def lists_for(config: PipelineConfig, trace: Trace, request: Request, resources: Resources) -> Evidence | None:
     """The present request's evidence as another config asks for it, of the same moment, with the scores that the cache has.
 
@@ -124,22 +135,15 @@ def lists_for(config: PipelineConfig, trace: Trace, request: Request, resources:
         return None
 
 
-def judged(request: Request, resources: Resources) -> tuple[dict[str, int], int]:
-    """Human grades by memory id, when the query is one of the store's (`runs.labelling.meant_query`), and from which on is relevant."""
+def judged(request: Request, resources: Resources) -> Judged:
+    """What people judged, when the query is one of the store's (`runs.labelling.meant_query`)."""
     store, meant = resources.store, meant_query(request, resources.store)
-    grades = {} if meant is None else agreed_grades(store.judgments.read(meant.qid, "human")).get(meant.qid, {})
-    if meant is None or not grades:
-        return {}, DEFAULT_SCALE.relevant_from
-    return grades, store.query_sets.relevant_from_of([meant.qid])[meant.qid]
-
-
-def said_answerable(request: Request, resources: Resources) -> bool | None:
-    """What people, or else the query's set, say of whether something in the store answers it; None where nobody does."""
-    meant = meant_query(request, resources.store)
     if meant is None:
-        return None
-    said = agreed_answerable(resources.store.judgments.read(meant.qid, "human"))
-    return as_judged([meant], said)[0].answerable
+        return Judged()
+    given = store.judgments.read(meant.qid, "human")
+    grades = agreed_grades(given).get(meant.qid, {})
+    relevant_from = store.query_sets.relevant_from_of([meant.qid])[meant.qid] if grades else DEFAULT_SCALE.relevant_from
+    return Judged(grades, relevant_from, as_judged([meant], agreed_answerable(given))[0].answerable)
 
 
 def _replayed(evidence: Evidence, request: Request) -> Trace:

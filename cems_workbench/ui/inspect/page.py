@@ -227,16 +227,17 @@ def _inspect(request: Request, resources: Resources, started: float) -> None:
     if not fetch and trace.needs:
         gathering.offer_again(trace.needs)
     off, followed = state.variants_off(request), state.followed()
-    grades, relevant_from = gathering.judged(request, resources)
+    judged = gathering.judged(request, resources)
     context = InspectContext(
         request=request,
         trace=trace,
         resources=resources,
-        grades=grades,
+        grades=judged.grades,
         variants_off=off,
         against=baseline.against(trace, off, lambda config: gathering.lists_for(config, trace, request, resources)),
         followed=followed if followed in trace.evidence.memories else None,
-        relevant_from=relevant_from,
+        relevant_from=judged.relevant_from,
+        answerable=judged.answerable,
     )
     _draw_ranking(context, started)
     if not fetch:
@@ -258,9 +259,7 @@ def _draw_ranking(context: InspectContext, started: float) -> None:
         answered_line(
             "inspect", said or "No list was answered by the running system", partial(forget_evidence, context.resources)
         )
-    summary = judged_summary(
-        trace, context.grades, context.relevant, gathering.said_answerable(context.request, context.resources)
-    )
+    summary = judged_summary(trace, context.grades, context.relevant, context.answerable)
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     count = len(trace.results)
     left.markdown(f"## {count} result{'s' if count != 1 else ''}")
