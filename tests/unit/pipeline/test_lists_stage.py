@@ -97,7 +97,7 @@ def test_no_lists_at_all_give_an_empty_result() -> None:
     result = trace(evidence({}))
     assert result.results == []
     assert result.tokens_used == 0
-    assert [stage.candidates_in for stage in result.stages] == [0] * 12
+    assert {stage.candidates_in for stage in result.stages} == {0}
 
 
 def test_score_is_the_best_list_score() -> None:
