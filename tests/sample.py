@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cems_workbench.records import Query
+from cems_workbench.runs.importing import SAMPLE_DATA
 from cems_workbench.store import Store
 
+NO_ANSWER = SAMPLE_DATA / "no_answer" / "unanswerable.jsonl"
 FAILING = "browser eats all the RAM if I leave it open until evening"
 """A query whose judged memory, m089, preset cems does not return."""
 MOVING = "when are we moving house"

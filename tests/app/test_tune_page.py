@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench import formats
 from cems_workbench.config import FORMS, export_config, import_config, preset
 from cems_workbench.records import ParsedInput
 from cems_workbench.runs.caching import RecentCache
 from cems_workbench.runs.tuning import SearchResult
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import handles
-from tests.sample import store_with_set
+from tests.sample import NO_ANSWER, answered_queries, copied
 
 from .inspect_page import config_of, state_of
 from .pages import OpenPage, all_html, captions, checked
@@ -26,15 +27,24 @@ QUERIES, CONFIGS, WAIT = 24, 30, 60
 
 @pytest.fixture(scope="module")
 def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample store with a query set "few" of some of its answered queries."""
-    return store_with_set(sample_store, tmp_path_factory.mktemp("tune"), "few", QUERIES)
+    """The sample store with a query set "few" of some of its answered queries, and "both" with questions that nothing answers."""
+    with copied(sample_store, tmp_path_factory.mktemp("tune")) as store:
+        answered = answered_queries(store)
+        store.query_sets.put("few", answered[:QUERIES], "test")
+        store.query_sets.put("both", [*answered[:10], *formats.read(NO_ANSWER).queries[:6]], "test")
+        return store.path
 
 
 @pytest.fixture
 def page(open_page: OpenPage, small_store: Path) -> AppTest:
     """The page on the small set, gathered; its baseline is the preset that the tests open with."""
-    opened = open_page(small_store).switch_page("pages/tune.py").run()
-    opened.selectbox(key="tune:set").select("few").run()
+    return on_set(open_page(small_store), "few")
+
+
+def on_set(opened: AppTest, name: str) -> AppTest:
+    """The page on this query set, gathered."""
+    opened.switch_page("pages/tune.py").run()
+    opened.selectbox(key="tune:set").select(name).run()
     if any(button.key == "tune:gather" for button in opened.button):
         opened.button(key="tune:gather").click().run()
     opened.selectbox(key="tune:group_by").select("query")
@@ -267,6 +277,28 @@ def test_a_guard_is_kept_by_the_proposal_and_shown(page: AppTest) -> None:
     page = searched(page, "lists.vector.weight", "fusion.score_blend")
     assert not found(page).tuned.proposal.broken
     assert f"Guarded: {kind.rpartition(' of ')[2]}" in captions(page).replace("\\", "")
+
+
+def test_noise_is_held_below_a_bound_while_ranking_is_improved_and_the_reverse(
+    open_page: OpenPage, small_store: Path
+) -> None:
+    page = on_set(open_page(small_store), "both")
+    page.number_input(key="tune:trials").set_value(20)
+    assert "noise@5" in page.multiselect(key="tune:guards").options
+    page.multiselect(key="tune:guards").set_value(["noise@5<=0.6"]).run()
+    page = searched(page, "abstain.rule", "abstain.vector", "fusion.score_blend")
+    bounded = found(page).tuned
+    assert bounded.search.baseline.broken  # the baseline answers every question
+    assert not bounded.proposal.broken
+    assert "Guarded: noise@5 at most 0.6" in captions(page)
+    page = show(page, "Set up")
+    page.multiselect(key="tune:objectives").set_value(["noise@5"]).run()
+    page.multiselect(key="tune:guards").set_value(["refused<=0.5"]).run()
+    page = searched(page, "abstain.rule", "abstain.vector", "fusion.score_blend")
+    goal, search = found(page).planned.plan.goal, found(page).tuned.search
+    best, at_first = (goal.as_measured(trial.reached)[0] for trial in (search.best, search.baseline))
+    assert best < at_first == 1
+    assert "Guarded: refused at most 0.5" in captions(page)
 
 
 def test_a_result_says_when_the_store_has_changed_since(tuned: AppTest) -> None:

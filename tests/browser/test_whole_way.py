@@ -19,6 +19,7 @@ from .whole_way import GRADES, walk
 
 pytestmark = [pytest.mark.browser, pytest.mark.models]
 TRIALS = 40
+BOUND = "nDCG@10>=0.05"
 
 
 def test_from_a_failing_query_to_a_tuned_config_in_a_file(window: Window, stocked_store: Path, tmp_path: Path) -> None:
@@ -35,6 +36,22 @@ def test_from_a_failing_query_to_a_tuned_config_in_a_file(window: Window, stocke
     assert " ".join(LOST.split()) in " ".join(guide.split())
     assert "Evidence card" in file.read_text(encoding="utf-8")
     changes = [row for row in difference(preset(FIRST).config, load_config(file)) if row[0] != "name"]
+    _a_bound_that_is_typed_stays(window)
     window.switch("Inspect")
     changed = window.page.get_by_role("button", name=re.compile(r"parameters? changed · reset"))
     assert len(changes) == int(changed.inner_text().split("parameter")[0].split()[-1]) > 0
+
+
+def _a_bound_that_is_typed_stays(window: Window) -> None:
+    """A guard with a bound is offered nowhere: it is typed, and is still what was typed after another page was open."""
+    window.view("Set up")
+    guards = window.page.get_by_role("combobox", name="Must not get worse")
+    guards.fill(BOUND)
+    with window.rerun():
+        guards.press("Enter")
+    window.page.keyboard.press("Escape")
+    for page in ("Label", "Tune"):
+        window.switch(page)
+    expect(window.page.get_by_text(BOUND, exact=True)).to_be_visible()
+    window.expect_no_error()
+    expect(window.page.get_by_role("button", name="Start the search")).to_be_visible()

@@ -32,9 +32,11 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
     types = sorted({kind for kind in data.batch.types if kind})
     noise = NOISE if data.batch.without_answer(data.relevant_from).any() else ()
     offered = [*GUARDED, *noise, *(f"{kind}:{measure}" for measure in GUARDED[:1] for kind in types)]
+    words = {text: _guard_words(text) for text in offered}
     texts = right.multiselect(
         "Must not get worse", offered, key="tune:guards", accept_new_options=True, persist_state="session",
-        format_func=_guard_words, placeholder="no guard",
+        format_func=lambda text: words.get(text, text),  # one that was typed is sent back as it is shown
+        placeholder="no guard",
         help="A config that is worse here than the baseline is never proposed. For one type of question: `temporal:hit@5`; with a "
         "tolerance: `temporal:hit@5-0.01`; with a bound in place of the baseline: `noise@5<=0.2`, `nDCG@10>=0.5`.",
     )  # fmt: skip
@@ -54,10 +56,7 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
 
 
 def _guard_words(text: str) -> str:
-    try:
-        guard: Guard = parse_guard(text)
-    except InputError:
-        return text
+    guard: Guard = parse_guard(text)
     if guard.bound is not None:
         return str(guard)
     less = f", less {guard.tolerance:g}" if guard.tolerance else ""
