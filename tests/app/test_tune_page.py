@@ -291,6 +291,7 @@ def test_noise_is_held_below_a_bound_while_ranking_is_improved_and_the_reverse(
     assert bounded.search.baseline.broken  # the baseline answers every question
     assert not bounded.proposal.broken
     assert "Guarded: noise@5 at most 0.6" in captions(page)
+    assert "With noise@5 at most 0.6, which cems does not hold: nDCG@10" in all_html(page)
     page = show(page, "Set up")
     page.multiselect(key="tune:objectives").set_value(["noise@5"]).run()
     page.multiselect(key="tune:guards").set_value(["refused<=0.5"]).run()

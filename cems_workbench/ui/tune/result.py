@@ -14,7 +14,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.scoring import Lacking, read_again
 from cems_workbench.runs.tuning import NONE_HOLDS, SearchResult, guard_lines, looks_at, open_holdout, searched_anew
 from cems_workbench.tuning.holdout import Gain, gain
-from cems_workbench.tuning.objective import RERANKED
+from cems_workbench.tuning.objective import RERANKED, Guard
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.stability import Region
 from cems_workbench.tuning.tune import proposed
@@ -84,18 +84,27 @@ def headline(result: SearchResult) -> str:
     tuned, plan = result.tuned, result.planned.plan
     gained = tuned.holdout or tuned.validation
     sealed = tuned.holdout is not None
-    return headline_of(str(plan.goal.objectives[0]), plan.space.baseline.name, result.better, gained, sealed)
+    held = () if tuned.proposal.broken else tuned.search.baseline.broken
+    return headline_of(str(plan.goal.objectives[0]), plan.space.baseline.name, result.better, gained, sealed, held)
 
 
-def headline_of(measure: str, base: str, better: bool, gained: Gain | None, sealed: bool = False) -> str:
-    """The verdict on a proposal, `better` where it is not the baseline, with its gain on the sealed queries or the folds."""
+def headline_of(
+    measure: str, base: str, better: bool, gained: Gain | None, sealed: bool = False, held: Sequence[Guard] = ()
+) -> str:
+    """The verdict on a proposal, `better` where it is not the baseline, with its gain on the sealed queries or the folds.
+
+    `held` are the guards that it holds and the baseline does not, which may cost what is optimised.
+    """
     if not better:
         return f"Nothing significantly better than {base}: the baseline is proposed"
     if gained is None:
         return f"{measure}: a candidate better than {base}, not yet cross-validated"
+    where = "the sealed queries" if sealed else "queries that the search did not see"
+    if held:
+        change = f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}"
+        return f"With {' and '.join(map(str, held))}, which {base} does not hold: {change}"
     if gained.improvement <= 0:
         return f"No gain over {base} on queries that the search did not see"
-    where = "the sealed queries" if sealed else "queries that the search did not see"
     sure = "" if gained.p < LEVEL else ", which may be chance"
     return f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}{sure}"
 
