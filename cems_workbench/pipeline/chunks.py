@@ -3,7 +3,8 @@
 `seed_overlap` follows the CEMS plan to the letter: split on ". ", a query term counts when it is a *substring* of the
 sentence, a chunk closes once it is longer than `size` characters and is cut there, the first best wins, none -> the head.
 `term_overlap` counts stemmed words without stopwords, keeps sentences whole, and windows a sentence that is longer than
-`size` around its matches. `head` is the beginning.
+`size` around its matches. `head` is the beginning. `passages` gives the whole text where it fits, else several runs of whole
+sentences, each of which is read; the best of their scores is the memory's.
 
 Source: CEMS plan, `select_best_chunk`; docs/specification.md, "rerank".
 """
@@ -25,22 +26,26 @@ def best_chunk(content: str, query: str, size: int, selection: str) -> str:
         return seed_overlap(content, query, size)
     if selection == "term_overlap":
         return term_overlap(content, query, size)
+    if selection == "passages":
+        return passages(content, query, size)[0]
     return content[:size]
 
 
-def text_for_reranker(content: str, searched: str, config: PipelineConfig) -> str:
-    """The part of `content` that this config's reranker is given; `searched` is the query as it was searched."""
-    rerank = config.rerank
-    return best_chunk(content, rerank.query or searched, rerank.chunk_chars, rerank.chunk_selection)
+def texts_for_reranker(content: str, searched: str, config: PipelineConfig) -> tuple[str, ...]:
+    """The parts of `content` that this config's reranker reads, one unless it reads `passages`; `searched` is the query as searched."""
+    rerank, query = config.rerank, config.rerank.query or searched
+    if rerank.chunk_selection == "passages":
+        return passages(content, query, rerank.chunk_chars)[: rerank.passages]
+    return (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection),)
 
 
 def text_for_judge(memory: str, chunk: str, searched: str, config: PipelineConfig) -> str:
-    """What the judge is given: what the reranker reads of `chunk`, or the start of the memory where `judge.max_chars` says so.
+    """What the judge is given: what the reranker reads first of `chunk`, or the start of the memory where `judge.max_chars` says so.
 
     `chunk` is what the reranker's text is chosen from (`scoring.given_chunks`): a chunk of the memory, or the memory.
     """
     if config.judge.max_chars is None:
-        return text_for_reranker(chunk, searched, config)
+        return texts_for_reranker(chunk, searched, config)[0]
     return memory[: config.judge.max_chars]
 
 
@@ -77,6 +82,27 @@ def term_overlap(content: str, query: str, size: int) -> str:
             if len(covered) > best_score:
                 best, best_score = (start, pieces[j][1]), len(covered)
     return content[best[0] : best[1]]
+
+
+def passages(content: str, query: str, size: int) -> tuple[str, ...]:
+    """The whole content where it fits into `size` characters, else its passages: together all of it, none longer than `size`.
+
+    A passage ends where the next sentence would not fit; a longer sentence is cut. Those with most distinct query words come first,
+    of as many the earlier one.
+    """
+    if len(content) <= size:
+        return (content,)
+    edges = [(at, min(at + size, end)) for start, end in _sentences(content) for at in range(start, end, size)]
+    runs: list[tuple[int, int]] = []
+    for start, end in edges:
+        if runs and end - runs[-1][0] <= size:
+            runs[-1] = (runs[-1][0], end)
+        else:
+            runs.append((start, end))
+    terms = set(tokenize(query))
+    covered = [len(terms & set(tokenize(content[start:end]))) for start, end in runs]
+    order = sorted(range(len(runs)), key=lambda i: (-covered[i], i))
+    return tuple(content[runs[i][0] : runs[i][1]] for i in order) or (content[:size],)
 
 
 def _sentences(content: str) -> list[tuple[int, int]]:

@@ -100,6 +100,8 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
         return True
     if path.startswith("query.conversational.") and path != "query.conversational.enabled":
         return not config.query.conversational.enabled
+    if path == "rerank.passages" and config.rerank.chunk_selection != "passages":
+        return True
     if path.startswith("rerank."):
         return RERANK.is_off(config)
     if path.startswith("judge."):

@@ -22,7 +22,7 @@ from cems_workbench.models.late_interaction import LateInteraction
 from cems_workbench.models.minilm_judge import MiniLMJudge
 from cems_workbench.models.protocol import PairScore, PairScorer
 from cems_workbench.models.resolve import locate
-from cems_workbench.pipeline.chunks import text_for_judge, text_for_reranker
+from cems_workbench.pipeline.chunks import text_for_judge, texts_for_reranker
 from cems_workbench.pipeline.evidence import Evidence, ModelScore
 from cems_workbench.pipeline.replay import replay
 from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
@@ -53,26 +53,25 @@ def score_missing(
         return evidence
     query = config.rerank.query or evidence.searched
     given = given_chunks(evidence, config)
-    chunks = {
-        key: text_for_reranker(
-            given[key].text if key in given else evidence.memories[key].content, evidence.searched, config
-        )
-        for key in missing
-    }
+    texts = {key: _given_to_reranker(key, evidence, given, config) for key in missing}
     warnings: list[str] = []
     label: str = config.rerank.backend
 
     def scored(scorer: PairScorer) -> dict[str, ModelScore]:
         nonlocal label
         label = scorer.label
-        return cached_or_scored(scorer, query, chunks, resources, progress, cached_only)
+        every = {text: text for read in texts.values() for text in read}
+        by_text = cached_or_scored(scorer, query, every, resources, progress, cached_only)
+        return {
+            key: _best([by_text[text] for text in read]) for key, read in texts.items() if by_text.keys() >= set(read)
+        }
 
     try:
         request = ScorerRequest(config.rerank.model, config.rerank, resources, progress)
         _, instead, scores = score_with(config.rerank.backend, request, scored)
         warnings += [instead] if instead else []
     except ModelError as error:
-        scores = {} if cached_only else {key: ModelScore(None, chunk, str(error)) for key, chunk in chunks.items()}
+        scores = {} if cached_only else {key: ModelScore(None, read[0], str(error)) for key, read in texts.items()}
     key = model_key(config.rerank)
     merged = {**evidence.model_scores, key: {**evidence.model_scores.get(key, {}), **scores}}
     cut = sum(bool(score.detail and score.detail.get("truncated")) for score in scores.values())
@@ -84,6 +83,22 @@ def score_missing(
     notes |= {"models": {**notes.get("models", {}), "reranker": label}, "rerank_scores": counts}
     notes |= {"rerankers": {**notes.get("rerankers", {}), key: label}}  # of every config tried on this evidence
     return replace(evidence, model_scores=merged, notes=notes)
+
+
+def _given_to_reranker(
+    memory_id: str, evidence: Evidence, given: Mapping[str, Chunk], config: PipelineConfig
+) -> tuple[str, ...]:
+    """What this config's reranker reads of a memory; `given` is of `given_chunks`."""
+    content = given[memory_id].text if memory_id in given else evidence.memories[memory_id].content
+    return texts_for_reranker(content, evidence.searched, config)
+
+
+def _best(scores: Sequence[ModelScore]) -> ModelScore:
+    """The highest of the scores of a memory's passages, or its first failure; with how many were read, where there were several."""
+    best = max((score for score in scores if score.good), key=lambda score: score.raw or 0.0, default=scores[0])
+    if len(scores) == 1:
+        return best
+    return replace(best, detail={**(best.detail or {}), "passages": sum(score.good for score in scores)})
 
 
 def score_to_decide(
@@ -224,13 +239,20 @@ def _about(model: PairScorer) -> dict[str, Any]:
 
 
 def judge_texts(trace: Trace) -> dict[str, str]:
-    """What this config gives the judge to read, by memory id: of each result, and of what decides whether there are results."""
-    evidence, given = trace.evidence, given_chunks(trace.evidence, trace.config)
+    """What this config gives the judge to read, by memory id: of each result, and of what decides whether there are results.
+
+    Of several passages that the reranker reads of a memory it is the one whose score counts.
+    """
+    evidence, config, given = trace.evidence, trace.config, given_chunks(trace.evidence, trace.config)
+    reranked = evidence.model_scores.get(model_key(config.rerank), {})
     texts = {}
     for memory_id in _to_judge(trace):
         memory = evidence.memories[memory_id].content
         chunk = given[memory_id].text if memory_id in given else memory
-        texts[memory_id] = text_for_judge(memory, chunk, evidence.searched, trace.config)
+        texts[memory_id] = text_for_judge(memory, chunk, evidence.searched, config)
+        best = reranked[memory_id].chunk if memory_id in reranked else None
+        if config.judge.max_chars is None and best in texts_for_reranker(chunk, evidence.searched, config):
+            texts[memory_id] = best
     return texts
 
 

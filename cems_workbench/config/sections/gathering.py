@@ -48,6 +48,11 @@ class VectorList(Section):
         step=1,
         soft=(1, 10),
     )
+    normalization: Normalization = param(
+        "none",
+        "Vector normalisation",
+        "none keeps the cosine; minmax spreads the hits over 0 to 1, so that the last of them counts as much as a memory that was not found.",
+    )
 
 
 class LexicalList(Section):

@@ -269,11 +269,22 @@ class RerankConfig(Section):
         "searched whole are the same under both.",
         kind="gather",
     )
-    chunk_selection: Literal["seed_overlap", "term_overlap", "head"] = param(
+    chunk_selection: Literal["seed_overlap", "term_overlap", "head", "passages"] = param(
         "seed_overlap",
         "Chunk choice",
-        "seed_overlap: as the CEMS plan (substring counts); term_overlap: stemmed words; head: the beginning.",
+        "seed_overlap: as the CEMS plan (substring counts); term_overlap: stemmed words; head: the beginning; passages: the whole text where "
+        "it fits, else several parts of it, of which the best score counts.",
         kind="gather",
+    )
+    passages: int | None = param(
+        3,
+        "Passages",
+        "How many parts of a long memory are read where the choice is passages, those with most of the query's words; null reads all of it.",
+        kind="gather",
+        ge=1,
+        le=1000,
+        step=1,
+        soft=(1, 10),
     )
     raw_scale: Literal["divide_by_10", "sigmoid", "minmax", "identity"] = param(
         "divide_by_10", "Raw → unit", "How the model's score becomes 0–1; a logit needs sigmoid."

@@ -1,9 +1,9 @@
 """lists: which gathered lists take part, cut to their depth, with scores made comparable.
 
 A list takes part when its source is enabled and its query variant is not switched off. It is cut to its depth first and
-normalised after. Only lexical scores are normalised: `max` divides by the list's largest score (the CEMS documents
-call it min-max; it is not, and the first hit is always 1.0), `minmax` is (s - min) / (max - min) with all equal -> 1.0,
-`saturating` is s / (1 + s). Cosines are kept as they are, negative ones too.
+normalised after, lexical scores by default, cosines where a config says so: `max` divides by the list's largest score (the CEMS
+documents call it min-max; it is not, and the first hit is always 1.0), `minmax` is (s - min) / (max - min) with all equal -> 1.0,
+`saturating` is s / (1 + s). Otherwise cosines are kept as they are, negative ones too.
 
 Source: CEMS plan, phase 2; docs/specification.md, "lists".
 """
@@ -28,8 +28,8 @@ from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArr
 TS_RANK, HYBRID = SOURCES.index("ts_rank"), SOURCES.index("hybrid")
 INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
 """What a hybrid list is made of."""
-SCALED = ("lexical", "ts_rank")
-"""Lists whose scores have no fixed range, so that they are normalised."""
+SCALED = ("vector", "lexical", "ts_rank")
+"""Lists whose scores a config can normalise."""
 # Looked up by source index; the last entry is for padding, whose source is -1.
 ONLY_RANKS = np.array([not source.finds for source in LIST_SOURCES] + [False])
 
@@ -121,7 +121,7 @@ def apply_lists(
     several = np.zeros(len(table.queries), dtype=bool) if aggregation is None else aggregation
     made_with, places = nested.places(table, config, several)
     enabled = tuple(getattr(config, source).enabled for source in SOURCES)
-    scales = (config.lexical.normalization, config.ts_rank.normalization, config.ts_rank.chunk_depth)
+    scales = (*(getattr(config, source).normalization for source in SCALED), config.ts_rank.chunk_depth)
     key = (made_with, enabled, scales, tuple(sorted(depths.items())), frozenset(switched_off), frozenset(lists_off))
 
     def prepared() -> StageArrays[ListsRow, ListsFields]:
@@ -288,7 +288,8 @@ def _warnings(
             elif size == 1 and source in SCALED and getattr(config, source).normalization in ("max", "minmax"):
                 method = getattr(config, source).normalization
                 found.append(f"{called(name)} has one hit, which {method} scales to 1.0 however weak it is")
-            negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if source == "vector" else 0
+            shown_raw = source == "vector" and config.vector.normalization == "none"
+            negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if shown_raw else 0
             if negative:
                 found.append(f"{called(name)} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw")
         ranks_only = ONLY_RANKS[table.lists.source[q]]

@@ -27,7 +27,10 @@ def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     lists = [name for name in SOURCES if config.get(f"lists.{name}.enabled")]
     weights = tuple(f"lists.{name}.weight" for name in lists)
     fusion = ("fusion.k", "fusion.top_rank_bonus.rank1") if config.fusion.method == "rrf" else ()
-    fused = (*weights, *fusion, "fusion.score_blend", *(("lists.lexical.normalization",) if "lexical" in lists else ()))
+    scaled = ("lists.lexical.normalization",) if "lexical" in lists else ()
+    if config.fusion.method != "rrf" and "vector" in lists:
+        scaled = ("lists.vector.normalization", *scaled)
+    fused = (*weights, *fusion, "fusion.score_blend", *scaled)
     spaces = {"Weights and fusion": fused, WEIGHTS: weights[:3]}
     if not RERANK.is_off(config):
         bands = tuple(f"{BANDS}.{i}" for i in range(len(config.rerank.bands)))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.pipeline.chunks import best_chunk, seed_overlap, term_overlap
+from cems_workbench.pipeline.chunks import best_chunk, passages, seed_overlap, term_overlap
 
 
 def oracle(content: str, query: str, size: int) -> str:
@@ -110,3 +110,18 @@ def test_empty_content_gives_an_empty_chunk_or_only_the_seeds_full_stop(selectio
 
 def test_head_is_the_beginning() -> None:
     assert best_chunk("abcdef", "f", 3, "head") == "abc"
+
+
+@given(WORDS.map(" ".join), st.integers(1, 60))
+def test_passages_are_the_whole_text_in_parts_that_fit(content: str, size: int) -> None:
+    found = passages(content, "redis cache", size)
+    assert all(len(passage) <= size and passage in content for passage in found)
+    assert sorted("".join("".join(found).split())) == sorted("".join(content.split()))
+    assert found == (content,) or len(content) > size
+
+
+def test_passages_with_most_words_of_the_query_come_first() -> None:
+    content = "The kitchen closes at two. Redis is the cache. Nobody knows. The cache is warmed at night."
+    found = passages(content, "redis cache", 40)
+    assert found == ("Redis is the cache. Nobody knows.", "The cache is warmed at night.", "The kitchen closes at two.")
+    assert best_chunk(content, "redis cache", 40, "passages") == found[0]

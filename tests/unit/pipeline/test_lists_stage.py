@@ -55,6 +55,13 @@ def test_negative_cosines_are_kept_raw_with_a_warning() -> None:
     assert warned(lists, "1 negative cosine")
 
 
+def test_cosines_are_spread_where_a_config_says_so_and_none_is_shown_raw() -> None:
+    subject = evidence({"vector": {"a": 0.5, "b": 0.1, "c": -0.3}})
+    lists = stage("lists", subject, {"lists.vector.normalization": "minmax"})
+    assert [lists.by_id[key].lists[0].normalized for key in "abc"] == [1.0, 0.5, 0.0]
+    assert not warned(lists, "negative cosine")
+
+
 def test_a_disabled_list_takes_no_part_and_says_so() -> None:
     subject = evidence({"vector": {"a": 0.5}, "lexical": {"b": 3.0}})
     lists = stage("lists", subject, {"lists.lexical.enabled": False})

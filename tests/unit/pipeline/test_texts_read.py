@@ -57,6 +57,12 @@ def some_evidence(turn: int) -> Evidence:
     )
 
 
+def given_text(evidence: Evidence, memory_id: str, config: PipelineConfig) -> str:
+    """What the reranker's texts are chosen from."""
+    chunk = scoring.given_chunks(evidence, config).get(memory_id)
+    return evidence.memories[memory_id].content if chunk is None else chunk.text
+
+
 def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, readers, differ = random.Random(18), [], []
 
@@ -75,7 +81,8 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
                 PipelineConfig(),
                 {
                     "rerank.backend": "cross_encoder", "rerank.model": "one", "rerank.skip_if_few": False, "judge.backend": "cross_encoder",
-                    "rerank.chunk_selection": drawn.choice(["seed_overlap", "term_overlap", "head"]),
+                    "rerank.chunk_selection": drawn.choice(["seed_overlap", "term_overlap", "head", "passages"]),
+                    "rerank.passages": drawn.choice([1, 2, None]),
                     "rerank.reads": drawn.choice(["memory", "chunk"]), "rerank.chunk_chars": drawn.choice([60, 300]),
                     "judge.max_chars": drawn.choice([None, None, 40]), "filter.min_score": None,
                 },
@@ -84,9 +91,14 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
             found = scoring.score_missing(some_evidence(turn), config, resources)
             found = scoring.judge_missing(found, config, resources)
             trace = replay(found, config)
+            for key, score in found.model_scores[model_key(config.rerank)].items():
+                read = scoring.texts_for_reranker(given_text(found, key, config), found.searched, config)
+                assert score.raw == max(map(len, read)) and set(read) <= set(readers[0].given)
             reranked = {key: score.chunk for key, score in found.model_scores[model_key(config.rerank)].items()}
             judged = {key: score.chunk for key, score in next(iter(found.judge_scores.values())).items()}
-            assert [set(reader.given) for reader in readers] == [set(reranked.values()), set(judged.values())]
+            assert set(readers[1].given) == set(judged.values())
+            several = config.rerank.chunk_selection == "passages" and config.rerank.passages != 1
+            assert set(readers[0].given) >= set(reranked.values()) and (several or len(readers[0].given) == len(set(reranked.values())))
             assert trace.results and scoring.all_judged(trace)
             texts = differing_texts(trace)
             if config.judge.max_chars is None:

@@ -375,6 +375,9 @@ def _reading_line(
     part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
     given = given_chunks(context.trace.evidence, context.trace.config).get(memory.id)
     part += f", from the {chunk_words(context.trace.evidence, memory.id, given.seq)}" if given is not None else ""
+    passages = int((score.detail or {}).get("passages", 1))
+    if passages > 1:
+        return f"The reranker read {passages} passages of at most {config.chunk_chars:,} characters; the best of them is {part}.{cut}"
     return (
         f"The reranker read {part} (chunk of at most {config.chunk_chars:,}, by {plain(config.chunk_selection)}).{cut}"
     )
