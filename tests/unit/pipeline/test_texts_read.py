@@ -98,7 +98,9 @@ def test_reranker_and_judge_say_what_they_were_given(tmp_path: Path, monkeypatch
             judged = {key: score.chunk for key, score in next(iter(found.judge_scores.values())).items()}
             assert set(readers[1].given) == set(judged.values())
             several = config.rerank.chunk_selection == "passages" and config.rerank.passages != 1
-            assert set(readers[0].given) >= set(reranked.values()) and (several or len(readers[0].given) == len(set(reranked.values())))
+            assert set(readers[0].given) >= set(reranked.values()) and (
+                several or len(readers[0].given) == len(set(reranked.values()))
+            )
             assert trace.results and scoring.all_judged(trace)
             texts = differing_texts(trace)
             if config.judge.max_chars is None:
