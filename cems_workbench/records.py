@@ -99,6 +99,16 @@ DEFAULT_CHUNK_RULE: ChunkRule = "embedder"
 """Of a new store."""
 
 
+ENGLISH, CJK, NO_LANGUAGE = "english", "cjk", "none"
+LANGUAGES: tuple[str, ...] = (
+    ENGLISH, "arabic", "armenian", "basque", "catalan", "czech", "danish", "dutch", "esperanto", "estonian", "finnish", "french",
+    "german", "greek", "hungarian", "indonesian", "irish", "italian", "lithuanian", "norwegian", "polish", "portuguese", "romanian",
+    "russian", "serbian", "spanish", "swedish", "turkish", "yiddish", CJK, NO_LANGUAGE,
+)  # fmt: skip
+"""In which lexical search can work: those with a Snowball stemmer whose words are runs of letters; Chinese, Japanese and Korean, by
+characters; none, which takes words as they stand."""
+
+
 @dataclass(frozen=True, slots=True)
 class Relation:
     """A directed edge between two memories; `weight` in 0..1 is its strength."""

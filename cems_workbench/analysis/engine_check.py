@@ -100,7 +100,7 @@ def check_engine(
 ) -> EngineCheck:
     """Ask the engine for the lists of one text, and compare each with the exact one. Raises SourceError and ModelError."""
     probe = engine.probe()
-    depths = engine_depths(config, probe, request.query)
+    depths = engine_depths(config, probe, request.query, resources.store.language.current)
     where = search_filter(request, config)
     vector = resources.embedder.encode_query(text)
     vectors = resources.indexes.vectors

@@ -27,7 +27,7 @@ import numpy as np
 
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.protocol import QueryEmbedder
-from cems_workbench.records import Memory, indexed_text
+from cems_workbench.records import ENGLISH, Memory, indexed_text
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.tokenizer import chunks, normalised, terms_of, tokenize
 
@@ -91,7 +91,7 @@ def lexical_evidence(
     stop_words: list[str] = []
     asked: dict[str, int] = {}
     for chunk in chunks(query):
-        terms = terms_of(chunk)
+        terms = terms_of(chunk, index.language)
         if not terms:
             stop_words.append(chunk)
         for term in terms:
@@ -102,7 +102,7 @@ def lexical_evidence(
         by_chunk, key=lambda chunk: sum(asked[term] * by_chunk[chunk].get(term, 0.0) for term in words), default=None
     )
     parts = by_chunk.get(best, {})
-    inside = tokenize((texts or {}).get(best, indexed_text(memory)))
+    inside = tokenize((texts or {}).get(best, indexed_text(memory)), index.language)
     found = [
         TermEvidence(
             term, tuple(dict.fromkeys(words[term])), asked[term], inside.count(term), df := index.document_frequency(term),
@@ -127,7 +127,7 @@ class Match:
     terms: tuple[str, ...]
 
 
-def matches(text: str, terms: Collection[str]) -> list[Match]:
+def matches(text: str, terms: Collection[str], language: str = ENGLISH) -> list[Match]:
     """Where `text` has one of `terms`, in order, without overlaps: the words and identifiers that give them.
 
     A text that NFKC changes is cut at its spaces instead, so that positions are those of the text as it stands.
@@ -138,7 +138,7 @@ def matches(text: str, terms: Collection[str]) -> list[Match]:
     for piece in pieces:
         start = text.index(piece, at)
         at = start + len(piece)
-        met = tuple(dict.fromkeys(term for term in tokenize(piece) if term in wanted))
+        met = tuple(dict.fromkeys(term for term in tokenize(piece, language) if term in wanted))
         if met:
             found.append(Match(start, at, met))
     return found
@@ -157,7 +157,7 @@ def mean_length(index: LexicalIndex, texts: Mapping[str, Mapping[int | None, str
     """
     rows = [(text, memory_id, chunk) for memory_id, own in texts.items() for chunk, text in own.items()]
     for text, memory_id, chunk in sorted(rows, key=lambda row: -len(row[0])):
-        terms = tokenize(text)
+        terms = tokenize(text, index.language)
         counts = Counter(terms)
         parts = index.parts(memory_id, list(counts)[:READ], chunk)
         found = [
@@ -179,11 +179,11 @@ def score(index: LexicalIndex, query: str, text: str, mean: float) -> float:
 
     A term that no indexed memory has counts as if this text alone had it.
     """
-    inside = tokenize(text)
+    inside = tokenize(text, index.language)
     counts = Counter(inside)
     room = K1 * (1 - B + B * len(inside) / mean)
     total = np.float32(0)
-    for term in sorted(tokenize(query)):
+    for term in sorted(tokenize(query, index.language)):
         tf = counts[term]
         if tf:
             rare = idf(max(1, index.document_frequency(term)), index.document_count)

@@ -209,7 +209,7 @@ class _Scratch:
 
     @cached_property
     def _inner(self) -> int:
-        return inner_depth(self.config, self.evidence.query)
+        return inner_depth(self.config, self.evidence.query, self.evidence.language)
 
     def _vector(self, text: str, lexical: ChunkHits) -> ChunkHits:
         depth = max(self._depth("vector"), self._inner)

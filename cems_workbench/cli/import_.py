@@ -13,7 +13,7 @@ import typer
 from cems_workbench.cli.options import JsonOption, StoreOption, print_table, progress_bar, settings_for
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
-from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCALE, GradeScale
+from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCALE, LANGUAGES, GradeScale
 
 MOST_GRADES = 11
 SHOWN_ERRORS = 50
@@ -39,6 +39,15 @@ def import_command(
             f"a new one begins with {DEFAULT_CHUNK_RULE}.",
         ),
     ] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            "--language",
+            metavar="auto|english|german|…",
+            help=f"Of the words that lexical search knows: {', '.join(LANGUAGES)}. cjk is Chinese, Japanese and Korean, none takes words "
+            "as they stand. The store keeps it; a new one tells it from its first texts, which is auto.",
+        ),
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,6 +69,8 @@ def import_command(
             if chunks is not None and resources.store.chunks.choose(chunks) and resources.store.memories.count():
                 said = f"memories are cut by the rule {chunks} from now on; what that changes is embedded again"
                 say(f"note: {said}", err=as_json)
+            if language is not None and resources.store.language.choose(language) and resources.store.memories.count():
+                say(f"note: lexical search works in {language} from now on; its index is built anew", err=as_json)
             reports = [resources.store.add(parsed, progress, query_set, grades, when) for parsed in inputs]
             refreshed, problem = None, ""
             try:
@@ -71,6 +82,7 @@ def import_command(
             told = resources.store.notices
             total = resources.store.memories.count()
             cut = resources.store.chunks.statistics()
+            spoken = resources.store.language.choice()
         finally:
             resources.close()
     left_out = [error for report in reports for error in report.errors]
@@ -81,6 +93,7 @@ def import_command(
                 "errors": [dataclasses.asdict(error) for error in left_out],
                 "memories_in_store": total,
                 "chunks": dataclasses.asdict(cut),
+                "language": dataclasses.asdict(spoken),
                 "embedded": refreshed.embedded if refreshed else 0,
                 "problem": problem or None,
             }
@@ -106,6 +119,7 @@ def import_command(
             say(f"left out: {len(left_out) - SHOWN_ERRORS} more rows; --json lists them all", err=True)
         if cut.chunks:
             say(f"{cut}")
+        say(f"language: {spoken}")
         texts = (
             ""
             if refreshed is None

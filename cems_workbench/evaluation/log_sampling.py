@@ -115,6 +115,7 @@ def judge_scores(
 
     def judged(model: PairScorer) -> dict[str, float]:
         best: dict[str, float] = {}
+        spoken = resources.store.language.current
         for number, logged in enumerate(queries):
             progress("judging the log", number, len(queries))
             if not logged.results:
@@ -122,7 +123,9 @@ def judge_scores(
                 continue
             words = logged.query.query
             chunks = {
-                key: text_for_judge(texts[key], texts[key], words, config) for key in logged.results if key in texts
+                key: text_for_judge(texts[key], texts[key], words, config, spoken)
+                for key in logged.results
+                if key in texts
             }
             found = cached_or_scored(model, words, chunks, resources, silent)
             good = [score.raw for score in found.values() if score.good and score.raw is not None]

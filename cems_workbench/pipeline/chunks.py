@@ -14,38 +14,39 @@ from __future__ import annotations
 import re
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.records import ENGLISH
 from cems_workbench.store.search.tokenizer import tokenize
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORDS = re.compile(r"\S+")
 
 
-def best_chunk(content: str, query: str, size: int, selection: str) -> str:
+def best_chunk(content: str, query: str, size: int, selection: str, language: str = ENGLISH) -> str:
     """The part of `content`, at most `size` characters, that a reranker is given."""
     if selection == "seed_overlap":
         return seed_overlap(content, query, size)
     if selection == "term_overlap":
-        return term_overlap(content, query, size)
+        return term_overlap(content, query, size, language)
     if selection == "passages":
-        return passages(content, query, size)[0]
+        return passages(content, query, size, language)[0]
     return content[:size]
 
 
-def texts_for_reranker(content: str, searched: str, config: PipelineConfig) -> tuple[str, ...]:
+def texts_for_reranker(content: str, searched: str, config: PipelineConfig, language: str = ENGLISH) -> tuple[str, ...]:
     """The parts of `content` that this config's reranker reads, one unless it reads `passages`; `searched` is the query as searched."""
     rerank, query = config.rerank, config.rerank.query or searched
     if rerank.chunk_selection == "passages":
-        return passages(content, query, rerank.chunk_chars)[: rerank.passages]
-    return (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection),)
+        return passages(content, query, rerank.chunk_chars, language)[: rerank.passages]
+    return (best_chunk(content, query, rerank.chunk_chars, rerank.chunk_selection, language),)
 
 
-def text_for_judge(memory: str, chunk: str, searched: str, config: PipelineConfig) -> str:
+def text_for_judge(memory: str, chunk: str, searched: str, config: PipelineConfig, language: str = ENGLISH) -> str:
     """What the judge is given: what the reranker reads first of `chunk`, or the start of the memory where `judge.max_chars` says so.
 
     `chunk` is what the reranker's text is chosen from (`scoring.given_chunks`): a chunk of the memory, or the memory.
     """
     if config.judge.max_chars is None:
-        return texts_for_reranker(chunk, searched, config)[0]
+        return texts_for_reranker(chunk, searched, config, language)[0]
     return memory[: config.judge.max_chars]
 
 
@@ -67,11 +68,11 @@ def seed_overlap(content: str, query: str, size: int) -> str:
     return best or content[:size]
 
 
-def term_overlap(content: str, query: str, size: int) -> str:
+def term_overlap(content: str, query: str, size: int, language: str = ENGLISH) -> str:
     """The run of whole sentences, at most `size` characters, that covers most distinct query words; first one wins."""
-    terms = set(tokenize(query))
-    pieces = [piece for sentence in _sentences(content) for piece in _fit(content, sentence, terms, size)]
-    matches = [terms & set(tokenize(content[start:end])) for start, end in pieces]
+    terms = set(tokenize(query, language))
+    pieces = [piece for sentence in _sentences(content) for piece in _fit(content, sentence, terms, size, language)]
+    matches = [terms & set(tokenize(content[start:end], language)) for start, end in pieces]
     best, best_score = (0, min(size, len(content))), 0
     for i, (start, _) in enumerate(pieces):
         covered: set[str] = set()
@@ -84,7 +85,7 @@ def term_overlap(content: str, query: str, size: int) -> str:
     return content[best[0] : best[1]]
 
 
-def passages(content: str, query: str, size: int) -> tuple[str, ...]:
+def passages(content: str, query: str, size: int, language: str = ENGLISH) -> tuple[str, ...]:
     """The whole content where it fits into `size` characters, else its passages: together all of it, none longer than `size`.
 
     A passage ends where the next sentence would not fit; a longer sentence is cut. Those with most distinct query words come first,
@@ -99,8 +100,8 @@ def passages(content: str, query: str, size: int) -> tuple[str, ...]:
             runs[-1] = (runs[-1][0], end)
         else:
             runs.append((start, end))
-    terms = set(tokenize(query))
-    covered = [len(terms & set(tokenize(content[start:end]))) for start, end in runs]
+    terms = set(tokenize(query, language))
+    covered = [len(terms & set(tokenize(content[start:end], language))) for start, end in runs]
     order = sorted(range(len(runs)), key=lambda i: (-covered[i], i))
     return tuple(content[runs[i][0] : runs[i][1]] for i in order) or (content[:size],)
 
@@ -110,13 +111,13 @@ def _sentences(content: str) -> list[tuple[int, int]]:
     return [(edges[i], edges[i + 1]) for i in range(0, len(edges), 2) if edges[i] < edges[i + 1]]
 
 
-def _fit(content: str, sentence: tuple[int, int], terms: set[str], size: int) -> list[tuple[int, int]]:
+def _fit(content: str, sentence: tuple[int, int], terms: set[str], size: int, language: str) -> list[tuple[int, int]]:
     """The sentence itself, or, when it is longer than `size`, the window of it that starts just before its first match."""
     start, end = sentence
     if end - start <= size:
         return [sentence]
     words = list(_WORDS.finditer(content, start, end))
-    hits = [word.start() for word in words if terms & set(tokenize(word.group()))]
+    hits = [word.start() for word in words if terms & set(tokenize(word.group(), language))]
     if not hits:
         return [(start, start + size)]
     most = max(hits, key=lambda at: (sum(at <= other < at + size for other in hits), -at))

@@ -14,10 +14,12 @@ from datetime import datetime
 from typing import Any, Literal
 
 from cems_workbench.pipeline.list_sources import Source
-from cems_workbench.records import Chunk, Memory, Relation
+from cems_workbench.records import ENGLISH, Chunk, Memory, Relation
 
 FORMAT = "cems-workbench-evidence/1"
 VariantKind = Literal["original", "expansion", "decomposed", "hyde"]
+LANGUAGE = "language"
+"""The note of the store's language."""
 VARIANT_KINDS: tuple[VariantKind, ...] = ("original", "expansion", "decomposed", "hyde")
 
 
@@ -92,6 +94,11 @@ class Evidence:
     def searched(self) -> str:
         """The query as it was searched: corrected, where a typo was; else as it was typed."""
         return self.variants[0].text if self.variants else self.query
+
+    @property
+    def language(self) -> str:
+        """The language of the store's lexical search; evidence says it where it is not English."""
+        return str(self.notes.get(LANGUAGE, ENGLISH))
 
     @property
     def candidate_ids(self) -> list[str]:

@@ -20,7 +20,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.answered import engine_note
 from cems_workbench.pipeline.engine import LiveList
-from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList, Variant
+from cems_workbench.pipeline.evidence import LANGUAGE, Evidence, Hit, RankedList, Variant
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.needs import gather_parameters
 from cems_workbench.pipeline.resources import Resources
@@ -34,7 +34,7 @@ from cems_workbench.pipeline.typos import CorrectedQuery, corrected, technical_t
 from cems_workbench.pipeline.understanding import Intent, asker, understand
 from cems_workbench.pipeline.variants import make_variants
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Chunk, Memory, Relation
+from cems_workbench.records import ENGLISH, Chunk, Memory, Relation
 from cems_workbench.sources.address import without_place
 from cems_workbench.sources.source import ListName, Probe, SourceError
 from cems_workbench.store import Filter
@@ -90,10 +90,11 @@ def gather_lists(
     llm = asker(resources)
     correction = corrected(query, config.query.typo_correction, resources, llm)
     typed, query = query, correction.query
-    intent, doubts = understand(query, config.query, llm)
+    spoken = resources.store.language.current
+    intent, doubts = understand(query, config.query, llm, spoken)
     warnings.setdefault("query", []).extend(doubts)
     signal = probe(query, config, resources, where)
-    shape = features(query, technical_terms(resources.technical_terms_path))
+    shape = features(query, technical_terms(resources.technical_terms_path), spoken)
     vague = config.query.conversational.enabled and is_conversational(shape, config.query.conversational)
     made = make_variants(query, request.manual, config, resources, where, llm, _no_expansion(config, signal, vague))
     variants = made.found
@@ -103,7 +104,7 @@ def gather_lists(
         warnings.setdefault("lists", []).append("the query is conversational: no lexical list was searched")
     live, answered, failures = _ask_engine(typed, variants, config, resources, where)
     warnings.setdefault("lists", []).extend(failures)
-    inner = inner_depth(config, typed)
+    inner = inner_depth(config, typed, spoken)
     lists = _search(variants, config, resources, where, lexical, inner, live)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
         found, refused = _by_ts_rank(variants, config, resources, where, inner, live)
@@ -141,7 +142,8 @@ def gather_lists(
         relations=tuple(relation for relation in relations if relation.target_id in memories),
         notes=_notes(request, config, resources, intent, signal, shape, correction, warnings)
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None}
-        | ({"engine": answered} if answered else {}),
+        | ({"engine": answered} if answered else {})
+        | ({LANGUAGE: spoken} if spoken != ENGLISH else {}),
     )
     progress("searching", 3, 3)
     return evidence
@@ -224,7 +226,7 @@ def _ask_engine(
     said: list[str] = []
     begun = datetime.now(UTC)
     try:
-        depths = engine_depths(config, engine.probe(), typed)
+        depths = engine_depths(config, engine.probe(), typed, resources.store.language.current)
         for i, variant in enumerate(variants):
             vector = resources.embedder.encode_query(variant.text)
             for name, found in engine.search(variant.text, vector, depths, where.required_scope).items():
@@ -238,9 +240,9 @@ def _ask_engine(
     return live, note, said
 
 
-def engine_depths(config: PipelineConfig, probe: Probe, query: str) -> dict[ListName, int]:
+def engine_depths(config: PipelineConfig, probe: Probe, query: str, language: str = ENGLISH) -> dict[ListName, int]:
     """Rows of each list that an engine is asked for: as many chunks as CEMS asks for, else what fills the depth on average."""
-    inner = inner_depth(config, query)
+    inner = inner_depth(config, query, language)
     rows = math.ceil(_depths(config)["vector"] * probe.vectors / max(1, probe.memories))
     wanted: dict[ListName, int] = {"vector": inner or rows}
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
@@ -264,14 +266,14 @@ def _lacking(name: str, found: LiveList, probe: Probe) -> list[str]:
     return said
 
 
-def inner_depth(config: PipelineConfig, query: str) -> int:
+def inner_depth(config: PipelineConfig, query: str, language: str = ENGLISH) -> int:
     """Chunks of each list inside a hybrid list that replay may ask for; 0 while that is off.
 
     `query` is the query as it was typed: by its words replay decides how deep the hybrid list goes.
     """
     if not config.lists.hybrid.enabled:
         return 0
-    return int(hybrid_cuts_of(query, config).by_text[0])
+    return int(hybrid_cuts_of(query, config, language).by_text[0])
 
 
 def _depths(config: PipelineConfig) -> dict[str, int]:

@@ -129,7 +129,7 @@ def _is_ascii(run: str) -> bool:
     return run[0].isascii() or run[0] in ("\u212a", _DOTTED)
 
 
-KEPT_NOTES = ("gathered", "models", "rerankers", "judges", "rerank_scores", "llm", "content_version")
+KEPT_NOTES = ("gathered", "models", "rerankers", "judges", "rerank_scores", "llm", "content_version", "language")
 LEFT_OUT_PARAMETERS = frozenset({"rerank.query"})
 """Gather parameters that hold a text of the user's; one that the bundle does not state is no need."""
 

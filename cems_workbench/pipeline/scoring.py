@@ -90,7 +90,7 @@ def _given_to_reranker(
 ) -> tuple[str, ...]:
     """What this config's reranker reads of a memory; `given` is of `given_chunks`."""
     content = given[memory_id].text if memory_id in given else evidence.memories[memory_id].content
-    return texts_for_reranker(content, evidence.searched, config)
+    return texts_for_reranker(content, evidence.searched, config, evidence.language)
 
 
 def _best(scores: Sequence[ModelScore]) -> ModelScore:
@@ -249,9 +249,10 @@ def judge_texts(trace: Trace) -> dict[str, str]:
     for memory_id in _to_judge(trace):
         memory = evidence.memories[memory_id].content
         chunk = given[memory_id].text if memory_id in given else memory
-        texts[memory_id] = text_for_judge(memory, chunk, evidence.searched, config)
+        texts[memory_id] = text_for_judge(memory, chunk, evidence.searched, config, evidence.language)
         best = reranked[memory_id].chunk if memory_id in reranked else None
-        if config.judge.max_chars is None and best in texts_for_reranker(chunk, evidence.searched, config):
+        read = texts_for_reranker(chunk, evidence.searched, config, evidence.language)
+        if config.judge.max_chars is None and best in read:
             texts[memory_id] = best
     return texts
 

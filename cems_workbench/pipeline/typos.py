@@ -7,7 +7,9 @@ changed places, each costing 1 ("pyhton" is one step from "python", not two). A 
 store's words and needs no similarity. Among the store's words the most similar wins, then the one in most memories,
 then the first in the alphabet. A word is left alone when
 
-- the store, the stopwords, the detectors' signals or the technical terms have it, or the store has another form of it;
+- the store, the stopwords, the detectors' signals or the technical terms have it, or the store has another form of it: one of the same
+  stem, and in another language than English one that differs in its last two letters alone, or is
+  a part of the other;
 - it is shorter than `SHORTEST` letters, has a digit, an apostrophe or a hyphen, or stands inside code;
 - it is in capitals, or of a script without capitals, where words often have no spaces between them.
 
@@ -50,8 +52,9 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import query as conversational
 from cems_workbench.pipeline.stages.query import SIGNALS
 from cems_workbench.pipeline.understanding import Asker
+from cems_workbench.records import ENGLISH
 from cems_workbench.store import LearnedPair, Vocabulary
-from cems_workbench.store.search.tokenizer import STOPWORDS, normalised, terms_of
+from cems_workbench.store.search.tokenizer import STOPWORDS, normalised, stop_words, terms_of
 
 
 @cache
@@ -80,6 +83,7 @@ def words_of(lines: Iterable[str]) -> list[str]:
 
 
 SHORTEST = 4
+ENDING = 2
 EVERYDAY = (
     STOPWORDS
     | conversational.STOPWORDS
@@ -122,6 +126,7 @@ def correct(
     learned: Iterable[LearnedPair],
     config: TypoCorrection,
     lexicon: Set[str] | None = None,
+    language: str = ENGLISH,
 ) -> CorrectedQuery:
     """The query with its typos corrected; as it is when `config.enabled` is off or nothing was wrong.
 
@@ -131,7 +136,7 @@ def correct(
     if not config.enabled:
         return CorrectedQuery(query)
     speller = _Speller(
-        vocabulary, learned, config.similarity_threshold, shipped_terms() if lexicon is None else lexicon
+        vocabulary, learned, config.similarity_threshold, shipped_terms() if lexicon is None else lexicon, language
     )
     corrections = [
         Correction(word, *better, start, end)
@@ -149,12 +154,14 @@ class _Speller:
     """Which word was meant by another, for one query; asked twice about a word, it computes once."""
 
     def __init__(
-        self, vocabulary: Vocabulary, learned: Iterable[LearnedPair], threshold: float, lexicon: Set[str]
+        self, vocabulary: Vocabulary, learned: Iterable[LearnedPair], threshold: float, lexicon: Set[str], language: str
     ) -> None:
         pairs = list(learned)
         self._vocabulary = vocabulary
         self._threshold = threshold
         self.lexicon = lexicon
+        self._language = language
+        self._everyday = EVERYDAY | stop_words(language)
         self._learned = {pair.typo: pair.correction for pair in reversed(pairs) if not pair.refused}
         self._refused = {(pair.typo, pair.correction) for pair in pairs if pair.refused}
         self._found: dict[str, tuple[str, float, Source] | None] = {}
@@ -166,7 +173,12 @@ class _Speller:
         return self._found[word]
 
     def _knows(self, word: str) -> bool:
-        return word in self._vocabulary or word in EVERYDAY or bool(conversational.technical_term(word, self.lexicon))
+        return (
+            word in self._vocabulary
+            or word in self._everyday
+            or (self._language != ENGLISH and _without_accents(word) in self._everyday)
+            or bool(conversational.technical_term(word, self.lexicon))
+        )
 
     def _learned_for(self, word: str) -> tuple[str, float, Source] | None:
         """A learned correction, while it still is a word somebody uses: else it would itself be corrected."""
@@ -182,14 +194,27 @@ class _Speller:
         scorer, cutoff = OSA.normalized_similarity, max(least - _CUTOFF_SLACK, 0.0)
         found = process.extract(word, near, scorer=scorer, score_cutoff=cutoff, limit=None)
         found = [match for match in found if match[1] >= least]
-        stems = terms_of(word)
-        if stems and any(terms_of(candidate) == stems for candidate, _, _ in found):
+        stems = terms_of(word, self._language)
+        if stems and any(terms_of(candidate, self._language) == stems for candidate, _, _ in found):
+            return None
+        if self._language != ENGLISH and any(_related(word, candidate) for candidate, _, _ in found):
             return None
         allowed = [(text, similarity) for text, similarity, _ in found if (word, text) not in self._refused]
         if not allowed:
             return None
         best, similarity = min(allowed, key=lambda item: (-item[1], -self._vocabulary[item[0]], item[0]))
         return best, similarity, "store"
+
+
+def _without_accents(word: str) -> str:
+    """Question words are stopwords with an accent: cuándo, qué."""
+    return "".join(letter for letter in unicodedata.normalize("NFD", word) if not unicodedata.combining(letter))
+
+
+def _related(word: str, other: str) -> bool:
+    """Do they differ in their last letters alone, at most `ENDING`, or is one a part of the other, as of a compound?"""
+    same = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))
+    return word in other or other in word or (same >= SHORTEST and max(len(word), len(other)) - same <= ENDING)
 
 
 def _candidates(query: str, lexicon: Set[str]) -> Iterator[tuple[str, int, int]]:
@@ -217,7 +242,8 @@ def corrected(query: str, config: TypoCorrection, resources: Resources, llm: Ask
         return CorrectedQuery(query)
     before = resources.store.corrections.read()
     lexicon = technical_terms(resources.technical_terms_path)
-    found = correct(query, resources.store.indexes.vocabulary(), before, config, lexicon)
+    spoken = resources.store.language.current
+    found = correct(query, resources.store.indexes.vocabulary(), before, config, lexicon, spoken)
     if found.corrections and config.auto_learn:
         pairs = [(correction.typo, correction.correction) for correction in found.corrections]
         known = {(pair.typo, pair.correction) for pair in before}

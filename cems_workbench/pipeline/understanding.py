@@ -30,6 +30,7 @@ from cems_workbench.models.ollama import digest
 from cems_workbench.models.prompts import Question
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.query import detect
+from cems_workbench.records import ENGLISH
 
 T = TypeVar("T")
 
@@ -116,15 +117,18 @@ class Intent:
     reason: str
 
 
-def understand(query: str, config: QueryConfig, llm: Asker | None = None) -> tuple[Intent, list[str]]:
+def understand(
+    query: str, config: QueryConfig, llm: Asker | None = None, language: str = ENGLISH
+) -> tuple[Intent, list[str]]:
     """The intent of a query and its route under `query.mode`, and what has to be said; only `auto` asks the LLM."""
-    complexity, reasoning = _complexity(query), _reasoning(query, config)
+    complexity, reasoning = _complexity(query), _reasoning(query, config, language)
     if config.mode != "auto":
         return Intent(complexity, reasoning, config.mode, f"mode is {config.mode}"), []
     said: list[str] = []
     told = llm.or_none(prompts.understanding(query), "the intent comes from the words", said.append) if llm else None
     if told is None:
-        return _routed(complexity, reasoning, "from the words, no LLM was asked"), said
+        only = "" if language == ENGLISH else "' number alone, as those looked for are English"
+        return _routed(complexity, reasoning, f"from the words{only}, no LLM was asked"), said
     return _routed(told.complexity, told.reasoning, f"says {llm.chat.label}" if llm else "", told.domains), said
 
 
@@ -144,6 +148,8 @@ def _complexity(query: str) -> Complexity:
     return "simple" if words <= SIMPLE_WORDS and not _CLAUSE.search(query) else "moderate"
 
 
-def _reasoning(query: str, config: QueryConfig) -> bool:
+def _reasoning(query: str, config: QueryConfig, language: str) -> bool:
+    if language != ENGLISH:
+        return False
     signals = {match.detector for match in detect(query, config.detectors)}
     return bool(signals & {"temporal", "aggregation"}) or bool(_REASONING.search(query))

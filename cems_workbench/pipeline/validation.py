@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cems_workbench.errors import InputError, one_line, short
-from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence, RankedList
+from cems_workbench.pipeline.evidence import LANGUAGE, VARIANT_KINDS, Evidence, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES
-from cems_workbench.records import Chunk, Judgment, Memory, Query
+from cems_workbench.records import LANGUAGES, Chunk, Judgment, Memory, Query
 
 MOST_GRADE = 1_000_000_000
 """A grade beyond it, either way, is a mistake; sums of them stay exact."""
@@ -124,6 +124,8 @@ def _check_notes(notes: Mapping[str, Any], source: str) -> None:
     for name in NOTES:
         if name in notes:
             _typed(notes[name], dict, f"notes.{name}", "an object", source)
+    if LANGUAGE in notes and notes[LANGUAGE] not in LANGUAGES:
+        raise fault(source, f"notes.{LANGUAGE}", f"{short(notes[LANGUAGE])} is not one of {', '.join(LANGUAGES)}")
     for stage, lines in notes.get("warnings", {}).items():
         _typed(lines, list, f"notes.warnings.{stage}", "an array", source)
     for judge, about in notes.get("judges", {}).items():

@@ -42,7 +42,7 @@ from cems_workbench.pipeline.evidence import Variant
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.query import detect
 from cems_workbench.pipeline.understanding import NONE, Asker
-from cems_workbench.records import Memory, indexed_text
+from cems_workbench.records import ENGLISH, Memory, indexed_text
 from cems_workbench.store import Filter
 from cems_workbench.store.search.tokenizer import tokenize
 from cems_workbench.writing import write_text
@@ -61,6 +61,7 @@ def expansions(
     typed: Sequence[str],
     dictionary: Mapping[str, str],
     hits: Sequence[tuple[Memory, float]],
+    language: str = ENGLISH,
 ) -> tuple[list[Variant], list[str]]:
     """The variants to search beside the query, and what has to be said about them.
 
@@ -73,7 +74,7 @@ def expansions(
         texts = replaced(query, dictionary)
         empty = "no word of the query is in the expansion dictionary"
     elif config.backend == "feedback":
-        words = feedback_words(query, hits)
+        words = feedback_words(query, hits, language)
         texts = [f"{query} {' '.join(words)}"] if words else []
         empty = "feedback found no further word: the query has too few lexical hits"
     else:
@@ -95,7 +96,7 @@ def replaced(query: str, dictionary: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def feedback_words(query: str, hits: Sequence[tuple[Memory, float]]) -> list[str]:
+def feedback_words(query: str, hits: Sequence[tuple[Memory, float]], language: str = ENGLISH) -> list[str]:
     """The words with the largest p(w | R) that the query lacks, at most `FEEDBACK_WORDS`, ties by word.
 
     Words are compared by their stem and shown in the form they have most often; stopwords and bare numbers are left out.
@@ -108,12 +109,12 @@ def feedback_words(query: str, hits: Sequence[tuple[Memory, float]]) -> list[str
     for memory, score in hits:
         words = [match.group().lower() for match in _WORD.finditer(indexed_text(memory))]
         for word in words:
-            stems = tokenize(word)
+            stems = tokenize(word, language)
             if len(stems) != 1 or word.isdigit() or len(word) < 3:
                 continue
             weight[stems[0]] = weight.get(stems[0], 0.0) + score / total / len(words)
             forms.setdefault(stems[0], Counter())[word] += 1
-    known = set(tokenize(query))
+    known = set(tokenize(query, language))
     best = sorted((stem for stem in weight if stem not in known), key=lambda stem: (-weight[stem], stem))
     return [min(forms[stem], key=lambda form: (-forms[stem][form], form)) for stem in best[:FEEDBACK_WORDS]]
 
@@ -190,7 +191,7 @@ def make_variants(
         parts = _asked(made, llm, question, "no sub-questions are searched")
         made.add(parts or [], "decomposed", section.max_decomposed)
     if section.hyde:
-        kind = _kind(query, config)
+        kind = _kind(query, config, resources)
         question_of_memory = prompts.hypothesis(query, kind, _profile(query, kind, config, resources, where))
         note = _asked(made, llm, question_of_memory, "no hypothetical memory is searched")
         made.add([note] if note else [], "hyde")
@@ -204,14 +205,16 @@ def _expand(
     if section.backend in ("none", "manual"):
         return
     if section.backend == "llm":
-        kind = _kind(query, config)
+        kind = _kind(query, config, resources)
         question = prompts.expansion(query, kind, _profile(query, kind, config, resources, where))
         terms = _asked(made, llm, question, "feedback takes its place")
         if terms is not None:
             made.add(terms, "expansion", section.max_expansions)
             return
         section = section.model_copy(update={"backend": "feedback"})
-    made_of, said = expansions(query, section, (), *_material(query, section, resources, where))
+    made_of, said = expansions(
+        query, section, (), *_material(query, section, resources, where), resources.store.language.current
+    )
     made.said += said
     made.add([variant.text for variant in made_of], "expansion")
 
@@ -234,9 +237,9 @@ def _asked(made: Variants, llm: Asker | None, question: prompts.Question[Any], i
     return llm.or_none(question, instead, made.said.append)
 
 
-def _kind(query: str, config: PipelineConfig) -> prompts.Kind:
+def _kind(query: str, config: PipelineConfig, resources: Resources) -> prompts.Kind:
     """preference before temporal before general, by the detectors."""
-    signals = {match.detector for match in detect(query, config.query.detectors)}
+    signals = {match.detector for match in detect(query, config.query.detectors, resources.store.language.current)}
     return "preference" if "preference" in signals else "temporal" if "temporal" in signals else "general"
 
 

@@ -392,6 +392,7 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
     if deep:
         checks.append(_database(store))
     checks.append(_chunks(store))
+    checks.append(Check("language", "ok", str(store.language.choice())))
     full_text = store.indexes.full_text_state(deep)
     for state in [
         *store.indexes.states(_embedder_id(settings, answers), deep),

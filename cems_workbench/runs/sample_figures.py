@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import preset, preset_names
+from cems_workbench.records import ENGLISH
 from cems_workbench.store import ConfigRecord
 from cems_workbench.tuning.kept_scores import config_digest
 from cems_workbench.writing import write_text
@@ -80,9 +81,11 @@ def sample_figures(resources: Resources, query_set: str | None = None) -> Sample
 
 
 def corpus_digest(store: Store) -> str:
-    """SHA-256, in hex, of the live memories, their relations, their judgments, and the rule by which memories are cut into chunks."""
+    """SHA-256, in hex, of the live memories, their relations, their judgments, the rule by which memories are cut
+    into chunks, and the language where it is not English."""
     memories = store.memories.read()
     rows: list[Any] = [store.chunks.rule, *(asdict(memories[memory_id]) for memory_id in sorted(memories))]
+    rows += [spoken] if (spoken := store.language.current) != ENGLISH else []
     rows += [asdict(relation) for relation in store.relations.read()]
     rows += [[row.qid, row.memory_id, row.judge, row.kind, row.grade] for row in store.judgments.read()]
     digest = hashlib.sha256()

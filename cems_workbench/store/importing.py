@@ -14,8 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cems_workbench.progress import Progress
-from cems_workbench.records import WHOLE_STORE, Chunk, GradeScale, Memory, ParsedInput, Query, Relation, RowError
-from cems_workbench.store import chunks, memories, queries, query_sets, recorded_answers, relations
+from cems_workbench.records import (
+    WHOLE_STORE,
+    Chunk,
+    GradeScale,
+    Memory,
+    ParsedInput,
+    Query,
+    Relation,
+    RowError,
+    indexed_text,
+)
+from cems_workbench.store import chunks, language, memories, queries, query_sets, recorded_answers, relations
 from cems_workbench.store.judgments import capped, import_judgments
 from cems_workbench.store.meta import bump_content_version, content_version
 from cems_workbench.store.query_sets import QuerySet
@@ -68,6 +78,8 @@ def import_rows(
     """
     problems: list[RowError] = []
     parsed = queries.resolve_words(cursor, parsed)
+    if parsed.memories:
+        language.tell_once(cursor, map(indexed_text, parsed.memories))
     memory_counts, notes = _import_memories(cursor, parsed, progress, problems)
     chunk_counts = _import_chunks(cursor, parsed, problems)
     version = content_version(cursor)

@@ -24,6 +24,7 @@ from cems_workbench.store.holdouts import Holdouts
 from cems_workbench.store.importing import ImportReport, import_rows
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.labels import Labels
+from cems_workbench.store.language import Language
 from cems_workbench.store.links import Links
 from cems_workbench.store.memories import Memories
 from cems_workbench.store.meta import STORE_ID, content_identity, content_version, read_meta
@@ -46,6 +47,7 @@ class Store:
             self.identity = read_meta(cursor, STORE_ID) or ""
         self.memories = Memories(database)
         self.chunks = Chunks(database)
+        self.language = Language(database)
         self.relations = Relations(database)
         self.sources = Sources(database, self.memories.hidden)
         self.queries = Queries(database)

@@ -67,7 +67,7 @@ def list_places(
         barred = _barred(where, memory.project, memory.scope)
         if barred:
             return [ListPlace("every list", None, None, None, False, barred)]
-    cuts = hybrid_cuts_of(evidence.query, config)
+    cuts = hybrid_cuts_of(evidence.query, config, evidence.language)
     search = _Search(memory_id, evidence, config, where, resources, cuts)
     return [place for i, variant in enumerate(evidence.variants) for place in search.places(i, variant.text)]
 
@@ -189,7 +189,7 @@ class _Search:
     ) -> nested.HybridPlace | None:
         """The place in a hybrid list whose lists inside are `factor` times as deep as it is."""
         config = changed(self.config, "lists.hybrid.inner_factor", factor)
-        cuts = hybrid_cuts_of(self.evidence.query, config)
+        cuts = hybrid_cuts_of(self.evidence.query, config, self.evidence.language)
         return nested.hybrid_place(
             self.memory_id, _ranked("vector", i, by_meaning), _ranked("ts_rank", i, by_words), config.lists.hybrid,
             (float(cuts.by_meaning[0]), float(cuts.by_text[0])),
@@ -202,7 +202,8 @@ class _Search:
         section, own = self.config.lists.hybrid, float(self.cuts.memories[0])
         ranks = [rank for rank in (whole.vector_rank, whole.text_rank) if math.isfinite(rank)]
         depth = max(whole.rank, whole.chunk_rank / section.pool_factor, max(ranks) / section.inner_factor)
-        grown = section.aggregation_factor if is_aggregation(self.evidence.query, self.config.query.detectors) else 1.0
+        several = is_aggregation(self.evidence.query, self.config.query.detectors, self.evidence.language)
+        grown = section.aggregation_factor if several else 1.0
         yield from self._raised({"lists.hybrid.depth": math.ceil(depth / grown)})
         limits = Limits(int(own), int(self.cuts.pool[0]))
         step = field_spec("lists.hybrid.inner_factor").step or 1.0

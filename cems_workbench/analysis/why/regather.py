@@ -151,10 +151,11 @@ def own_terms(trials: Trials, resources: Resources) -> list[str]:
     if memory is None:
         return []
     searched = trials.evidence.searched
-    known = {term for chunk in chunks(searched) for term in terms_of(chunk)}
+    spoken = resources.store.language.current
+    known = {term for chunk in chunks(searched) for term in terms_of(chunk, spoken)}
     frequency: dict[str, int] = {}
     for chunk in chunks(indexed_text(memory)):
-        terms = terms_of(chunk)
+        terms = terms_of(chunk, spoken)
         if len(terms) == 1 and terms[0] not in known and chunk.isalpha() and len(chunk) > 2:
             frequency.setdefault(chunk.lower(), resources.indexes.lexical.document_frequency(terms[0]))
     rarest = sorted(frequency, key=lambda word: frequency[word])[:RAREST]

@@ -124,11 +124,12 @@ def _texts(
     """The texts to judge by qid and memory id, queries in their order."""
     distinct = list(dict.fromkeys(pairs))
     memories = resources.store.memories.read({memory_id for _, memory_id in distinct})
+    spoken = resources.store.language.current
     texts: dict[str, dict[str, str]] = {}
     for qid, memory_id in distinct:
         if qid in words and memory_id in memories:
             content = memories[memory_id].content
-            texts.setdefault(qid, {})[memory_id] = text_for_judge(content, content, words[qid], config)
+            texts.setdefault(qid, {})[memory_id] = text_for_judge(content, content, words[qid], config, spoken)
     return texts
 
 

@@ -323,9 +323,10 @@ def _fields(table: CandidateTable, places: Places, active: Bools, present: Bools
     return fields
 
 
-def hybrid_cuts_of(query: str, config: PipelineConfig) -> nested.HybridCuts:
+def hybrid_cuts_of(query: str, config: PipelineConfig, language: str) -> nested.HybridCuts:
     """How much of the hybrid lists of one query, as it was typed, counts: arrays of one."""
-    return nested.hybrid_cuts(config.lists.hybrid, np.array([is_aggregation(query, config.query.detectors)]))
+    asked = is_aggregation(query, config.query.detectors, language)
+    return nested.hybrid_cuts(config.lists.hybrid, np.array([asked]))
 
 
 def inner_ranks(
@@ -336,7 +337,7 @@ def inner_ranks(
     row = next((row for row in rows if row.name == name), None)
     if row is None:
         return {}
-    cuts = hybrid_cuts_of(evidence.query, config)
+    cuts = hybrid_cuts_of(evidence.query, config, evidence.language)
 
     def counted(rank: float, limit: float) -> int | None:
         return int(rank) if rank <= limit and rank < np.inf else None

@@ -28,9 +28,11 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.sections.understanding import Conversational, Detectors
+from cems_workbench.pipeline.evidence import LANGUAGE
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, field_names, plain_fields
 from cems_workbench.pipeline.stages.stage import Stage, StageInput
 from cems_workbench.pipeline.table import Bools, CandidateTable, Ranking, memoized, unranked
+from cems_workbench.records import ENGLISH
 
 SIGNALS: dict[str, tuple[str, ...]] = {
     "preference": (
@@ -85,9 +87,9 @@ class Match:
 
 
 @lru_cache(maxsize=4096)
-def detect(query: str, config: Detectors) -> tuple[Match, ...]:
-    """Every signal found in the query, by detector and position; empty when detectors are off."""
-    if not config.enabled:
+def detect(query: str, config: Detectors, language: str = ENGLISH) -> tuple[Match, ...]:
+    """Every signal found in the query, by detector and position; empty when detectors are off, and in any language but English."""
+    if not config.enabled or language != ENGLISH:
         return ()
     edge = r"\b" if config.matching == "word" else ""
     return tuple(
@@ -98,9 +100,9 @@ def detect(query: str, config: Detectors) -> tuple[Match, ...]:
     )
 
 
-def is_aggregation(query: str, config: Detectors) -> bool:
+def is_aggregation(query: str, config: Detectors, language: str = ENGLISH) -> bool:
     """Does the query ask for several memories at once?"""
-    return any(match.detector == "aggregation" for match in detect(query, config))
+    return any(match.detector == "aggregation" for match in detect(query, config, language))
 
 
 def cuts_a_word(query: str, match: Match) -> bool:
@@ -178,13 +180,14 @@ class QueryFeatures:
         return bool(self.code)
 
 
-def features(query: str, lexicon: Set[str]) -> QueryFeatures:
-    """The features of a query. `lexicon` has technical terms in lower case and in the singular.
+def features(query: str, lexicon: Set[str], language: str = ENGLISH) -> QueryFeatures:
+    """The features of a query. `lexicon` has technical terms in lower case and in the singular; ACE's stopwords are English ones.
 
     A match's `signal` is the stopword, the lexicon's form of the term, or the kind of code; start and end are characters.
     """
     words = list(_words(query))
-    stopwords = [Match("stopword", word, start, end) for word, start, end in words if word in STOPWORDS]
+    own = STOPWORDS if language == ENGLISH else frozenset[str]()
+    stopwords = [Match("stopword", word, start, end) for word, start, end in words if word in own]
     found = [(technical_term(word, lexicon), start, end) for word, start, end in words]
     terms = [Match("term", term, start, end) for term, start, end in found if term]
     return QueryFeatures(len(words), tuple(stopwords), tuple(terms), code_spans(query, lexicon))
@@ -268,11 +271,16 @@ class QueryFields(StageFields):
         return {**plain_fields(self, field_names(QueryFields)[:-1]), **self.notes}
 
 
+def language_of(table: CandidateTable, q: int) -> str:
+    """The language of the store that the evidence of a query was gathered from."""
+    return str(table.notes[q].get(LANGUAGE, ENGLISH))
+
+
 def aggregations(table: CandidateTable, config: Detectors) -> Bools:
     """(Q) which queries ask for several memories at once."""
     return memoized(
         table.memo, "aggregation", config,
-        lambda: np.array([is_aggregation(query, config) for query in table.queries], dtype=bool),
+        lambda: np.array([is_aggregation(table.queries[q], config, language_of(table, q)) for q in range(table.shape[0])], dtype=bool),
     )  # fmt: skip
 
 
@@ -293,15 +301,25 @@ def report_query(given: StageInput) -> StageArrays[StageRow, QueryFields]:
         query = table.queries[q]
         matches = tuple(
             Signal(match.detector, match.signal, match.start, match.end, cuts_a_word(query, match))
-            for match in detect(query, config.detectors)
+            for match in detect(query, config.detectors, language_of(table, q))
         )
         return QueryFields(query, config.mode, matches, table.notes[q].get("query", {}))
 
     def warnings(q: int) -> list[str]:
-        query = table.queries[q]
+        query, language = table.queries[q], language_of(table, q)
+        if language != ENGLISH:
+            asked = {
+                "the detectors": config.detectors.enabled,
+                "the conversational test": config.conversational.enabled,
+            }
+            return [
+                f"{name} found nothing: the words are English, the store's language is {language}"
+                for name in asked
+                if asked[name]
+            ]
         return [
             f"{match.detector}: “{match.signal}” was found inside a word (“{_word_around(query, match.start, match.end)}”)"
-            for match in detect(query, config.detectors)
+            for match in detect(query, config.detectors, language_of(table, q))
             if cuts_a_word(query, match)
         ]
 

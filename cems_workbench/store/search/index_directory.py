@@ -60,17 +60,22 @@ class IndexHome:
     """The home of one index of a store, and the proof of what is in it."""
 
     def __init__(self, path: Path, tokenizer: str) -> None:
-        """`tokenizer` is the present version of what cuts texts and queries into terms."""
+        """`tokenizer` is the version of what cuts texts and queries into terms, where `found` is not told another."""
         self.path = path
         self._tokenizer = tokenizer
         self._proven: tuple[Signature, Found] | None = None
 
-    def found(self, version: int, identity: str) -> Found:
-        """What is there, for a store of this content version and identity. An index of an earlier content is none the worse for it."""
+    def found(self, version: int, identity: str, tokenizer: str = "") -> Found:
+        """What is there, for a store of this content version and identity. An index of an earlier content is none the worse for it.
+
+        `tokenizer`: the version wanted now, which follows the store's language.
+        """
         signature = self.signature()
         if self._proven is None or self._proven[0] != signature:
-            self._proven = signature, _examined(self.path, self._tokenizer)
+            self._proven = signature, _examined(self.path)
         found = self._proven[1]
+        if found.manifest is not None and found.manifest.tokenizer != (tokenizer or self._tokenizer):
+            return Found(None, "built by another tokenizer version")
         if found.manifest is None or found.manifest.identity == identity:
             return found
         if found.manifest.identity.partition(":")[0] != identity.partition(":")[0]:
@@ -157,7 +162,7 @@ def _check(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def _examined(home: Path, tokenizer: str) -> Found:
+def _examined(home: Path) -> Found:
     try:
         left = any(home.iterdir())
     except OSError:
@@ -168,8 +173,6 @@ def _examined(home: Path, tokenizer: str) -> Found:
         return Found(None, f"its manifest {lost}", True) if left else Found(None)
     if manifest.files is None:
         return Found(None, EARLIER)
-    if manifest.tokenizer != tokenizer:
-        return Found(None, "built by another tokenizer version")
     problem = difference(home / manifest.directory, manifest.files)
     return Found(None, problem, True) if problem else Found(manifest)
 

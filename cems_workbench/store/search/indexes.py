@@ -23,7 +23,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.models.embedder_match import other_dimension, other_model
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress, silent
-from cems_workbench.store import chunks, memories, sources
+from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.meta import content_identity, content_version, delete_meta, read_meta, write_meta
@@ -138,8 +138,10 @@ class DerivedIndexes:
         return replace(indexes, states=tuple(self.states(embedder.model_id)))
 
     def _open(self, embedder: Embedder) -> Indexes:
-        manifest = self._found(self._lexical_home).manifest
-        lexical = LexicalIndex(self._lexical_home.path / manifest.directory if manifest else None, self._hidden)
+        with self._database.reading() as cursor:
+            words = language.language(cursor)
+        manifest = self._lexical_found(words).manifest
+        lexical = LexicalIndex(self._lexical_home.path / manifest.directory if manifest else None, self._hidden, words)
         collection = chroma.find_collection(self._vector_home.client(), self._collection_name(embedder.model_id))
         key = "" if collection is None else str(collection.id)
         with self._database.reading() as cursor:
@@ -280,7 +282,7 @@ class DerivedIndexes:
                     )
                     for name in wanted
                 ]
-            return [_state("lexical", self._found(self._lexical_home), version), *vectors]
+            return [_state("lexical", self._lexical_found(), version), *vectors]
 
     def full_text_state(self, deep: bool = False) -> IndexState:
         """As `states`, of the index by PostgreSQL's ts_rank, which is built only when it is asked for."""
@@ -316,6 +318,12 @@ class DerivedIndexes:
         with self._database.reading() as cursor:
             return home.found(content_version(cursor), content_identity(cursor))
 
+    def _lexical_found(self, words: str | None = None) -> Found:
+        """What is there of the lexical index in this language, the store's where none is given."""
+        with self._database.reading() as cursor:
+            wanted = tokenizer.version(words or language.language(cursor))
+            return self._lexical_home.found(content_version(cursor), content_identity(cursor), wanted)
+
     def _say(self, line: str) -> None:
         if line not in self.notices:
             self.notices.append(line)
@@ -337,14 +345,20 @@ class DerivedIndexes:
 
     def _refresh_lexical(self, version: int, progress: Progress) -> tuple[str, ...] | None:
         """None when it was up to date, else what there is to say of its being built."""
-        found = self._found(self._lexical_home)
+        found = self._lexical_found()
         if found.manifest is not None and found.manifest.content_version == version:
             return None
         with self._database.reading() as cursor:
             version, identity = content_version(cursor), content_identity(cursor)
             total = memories.count(cursor)
             lexical_refresh.build(
-                self._lexical_home.path, entries.documents(cursor), total, version, progress, identity
+                self._lexical_home.path,
+                entries.documents(cursor),
+                total,
+                version,
+                progress,
+                identity,
+                language.language(cursor),
             )
         return (f"the lexical index was damaged ({found.problem}) and was built anew",) if found.damage else ()
 

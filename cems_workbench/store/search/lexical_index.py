@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
+from cems_workbench.records import ENGLISH
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search.entries import WHOLE
 from cems_workbench.store.search.filter_masks import FilterMasks
@@ -34,11 +35,12 @@ IDS, CHUNKS, FILTERS, LABELS, WORDS = "ids.json", "chunks.npy", "filters.npy", "
 class LexicalIndex:
     """The lexical index of one content version; it stays usable after a newer one replaced it."""
 
-    def __init__(self, directory: Path | None, hidden: Set[str] = frozenset()) -> None:
-        """Open the index in `directory` (None: an index of nothing); `hidden` ids are never returned.
+    def __init__(self, directory: Path | None, hidden: Set[str] = frozenset(), language: str = ENGLISH) -> None:
+        """Open the index in `directory` (None: an index of nothing), built in this language; `hidden` ids are never returned.
 
         Raises StoreError when files are missing or damaged.
         """
+        self.language = language
         self._hidden = hidden
         self._directory = directory
         self._ids: list[str] = []
@@ -113,7 +115,7 @@ class LexicalIndex:
         Best first, ties by id and chunk.
         """
         # Float addition depends on the order; sorted terms make "a b" and "b a" the same query to the last bit.
-        numbers = [self._terms[term] for term in sorted(tokenize(query)) if term in self._terms]
+        numbers = [self._terms[term] for term in sorted(tokenize(query, self.language)) if term in self._terms]
         if not numbers or k <= 0:
             return []
         scores = np.zeros(len(self._ids), np.float32)

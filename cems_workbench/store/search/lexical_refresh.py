@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from cems_workbench.progress import Progress
+from cems_workbench.records import ENGLISH
 from cems_workbench.store.search import lexical_index, tokenizer
 from cems_workbench.store.search.entries import WHOLE, Document
 from cems_workbench.store.search.index_directory import Manifest, publish, write_json
@@ -27,7 +29,9 @@ def plain_words(text_chunks: Iterable[str]) -> set[str]:
     return {chunk.lower() for chunk in text_chunks if len(chunk) <= MAX_WORD and chunk.isalpha()}
 
 
-def write_scores(target: Path, memories: Iterable[tuple[str, Sequence[str]]], words: Counter[str]) -> None:
+def write_scores(
+    target: Path, memories: Iterable[tuple[str, Sequence[str]]], words: Counter[str], language: str = ENGLISH
+) -> None:
     """Save BM25 scores to `target` as bm25s does, and count in `words` the memories each word stands in.
 
     A memory is its text and those of its chunks: each of these is scored as a text, and the memory's own where it has none.
@@ -37,11 +41,12 @@ def write_scores(target: Path, memories: Iterable[tuple[str, Sequence[str]]], wo
     """
     numbers: dict[str, int] = {}
     documents: list[list[int]] = []
+    of = partial(terms_of, language=language)
     for text, parts in memories:
         whole = chunks(text)
         words.update(plain_words(whole))
         for part in map(chunks, parts) if parts else (whole,):
-            documents.append([numbers.setdefault(term, len(numbers)) for chunk in part for term in terms_of(chunk)])
+            documents.append([numbers.setdefault(term, len(numbers)) for chunk in part for term in of(chunk)])
     if not numbers:
         return
     import bm25s
@@ -52,18 +57,23 @@ def write_scores(target: Path, memories: Iterable[tuple[str, Sequence[str]]], wo
 
 
 def build(
-    home: Path, documents: Iterable[Document], total: int, content_version: int, progress: Progress, identity: str = ""
-) -> Manifest:
-    """Index `documents` (in the order of their ids), the content of this identity, and make the result current.
+    home: Path, documents: Iterable[Document], total: int, content_version: int, progress: Progress, identity: str = "",
+    language: str = ENGLISH,
+) -> Manifest:  # fmt: skip
+    """Index `documents` (in the order of their ids), the content of this identity, by the words of a language, and make it current.
 
     Raises what `progress` raises (Cancelled), StoreError where it cannot be written; the index before stays current then.
     """
     return publish(
-        home, content_version, tokenizer.VERSION, lambda target: _write(target, documents, total, progress), identity
+        home,
+        content_version,
+        tokenizer.version(language),
+        lambda target: _write(target, documents, total, progress, language),
+        identity,
     )
 
 
-def _write(target: Path, documents: Iterable[Document], total: int, progress: Progress) -> int:
+def _write(target: Path, documents: Iterable[Document], total: int, progress: Progress, language: str) -> int:
     ids: list[str] = []
     seqs: list[int] = []
     done = 0
@@ -84,7 +94,7 @@ def _write(target: Path, documents: Iterable[Document], total: int, progress: Pr
                 filters.append(label)
             yield document.text, [text for _, text in document.chunks]
 
-    write_scores(target, texts(), words)
+    write_scores(target, texts(), words, language)
     if any(seq != WHOLE for seq in seqs):
         np.save(target / lexical_index.CHUNKS, np.array(seqs, np.int32))
     write_json(target / lexical_index.LABELS, {name: list(codes) for name, codes in labels.items()})

@@ -15,11 +15,13 @@ from functools import cached_property
 
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
+from cems_workbench.store.language import language
 from cems_workbench.store.meta import content_identity, content_version
 from cems_workbench.store.search import lexical_index
 from cems_workbench.store.search.index_directory import IndexHome
 from cems_workbench.store.search.lexical_refresh import plain_words
 from cems_workbench.store.search.tokenizer import chunks, normalised
+from cems_workbench.store.search.tokenizer import version as tokenizer_version
 
 
 class Vocabulary(Mapping[str, int]):
@@ -75,7 +77,8 @@ class CurrentVocabulary:
         with self._computing, self._database.reading() as cursor:
             version = content_version(cursor)
             if self._known is None or self._known[0] != version:
-                indexed = _indexed_words(self._lexical, version, content_identity(cursor))
+                tokenizer = tokenizer_version(language(cursor))
+                indexed = _indexed_words(self._lexical, version, content_identity(cursor), tokenizer)
                 if indexed is None:
                     indexed = count_words(text for _, text, _, _ in memories.documents(cursor))
                 self._known = version, Vocabulary(indexed)
@@ -90,9 +93,9 @@ def count_words(texts: Iterable[str]) -> dict[str, int]:
     return dict(counts)
 
 
-def _indexed_words(lexical: IndexHome, version: int, identity: str) -> dict[str, int] | None:
+def _indexed_words(lexical: IndexHome, version: int, identity: str, tokenizer: str) -> dict[str, int] | None:
     """The words of the lexical index, None when it is not of this content or just being replaced."""
-    manifest = lexical.found(version, identity).manifest
+    manifest = lexical.found(version, identity, tokenizer).manifest
     if manifest is None or manifest.content_version != version:
         return None
     try:

@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import GradeScale, Memory
-from cems_workbench.store.search.tokenizer import STOPWORDS
+from cems_workbench.records import ENGLISH, GradeScale, Memory
+from cems_workbench.store.search.tokenizer import stop_words
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.label import state
@@ -57,7 +57,9 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
             )
         progress = queue.progress(reviewer, snapshot)
         # One element: in the browser the count never runs ahead of the card that a key would answer.
-        st.html(progress_html(progress) + (card_html(card, shown.turn, datetime.now(UTC)) if card is not None else ""))
+        spoken = resources.store.language.current
+        drawn = card_html(card, shown.turn, datetime.now(UTC), spoken) if card is not None else ""
+        st.html(progress_html(progress) + drawn)
         if card is None:
             _finished(progress)
         else:
@@ -65,7 +67,7 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
         _others(card, queue, resources, reviewer)
 
 
-def card_html(card: Card, turn: int, now: datetime) -> Markup:
+def card_html(card: Card, turn: int, now: datetime, language: str = ENGLISH) -> Markup:
     """Query with its context, and the memory with the query's words marked; a query without a date is asked `now`."""
     query, memory = card.query, card.memory
     asked = [f"asked {query.as_of:%Y-%m-%d}" if query.as_of else f"asked today, {now:%Y-%m-%d}"]
@@ -78,7 +80,7 @@ def card_html(card: Card, turn: int, now: datetime) -> Markup:
         asked=" ".join(asked),
         written=written(memory, query.as_of or now),
         title=memory.title,
-        content=marked(memory.content, query.query),
+        content=marked(memory.content, query.query, language),
         facts=[fact for fact in (memory.category, memory.project, memory.author) if fact],
         memory_id=memory.id,
     )
@@ -106,10 +108,10 @@ def help_text(scale: GradeScale | None) -> str:
     return "\n\n".join(part for part in (grades, KEYS) if part)
 
 
-def marked(text: str, query: str) -> list[tuple[str, bool]]:
+def marked(text: str, query: str, language: str = ENGLISH) -> list[tuple[str, bool]]:
     """The text in parts, and whether each is a word of the query, whatever its case; stopwords only where it has no others."""
     asked = {word.casefold() for word in _WORD.findall(query) if len(word) >= LEAST_MARKED}
-    wanted = asked - STOPWORDS or asked
+    wanted = asked - stop_words(language) or asked
     parts, end = [], 0
     for match in _WORD.finditer(text):
         if match[0].casefold() in wanted:

@@ -43,6 +43,11 @@ CHUNKS = (
     "are cut."
 )
 
+LANGUAGE = (
+    "Search by words reduces them to stems and leaves out stopwords, both of this language. Corrections of typos follow it; the "
+    "detectors know English only. `import --language NAME` changes it and builds the index of words anew."
+)
+
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
     """The folder on top, the indexes below, and the sources where there are any."""
@@ -130,6 +135,8 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     st.html(indexes_html(states))
     templates.draw("memories/embedder.html", model=resources.embedder.line, meaning=INDEXES["vectors"][1])
     st.caption(chunks_line(resources.store.chunks.statistics()), help=CHUNKS)
+    spoken = resources.store.language.choice()
+    st.caption(f"Language: **{spoken.language}**, {plain(spoken.reason)}.", help=LANGUAGE)
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
             "Bring up to date", key="memories:refresh", disabled=all(index.fresh for index in states),

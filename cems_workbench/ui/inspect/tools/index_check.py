@@ -116,7 +116,7 @@ def _depth(context: InspectContext, ranked: RankedList) -> int:
     config = context.trace.config
     if config.lists.vector.enabled or not config.lists.hybrid.enabled:
         return list_depths(config)["vector"] or EVERYTHING
-    rows = inner_depth(config, context.trace.evidence.query)
+    rows = inner_depth(config, context.trace.evidence.query, context.trace.evidence.language)
     if answered_by(context.trace.evidence, ranked.name):
         return rows  # what the engine left out is missed too
     return len({hit.memory_id for hit in ranked.hits[:rows]})

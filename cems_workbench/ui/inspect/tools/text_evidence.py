@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import streamlit as st
 from markupsafe import Markup
@@ -123,7 +124,9 @@ def _draw_words(context: InspectContext, memory: Memory) -> WordsInCommon:
     place = _counted(context, memory.id, words.chunk) + _list_line(context, memory.id, which, words)
     unmatched = [(term.words, term.df) for term in words.unmatched]
     st.html(terms_html(words) + words_html(verdict, place, unmatched, "memory", words.stop_words))
-    return _in_common({term.term: words.share(term) for term in words.matched}, "BM25", matches)
+    return _in_common(
+        {term.term: words.share(term) for term in words.matched}, "BM25", partial(matches, language=lexical.language)
+    )
 
 
 @dataclass(frozen=True, slots=True)
