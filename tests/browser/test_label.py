@@ -60,8 +60,8 @@ def test_forty_cards_are_graded_by_keyboard_alone(
 def test_the_other_keys_work_and_what_is_typed_into_the_note_is_no_key(window: Window) -> None:
     page = Label.open(window, "bea", "ten").page
     page.keyboard.press("?")
-    page.get_by_text("is on disk before the next card").wait_for()
     page.keyboard.press("n")
+    page.get_by_text("is on disk before the next card").wait_for()
     page.locator(".st-key-label-note textarea:focus").wait_for()
     page.keyboard.type("2 or 3?")
     page.keyboard.press("Escape")

@@ -44,17 +44,6 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
         shown = state.present()
         if shown.problem:
             st.error(plain(shown.problem), icon=":material/block:")
-        if shown.help_open:  # it lies over the page, so that it is in sight however long the card is
-            scale = None if card is None else queue.scale(card.query.qid)
-            box = st.container(key="label:keys")
-            box.info(help_text(scale), icon=":material/keyboard:")
-            box.button(
-                "Close the help",
-                key="label:keys:close",
-                icon=":material/close:",
-                type="tertiary",
-                on_click=state.toggle_help,
-            )
         progress = queue.progress(reviewer, snapshot)
         # One element: in the browser the count never runs ahead of the card that a key would answer.
         spoken = resources.store.language.current
@@ -65,6 +54,8 @@ def _draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
         else:
             _grades(queue.scale(card.query.qid), resources, reviewer, shown.turn)
         _others(card, queue, resources, reviewer)
+        if shown.help_open:
+            _help(None if card is None else queue.scale(card.query.qid))
 
 
 def card_html(card: Card, turn: int, now: datetime, language: str = ENGLISH) -> Markup:
@@ -189,6 +180,15 @@ def _others(card: Card | None, queue: LabelQueue, resources: Resources, reviewer
             placeholder="kept with the next label",
             help="Kept with the grade you give next.",
         )
+
+
+def _help(scale: GradeScale | None) -> None:
+    """It lies over the page, in sight however long the card is, and is drawn last: nothing else moves when it comes or goes."""
+    box = st.container(key="label:keys")
+    box.info(help_text(scale), icon=":material/keyboard:")
+    box.button(
+        "Close the help", key="label:keys:close", icon=":material/close:", type="tertiary", on_click=state.toggle_help
+    )
 
 
 def _with_key(words: str, key: str) -> str:
