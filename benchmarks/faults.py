@@ -428,7 +428,7 @@ def load() -> None:
     """What every fork needs, before any."""
     from streamlit.components.v2 import manifest_scanner
 
-    from cems_workbench.models.embedder import SentenceTransformerEmbedder
+    from cems_workbench.models.minilm_embedder import MiniLMEmbedder
     from cems_workbench.models.tokens import count
     from cems_workbench.runs.opening import embedder as named
     from cems_workbench.settings import Settings
@@ -449,7 +449,8 @@ def load() -> None:
     embedder = named(Settings())
     embedder.encode_query("warm up")
     count("warm up")
-    SentenceTransformerEmbedder.model = embedder.model  # type: ignore[attr-defined, method-assign]
+    assert isinstance(embedder, MiniLMEmbedder)
+    MiniLMEmbedder._network = embedder.network  # type: ignore[assignment]
     manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
 

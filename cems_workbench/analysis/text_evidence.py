@@ -25,7 +25,7 @@ from statistics import median
 
 import numpy as np
 
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.records import ENGLISH, Memory, indexed_text
 from cems_workbench.store.search.lexical_index import LexicalIndex
@@ -206,10 +206,9 @@ class Room:
 
 def embedder_room(embedder: QueryEmbedder) -> Room | None:
     """What the embedder, and late interaction over it, reads of one text; None for one on a server, whose tokens are not known."""
-    if not isinstance(embedder, SentenceTransformerEmbedder):
+    if not isinstance(embedder, TokenEmbedder):
         return None
-    special = 2  # [CLS] and [SEP] take their room
-    return Room(int(embedder.model.max_seq_length) - special, lambda text: len(embedder.wordpieces([text])[0]))
+    return Room(embedder.room, lambda text: len(embedder.wordpieces([text])[0]))
 
 
 def chunk_place(content: str, chunk: str) -> tuple[int, int] | None:

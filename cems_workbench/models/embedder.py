@@ -1,4 +1,4 @@
-"""The embedder: a sentence-transformers model, loaded when first used and shared by searches, imports and reranking."""
+"""Embedders that run here: loaded when first used, and shared by searches, imports and reranking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.protocol import Float32
-from cems_workbench.models.resolve import Resolved, resolve
+from cems_workbench.models.resolve import Resolved
 from cems_workbench.progress import Progress, silent
 
 BATCH = 32
@@ -54,15 +54,14 @@ class RememberedQueries(ABC):
             self._recent.popitem(last=False)
 
 
-class SentenceTransformerEmbedder(RememberedQueries):
-    """`QueryEmbedder` over sentence-transformers; also gives token vectors, for late interaction."""
+class TokenEmbedder(RememberedQueries):
+    """What embedders that run here share: their tokens are known, and they give token vectors, for late interaction."""
 
-    def __init__(self, asked: str, same_as: str = "") -> None:
+    def __init__(self, resolved: Resolved, same_as: str = "") -> None:
         """`same_as`: the id of the vectors in a store that this model has made too."""
         super().__init__()
-        self.resolved: Resolved = resolve(asked)
+        self.resolved = resolved
         self._same_as = same_as
-        self._lock = threading.Lock()
 
     @property
     def model_id(self) -> str:
@@ -73,6 +72,51 @@ class SentenceTransformerEmbedder(RememberedQueries):
     def line(self) -> str:
         """Which model is used, and where its weights were found."""
         return self.resolved.line + (f", stated to be {self._same_as}" if self._same_as else "")
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Length of one vector."""
+
+    @property
+    @abstractmethod
+    def loaded(self) -> bool:
+        """Have the weights been read?"""
+
+    @property
+    @abstractmethod
+    def room(self) -> int:
+        """How many wordpieces of a text the model reads."""
+
+    @abstractmethod
+    def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
+        """Per text its wordpiece ids and their unit vectors (tokens, dimension), without special tokens."""
+
+    @abstractmethod
+    def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Where each wordpiece of each text stands in it, (begin, end) in characters; texts are not cut."""
+
+    @abstractmethod
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Wordpieces as the model writes them: "##" begins one that goes on within a word."""
+
+    @abstractmethod
+    def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
+        """Wordpiece ids of each text without special tokens, not truncated."""
+
+    def truncated(self, texts: Sequence[str]) -> list[bool]:
+        """Of each text: is it longer than the model reads?"""
+        room = self.room
+        return [len(ids) > room for ids in self.wordpieces(texts)]
+
+
+class SentenceTransformerEmbedder(TokenEmbedder):
+    """`QueryEmbedder` over sentence-transformers."""
+
+    def __init__(self, resolved: Resolved, same_as: str = "") -> None:
+        """`same_as`: the id of the vectors in a store that this model has made too."""
+        super().__init__(resolved, same_as)
+        self._lock = threading.Lock()
 
     @cached_property
     def dimension(self) -> int:
@@ -147,11 +191,6 @@ class SentenceTransformerEmbedder(RememberedQueries):
             norms = np.linalg.norm(kept, axis=1, keepdims=True)
             out.append(([ids[i] for i in keep], kept / np.maximum(norms, 1e-12)))
         return out
-
-    def truncated(self, texts: Sequence[str]) -> list[bool]:
-        """Of each text: is it longer than the model reads?"""
-        room = self.room
-        return [len(ids) > room for ids in self.wordpieces(texts)]
 
     @property
     def room(self) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import TRUNCATED, Float32, PairScore
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import JudgeScale
@@ -43,7 +43,7 @@ class WordpieceFrequencies:
 
     @classmethod
     def of(
-        cls, embedder: SentenceTransformerEmbedder, texts: Iterable[str], progress: Progress = silent
+        cls, embedder: TokenEmbedder, texts: Iterable[str], progress: Progress = silent
     ) -> WordpieceFrequencies:
         """Count over the store's texts, in batches."""
         rows = list(texts)
@@ -78,7 +78,7 @@ class LateInteraction:
     scale = JudgeScale(0.55, (0.8, 0.55, 0.3))
     """Fitted by `python -m training.calibrate --judge late_interaction`."""
 
-    def __init__(self, embedder: SentenceTransformerEmbedder, frequencies: WordpieceFrequencies) -> None:
+    def __init__(self, embedder: TokenEmbedder, frequencies: WordpieceFrequencies) -> None:
         self._embedder = embedder
         self._frequencies = frequencies
         self._vectors: OrderedDict[str, TokenVectors] = OrderedDict()

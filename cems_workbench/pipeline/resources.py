@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from cems_workbench.errors import EmbedderMismatchError, ModelError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
 from cems_workbench.models.protocol import Float32, QueryEmbedder
 from cems_workbench.pipeline.engine import Engine
@@ -134,7 +134,7 @@ class Resources:
 
         The weights of a model that runs here are not loaded for that: it is met at the first search, if its length differs.
         """
-        unread = isinstance(self.embedder, SentenceTransformerEmbedder) and not self.embedder.loaded
+        unread = isinstance(self.embedder, TokenEmbedder) and not self.embedder.loaded
         self.store.indexes.check(self.embedder.model_id, None if unread else self.embedder.dimension)
 
     def embed_anew(self, progress: Progress = silent) -> RefreshReport | None:
@@ -182,7 +182,7 @@ class Resources:
         Raises ModelError when the embedder gives no token vectors, as one on a server does.
         """
         embedder = self.embedder
-        if not isinstance(embedder, SentenceTransformerEmbedder):
+        if not isinstance(embedder, TokenEmbedder):
             raise ModelError(f"late interaction needs token vectors, which {embedder.line} does not give")
         with self._lock:
             version = self.store.content_version
@@ -192,7 +192,7 @@ class Resources:
             return self._late_interaction[1]
 
     def _frequencies(
-        self, version: int, embedder: SentenceTransformerEmbedder, progress: Progress
+        self, version: int, embedder: TokenEmbedder, progress: Progress
     ) -> WordpieceFrequencies:
         label = f"{version}:{self.store.content_identity}:{embedder.model_id}"
         try:

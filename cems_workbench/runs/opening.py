@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.settings import Settings
@@ -41,7 +41,7 @@ def embedder(settings: Settings) -> QueryEmbedder:
     """
     same_as = settings.embedding_same_as.strip()
     if settings.served_embedder is None:
-        return SentenceTransformerEmbedder(settings.embedder, same_as)
+        return local_embedder(settings.embedder, same_as)
     server, model = settings.served_embedder
     if server == "ollama":
         from cems_workbench.models.ollama import OllamaEmbedder

@@ -17,9 +17,9 @@ from streamlit.testing.v1 import AppTest
 
 import cems_workbench.runs.opening
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.protocol import Float32, QueryEmbedder
-from cems_workbench.models.resolve import PACKAGED_ID
+from cems_workbench.models.resolve import PACKAGED_ID, resolve
 from cems_workbench.progress import Progress, silent
 from cems_workbench.runs import background_evidence, ready_queue
 from cems_workbench.runs.opening import embedder as made
@@ -60,7 +60,7 @@ def open_page(
         release()
 
 
-class SampleEmbedder(SentenceTransformerEmbedder):
+class SampleEmbedder(MiniLMEmbedder):
     """The embedder, which does not embed the sample's memories once more when a page imports them or rebuilds the index."""
 
     known: ClassVar[dict[str, list[float]]] = {}
@@ -76,7 +76,7 @@ class SampleEmbedder(SentenceTransformerEmbedder):
 
 @cache
 def _embedder(name: str) -> QueryEmbedder:
-    return SampleEmbedder(name)
+    return SampleEmbedder(resolve(name))
 
 
 def loaded_once(settings: Settings) -> QueryEmbedder:

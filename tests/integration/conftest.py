@@ -22,7 +22,7 @@ def _weights_are_read_once() -> Iterator[None]:
     from cems_workbench.runs import opening as module
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "SentenceTransformerEmbedder", lru_cache(module.SentenceTransformerEmbedder))
+        patch.setattr(module, "local_embedder", lru_cache(module.local_embedder))
         yield
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from cems_workbench.models.chunking import cutter, titled
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
 
 
 @pytest.mark.models
 def test_no_window_is_cut_by_the_embedder(resources: Resources) -> None:
     embedder = resources.embedder
-    assert isinstance(embedder, SentenceTransformerEmbedder)
+    assert isinstance(embedder, TokenEmbedder)
     title = "How the database was moved"
     content = "The migration of getUserById to PostgreSQL-18 took unexpectedly long; 日本語 too, naïvely. " * 60
     (pieces,) = cutter("embedder", embedder).cut([(title, content)])

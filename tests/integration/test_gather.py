@@ -16,7 +16,9 @@ import pytest
 
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
+from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.minilm_judge import FILES, MODEL_ID, MiniLMJudge, available
+from cems_workbench.models.resolve import resolve
 from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
 from cems_workbench.pipeline.chunks import best_chunk
 from cems_workbench.pipeline.gather import Request, gather
@@ -201,7 +203,7 @@ def test_gathered_evidence_replays_from_its_bundle_to_the_same_trace(reranked: E
 
 def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked: Evidence, opened: Resources) -> None:
     """Computed here from the model's raw token embeddings and a count over the store, without the reranker's code."""
-    model = opened.embedder.model
+    model = SentenceTransformerEmbedder(resolve(opened.embedder.model_id)).model
     memories = opened.store.memories.read()
 
     def tokens(text: str) -> tuple[list[int], Any]:

@@ -19,7 +19,7 @@ from postgres_server import LoadedChunk, Server, load, uuid_of
 
 from cems_workbench.config import preset
 from cems_workbench.evaluation.evidence_file import read_evidence_file
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.pipeline import bundle_from
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.settings import Settings
@@ -43,7 +43,7 @@ def server() -> Iterator[Server]:
     with postgres_server.running() as running:
         running.add_role(ROLE, PASSWORD)
         with running.cems("kept") as connection:
-            vectors = SentenceTransformerEmbedder(Settings().embedder).encode(list(TEXTS.values()))
+            vectors = local_embedder(Settings().embedder).encode(list(TEXTS.values()))
             for (name, text), vector in zip(TEXTS.items(), vectors, strict=True):
                 load(connection, {"id": name, "content": text}, [LoadedChunk(text, vector)])
             connection.execute("GRANT SELECT ON memory_documents, memory_chunks, memory_relations TO lector_of_notes")

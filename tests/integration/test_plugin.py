@@ -49,7 +49,7 @@ import contextlib, io, json, sys
 from functools import lru_cache
 from cems_workbench.cli import main
 from cems_workbench.runs import opening
-opening.SentenceTransformerEmbedder = lru_cache(opening.SentenceTransformerEmbedder)  # the weights are read once
+opening.local_embedder = lru_cache(opening.local_embedder)  # the weights are read once
 for arguments in json.load(sys.stdin):
     sys.argv, out, err = ["cems_workbench", *arguments], io.StringIO(), io.StringIO()
     code = 0

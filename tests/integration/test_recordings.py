@@ -23,7 +23,7 @@ from postgres_server import LoadedChunk, Server, load, relate, uuid_of
 from cems_workbench.config import PipelineConfig, import_config, preset, with_values
 from cems_workbench.formats import read_path
 from cems_workbench.models.chunking import cems_pieces
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
@@ -69,7 +69,7 @@ def load_folder(connection: Connection, folder: Path, embedder: QueryEmbedder, w
 
 @pytest.fixture(scope="module")
 def embedder() -> QueryEmbedder:
-    return SentenceTransformerEmbedder(Settings().embedder)
+    return local_embedder(Settings().embedder)
 
 
 @pytest.fixture(scope="module")

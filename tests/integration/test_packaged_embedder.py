@@ -1,0 +1,103 @@
+"""The packaged embedder on onnxruntime beside sentence-transformers, which has the same weights."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cems_workbench.errors import ModelError
+from cems_workbench.models.embedder import SentenceTransformerEmbedder
+from cems_workbench.models.local_embedder import local_embedder
+from cems_workbench.models.minilm_embedder import GRAPH, MiniLMEmbedder, loaded, reads
+from cems_workbench.models.resolve import PACKAGED_ID, Resolved, resolve
+from training.embedder_graph import network
+
+pytestmark = [pytest.mark.models]
+
+TEXTS = [
+    "", "ok", "Postgres 16 runs on the nightly job", "naïve Ärger, 日本語 and emoji 🙂", "a [SEP] b [CLS] c [MASK]", "tab\tand\nline",
+    "\udce4 lone surrogate", "getUserById() in src/api/users.py:42", "word " * 200, "long sentence, cut where the model stops. " * 120,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def packaged() -> MiniLMEmbedder:
+    embedder = local_embedder(PACKAGED_ID)
+    assert isinstance(embedder, MiniLMEmbedder)
+    return embedder
+
+
+@pytest.fixture(scope="module")
+def reference() -> SentenceTransformerEmbedder:
+    return SentenceTransformerEmbedder(resolve(PACKAGED_ID))
+
+
+def test_vectors_are_those_of_sentence_transformers(
+    packaged: MiniLMEmbedder, reference: SentenceTransformerEmbedder
+) -> None:
+    texts = [text for text in TEXTS if text.isprintable() or "\t" in text]
+    found, expected = packaged.encode(texts), reference.encode(texts)
+    assert found.shape == expected.shape == (len(texts), packaged.dimension)
+    assert (found * expected).sum(axis=1) == pytest.approx(1, abs=1e-5)
+    assert np.abs(found - expected).max() < 1e-5
+
+
+def test_tokens_their_places_and_their_vectors_too(
+    packaged: MiniLMEmbedder, reference: SentenceTransformerEmbedder
+) -> None:
+    texts = [text for text in TEXTS if text.isprintable()]
+    assert packaged.wordpieces(texts) == reference.wordpieces(texts)
+    assert packaged.spans(texts) == reference.spans(texts)
+    assert packaged.truncated(texts) == reference.truncated(texts)
+    assert packaged.room == reference.room
+    for (ids, rows), (numbers, expected) in zip(
+        packaged.token_vectors(texts), reference.token_vectors(texts), strict=True
+    ):
+        assert ids == numbers
+        assert rows.shape == expected.shape
+        assert np.abs(rows - expected).max(initial=0) < 1e-5
+        assert packaged.tokens(ids) == reference.tokens(numbers)
+
+
+def test_a_vector_does_not_depend_on_what_else_is_embedded(packaged: MiniLMEmbedder) -> None:
+    together = packaged.encode(TEXTS)
+    assert np.isfinite(together).all()
+    for text, vector in zip(TEXTS, together, strict=True):
+        assert (packaged.encode([text])[0] == vector).all()
+
+
+def test_a_search_loads_no_torch(store: Path) -> None:
+    code = (
+        "import sys; from cems_workbench.cli import main\n"
+        f"sys.argv = ['cems_workbench', 'search', 'where do we deploy', '--preset', 'workbench', '--store', {str(store)!r}]\n"
+        "try:\n    main()\nexcept SystemExit as stopped:\n    assert not stopped.code, stopped.code\n"
+        "print(sorted({'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
+    assert ended.stdout.splitlines()[-1] == "[]", ended.stdout[-500:]
+
+
+def test_the_graph_is_what_its_script_writes() -> None:
+    assert GRAPH.read_bytes() == network()
+
+
+def test_other_weights_are_left_to_sentence_transformers_and_damaged_ones_are_one_line(tmp_path: Path) -> None:
+    assert not reads(Resolved("x", PACKAGED_ID, str(tmp_path), "configured path"))
+    there = Path(resolve(PACKAGED_ID).location)
+    for file in there.iterdir():
+        if file.is_file() and file.name != "config.json":
+            (tmp_path / file.name).symlink_to(file)
+    config = (there / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config.replace('"num_hidden_layers": 6', '"num_hidden_layers": 12'))
+    assert not reads(Resolved("x", PACKAGED_ID, str(tmp_path), "configured path"))
+    (tmp_path / "config.json").write_text(config)
+    assert reads(Resolved("x", PACKAGED_ID, str(tmp_path), "configured path"))
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "model.safetensors").write_bytes(b"\x08\0\0\0\0\0\0\0{}      ")
+    with pytest.raises(ModelError, match="embedder asked cannot be loaded: ") as raised:
+        loaded(tmp_path, "asked")
+    assert len(str(raised.value).splitlines()) == 1

@@ -1,0 +1,74 @@
+"""The network of all-MiniLM-L6-v2 as an ONNX graph without weights, which the workbench fills from the packaged safetensors.
+
+    python -m training.embedder_graph
+
+Ids (B, L) of one length in, the last layer's vectors (B, L, 384) out: nothing is padded, so there is no mask. Attention, the layer
+norms and the GELU are onnxruntime's fused operators, with the exact GELU that the model was trained with. Each weight is declared with
+its shape and as lying elsewhere; `cems_workbench.models.minilm_embedder` gives all of them when it opens the graph.
+
+Source: Devlin et al. 2018 (BERT); Wang et al. 2020 (MiniLM); onnxruntime's contrib operators.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper
+
+from cems_workbench.models.minilm_embedder import GRAPH, HEADS, INNER, LAYERS, POSITIONS, WIDTH, WORDPIECES
+
+FUSED = "com.microsoft"
+EPSILON = 1e-12
+
+
+def network() -> bytes:
+    """The graph, serialised."""
+    nodes: list[onnx.NodeProto] = []
+    weights: list[onnx.TensorProto] = []
+
+    def weight(name: str, *shape: int) -> str:
+        tensor = onnx.TensorProto(
+            name=name, data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL
+        )
+        tensor.external_data.add(key="location", value="given by the program")
+        weights.append(tensor)
+        return name
+
+    def node(kind: str, inputs: list[str], output: str, domain: str = FUSED, **attributes: Any) -> str:
+        nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
+        return output
+
+    words = node("Gather", [weight("words", WORDPIECES, WIDTH), "ids"], "word_vectors", domain="")
+    places = node("Gather", [weight("places", POSITIONS, WIDTH), "places_read"], "place_vectors", domain="")
+    summed = node("Add", [words, places], "summed", domain="")
+    read = node("LayerNormalization", [summed, weight("norm", WIDTH), weight("norm_bias", WIDTH)], "read", "", epsilon=EPSILON)  # fmt: skip
+    for layer in range(LAYERS):
+        at = f"layer{layer}."
+        attended = node(
+            "Attention", [read, weight(at + "qkv", WIDTH, 3 * WIDTH), weight(at + "qkv_bias", 3 * WIDTH)], at + "attended",
+            num_heads=HEADS,
+        )  # fmt: skip
+        mixed = node("MatMul", [attended, weight(at + "mix", WIDTH, WIDTH)], at + "mixed", domain="")
+        read = node("SkipLayerNormalization", [
+            mixed, read, weight(at + "norm1", WIDTH), weight(at + "norm1_bias", WIDTH), weight(at + "mix_bias", WIDTH)
+        ], at + "first", epsilon=EPSILON)  # fmt: skip
+        wide = node("MatMul", [read, weight(at + "widen", WIDTH, INNER)], at + "wide", domain="")
+        bent = node("BiasGelu", [wide, weight(at + "widen_bias", INNER)], at + "bent")
+        narrow = node("MatMul", [bent, weight(at + "narrow", INNER, WIDTH)], at + "narrowed", domain="")
+        read = node("SkipLayerNormalization", [
+            narrow, read, weight(at + "norm2", WIDTH), weight(at + "norm2_bias", WIDTH), weight(at + "narrow_bias", WIDTH)
+        ], at + "second" if layer < LAYERS - 1 else "vectors", epsilon=EPSILON)  # fmt: skip
+    given = [
+        helper.make_tensor_value_info("ids", TensorProto.INT32, ["texts", "wordpieces"]),
+        helper.make_tensor_value_info("places_read", TensorProto.INT32, ["wordpieces"]),
+    ]
+    found = [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["texts", "wordpieces", WIDTH])]
+    graph = helper.make_graph(nodes, "all-MiniLM-L6-v2", given, found, weights)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
+    return bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+
+
+if __name__ == "__main__":
+    GRAPH.parent.mkdir(exist_ok=True)
+    print(f"{GRAPH.name}: {GRAPH.write_bytes(network()):,} bytes")
