@@ -42,9 +42,7 @@ class WordpieceFrequencies:
     counts: Mapping[int, int]
 
     @classmethod
-    def of(
-        cls, embedder: TokenEmbedder, texts: Iterable[str], progress: Progress = silent
-    ) -> WordpieceFrequencies:
+    def of(cls, embedder: TokenEmbedder, texts: Iterable[str], progress: Progress = silent) -> WordpieceFrequencies:
         """Count over the store's texts, in batches."""
         rows = list(texts)
         counts: dict[int, int] = {}

@@ -175,7 +175,7 @@ def loaded(folder: Path, asked: str) -> Network:
         values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(weight) for name, weight in named.items()}
         options.add_external_initializers(list(values), list(values.values()))
         session = onnxruntime.InferenceSession(GRAPH.read_bytes(), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime, safetensors and tokenizers raise classes of their own, without a common base
+    except Exception as error:  # each of the three libraries raises classes of its own, without a common base
         raise ModelError(f"embedder {asked} cannot be loaded: {one_line(str(error))}") from error
     return Network(session, tokenizer, special, first, last, (*named.values(), *values.values()))
 

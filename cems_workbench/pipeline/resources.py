@@ -191,9 +191,7 @@ class Resources:
                 self._late_interaction = (version, LateInteraction(embedder, frequencies))
             return self._late_interaction[1]
 
-    def _frequencies(
-        self, version: int, embedder: TokenEmbedder, progress: Progress
-    ) -> WordpieceFrequencies:
+    def _frequencies(self, version: int, embedder: TokenEmbedder, progress: Progress) -> WordpieceFrequencies:
         label = f"{version}:{self.store.content_identity}:{embedder.model_id}"
         try:
             kept = json.loads(self._frequency_file.read_text(encoding="utf-8"))
