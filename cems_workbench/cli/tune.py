@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -34,8 +35,10 @@ from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.shipped import default_preset
 
 if TYPE_CHECKING:
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.runs.evaluation import LabelledEvidence
     from cems_workbench.runs.exporting import ExportedRanking
-    from cems_workbench.runs.tuning import SearchResult
+    from cems_workbench.runs.tuning import SearchResult, SearchSettings
     from cems_workbench.tuning.folds import GroupBy
     from cems_workbench.tuning.holdout import Gain
     from cems_workbench.tuning.search import Trial, Watch
@@ -95,9 +98,16 @@ def tune_command(
     grade: GradeOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same result.")] = 0,
     store: StoreOption = None,
+    without_labels: Annotated[
+        bool,
+        typer.Option("--without-labels", help="Weights of lists and fusion by the reranker's order in place of judgments; "
+                     "held against those that there are."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Search for a better config than that of --preset or --config, the baseline. Ctrl-C keeps the best so far; run again, it goes on."""
+    if without_labels and open_holdout:
+        raise InputError("--open-holdout: without labels nothing is sealed")
     baseline = chosen_config(preset, config, changes)
     from cems_workbench.runs.evaluation import labelled_file
     from cems_workbench.runs.exporting import write_proposal
@@ -108,27 +118,43 @@ def tune_command(
         plan_search,
         run_search,
         scored_queries,
+        unlabelled_data,
     )
     from cems_workbench.tuning.folds import natural_grouping
     from cems_workbench.tuning.objective import parse_goal
     from cems_workbench.tuning.space import SearchSpace, parse_axis
+    from cems_workbench.tuning.unlabelled import require_chosen_so
 
     read = read_evidence(evidence)
-    goal = parse_goal(metric or ["nDCG@10"], guard or (), read.header.relevant_from if grade is None else grade)
-    data = TuningData(baseline, read.header.query_set, labelled_file(read, None))
+    relevant_from = read.header.relevant_from if grade is None else grade
+    goal = parse_goal(metric or ["nDCG@10"], guard or (), 1 if without_labels else relevant_from)
+    if without_labels:
+        data = unlabelled_data(baseline, read.header.query_set, read)
+    else:
+        data = TuningData(baseline, read.header.query_set, labelled_file(read, None))
     if read.answered and not as_json:
         say(f"lists {read.answered}")
     queries = scored_queries(data, goal.measures, seed)
     if not queries.batch.queries:
         known = "has a relevant memory" + (", or is known to have no answer" if goal.of_no_answer else "")
         raise InputError(f"{evidence}: no query in it {known}; label some first")
-    axes = [parse_axis(text, read.header.config) for text in space or DEFAULT_SPACE]
+    axes = [
+        parse_axis(text, read.header.config)
+        for text in space or (_weights(baseline) if without_labels else DEFAULT_SPACE)
+    ]
+    if without_labels:
+        require_chosen_so(axes)
     by: GroupBy = group_by.value if group_by else natural_grouping(queries.batch)
-    settings = SearchSettings(by, folds, holdout, trials, seed)
+    settings = SearchSettings(by, folds, 0.0 if without_labels else holdout, trials, seed)
     planned = plan_search(data, queries, SearchSpace.of(baseline, axes), goal, settings)
     collector.freeze()
     with _interruptible() as interrupted, progress_bar(as_json) as progress:
         result = run_search(planned, lambda name: _watch(name, progress, interrupted))
+        if without_labels and read.judgments and not result.tuned.search.cancelled:
+            sealing = replace(settings, sealed=holdout)
+            result = _held_against_judgments(
+                result, labelled_file(read, None), sealing, relevant_from, progress, interrupted
+            )
     if result.not_kept:
         say(f"warning: {planned.kept_scores.path}: cannot be written: {result.not_kept}", err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
@@ -140,6 +166,32 @@ def tune_command(
             say(line, err=True)
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
+
+
+def _weights(baseline: PipelineConfig) -> list[str]:
+    """What is searched without labels: the weight of each list that brings candidates."""
+    from cems_workbench.pipeline.list_sources import LIST_SOURCES
+
+    names = [one.name for one in LIST_SOURCES if one.finds and baseline.get(f"lists.{one.name}.enabled")]
+    return [f"lists.{name}.weight" for name in names]
+
+
+def _held_against_judgments(
+    result: SearchResult, labelled: LabelledEvidence, settings: SearchSettings, relevant_from: int, progress: Progress,
+    interrupted: Callable[[], bool],
+) -> SearchResult:  # fmt: skip
+    """The result with what its proposal is worth by judgments; without, where too few queries are judged or it was interrupted."""
+    from cems_workbench.runs.unlabelled import by_judgments
+
+    try:
+        return by_judgments(
+            result, labelled, settings, relevant_from, lambda name: _watch(f"{name}, judged", progress, interrupted)
+        )
+    except InputError as error:
+        say(f"not held against judgments: {error}", err=True)
+    except Cancelled:
+        say("not held against judgments: interrupted", err=True)
+    return result
 
 
 def _score_lines(result: SearchResult, evidence: Path, out: Path, baseline: Options, store: Path | None) -> list[str]:
@@ -216,10 +268,17 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
             "train": tuned.train, "validation": _gain(tuned.validation), "holdout": _gain(tuned.holdout),
             "looks": tuned.looks, "pareto_front": _front(tuned), "needs": result.lacking,
             "as_read": [ranking.to_json() for ranking in rankings],
+            **_unlabelled(result),
         })  # fmt: skip
         return
+    if result.planned.data.stands_in:
+        say("UNLABELLED: no judgment chose this; what a reranker puts first stands in for them")
+        _print_lists(result)
     if changed:
-        print_table(["parameter", "baseline", "tuned"], [[path, str(was), str(now)] for path, was, now in changed])
+        print_table(
+            ["parameter", "baseline", "proposed" if result.planned.data.stands_in else "tuned"],
+            [[path, str(was), str(now)] for path, was, now in changed],
+        )
     else:
         say("nothing tried is significantly better than the baseline, which is kept")
     from cems_workbench.runs.tuning import guard_lines
@@ -231,8 +290,11 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
         for name, gain in values.items()
         if gain is not None
     ]
-    print_table(["", "queries", "baseline", "tuned", "difference", "95 % interval", "p"], rows, title=str(measure))
+    found = "proposed" if result.planned.data.stands_in else "tuned"
+    columns = ["", "queries", "baseline", found, "difference", "95 % interval", "p"]
+    print_table(columns, rows, title=result.planned.measure)
     say(result.planned.relevance)
+    _print_by_judgments(result)
     say(
         f"on the queries searched on: {tuned.train:.4f}; {len(tuned.search.trials) - 1} configs tried; never split: {by}"
     )
@@ -247,6 +309,69 @@ def _report(result: SearchResult, as_json: bool, rankings: Sequence[ExportedRank
             print_ranking(ranking)
     for line in result.lacking:
         say(f"warning: {line}", err=True)
+
+
+def _unlabelled(result: SearchResult) -> dict[str, Any]:
+    """What is added of a search without labels."""
+    from cems_workbench.runs.unlabelled import trust_in_lists
+
+    planned, found = result.planned, result.by_judgments
+    if not planned.data.stands_in:
+        return {}
+    trust = trust_in_lists(planned.data, str(planned.plan.goal.objectives[0]), planned.plan.seed)
+    held = found and {
+        "proposal": _gain(found.proposal), "as_ranked": _gain(found.as_ranked), "labelled": _gain(found.labelled),
+        "hindsight": _gain(found.hindsight), "lacking": list(found.lacking),
+        "labelled_values": {path: _plain(value) for path, value in found.labelled_values.items()}, "share": found.share,
+    }  # fmt: skip
+    return {
+        "unlabelled": {
+            "stands_in": planned.data.stands_in,
+            "lists": [asdict(row) for row in trust],
+            "by_judgments": held,
+        }
+    }
+
+
+def _print_lists(result: SearchResult) -> None:
+    """How far each list can be trusted as far as that shows without labels."""
+    from cems_workbench.runs.unlabelled import trust_in_lists
+
+    planned = result.planned
+    measure = str(planned.plan.goal.objectives[0])
+    rows = [
+        [one.source, one.queries, one.agreement, f"{one.low:.4f} to {one.high:.4f}", one.read, one.shared, one.lead]
+        for one in trust_in_lists(planned.data, measure, planned.plan.seed)
+    ]
+    columns = ["list", "queries", "agreement", "95 % interval", "read", "shared", "lead"]
+    print_table(columns, rows, title=f"each list alone: {planned.measure}")
+    say(
+        "read: share of its first ten that the reranker scored; shared: that another list has too; lead: of its first score over its second"
+    )
+
+
+def _print_by_judgments(result: SearchResult) -> None:
+    """What a proposal that was found without labels is worth by those that there are, beside labelled tuning."""
+    found = result.by_judgments
+    if found is None:
+        return
+    named = {
+        "without labels": found.proposal, "with labels, folds": found.labelled, "with labels, hindsight": found.hindsight,
+        "without, as ranked": found.as_ranked,
+    }  # fmt: skip
+    rows = [
+        [name, gain.queries, gain.baseline, gain.tuned, gain.difference, f"{gain.low:+.4f} to {gain.high:+.4f}", gain.p]
+        for name, gain in named.items()
+    ]
+    columns = ["", "queries", "baseline", "proposed", "difference", "95 % interval", "p"]
+    print_table(
+        columns,
+        rows,
+        title=f"{result.planned.plan.goal.objectives[0]} by judgments, which chose nothing without labels",
+    )
+    say(f"without labels: {found.share_words}; as ranked: with all that the config has, its reranker too")
+    for line in found.lacking:
+        say(f"warning: as ranked: {line}", err=True)
 
 
 def _front(tuned: Tuned) -> list[dict[str, Any]]:

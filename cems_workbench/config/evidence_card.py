@@ -69,16 +69,20 @@ class EvidenceCard(BaseModel):
     """What the evidence did not hold, a line each: the figures are of what is there."""
     as_read: tuple[str, ...] = ()
     """What the config reaches as the reader of this export ranks, beside what it reaches here, a line each."""
+    unlabelled: tuple[str, ...] = ()
+    """That no judgment chose the config, what did, and what it is worth by judgments, a line each; empty where judgments chose it."""
 
     @property
     def text(self) -> str:
         """The card as lines of plain text."""
         looks = "never opened" if self.looks == 0 else f"opened {self.looks} time{'s' if self.looks > 1 else ''}"
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
-        what = f"{self.baseline} kept, none of" if self.kept else f"tuned against {self.baseline} with"
+        how = "UNLABELLED, proposed beside" if self.unlabelled else "tuned against"
+        what = f"{self.baseline} kept, none of" if self.kept else f"{how} {self.baseline} with"
         tried = f"{what} {self.trials} trials{' surely better' if self.kept else ''}, seed {self.seed}"
         lines = [
             f"Evidence card, {self.date}: {tried}",
+            *(f"  unlabelled: {line}" for line in self.unlabelled),
             *(f"  {row.line}" for row in self.measured),
             *([f"  {self.relevance}"] if self.relevance else []),
             *(f"  not complete: {line}" for line in self.lacking),

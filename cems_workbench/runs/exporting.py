@@ -161,8 +161,11 @@ def measured_proposal(
 ) -> list[ExportedRanking]:
     """The proposal of a search and what the reader of its export makes of it, by its objectives.
 
-    On the queries that were searched on; on the sealed ones too, once they were opened.
+    On the queries that were searched on; on the sealed ones too, once they were opened. None where the order of a reranker stands in
+    for judgments: by it a ranking with the reranker would be measured by itself.
     """
+    if result.planned.data.stands_in:
+        return []
     plan, batch = result.planned.plan, result.planned.batch
     parts = [("the queries searched on", plan.split.open)]
     if result.tuned.holdout is not None:

@@ -13,6 +13,7 @@ once, for page and command line together, by `looks_at`. `card_of` is the eviden
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ from cems_workbench.runs.gathering import FOLDER, QuerySelection
 from cems_workbench.tuning import tune as protocol
 from cems_workbench.tuning.card import evidence_card
 from cems_workbench.tuning.folds import GROUP_WORDS, GroupBy, Split, groups_of, split
-from cems_workbench.tuning.holdout import HoldoutLooks, Looks, LooksFile, looks_path, mean_of
+from cems_workbench.tuning.holdout import Gain, HoldoutLooks, Looks, LooksFile, looks_path, mean_of
 from cems_workbench.tuning.kept_scores import KeptScores, search_marks
 from cems_workbench.tuning.objective import Goal, Scored
 from cems_workbench.tuning.scorer import BatchScorer, measurable
@@ -42,6 +43,7 @@ from cems_workbench.tuning.search import Watch, unwatched
 from cems_workbench.tuning.space import SearchSpace
 from cems_workbench.tuning.stability import Region, stability
 from cems_workbench.tuning.tune import Plan, Stage, Tuned
+from cems_workbench.tuning.unlabelled import AGAINST_RERANKER, TOP, before_reranker, reranker_grades, standing_in
 
 if TYPE_CHECKING:
     from cems_workbench.store import Store
@@ -59,6 +61,10 @@ class TuningData:
     labelled: LabelledEvidence
     relevant_from: int = 1
     """The lowest grade that counts as relevant, as the query set says."""
+    stands_in: str = ""
+    """The reranker whose order stands in for judgments (`unlabelled_data`); empty where there are judgments."""
+    before_reranker: bool = False
+    """Is the ranking before the reranker what is measured?"""
 
     @property
     def evidence(self) -> EvidenceSet:
@@ -120,11 +126,21 @@ class PlannedSearch:
     @property
     def relevance(self) -> str:
         """The relevance grade and the denominator, in words."""
+        if self.data.stands_in:
+            return (
+                f"Unlabelled: the order of {self.data.stands_in} stands in for judgments, its first {TOP} with grades {TOP} to 1; means of "
+                f"{len(self.batch.queries)} of {len(self.data.evidence.queries)} queries, ranked before the reranker"
+            )
         grade = self.plan.goal.objectives[0].grade
         without, judged = self.batch.without_answer(grade), self.data.batch
         return relevance_words(
             grade, int((~without).sum()), len(judged.queries), int(judged.without_answer(grade).sum())
         )
+
+    @property
+    def measure(self) -> str:
+        """What decides, in words that never take the order of a reranker for judgments."""
+        return f"{self.plan.goal.objectives[0]}{AGAINST_RERANKER if self.data.stands_in else ''}"
 
     @property
     def kept_scores(self) -> KeptScores:
@@ -145,6 +161,41 @@ class PlannedSearch:
         return min(plan.trials, plan.space.size) if plan.space.is_grid else plan.trials * (1 + len(plan.split.folds))
 
 
+@dataclass(frozen=True)
+class ByJudgments:
+    """What a proposal that was found without judgments is worth by those that there are, and what a search on them finds.
+
+    All gains are against the baseline, on the same judged queries: those which a labelled search by the same settings would not seal.
+    """
+
+    query_set: str
+    proposal: Gain
+    """Of the ranking before the reranker."""
+    as_ranked: Gain
+    """Of the ranking with all that the config has."""
+    labelled: Gain
+    """Of the ranking before the reranker, cross-validated: what a search for the same with judgments chose on other folds."""
+    hindsight: Gain
+    """Of the same ranking: what that search proposes, on the very queries that it was chosen on."""
+    labelled_values: Mapping[str, object]
+    """What that search proposes, by parameter."""
+    lacking: Sequence[str] = ()
+    """What the evidence does not hold of what baseline and proposal ask for with their rerankers."""
+
+    @property
+    def share(self) -> float | None:
+        """The proposal's gain by that in hindsight, which judgments could give at most; None where they gain nothing for sure."""
+        sure = min(self.hindsight.direction * edge for edge in (self.hindsight.low, self.hindsight.high)) > 0
+        return self.proposal.improvement / self.hindsight.improvement if sure else None
+
+    @property
+    def share_words(self) -> str:
+        """How much of the labelled gain is reached, in words."""
+        if self.share is None:
+            return "no share of a labelled gain can be given: with judgments nothing certain is gained either"
+        return f"{self.share:.0%} of what judgments gain in hindsight, on the very queries that they chose on"
+
+
 @dataclass(frozen=True, eq=False)
 class SearchResult:
     """A finished or stopped search."""
@@ -157,6 +208,8 @@ class SearchResult:
     """The baseline, and the proposal, where they ask for what the evidence does not hold, with their `Rankings.needs`."""
     not_kept: str = ""
     """Why its scores could not be kept; empty when they are."""
+    by_judgments: ByJudgments | None = None
+    """What a proposal that was found without judgments is worth by them; None until that is measured, and where they found it."""
 
     @property
     def better(self) -> bool:
@@ -184,14 +237,39 @@ def tuning_data(
     return TuningData(baseline, selection.query_set, labelled, relevant_from)
 
 
+def unlabelled_data(
+    baseline: PipelineConfig, query_set: str, evidence: EvidenceSet, cache: Cache = uncached
+) -> TuningData:
+    """What a search without judgments stands on: the order of a reranker, by what it scored of the evidence. No judgment is looked at.
+
+    Raises InputError where the evidence has no scores of the baseline's reranker or, where it has none, of any.
+    """
+    found = evidence.evidences
+    reranker = standing_in(baseline, found.values())
+    grades = reranker_grades(found, reranker) if reranker is not None else {}
+    if reranker is None or not grades:
+        raise InputError(
+            f"{evidence.path}: no reranker has scored enough of its candidates to stand in for judgments; gather it with one, such as "
+            "--set rerank.backend=cross_encoder"
+        )
+    digest = hashlib.sha256(repr((reranker, sorted(map(repr, grades.items())))).encode()).hexdigest()[:16]
+    unsaid = dict.fromkeys((query.qid for query in evidence.queries), None)
+    standing = AgreedGrades(grades, evidence.judgments, digest, unsaid)  # its judgments stay in the file as they are
+    return TuningData(
+        baseline, query_set, labelled(evidence, standing, cache), stands_in=reranker, before_reranker=True
+    )
+
+
 def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cache: Cache = uncached) -> ScoredQueries:
     """The queries that every measure is defined for, with a scorer that knows what it was asked before, as long as `cache` keeps it."""
 
     def make() -> ScoredQueries:
         batch = measurable(data.batch, measures)
+        if data.before_reranker:
+            return ScoredQueries(batch, BatchScorer(batch, measures, seed, ranks_as=before_reranker))
         return ScoredQueries(batch, BatchScorer(batch, measures, seed))
 
-    return cache(("scorer", *data.labelled.key, tuple(measures), seed), make)
+    return cache(("scorer", *data.labelled.key, tuple(measures), seed, data.before_reranker), make)
 
 
 def plan_search(
@@ -199,7 +277,8 @@ def plan_search(
 ) -> PlannedSearch:
     """The search over these queries. Raises InputError where they cannot be split as the settings say."""
     batch = queries.batch
-    plan = Plan(space, goal, settings.split(batch), batch.types, settings.trials, settings.seed)
+    made = "unlabelled" if data.stands_in else "tuned"
+    plan = Plan(space, goal, settings.split(batch), batch.types, settings.trials, settings.seed, made)
     return PlannedSearch(data, plan, queries, settings.group_by)
 
 
@@ -224,7 +303,8 @@ def run_search(planned: PlannedSearch, stage: Stage = lambda name: unwatched) ->
         raise
     configs = [planned.plan.space.baseline, *([] if tuned.kept else [tuned.config])]
     judged = planned.data.batch  # what has nothing relevant is counted too, as where a config is evaluated
-    needs = [(config, judged.rankings(config).needs) for config in configs]
+    ranked = [before_reranker(config) if planned.data.before_reranker else config for config in configs]
+    needs = [(config, judged.rankings(one).needs) for config, one in zip(configs, ranked, strict=True)]
     return SearchResult(planned, tuned, needs=tuple(row for row in needs if row[1]), not_kept=keep_scores(planned))
 
 
@@ -343,4 +423,33 @@ def card_of(result: SearchResult, date: str) -> EvidenceCard:
         date,
         planned.relevance,
         result.lacking,
+        unlabelled=_unlabelled_lines(result) if planned.data.stands_in else (),
+        by_judgments=_measured_by_judgments(result),
     )
+
+
+def _unlabelled_lines(result: SearchResult) -> tuple[str, ...]:
+    """What a card says of a proposal that was found without judgments."""
+    planned, found = result.planned, result.by_judgments
+    said = (
+        f"no judgment chose it: the order of {planned.data.stands_in} over {len(planned.batch.queries)} queries of "
+        f"“{planned.data.query_set}” stands in for them"
+    )
+    if found is None:
+        return said, "it was not measured by judgments"
+    gained = found.labelled
+    return said, (
+        f"a search with the judgments on “{found.query_set}”, cross-validated: {gained.baseline:.4f} → {gained.tuned:.4f}, difference "
+        f"{gained.difference:+.4f} [{gained.low:+.4f}, {gained.high:+.4f}]; {found.share_words}"
+    )
+
+
+def _measured_by_judgments(result: SearchResult) -> list[tuple[str, Gain]]:
+    """The gains of a proposal that was found without judgments by those that there are, with the queries in words."""
+    found = result.by_judgments
+    if found is None:
+        return []
+    return [
+        ("judged queries that chose nothing, before the reranker", found.proposal),
+        ("judged queries that chose nothing, as the config ranks", found.as_ranked),
+    ]

@@ -11,6 +11,7 @@ from cems_workbench.config import EvidenceCard, Measured
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.tune import Tuned
+from cems_workbench.tuning.unlabelled import AGAINST_RERANKER
 
 PACKAGES = ("numpy", "optuna")
 
@@ -28,18 +29,24 @@ def evidence_card(
     date: str,
     relevance: str = "",
     lacking: Sequence[str] = (),
+    *,
+    unlabelled: Sequence[str] = (),
+    by_judgments: Sequence[tuple[str, Gain]] = (),
 ) -> EvidenceCard:
     """What the config was tuned and measured on: the header of the evidence, and the hash of it with its judgments.
 
     `date` is an ISO date, `grouping` what was never split, `relevance` the grade and the denominator in words, `lacking` the lines of what
-    the evidence does not hold.
+    the evidence does not hold. `unlabelled` are the lines of a config that no judgment chose, `by_judgments` what it gains by judgments all
+    the same.
     """
-    measure = str(tuned.plan.goal.objectives[0])
+    objective = str(tuned.plan.goal.objectives[0])
+    measure = objective + (AGAINST_RERANKER if unlabelled else "")
     measured = []
     if tuned.validation is not None:
         measured.append(_measured(measure, "cross-validation", tuned.validation))
     if tuned.holdout is not None:
         measured.append(_measured(measure, "hold-out", tuned.holdout))
+    measured += [_measured(objective, where, gained) for where, gained in by_judgments]
     split = tuned.plan.split
     return EvidenceCard(
         baseline=tuned.plan.space.baseline.name,
@@ -55,6 +62,7 @@ def evidence_card(
         kept=tuned.kept,
         relevance=relevance,
         lacking=tuple(lacking),
+        unlabelled=tuple(unlabelled),
     )
 
 

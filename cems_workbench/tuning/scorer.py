@@ -7,7 +7,7 @@ since the arrays of a part are small and the threads wait for the interpreter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -41,9 +41,16 @@ def config_key(config: PipelineConfig) -> PipelineConfig:
 class BatchScorer:
     """Scores of some queries of a labelled batch, each part of each config at most once."""
 
-    def __init__(self, batch: LabelledBatch, measures: Sequence[Scored], seed: int = 0, part: int = PART) -> None:
-        """Some measure must be defined for every query; `measurable` says which those are."""
+    def __init__(
+        self, batch: LabelledBatch, measures: Sequence[Scored], seed: int = 0, part: int = PART,
+        ranks_as: Callable[[PipelineConfig], PipelineConfig] = lambda config: config,
+    ) -> None:  # fmt: skip
+        """Some measure must be defined for every query; `measurable` says which those are.
+
+        `ranks_as` gives of a config the one whose ranking is measured for it.
+        """
         self.measures = tuple(measures)
+        self._ranks_as = ranks_as
         self.evaluations = 0
         """Parts that were scored, not those that were known."""
         rows = np.random.default_rng(seed).permutation(len(batch.queries))
@@ -59,7 +66,7 @@ class BatchScorer:
 
     def __call__(self, config: PipelineConfig, queries: Ints) -> Floats:
         """(len(queries), M) scores."""
-        key = config_key(config)
+        key = config_key(self._ranks_as(config))
         of_part = self._part[queries]
         wanted = [int(number) for number in np.unique(of_part)]
         self._score(key, [number for number in wanted if (key, number) not in self._known])

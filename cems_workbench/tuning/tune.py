@@ -38,6 +38,8 @@ class Plan:
     """The type of every query of the scorer, for the guards."""
     trials: int = 200
     seed: int = 0
+    made: str = "tuned"
+    """What is added to the baseline's name for the proposal's."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Tuned:
         space = self.plan.space
         if self.kept:
             return space.baseline
-        return proposed(space, self.proposal, f"{space.baseline.name}-tuned")
+        return proposed(space, self.proposal, f"{space.baseline.name}-{self.plan.made}")
 
 
 def tune(plan: Plan, score: Score, stage: Stage = lambda name: unwatched) -> Tuned:

@@ -19,6 +19,7 @@ from cems_workbench.runs.gathering import (
     seconds_left,
 )
 from cems_workbench.runs.tuning import TuningData, tuning_data
+from cems_workbench.runs.unlabelled import unlabelled_selection
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.escape import plain
@@ -26,13 +27,17 @@ from cems_workbench.ui.kit.panels import answered_line, empty, not_gathered, say
 from cems_workbench.ui.kit.progress import duration
 from cems_workbench.ui.kit.run_cache import for_all_sessions
 from cems_workbench.ui.kit.templates import render
+from cems_workbench.ui.tune import unlabelled
+
+WITHOUT = "None: a reranker’s order"
+"""What stands among the judgments where none are to be used."""
 
 
 def choose(resources: Resources) -> TuningData | None:
     """What is tuned on; None while there is nothing to tune on yet, which is said in place."""
     sets = {query_set.name: query_set for query_set in resources.store.query_sets.latest()}
     judgments = resources.store.judgments.read()
-    if not sets or not judgments:
+    if not sets or not (judgments or st.session_state.get("tune:judges") == WITHOUT):
         _nothing(bool(sets))
         return None
     options = config_options(resources)
@@ -49,8 +54,9 @@ def choose(resources: Resources) -> TuningData | None:
         help="Where the search starts, and what a proposal has to beat. “As set in Inspect” is the present state of the sliders.",
     )  # fmt: skip
     kind = boxes[2].selectbox(
-        "Judgments", list(JUDGES), key="tune:judges", persist_state="session",
-        help="Whose grades count. “People, else models” takes a model’s grade only where no person gave one.",
+        "Judgments", [*JUDGES, WITHOUT], key="tune:judges", persist_state="session",
+        help="Whose grades count. “People, else models” takes a model’s grade only where no person gave one. With none, weights of the "
+        "lists are proposed by what a reranker puts first, on all queries of the set.",
     )  # fmt: skip
     within = boxes[3].toggle(
         "Within the project", key="tune:project_only", persist_state="session",
@@ -58,6 +64,8 @@ def choose(resources: Resources) -> TuningData | None:
     )  # fmt: skip
     config = options.under_its_name(base)
     say_effects({base: config}, bool(within))
+    if kind == WITHOUT:
+        return unlabelled.gathered(config, unlabelled_selection(name, resources, bool(within)), resources)
     selection = judged_selection(name, resources, judgments, bool(within))
     if not selection.queries:
         st.info("No query of this set is judged yet. Label some on the Label page, or import judgments.")
@@ -100,3 +108,12 @@ def _gathered(
 def _nothing(has_queries: bool) -> None:
     lacking = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
     empty("Find better weights on judged queries", render("tune/nothing_judged.html", lacking=lacking))
+    if has_queries:
+        st.button(
+            "Propose weights without judgments", key="tune:without", icon=":material/label_off:", on_click=_without,
+            help="By what a reranker puts first. It is said everywhere that no judgment chose them.",
+        )  # fmt: skip
+
+
+def _without() -> None:
+    st.session_state["tune:judges"] = WITHOUT

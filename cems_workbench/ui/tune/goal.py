@@ -82,7 +82,7 @@ def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch
             "Label some relevant memories on the Label page."
         )
         return None
-    settings = _settings(batch)
+    settings = _settings(batch, can_seal=not data.stands_in)
     try:
         planned = plan_search(data, scorer_for(data, goal.measures, settings.seed), space, goal, settings)
     except InputError as error:
@@ -92,7 +92,7 @@ def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch
     return planned
 
 
-def _settings(batch: LabelledBatch) -> SearchSettings:
+def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
     counts = {by: len(set(groups_of(batch, by))) for by in GROUPINGS}
     natural = GROUPINGS.index(natural_grouping(batch))
     boxes = st.columns([3, 1.5, 1.7, 1.7, 1.5], vertical_alignment="bottom")
@@ -105,10 +105,12 @@ def _settings(batch: LabelledBatch) -> SearchSettings:
         "Folds", 2, 20, 5, key="tune:folds", persist_state="session",
         help="The queries are split into this many parts; each is scored with the config chosen on the others.",
     )  # fmt: skip
-    sealed = boxes[2].number_input(
-        "Sealed share", 0.0, 0.8, 0.2, 0.05, key="tune:sealed", persist_state="session", format="%.2f",
-        help="The share of the queries that no search sees. It is scored once, when you open it.",
-    )  # fmt: skip
+    sealed = 0.0
+    if can_seal:
+        sealed = boxes[2].number_input(
+            "Sealed share", 0.0, 0.8, 0.2, 0.05, key="tune:sealed", persist_state="session", format="%.2f",
+            help="The share of the queries that no search sees. It is scored once, when you open it.",
+        )  # fmt: skip
     trials = boxes[3].number_input(
         "Configs", 10, 20_000, 200, 50, key="tune:trials", persist_state="session", help="Maximum number of configs to try.",
     )  # fmt: skip
@@ -123,11 +125,10 @@ def split_words(planned: PlannedSearch, wanted_folds: int) -> str:
     parts = planned.plan.split
     open_, sealed = len(parts.open), len(parts.holdout)
     folds = f"{open_} queries in {len(parts.folds)} folds"
-    held = (
-        f"{sealed} sealed"
-        if sealed
-        else "none sealed: nothing will say what the proposal is worth on queries not searched on"
-    )
+    unsealed = "nothing will say what the proposal is worth on queries not searched on"
+    if planned.data.stands_in:
+        unsealed = "there is no judgment to seal"
+    held = f"{sealed} sealed" if sealed else f"none sealed: {unsealed}"
     few = ""
     if len(parts.folds) < wanted_folds:
         few = f" There are groups for {len(parts.folds)} folds only; “Never split” something finer for more."

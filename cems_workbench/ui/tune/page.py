@@ -9,13 +9,14 @@ import streamlit as st
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.tuning import SearchResult
+from cems_workbench.tuning.unlabelled import CHOSEN_SO
 from cems_workbench.ui.kit import handles
 from cems_workbench.ui.kit.assets import begin_page
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.panels import empty
 from cems_workbench.ui.kit.switch import switch
 from cems_workbench.ui.kit.templates import render
-from cems_workbench.ui.tune import choose, goal, history, learned, queries, result, run, sample, space, take
+from cems_workbench.ui.tune import choose, goal, history, learned, queries, result, run, sample, space, take, unlabelled
 from cems_workbench.ui.tune.state import VIEW, outdated, page, set_view
 
 
@@ -26,8 +27,10 @@ def set_up(resources: Resources) -> None:
         if st.session_state.get("tune:set") is not None:
             sample.draw(resources, st.session_state["tune:set"])
         return
+    if data.stands_in:
+        unlabelled.draw_lists(data)
     st.markdown("## What may change")
-    searched = space.draw(data.baseline, data.evidence.header.config)
+    searched = space.draw(data.baseline, data.evidence.header.config, CHOSEN_SO if data.stands_in else ("",))
     if searched is None:
         return
     st.markdown("## What is better, and how that is measured")

@@ -29,6 +29,7 @@ from cems_workbench.ui.kit.reviewer import may, reviewer
 from cems_workbench.ui.kit.tables import pick_row
 from cems_workbench.ui.kit.templates import render
 from cems_workbench.ui.kit.theme import LIST_COLOURS
+from cems_workbench.ui.tune import unlabelled
 from cems_workbench.ui.tune.run import start
 from cems_workbench.ui.tune.space import label
 from cems_workbench.ui.tune.state import page
@@ -51,12 +52,16 @@ def draw(result: SearchResult, resources: Resources) -> None:
     if result.tuned.search.cancelled:
         _go_on(result)
     measure = str(result.planned.plan.goal.objectives[0])
+    if result.planned.data.stands_in:
+        st.info(unlabelled.SAID, icon=":material/label_off:")
     st.html(gains_html(gain_rows(result), measure))
     st.caption(
         gap_line(result),
         help="Train, folds and hold-out far apart are a sign that the search learned its queries by heart.",
     )
     _holdout(result, resources)
+    if result.planned.data.stands_in:
+        _by_judgments(result, resources)
     for line in guard_lines(result):
         st.caption(f":material/shield: {plain(line)}")
     _lacking(result, resources)
@@ -67,6 +72,26 @@ def draw(result: SearchResult, resources: Resources) -> None:
     names = [label(axis.path, space.baseline) for axis in space.axes]
     own = space.values_of(space.baseline)
     st.html(axes_html(space.axes, names, own, proposal.values, result.regions))
+
+
+def _by_judgments(result: SearchResult, resources: Resources) -> None:
+    """What a proposal that was found without judgments is worth by them, beside a search with them; or the offer to measure that."""
+    st.markdown("## By judgments")
+    found = result.by_judgments
+    if found is None:
+        unlabelled.offer_judgments(result, resources)
+        return
+    rows = [
+        GainRow("Without judgments", "this proposal, before the reranker", found.proposal),
+        GainRow("With judgments", "cross-validated, before the reranker", found.labelled),
+        GainRow("With, in hindsight", "flatters: on the queries that chose it", found.hindsight, fair=False),
+        GainRow("Without, as ranked", "this proposal, with the reranker", found.as_ranked),
+    ]
+    st.html(gains_html(rows, str(result.planned.plan.goal.objectives[0])))
+    chosen = ", ".join(f"{path} {shown(value)}" for path, value in found.labelled_values.items())
+    st.caption(plain(f"Without judgments: {found.share_words}. With judgments: {chosen}."))
+    for line in found.lacking:
+        st.caption(plain(f"Not complete as ranked: {line}."))
 
 
 def _lacking(result: SearchResult, resources: Resources) -> None:
@@ -85,7 +110,7 @@ def headline(result: SearchResult) -> str:
     gained = tuned.holdout or tuned.validation
     sealed = tuned.holdout is not None
     held = () if tuned.proposal.broken else tuned.search.baseline.broken
-    return headline_of(str(plan.goal.objectives[0]), plan.space.baseline.name, result.better, gained, sealed, held)
+    return headline_of(result.planned.measure, plan.space.baseline.name, result.better, gained, sealed, held)
 
 
 def headline_of(

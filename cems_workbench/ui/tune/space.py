@@ -66,9 +66,13 @@ def label(path: str, config: PipelineConfig) -> str:
     return options(config).get(path, path)
 
 
-def draw(baseline: PipelineConfig, gathered: PipelineConfig) -> SearchSpace | None:
-    """The space as it is set; None while something in it is wrong, which is said in place."""
-    spaces, named = suggested(baseline), options(baseline)
+def draw(baseline: PipelineConfig, gathered: PipelineConfig, starts: tuple[str, ...] = ("",)) -> SearchSpace | None:
+    """The space as it is set; None while something in it is wrong, which is said in place.
+
+    Only parameters whose paths begin as `starts` say are offered.
+    """
+    named = {path: name for path, name in options(baseline).items() if path.startswith(starts)}
+    spaces = {name: paths for name, paths in suggested(baseline).items() if set(paths) <= set(named)}
     if PATHS not in st.session_state or not set(st.session_state[PATHS]) <= set(named):
         st.session_state[PATHS] = list(spaces["Weights and fusion"])
     _suggestions(spaces)

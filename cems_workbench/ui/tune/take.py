@@ -136,7 +136,8 @@ def _keep(
 
 def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
     """A preset file: summary, where it comes from, every key."""
-    made = f"{card.baseline} kept after a search" if card.kept else f"tuned from {card.baseline}"
+    changed = "proposed without labels beside" if card.unlabelled else "tuned from"
+    made = f"{card.baseline} kept after a search" if card.kept else f"{changed} {card.baseline}"
     summary = why or f"{config.name}: {made}."
     return dump_config(config, header=f"{summary}\nSource: {made}, with CEMS Workbench.\n{card.text}")
 
@@ -152,7 +153,8 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
     st.caption(_lost_words(export))
     _rankings(rankings)
     if export.lost:
-        _fill(export, rankings[0], own, result, resources)
+        if rankings:
+            _fill(export, rankings[0], own, result, resources)
         _lost(export.lost)
     else:
         for line in result.lacking:
@@ -190,7 +192,9 @@ def _kept(result: SearchResult, export: Export, own: LabelledEvidence | None) ->
 
 
 def _rankings(rankings: Sequence[ExportedRanking]) -> None:
-    """Both rankings, a row each, with the difference to the first."""
+    """Both rankings, a row each, with the difference to the first; nothing where none was measured."""
+    if not rankings:
+        return
     rows: list[dict[str, object]] = []
     for ranking in rankings:
         for row in ranking.differences:

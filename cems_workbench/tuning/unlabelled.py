@@ -1,0 +1,179 @@
+"""Weights without judgments: the order of a reranker stands in for them, and each list is measured by how well it agrees with that.
+
+grades     of the candidates of a query that the reranker read, the one it scores highest has grade 3, the next 2, the next 1, the others 0
+
+               grade(c) = max(0, 3 - #{c' : score(c') > score(c)})
+
+           so that equal scores have equal grades, and nothing hangs on the scale of a model. A query of which it read no more than
+           three, or to all of which it gave the same score, says nothing and is left out.
+ranking    what is measured is the ranking before the reranker. With it every config would be measured by a model's agreement with
+           itself; for the same reason only the parameters of the lists, the variants and the fusion can be chosen so.
+agreement  nDCG of a list alone by these grades, with its bootstrap interval over queries. Two further figures are shown and choose
+           nothing: what a list shares with the others, and the lead of its first score. On three query sets with judgments the lead
+           did not say which of two lists is the better one (docs/evaluation.md).
+
+The grades are those of a model: they carry its mistakes, and what no list brought before it has none. So what is found is never called
+tuned, and where there are judgments it is measured by them.
+
+Source: relevance judgments without people, Soboroff, Nicholas & Cahan, Ranking retrieval systems without relevance judgments, 2001;
+a reranker as teacher of a first stage, Hofstätter et al., Improving efficient neural ranking models with cross-architecture knowledge
+distillation, 2020.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.evaluation.grades import Grades
+from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.evaluation.statistics import bootstrap, means
+from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
+from cems_workbench.pipeline.stages import RERANK
+from cems_workbench.pipeline.stages.abstain import ABSTAIN
+from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.tuning.space import Axis, replaced
+
+TOP = 3
+"""How many of the reranker's order have a grade; also the highest grade."""
+AGAINST_RERANKER = " against the reranker’s order"
+"""What is said after a measure whose grades are a reranker's."""
+CHOSEN_SO = ("lists.", "variants.", "fusion.")
+"""The parameters that the order of a reranker can say something of, by the beginning of their paths."""
+FIRST = 10
+"""Of how many hits of a list it is said what the others share with them, and what the reranker read."""
+
+
+def standing_in(config: PipelineConfig, evidences: Iterable[Evidence]) -> str | None:
+    """The reranker whose order stands in for judgments, by its key in `model_scores`; None where the evidence has no scores for it.
+
+    The config's own, where it has one; else the one that scored the most.
+    """
+    scored = Counter[str]()
+    for evidence in evidences:
+        scored.update(
+            {key: sum(score.good for score in scores.values()) for key, scores in evidence.model_scores.items()}
+        )
+    if not RERANK.is_off(config):
+        own = model_key(config.rerank)
+        return own if scored[own] else None
+    best = sorted((key for key, count in scored.items() if count), key=lambda key: (-scored[key], key))
+    return best[0] if best else None
+
+
+def reranker_grades(evidences: Mapping[str, Evidence], reranker: str) -> Grades:
+    """By qid and memory id the grades that the reranker's order gives; queries that it says nothing of are absent."""
+    grades: Grades = {}
+    for qid, evidence in evidences.items():
+        read = evidence.model_scores.get(reranker, {})
+        raw = {key: score.raw for key, score in read.items() if score.raw is not None and score.good}
+        scores = np.sort(np.array(list(raw.values()), dtype=np.float64))
+        if len(scores) > TOP and scores[0] < scores[-1]:
+            above = {key: len(scores) - int(np.searchsorted(scores, value, side="right")) for key, value in raw.items()}
+            grades[qid] = {key: TOP - count for key, count in above.items() if count < TOP}
+    return grades
+
+
+def before_reranker(config: PipelineConfig) -> PipelineConfig:
+    """The config without its reranker, and without refusing to answer, which may hang on the reranker's scores."""
+    switches = [stage.switch for stage in (RERANK, ABSTAIN) if stage.switch is not None]
+    return replaced(config, {path: value for switch in switches for path, value in switch.off.items()})
+
+
+def require_chosen_so(axes: Sequence[Axis]) -> None:
+    """Raises InputError for a parameter that cannot be chosen without judgments."""
+    for axis in axes:
+        if not axis.path.startswith(CHOSEN_SO):
+            why = (
+                "the reranker would be measured by agreeing with itself"
+                if axis.path.startswith("rerank.")
+                else "the reranker's order says nothing of it"
+            )
+            allowed = ", ".join(f"{start}*" for start in CHOSEN_SO)
+            raise InputError(f"--space {axis.path}: cannot be chosen without labels: {why}; these can: {allowed}")
+
+
+@dataclass(frozen=True, slots=True)
+class ListTrust:
+    """What is known of a list without judgments; NaN where there is nothing to say it of."""
+
+    source: Source
+    queries: int
+    """In how many of the queries it found anything."""
+    agreement: float
+    """Mean of the measure of the list alone against the reranker's order, with its 95 % interval."""
+    low: float
+    high: float
+    read: float
+    """Share of its first hits that the reranker read."""
+    shared: float
+    """Share of its first hits that some other list has among its first, too."""
+    lead: float
+    """Mean over queries of (first score - second) / (first score - tenth): 1 where the first stands out, 0 where it does not."""
+
+
+def alone(config: PipelineConfig, source: Source) -> PipelineConfig:
+    """The config before its reranker, with one list."""
+    only = {f"lists.{name}.enabled": name == source for name in SOURCES}
+    return replaced(before_reranker(config), only | {f"lists.{source}.weight": 1.0})
+
+
+def list_trust(
+    batch: LabelledBatch, config: PipelineConfig, reranker: str, measure: Measure, seed: int = 0
+) -> list[ListTrust]:
+    """What is known of each list that brings candidates under a config; `batch` has the grades of `reranker_grades`."""
+    sources = [one.name for one in LIST_SOURCES if one.finds and config.get(f"lists.{one.name}.enabled")]
+    rankings = {source: batch.rankings(alone(config, source)) for source in sources}
+    firsts = {source: [ids[:FIRST] for ids in batch.result_ids(found)] for source, found in rankings.items()}
+    read = [_read(evidence, reranker) for evidence in batch.evidences]
+    trusts = []
+    for source, first in firsts.items():
+        others = [
+            set().union(*(firsts[other][q] for other in sources if other != source)) for q in range(len(batch.queries))
+        ]
+        values = measure.values(rankings[source].graded)[:, None]
+        low, high = bootstrap(values, seed)[:, 0]
+        trusts.append(
+            ListTrust(
+                source=source,
+                queries=sum(bool(ids) for ids in first),
+                agreement=float(means(values)[0]),
+                low=float(low),
+                high=float(high),
+                read=_share(first, read),
+                shared=_share(first, others) if len(sources) > 1 else float("nan"),
+                lead=_lead(batch.evidences, source),
+            )
+        )
+    return trusts
+
+
+def _read(evidence: Evidence, reranker: str) -> set[str]:
+    return {key for key, score in evidence.model_scores.get(reranker, {}).items() if score.good}
+
+
+def _share(first: Sequence[Sequence[str]], among: Sequence[set[str]]) -> float:
+    """Mean over the queries that have any of the share of the first hits that are among some."""
+    shares = [sum(key in there for key in ids) / len(ids) for ids, there in zip(first, among, strict=True) if ids]
+    return float(np.mean(shares)) if shares else float("nan")
+
+
+def _lead(evidences: Sequence[Evidence], source: Source) -> float:
+    leads = []
+    for evidence in evidences:
+        for ranked in evidence.lists:
+            if ranked.source == source and ranked.variant in (0, None):
+                best: dict[str, float] = {}
+                for hit in ranked.hits:
+                    best[hit.memory_id] = max(hit.score, best.get(hit.memory_id, hit.score))
+                scores = sorted(best.values(), reverse=True)[:FIRST]
+                if len(scores) == FIRST and scores[0] > scores[-1]:
+                    leads.append((scores[0] - scores[1]) / (scores[0] - scores[-1]))
+    return float(np.mean(leads)) if leads else float("nan")
