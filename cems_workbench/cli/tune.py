@@ -170,10 +170,9 @@ def tune_command(
 
 def _weights(baseline: PipelineConfig) -> list[str]:
     """What is searched without labels: the weight of each list that brings candidates."""
-    from cems_workbench.pipeline.list_sources import LIST_SOURCES
+    from cems_workbench.tuning.unlabelled import finding_lists
 
-    names = [one.name for one in LIST_SOURCES if one.finds and baseline.get(f"lists.{one.name}.enabled")]
-    return [f"lists.{name}.weight" for name in names]
+    return [f"lists.{name}.weight" for name in finding_lists(baseline)]
 
 
 def _held_against_judgments(

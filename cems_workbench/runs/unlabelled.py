@@ -14,7 +14,6 @@ from dataclasses import replace
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import lacking_lines
-from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
@@ -37,8 +36,9 @@ from cems_workbench.tuning.holdout import Gain, gain
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.scorer import BatchScorer, Score
 from cems_workbench.tuning.search import unwatched
+from cems_workbench.tuning.space import replaced
 from cems_workbench.tuning.tune import Stage
-from cems_workbench.tuning.unlabelled import ListTrust, list_trust
+from cems_workbench.tuning.unlabelled import ListTrust, alone, finding_lists, list_trust
 
 READ = 20
 """How many of each list the reranker reads, besides what it reads under the config itself."""
@@ -65,11 +65,11 @@ def gather_to_stand_in(
     """
     asking = with_stand_in(config)
     if read_evidence(config, selection, resources) is None:
-        gather_evidence(asking, selection, resources.store.judgments.read(), resources, progress)
+        gather_evidence(config, selection, resources.store.judgments.read(), resources, progress)
     evidence = read_evidence(config, selection, resources)
     if evidence is None:
         raise InputError(f"{config.name}: its evidence could not be gathered")
-    score_evidence(evidence, [asking, *(_head_of(asking, name) for name in _lists(config))], resources, progress)
+    score_evidence(evidence, [asking, *(_head_of(asking, name) for name in finding_lists(config))], resources, progress)
 
 
 def store_data(
@@ -89,14 +89,10 @@ def store_data(
     return unlabelled_data(config, selection.query_set, evidence, cache)
 
 
-def _lists(config: PipelineConfig) -> list[str]:
-    return [one.name for one in LIST_SOURCES if one.finds and config.get(f"lists.{one.name}.enabled")]
-
-
 def _head_of(config: PipelineConfig, source: str) -> PipelineConfig:
-    """The config with one list that counts, of which the reranker reads the head."""
-    weights = {f"lists.{name}.weight": float(name == source) for name in _lists(config)}
-    return with_values(config, weights | {"rerank.input_limit": READ, "name": f"{config.name}, {source} list"})
+    """One list of the config, of which its reranker reads the head."""
+    reading = {"rerank.backend": config.rerank.backend, "rerank.input_limit": READ, "rerank.skip_if_few": False}
+    return replaced(alone(config, source), reading | {"name": f"{config.name}, {source} list"})
 
 
 def trust_in_lists(data: TuningData, measure: str = "nDCG@10", seed: int = 0) -> Sequence[ListTrust]:

@@ -6,8 +6,9 @@ grades     of the candidates of a query that the reranker read, the one it score
 
            so that equal scores have equal grades, and nothing hangs on the scale of a model. A query of which it read no more than
            three, or to all of which it gave the same score, says nothing and is left out.
-ranking    what is measured is the ranking before the reranker. With it every config would be measured by a model's agreement with
-           itself; for the same reason only the parameters of the lists, the variants and the fusion can be chosen so.
+ranking    what is measured is the ranking as it was fused. With the reranker every config would be measured by a model's agreement with
+           itself, and of age, project or duplicates its order says nothing; for the same reason only the parameters of the lists, the
+           variants and the fusion can be chosen so.
 agreement  nDCG of a list alone by these grades, with its bootstrap interval over queries. Two further figures are shown and choose
            nothing: what a list shares with the others, and the lead of its first score. On three query sets with judgments the lead
            did not say which of two lists is the better one (docs/evaluation.md).
@@ -36,8 +37,7 @@ from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.evaluation.statistics import bootstrap, means
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source
-from cems_workbench.pipeline.stages import RERANK
-from cems_workbench.pipeline.stages.abstain import ABSTAIN
+from cems_workbench.pipeline.stages import FUSION, RERANK, STAGES
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.tuning.space import Axis, replaced
 
@@ -82,9 +82,11 @@ def reranker_grades(evidences: Mapping[str, Evidence], reranker: str) -> Grades:
 
 
 def before_reranker(config: PipelineConfig) -> PipelineConfig:
-    """The config without its reranker, and without refusing to answer, which may hang on the reranker's scores."""
-    switches = [stage.switch for stage in (RERANK, ABSTAIN) if stage.switch is not None]
-    return replaced(config, {path: value for switch in switches for path, value in switch.off.items()})
+    """The config as far as its fusion: what would be filtered, reranked, adjusted or cut after it stands as it was fused."""
+    later = STAGES[STAGES.index(FUSION) + 1 :]
+    return replaced(
+        config, {path: value for stage in later for switch in stage.switches for path, value in switch.off.items()}
+    )
 
 
 def require_chosen_so(axes: Sequence[Axis]) -> None:
@@ -119,8 +121,13 @@ class ListTrust:
     """Mean over queries of (first score - second) / (first score - tenth): 1 where the first stands out, 0 where it does not."""
 
 
+def finding_lists(config: PipelineConfig) -> list[Source]:
+    """The lists of a config that bring candidates."""
+    return [one.name for one in LIST_SOURCES if one.finds and config.get(f"lists.{one.name}.enabled")]
+
+
 def alone(config: PipelineConfig, source: Source) -> PipelineConfig:
-    """The config before its reranker, with one list."""
+    """The config as far as its fusion, with one list."""
     only = {f"lists.{name}.enabled": name == source for name in SOURCES}
     return replaced(before_reranker(config), only | {f"lists.{source}.weight": 1.0})
 
@@ -129,7 +136,7 @@ def list_trust(
     batch: LabelledBatch, config: PipelineConfig, reranker: str, measure: Measure, seed: int = 0
 ) -> list[ListTrust]:
     """What is known of each list that brings candidates under a config; `batch` has the grades of `reranker_grades`."""
-    sources = [one.name for one in LIST_SOURCES if one.finds and config.get(f"lists.{one.name}.enabled")]
+    sources = finding_lists(config)
     rankings = {source: batch.rankings(alone(config, source)) for source in sources}
     firsts = {source: [ids[:FIRST] for ids in batch.result_ids(found)] for source, found in rankings.items()}
     read = [_read(evidence, reranker) for evidence in batch.evidences]

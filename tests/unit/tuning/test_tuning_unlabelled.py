@@ -70,10 +70,13 @@ def test_the_configs_own_reranker_stands_in_or_else_the_one_that_scored_the_most
     assert standing_in(own, [*found, scored({"a": 1.0}, "mine")]) == "mine"
 
 
-def test_what_is_measured_neither_reranks_nor_refuses() -> None:
-    config = before_reranker(preset("workbench").config)
+@pytest.mark.parametrize("name", ["workbench", "cems", "ace"])
+def test_nothing_after_the_fusion_is_measured(name: str) -> None:
+    whole = preset(name).config
+    config = before_reranker(whole)
     assert RERANK.is_off(config) and ABSTAIN.is_off(config)
-    assert config.lists == preset("workbench").config.lists
+    assert config.filter.min_score is None and not config.adjust.priority and config.assembly.max_tokens is None
+    assert (config.lists, config.fusion, config.variants) == (whole.lists, whole.fusion, whole.variants)
 
 
 @pytest.mark.parametrize("path", ["rerank.bands.0", "rerank.input_limit", "adjust.project.same", "filter.min_score"])

@@ -1,0 +1,85 @@
+"""`tune --without-labels` on the command line: from the sample store, by the packaged reranker, to a config that says where it is from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cems_workbench.config import load_config, preset, read_card
+from cems_workbench.evaluation.evidence_file import read_evidence_file
+from cems_workbench.store import Store
+from tests.sample import answered_queries, copied
+
+pytestmark = [pytest.mark.models]
+Command = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sample store with ten of its answered queries as a set."""
+    with copied(sample_store, tmp_path_factory.mktemp("unlabelled")) as opened:
+        opened.query_sets.put("ten", answered_queries(opened)[:10], "test")
+        return opened.path
+
+
+def test_a_proposal_without_labels_says_so_and_is_held_against_them(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    reading = ("--preset", "cems", "--set", "rerank.backend=cross_encoder")
+    gathered = command("gather", "ten", "--store", store, "--out", "ten.evidence", *reading)
+    assert gathered.code == 0, gathered.err
+    asked = (
+        "tune",
+        "ten.evidence",
+        *reading,
+        "--without-labels",
+        "--out",
+        "best.yaml",
+        "--group-by",
+        "query",
+        "--folds",
+        "3",
+    )
+    before = read_evidence_file(tmp_path / "ten.evidence").content_hash
+    finished = command(*asked, "--json")
+    assert finished.code == 0, finished.err
+    found = json.loads(finished.out)
+    assert found["unlabelled"]["stands_in"] == "cross_encoder" and found["holdout"] is None and found["looks"] == 0
+    assert [row["source"] for row in found["unlabelled"]["lists"]] == ["vector", "lexical"]
+    held = found["unlabelled"]["by_judgments"]
+    assert held["proposal"]["queries"] == held["labelled"]["queries"] == 8  # a fifth of ten stays sealed
+    assert {path for path, _, _ in found["changes"]} <= {"lists.vector.weight", "lists.lexical.weight", "name"}
+    tuned = load_config(tmp_path / "best.yaml")
+    assert tuned.rerank == preset("cems").config.rerank.model_copy(update={"backend": "cross_encoder"})
+    head = (tmp_path / "best.yaml").read_text(encoding="utf-8").partition("\nversion")[0]
+    assert "no judgment chose it" in head and "tuned against" not in head
+    card = read_card(tmp_path / "best.card.json")
+    assert card.unlabelled and card.looks == 0 and card.measured[0].metric.endswith("against the reranker’s order")
+    assert read_evidence_file(tmp_path / "ten.evidence").content_hash == before
+    shown = command(*asked)
+    assert shown.code == 0 and "UNLABELLED" in shown.out and "each list alone" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("added", "said"),
+    [
+        (("--without-labels", "--open-holdout"), "nothing is sealed"),
+        (("--without-labels", "--space", "rerank.input_limit"), "agreeing with itself"),
+        (("--without-labels", "--preset", "cems"), "no reranker has scored"),
+    ],
+)
+def test_what_cannot_be_done_without_labels_is_refused_in_a_line(
+    command: Command, store: Path, tmp_path: Path, added: tuple[str, ...], said: str
+) -> None:
+    with Store.open(store) as opened:
+        scored = "agreeing" in said
+        opened.query_sets.put("two", answered_queries(opened)[:2], "test")
+    reading = ("--set", "rerank.backend=cross_encoder") if scored else ()
+    assert command("gather", "two", "--store", store, "--out", "two.evidence", "--preset", "cems", *reading).code == 0
+    own = () if "--preset" in added else ("--preset", "cems", *reading)
+    refused = command("tune", "two.evidence", "--out", "best.yaml", *own, *added)
+    assert refused.code == 2 and said in " ".join(refused.err.split()) and not (tmp_path / "best.yaml").exists()
