@@ -64,7 +64,7 @@ class TuningData:
     stands_in: str = ""
     """The reranker whose order stands in for judgments (`unlabelled_data`); empty where there are judgments."""
     before_reranker: bool = False
-    """Is the ranking before the reranker what is measured?"""
+    """Is the ranking as it was fused what is measured, before any reranker?"""
 
     @property
     def evidence(self) -> EvidenceSet:
@@ -129,7 +129,7 @@ class PlannedSearch:
         if self.data.stands_in:
             return (
                 f"Unlabelled: the order of {self.data.stands_in} stands in for judgments, its first {TOP} with grades {TOP} to 1; means of "
-                f"{len(self.batch.queries)} of {len(self.data.evidence.queries)} queries, ranked before the reranker"
+                f"{len(self.batch.queries)} of {len(self.data.evidence.queries)} queries, ranked as fused"
             )
         grade = self.plan.goal.objectives[0].grade
         without, judged = self.batch.without_answer(grade), self.data.batch
@@ -170,11 +170,11 @@ class ByJudgments:
 
     query_set: str
     proposal: Gain
-    """Of the ranking before the reranker."""
+    """Of the ranking as it was fused."""
     as_ranked: Gain
     """Of the ranking with all that the config has."""
     labelled: Gain
-    """Of the ranking before the reranker, cross-validated: what a search for the same with judgments chose on other folds."""
+    """Of the same ranking, cross-validated: what a search for the same with judgments chose on other folds."""
     hindsight: Gain
     """Of the same ranking: what that search proposes, on the very queries that it was chosen on."""
     labelled_values: Mapping[str, object]
@@ -450,6 +450,6 @@ def _measured_by_judgments(result: SearchResult) -> list[tuple[str, Gain]]:
     if found is None:
         return []
     return [
-        ("judged queries that chose nothing, before the reranker", found.proposal),
+        ("judged queries that chose nothing, as fused", found.proposal),
         ("judged queries that chose nothing, as the config ranks", found.as_ranked),
     ]

@@ -44,7 +44,7 @@ def test_without_judgments_it_is_said_everywhere_and_only_lists_and_fusion_may_c
     assert any("no judgment chooses anything" in info.value for info in page.info)
     assert "How far each list can be trusted" in " ".join(element.value for element in page.markdown)
     trust = page.dataframe[0].value
-    assert set(trust["source"]) == {"vector", "lexical"} and (trust["read"] == 1).all()
+    assert set(trust["source"]) == {"vector", "lexical"} and (trust["read"] == 100).all()
     offered = page.multiselect(key="tune:paths").options
     assert not [option for option in offered if option.startswith(("Rerank", "Adjust"))]
     assert "no judgment to seal" in captions(page)

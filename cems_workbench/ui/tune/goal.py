@@ -95,26 +95,27 @@ def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch
 def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
     counts = {by: len(set(groups_of(batch, by))) for by in GROUPINGS}
     natural = GROUPINGS.index(natural_grouping(batch))
-    boxes = st.columns([3, 1.5, 1.7, 1.7, 1.5], vertical_alignment="bottom")
-    by = boxes[0].selectbox(
+    widths = [3, 1.5, *([1.7] if can_seal else []), 1.7, 1.5]
+    boxes = iter(st.columns(widths, vertical_alignment="bottom"))
+    by = next(boxes).selectbox(
         "Never split", GROUPINGS, natural, key="tune:group_by", persist_state="session",
         format_func=lambda grouping: f"{GROUP_WORDS[grouping]} · {counts[grouping]}",
         help="Queries of one group stay together: on what is searched, on a fold, or sealed. Split, they would leak.",
     )  # fmt: skip
-    folds = boxes[1].number_input(
+    folds = next(boxes).number_input(
         "Folds", 2, 20, 5, key="tune:folds", persist_state="session",
         help="The queries are split into this many parts; each is scored with the config chosen on the others.",
     )  # fmt: skip
     sealed = 0.0
     if can_seal:
-        sealed = boxes[2].number_input(
+        sealed = next(boxes).number_input(
             "Sealed share", 0.0, 0.8, 0.2, 0.05, key="tune:sealed", persist_state="session", format="%.2f",
             help="The share of the queries that no search sees. It is scored once, when you open it.",
         )  # fmt: skip
-    trials = boxes[3].number_input(
+    trials = next(boxes).number_input(
         "Configs", 10, 20_000, 200, 50, key="tune:trials", persist_state="session", help="Maximum number of configs to try.",
     )  # fmt: skip
-    seed = boxes[4].number_input(
+    seed = next(boxes).number_input(
         "Seed", 0, 2**31 - 1, 0, key="tune:seed", persist_state="session", help="The same seed gives the same result.",
     )  # fmt: skip
     return SearchSettings(by, int(folds), float(sealed), int(trials), int(seed))

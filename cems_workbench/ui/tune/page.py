@@ -24,7 +24,7 @@ def set_up(resources: Resources) -> None:
     """What is searched on, what may change, what is better, how it is measured; and the start."""
     data = choose.choose(resources)
     if data is None:
-        if st.session_state.get("tune:set") is not None:
+        if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != choose.WITHOUT:
             sample.draw(resources, st.session_state["tune:set"])
         return
     if data.stands_in:

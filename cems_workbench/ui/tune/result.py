@@ -82,10 +82,10 @@ def _by_judgments(result: SearchResult, resources: Resources) -> None:
         unlabelled.offer_judgments(result, resources)
         return
     rows = [
-        GainRow("Without judgments", "this proposal, before the reranker", found.proposal),
-        GainRow("With judgments", "cross-validated, before the reranker", found.labelled),
+        GainRow("Without judgments", "this proposal, as it is fused", found.proposal),
+        GainRow("With judgments", "cross-validated, as it is fused", found.labelled),
         GainRow("With, in hindsight", "flatters: on the queries that chose it", found.hindsight, fair=False),
-        GainRow("Without, as ranked", "this proposal, with the reranker", found.as_ranked),
+        GainRow("Without, as ranked", "this proposal, with all that follows the fusion", found.as_ranked),
     ]
     st.html(gains_html(rows, str(result.planned.plan.goal.objectives[0])))
     chosen = ", ".join(f"{path} {shown(value)}" for path, value in found.labelled_values.items())

@@ -56,7 +56,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
         gather_to_stand_in(config, selection, resources, progress)
 
     if offered(
-        "tune:stand_in", message, "Read them", gather, icon=":material/label_off:",
+        "tune:stand_in", message, "Gather and read", gather, icon=":material/label_off:",
         kept="What was gathered and read is kept; it can be resumed.",
     ):  # fmt: skip
         st.rerun()
@@ -69,7 +69,7 @@ def draw_lists(data: TuningData) -> None:
     st.markdown("## How far each list can be trusted")
     rows = [
         {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in asdict(one).items()}
-        | {"interval": f"{one.low:.3f}–{one.high:.3f}"}
+        | {"interval": f"{one.low:.3f}–{one.high:.3f}", "read": _percent(one.read), "shared": _percent(one.shared)}
         for one in trust
     ]
     shown = ("source", "queries", "agreement", "interval", "read", "shared", "lead")
@@ -84,8 +84,8 @@ def draw_lists(data: TuningData) -> None:
                 help="nDCG@10 of the list alone, by what the reranker puts first: its first three have grades 3, 2 and 1",
             ),
             "interval": text("95 % interval", width=120, help="Of the agreement, by bootstrap over queries"),
-            "read": number("read", format="percent", width=70, help="Share of its first ten that the reranker read"),
-            "shared": number("shared", format="percent", width=70, help="Share of its first ten that another list has among its own"),
+            "read": number("read", format="%d %%", width=70, help="Share of its first ten that the reranker read"),
+            "shared": number("shared", format="%d %%", width=70, help="Share of its first ten that another list has among its own"),
             "lead": number(
                 "lead", format="%.2f", width=70,
                 help="How far its first score stands before the second, by the fall from first to tenth. Shown, not used: on three "
@@ -96,6 +96,10 @@ def draw_lists(data: TuningData) -> None:
     st.caption(
         "The search weighs the lists by agreement alone. A list can agree and still be wrong where the reranker is."
     )
+
+
+def _percent(share: float) -> int | None:
+    return None if math.isnan(share) else round(100 * share)
 
 
 def judgments_at_hand(result: SearchResult, resources: Resources) -> LabelledEvidence | None:
