@@ -40,7 +40,7 @@ settings.load_profile("deterministic")
 SLOWEST_FIRST = ("browser", "integration", "app", "property")
 """Folders of tests by the time they take: long ones begin while there is enough else for the other worker to the end."""
 BROWSER = "tests/browser/"
-BESIDE_IMPORT = "test_recordings.py"
+BESIDE_IMPORT = "test_chunked_store.py"
 """Long, and without the sample store: one worker begins with it while the other imports the sample."""
 
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
+
+from cems_workbench.models.minilm_embedder import MiniLMEmbedder
+from cems_workbench.models.protocol import Float32
+from cems_workbench.models.resolve import PACKAGED_ID
+from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
 from cems_workbench.runs.importing import SAMPLE_DATA
 from cems_workbench.store import Store
@@ -19,6 +26,20 @@ MOVING = "when are we moving house"
 STAYING = "m312"
 LOST = "the reranker gave it 0.371 and put it 21st"
 """What the app says of it, and the guide."""
+
+
+class SampleEmbedder(MiniLMEmbedder):
+    """The embedder, which does not embed the sample's memories once more when they are imported or the index is rebuilt."""
+
+    known: ClassVar[dict[str, list[float]]] = {}
+
+    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
+        if self.model_id != PACKAGED_ID or not self.known.keys() & set(texts):
+            return super().encode(texts, progress)
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        found = {**self.known, **dict(zip(new, super().encode(new, progress).tolist(), strict=True))}
+        progress("embedding", len(texts), len(texts))
+        return np.array([found[text] for text in texts], np.float32)
 
 
 @contextmanager

@@ -5,26 +5,23 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
 
-import numpy as np
 import pytest
 from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import AppTest
 
 import cems_workbench.runs.opening
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.models.minilm_embedder import MiniLMEmbedder
-from cems_workbench.models.protocol import Float32, QueryEmbedder
-from cems_workbench.models.resolve import PACKAGED_ID, resolve
-from cems_workbench.progress import Progress, silent
+from cems_workbench.models.protocol import QueryEmbedder
+from cems_workbench.models.resolve import resolve
 from cems_workbench.runs import background_evidence, ready_queue
 from cems_workbench.runs.opening import embedder as made
 from cems_workbench.settings import Settings
 from cems_workbench.ui.kit import handles
+from tests.sample import SampleEmbedder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,20 +55,6 @@ def open_page(
     yield start
     if opened:  # else asking for the store would open one: that of the settings
         release()
-
-
-class SampleEmbedder(MiniLMEmbedder):
-    """The embedder, which does not embed the sample's memories once more when a page imports them or rebuilds the index."""
-
-    known: ClassVar[dict[str, list[float]]] = {}
-
-    def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
-        if self.model_id != PACKAGED_ID or not self.known.keys() & set(texts):
-            return super().encode(texts, progress)
-        new = [text for text in dict.fromkeys(texts) if text not in self.known]
-        found = {**self.known, **dict(zip(new, super().encode(new, progress).tolist(), strict=True))}
-        progress("embedding", len(texts), len(texts))
-        return np.array([found[text] for text in texts], np.float32)
 
 
 @cache

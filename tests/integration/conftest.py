@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,8 +14,10 @@ from pathlib import Path
 import postgres_server
 import pytest
 
+from cems_workbench.models.resolve import resolve
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
+from tests.sample import SampleEmbedder
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,6 +45,13 @@ def store(sample_store: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sample_store, tmp_path / "store"))
 
 
+@pytest.fixture(scope="session")
+def sample_embedder(sample_vectors: dict[str, list[float]]) -> SampleEmbedder:
+    """The packaged embedder with the vectors that it made of the sample's memories when they were imported."""
+    SampleEmbedder.known = sample_vectors
+    return SampleEmbedder(resolve(Settings().embedder))
+
+
 @pytest.fixture
 def resources(store: Path) -> Iterator[Resources]:
     """The same, open."""
@@ -63,18 +74,40 @@ class Finished:
 Command = Callable[..., Finished]
 
 
+def called(patch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
+    """The exit code of `python -m cems_workbench ARGUMENTS`, run within this process."""
+    from cems_workbench.cli import main
+
+    patch.setattr(sys, "argv", ["cems_workbench", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return int(stopped.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def module_command(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """As `command`, for fixtures that the tests of a module share; only what it prints is returned."""
+    folder = tmp_path_factory.mktemp("commands")
+
+    def run(*arguments: str | Path) -> Finished:
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(folder)
+            code = called(patch, *arguments)
+        return Finished(code, out.getvalue(), err.getvalue())
+
+    return run
+
+
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
     """Run `python -m cems_workbench ARGUMENTS` within this process, in an empty directory."""
-    from cems_workbench.cli import main
 
     def run(*arguments: str | Path) -> Finished:
-        monkeypatch.setattr(sys, "argv", ["cems_workbench", *map(str, arguments)])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as stopped:
-            main()
+        code = called(monkeypatch, *arguments)
         out, err = capsys.readouterr()
-        return Finished(int(stopped.value.code or 0), out, err)
+        return Finished(code, out, err)
 
     monkeypatch.chdir(tmp_path)
     return run

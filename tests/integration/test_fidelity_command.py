@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -14,11 +15,14 @@ from cems_workbench.config import preset
 from cems_workbench.formats.recorded_answers import read_recording
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
+from cems_workbench.runs import opening
 from cems_workbench.runs.fidelity import asked_queries, measure_fidelity, selection_for, setting_for
 from cems_workbench.runs.gathering import pending_gathers
 
 if TYPE_CHECKING:
     from conftest import Command, Finished
+
+    from tests.sample import SampleEmbedder
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDING = ROOT / "tests" / "recordings" / "sample_cut.json"
@@ -42,25 +46,28 @@ def measured(finished: Finished) -> dict[str, Any]:
     return setting
 
 
-def own_answers(command: Command, store: Path, folder: Path, **changes: Any) -> Path:
+@pytest.fixture(scope="module")
+def own_answers(module_command: Command, sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of what the workbench itself computes under cems_head."""
+    folder = tmp_path_factory.mktemp("own")
+    store = shutil.copytree(sample_store, folder / "store")
     answers = []
     for row in json.loads(RECORDING.read_text())["answers"][:3]:
         asked = ["--project", row["project"]] if row["project"] else []
-        out = command(
+        out = module_command(
             "search", row["query"], *asked, "--as-of", "2026-11-22", "--preset", "cems_head", "--store", store, "--json"
         ).out
         results = [{"id": found["memory_id"], "score": found["score"]} for found in json.loads(out)["results"]]
         answers.append({"qid": row["qid"], "query": row["query"], "project": row["project"], "results": results})
     path = folder / "own.json"
-    path.write_text(json.dumps({"answered_at": "2026-11-22", "answers": answers} | changes))
+    path.write_text(json.dumps({"answered_at": "2026-11-22", "answers": answers}))
     return path
 
 
 def test_what_the_workbench_answers_itself_is_the_same_to_the_last_digit(
-    command: Command, store: Path, tmp_path: Path
+    command: Command, store: Path, own_answers: Path
 ) -> None:
-    finished = command("fidelity", own_answers(command, store, tmp_path), "--store", store, "--json")
+    finished = command("fidelity", own_answers, "--store", store, "--json")
     assert finished.code == 0
     found = measured(finished)
     assert found["measures"]["same_order"] == {"mean": 1.0, "low": 1.0, "high": 1.0, "count": 3}
@@ -80,23 +87,21 @@ def test_a_recording_is_measured_and_its_differences_are_listed(command: Command
 
 
 def test_a_setting_stands_in_a_table_with_the_others_and_may_be_asserted(
-    command: Command, store: Path, tmp_path: Path
+    command: Command, store: Path, own_answers: Path
 ) -> None:
-    own = own_answers(command, store, tmp_path)
-    shown = command("fidelity", own, RECORDING, "--store", store, "--queries", 1, "--assert", "overlap>=0")
+    shown = command("fidelity", own_answers, RECORDING, "--store", store, "--queries", 1, "--assert", "overlap>=0")
     assert shown.code == 0
     assert "By setting" in shown.out
     assert "holds: own, cems_head: overlap>=0 (1.0000)" in shown.out
     failed = command(
-        "fidelity", own, "--preset", "recollection", "--store", store, "--assert", "score_difference<=1e-6"
+        "fidelity", own_answers, "--preset", "recollection", "--store", store, "--assert", "score_difference<=1e-6"
     )
     assert failed.code == 1
     assert "FAILED: own, recollection: score_difference<=1e-6" in failed.out
 
 
-def test_a_change_that_explains_a_recording_is_found(command: Command, store: Path, tmp_path: Path) -> None:
-    own = own_answers(command, store, tmp_path)
-    finished = command("fidelity", own, "--set", "gap.ratio=0.95", "--store", store, "--explain", "--json")
+def test_a_change_that_explains_a_recording_is_found(command: Command, store: Path, own_answers: Path) -> None:
+    finished = command("fidelity", own_answers, "--set", "gap.ratio=0.95", "--store", store, "--explain", "--json")
     found = measured(finished)
     assert found["measures"]["same_order"]["count"] < 3
     assert "gap.ratio" in [row["parameter"] for row in found["explanations"] if row["same_order"] == 3]
@@ -142,8 +147,11 @@ def test_bad_input_is_one_line(command: Command, store: Path, tmp_path: Path) ->
     assert "name a --preset or" not in refused(command("fidelity", RECORDING, "--preset", "none", *at))
 
 
-def test_recordings_of_the_sample_are_reproduced_from_the_files_alone(command: Command, tmp_path: Path) -> None:
+def test_recordings_of_the_sample_are_reproduced_from_the_files_alone(
+    command: Command, sample_embedder: SampleEmbedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every sixth answer of that with the most ties where it is beside the checkout; the ten in the tests anyway."""
+    monkeypatch.setattr(opening, "local_embedder", lambda *_: sample_embedder)
     recordings = [RECORDING]
     if (whole := SHARED / "sample_c.json").is_file():
         recording = json.loads(whole.read_text())

@@ -36,6 +36,7 @@ from cems_workbench.settings import Settings
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.opening import open_source
 from cems_workbench.store import Store
+from tests.sample import SampleEmbedder
 
 if TYPE_CHECKING:
     from postgres_server import Connection
@@ -94,6 +95,7 @@ def test_the_order_is_the_recorded_one(
     shared: Path,
     server: Server,
     embedder: QueryEmbedder,
+    sample_embedder: SampleEmbedder,
     tmp_path: Path,
     subtests: pytest.Subtests,
 ) -> None:
@@ -101,7 +103,7 @@ def test_the_order_is_the_recorded_one(
     asked = {query.qid: query for part in read_path(place) for query in part.queries}
     recorded = {name: json.loads((shared / "cems" / f"{name}.json").read_text("utf-8")) for name in recordings}
     with server.cems(recordings[0]) as connection:
-        load_folder(connection, place, embedder, min(each["answered_at"] for each in recorded.values()))
+        load_folder(connection, place, sample_embedder, min(each["answered_at"] for each in recorded.values()))
         # Exact search, as a small table is scanned, and joined as the recorded server did: that decides between equal ranks.
         for plan in ("enable_indexscan", "enable_nestloop", "enable_mergejoin"):
             connection.execute(f"ALTER DATABASE {recordings[0]} SET {plan} = off")
