@@ -1,7 +1,7 @@
 """Weights without judgments, on the queries of a store: gathered and scored by a reranker, searched, and held against judgments.
 
-`unlabelled_selection` says which queries are asked: all of a set, judged or not. `gather_to_stand_in` gathers their evidence and has a
-reranker read what each list ranks first, so that no list is measured by what the others brought before it alone.
+`unlabelled_selection` says which queries are asked: those of a set, judged or not, or a sample of them. `gather_to_stand_in` gathers
+their evidence and has a reranker read what each list ranks first, so that no list is measured by what the others brought before it alone.
 `runs.tuning.unlabelled_data` makes grades of its order, and the search is the one of `runs.tuning`. `by_judgments` then says what the
 proposal is worth by the judgments that there are, beside a search for the same with them.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
@@ -20,7 +21,7 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress, silent
 from cems_workbench.runs.caching import Cache, uncached
 from cems_workbench.runs.evaluation import LabelledEvidence
-from cems_workbench.runs.gathering import QuerySelection, gather_evidence, read_evidence
+from cems_workbench.runs.gathering import QuerySelection, drawn, gather_evidence, read_evidence
 from cems_workbench.runs.scoring import score_evidence
 from cems_workbench.runs.tuning import (
     ByJudgments,
@@ -40,15 +41,21 @@ from cems_workbench.tuning.space import replaced
 from cems_workbench.tuning.tune import Stage
 from cems_workbench.tuning.unlabelled import ListTrust, alone, finding_lists, list_trust
 
+if TYPE_CHECKING:
+    from cems_workbench.store import Store
+
+SAMPLE = 200
+"""How many queries of a set are asked at most; a hundred tell weights apart well enough (docs/unlabelled.md)."""
 READ = 20
 """How many of each list the reranker reads, besides what it reads under the config itself."""
 PACKAGED = {"rerank.backend": "cross_encoder", "rerank.model": "workbench/minilm-judge"}
 """The reranker that stands in where a config has none."""
 
 
-def unlabelled_selection(query_set: str, resources: Resources, project_only: bool = False) -> QuerySelection:
-    """All queries of a set of the store, judged or not."""
-    return QuerySelection(query_set, tuple(resources.store.query_sets.queries(query_set)), project_only)
+def unlabelled_selection(query_set: str, store: Store, project_only: bool = False) -> QuerySelection:
+    """The queries of a set of the store, judged or not; of a large one `SAMPLE` that are drawn at random, always the same."""
+    queries = drawn(store.query_sets.queries(query_set), SAMPLE, seed=0)
+    return QuerySelection(query_set, tuple(queries), project_only)
 
 
 def with_stand_in(config: PipelineConfig) -> PipelineConfig:

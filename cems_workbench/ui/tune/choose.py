@@ -65,7 +65,7 @@ def choose(resources: Resources) -> TuningData | None:
     config = options.under_its_name(base)
     say_effects({base: config}, bool(within))
     if kind == WITHOUT:
-        return unlabelled.gathered(config, unlabelled_selection(name, resources, bool(within)), resources)
+        return unlabelled.gathered(config, unlabelled_selection(name, resources.store, bool(within)), resources)
     selection = judged_selection(name, resources, judgments, bool(within))
     if not selection.queries:
         st.info("No query of this set is judged yet. Label some on the Label page, or import judgments.")

@@ -54,6 +54,8 @@ def of_result(
         warning = outdated(searched, resources)
         if warning:
             st.warning(plain(warning), icon=":material/history:")
+        if searched.planned.data.stands_in:
+            st.info(unlabelled.SAID, icon=":material/label_off:")
         draw(searched, resources)
 
     return drawn

@@ -33,7 +33,7 @@ def draw(result: SearchResult) -> None:
         return
     changes = wins_and_losses(result.tuned, result.planned.score, result.planned.batch)
     whole = tally(changes)
-    st.markdown(f"## {_words(whole)}, {measure} {whole.difference:+.3f}")
+    st.markdown(f"## {_words(whole)}, {result.planned.measure} {whole.difference:+.3f}")
     st.caption("On the queries searched on; the sealed ones stay sealed, and are not listed.")
     changed = [change for change in changes if change.outcome != "same"]
     if changed:

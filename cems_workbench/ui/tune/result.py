@@ -52,8 +52,6 @@ def draw(result: SearchResult, resources: Resources) -> None:
     if result.tuned.search.cancelled:
         _go_on(result)
     measure = str(result.planned.plan.goal.objectives[0])
-    if result.planned.data.stands_in:
-        st.info(unlabelled.SAID, icon=":material/label_off:")
     st.html(gains_html(gain_rows(result), measure))
     st.caption(
         gap_line(result),

@@ -12,8 +12,8 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress
 from cems_workbench.runs.diagnosis import cannot_rerank
-from cems_workbench.runs.evaluation import LabelledEvidence, agreed, labelled_selection
-from cems_workbench.runs.gathering import QuerySelection, judged_selection
+from cems_workbench.runs.evaluation import LabelledEvidence, agreed, labelled
+from cems_workbench.runs.gathering import QuerySelection
 from cems_workbench.runs.tuning import SearchResult, SearchSettings, TuningData
 from cems_workbench.runs.unlabelled import by_judgments, gather_to_stand_in, store_data, trust_in_lists, with_stand_in
 from cems_workbench.settings import Settings
@@ -48,8 +48,9 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
         )
         return None
     message = (
-        f"{SAID}\n\nEach of {len(selection.queries)} queries is searched once, and {plain(model_key(asking.rerank))} reads what each list "
-        "ranks first: seconds a query. After that a config takes milliseconds to try."
+        f"{SAID}\n\nEach of {len(selection.queries)} queries{_drawn(selection, resources)} is searched once, and "
+        f"{plain(model_key(asking.rerank))} reads what each list ranks first: seconds a query. After that a config "
+        "takes milliseconds to try."
     )
 
     def gather(progress: Progress) -> None:
@@ -61,6 +62,12 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
     ):  # fmt: skip
         st.rerun()
     return None
+
+
+def _drawn(selection: QuerySelection, resources: Resources) -> str:
+    """That they are a sample of their set, where they are."""
+    size = resources.store.query_sets.get(selection.query_set).size
+    return f", drawn from {size}," if size > len(selection.queries) else ""
 
 
 def draw_lists(data: TuningData) -> None:
@@ -103,26 +110,19 @@ def _percent(share: float) -> int | None:
 
 
 def judgments_at_hand(result: SearchResult, resources: Resources) -> LabelledEvidence | None:
-    """The evidence of a search without judgments with those that there are; None where there are none."""
-    data = result.planned.data
-    judgments = resources.store.judgments.read()
-    sets = {query_set.name for query_set in resources.store.query_sets.latest()}
-    if not judgments or data.query_set not in sets:
-        return None
-    selection = judged_selection(data.query_set, resources, judgments, data.evidence.header.project_only)
-    if not selection.queries:
-        return None
-    grades = agreed(judgments, None)
-    return labelled_selection(data.baseline, selection, grades, resources, for_all_sessions)
+    """The evidence of a search without judgments, with those that the store has now; None where it has none of its queries."""
+    grades = agreed(resources.store.judgments.read(), None)
+    found = labelled(result.planned.data.evidence, grades, for_all_sessions)
+    return found if found.batch.queries else None
 
 
 def offer_judgments(result: SearchResult, resources: Resources) -> None:
     """The offer to hold the proposal against the judgments that there are, where there are any."""
     if result.tuned.search.cancelled:
         return
-    labelled = judgments_at_hand(result, resources)
-    if labelled is None:
-        st.caption("No query of this set is judged, so nothing says yet what this is worth by judgments.")
+    judged = judgments_at_hand(result, resources)
+    if judged is None:
+        st.caption("None of these queries is judged, so nothing says yet what this is worth by judgments.")
         return
     planned = result.planned
     settings = SearchSettings(
@@ -131,11 +131,11 @@ def offer_judgments(result: SearchResult, resources: Resources) -> None:
 
     def compare(progress: Progress) -> None:
         relevant_from = resources.store.query_sets.relevant_from(planned.data.query_set)
-        held = by_judgments(result, labelled, settings, relevant_from, lambda name: _watch(name, progress))
+        held = by_judgments(result, judged, settings, relevant_from, lambda name: _watch(name, progress))
         page.update(result=held)
 
     message = (
-        f"{len(labelled.batch.queries)} queries of this set are judged. Held against them, the proposal shows what it is worth, and how "
+        f"{len(judged.batch.queries)} of these queries are judged. Held against them, the proposal shows what it is worth, and how "
         "much of what a search with judgments gains."
     )
     if offered(
