@@ -62,7 +62,7 @@ def walked(window: Window) -> Walk:
     walk.did()
     window.page.locator(".wb-sentence").wait_for()
     walk.sees("stage")
-    window.page.get_by_role("button", name=re.compile("^Apply ")).first.wait_for()
+    window.page.get_by_role("button", name=re.compile(r"^Apply\b")).first.wait_for()
     walk.sees("fix")
     measure, effect = (
         window.page.get_by_role("button", name=re.compile("^Measure on ")),
