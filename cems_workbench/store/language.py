@@ -64,6 +64,12 @@ class Language:
         with self._database.reading() as cursor:
             return language(cursor)
 
+    @property
+    def given(self) -> bool:
+        """Whether it was chosen or told; the first memories tell it where it was not."""
+        with self._database.reading() as cursor:
+            return read_meta(cursor, _LANGUAGE) is not None
+
     def choice(self) -> Choice:
         """The language, and why it is that one."""
         with self._database.reading() as cursor:

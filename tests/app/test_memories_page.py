@@ -268,6 +268,42 @@ def test_a_rebuild_makes_both_indexes_anew_and_says_how_long_it_took(open_memori
     assert handles.resources().indexes.lexical.search("poetry", 1)
 
 
+def test_a_new_store_is_imported_in_the_language_that_is_chosen(open_memories: OpenPage, tmp_path: Path) -> None:
+    page = open_memories(tmp_path / "danish", view="Import")
+    box = page.selectbox(key="memories:import:language:auto")
+    assert box.value == "auto" and "Danish and Norwegian" in box.help
+    box.set_value("danish").run()
+    page = upload(page, ("rows.jsonl", '{"id":"n1","content":"Hundene løber i haven"}'.encode()))
+    assert str(store(page).language.choice()) == "danish, as chosen"
+    assert handles.resources().indexes.lexical.search("hunden", 1), "stems of Danish"
+    assert not [box for box in page.selectbox if box.label == "Language of the memories"], "the store has memories"
+
+
+def test_the_language_chosen_for_an_empty_store_is_what_its_import_offers(
+    open_memories: OpenPage, tmp_path: Path
+) -> None:
+    page = open_memories(tmp_path / "empty", view="Store")
+    page.selectbox(key="memories:language:english").set_value("german").run()
+    page = drawn(page.button(key="memories:language:change").click().run())
+    box = show(page, "Import").selectbox(key="memories:import:language:german")
+    assert box.value == "german" and "tell from the texts" not in box.options
+
+
+def test_another_language_builds_the_index_of_words_anew_and_says_so(open_memories: OpenPage, total: int) -> None:
+    page = open_memories(view="Store")
+    assert page.button(key="memories:language:change").disabled, "english it is"
+    vectors = len(handles.resources().indexes.vectors)
+    page.selectbox(key="memories:language:english").set_value("german").run()
+    page = drawn(page.button(key="memories:language:change").click().run(timeout=120))
+    assert any(text.value.startswith("Language: **german**, as chosen") for text in page.caption)
+    assert any("works in german from now on; its index is built anew" in text.value for text in page.caption)
+    page = drawn(page.run(timeout=120))
+    assert all_html(page).count("✓ up to date") == 2
+    assert handles.resources().indexes.lexical.language == "german"
+    assert len(handles.resources().indexes.vectors) == vectors, "nothing is embedded again"
+    assert store(page).memories.count() == total
+
+
 def test_another_store_is_created_and_the_first_one_opened_again(
     open_memories: OpenPage, total: int, copy: Path, tmp_path: Path
 ) -> None:

@@ -11,7 +11,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.formats import FORMATS
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import CJK, LANGUAGES, NO_LANGUAGE
 from cems_workbench.runs.importing import SAMPLE_DATA, FileImport, import_files
+from cems_workbench.store import language
 from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.imports import ERROR_COLUMNS, counts_table, error_rows, errors_csv, notes
@@ -20,6 +22,11 @@ from cems_workbench.ui.memories import state
 
 SHOWN_ERRORS = 1_000
 AUTO = "recognise"
+LANGUAGE_NAMES = {
+    language.AUTO: "tell from the texts",
+    CJK: "Chinese, Japanese, Korean",
+    NO_LANGUAGE: "none: words as they stand",
+}
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
@@ -43,12 +50,33 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         "Import", key="memories:import", type="primary", disabled=not files, width="stretch",
         help="Import the files above. Rows that cannot be used are listed; all others are kept.",
     )  # fmt: skip
+    spoken = language.AUTO if resources.store.memories.count() else _language(resources.store.language)
     if start and files:
-        _run([(file.name, file) for file in files], resources, place, "auto" if chosen == AUTO else chosen)
+        _run([(file.name, file) for file in files], resources, place, "auto" if chosen == AUTO else chosen, spoken)
     if not resources.store.memories.count() and SAMPLE_DATA.is_dir():
         with sample:
             offer_sample(resources, place, "import")
     _report(state.present().imports)
+
+
+def _language(present: language.Language) -> str:
+    """The language that a store without memories is to have; auto is offered while it has none."""
+    before = present.current if present.given else language.AUTO
+    names = LANGUAGES if present.given else (language.AUTO, *LANGUAGES)
+    return st.selectbox(
+        "Language of the memories",
+        names,
+        names.index(before),
+        key=f"memories:import:language:{before}",
+        format_func=language_name,
+        help="Search by words takes its stems and stopwords from it. It is told from the first texts where they are clear, else it is "
+        "English. Danish and Norwegian share too many words to be told apart: choose between them. The view Store changes it later.",
+    )
+
+
+def language_name(name: str) -> str:
+    """A language of lexical search in the page's words."""
+    return LANGUAGE_NAMES.get(name, name.capitalize())
 
 
 def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
@@ -64,9 +92,13 @@ def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
             _run(files, resources, place, "auto")
 
 
-def _run(files: Iterable[tuple[str, IO[bytes]]], resources: Resources, place: DeltaGenerator, format: str) -> None:
+def _run(
+    files: Iterable[tuple[str, IO[bytes]]], resources: Resources, place: DeltaGenerator, format: str,
+    spoken: str = language.AUTO,
+) -> None:  # fmt: skip
     reviewer.require("operator")
     state.update(imports=(), deleted=None)
+    resources.store.language.choose(spoken)
     with state.work(place, "import") as progress:
         for imported in import_files(files, resources.store, progress, format):
             # Kept one by one: an import that is interrupted still reports what it finished.

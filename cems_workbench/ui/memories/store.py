@@ -12,13 +12,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, WorkbenchError
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import ChunkRule
+from cems_workbench.records import LANGUAGES, ChunkRule
 from cems_workbench.runs.diagnosis import source_checks
 from cems_workbench.store import IndexState, RefreshReport
 from cems_workbench.store.chunks import ChunkStatistics
 from cems_workbench.ui.kit import handles, reviewer, templates
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.memories import sources, state
+from cems_workbench.ui.memories.importing import language_name
 
 COLUMNS = {
     "Index": "What a search looks memories up in.",
@@ -45,7 +46,7 @@ CHUNKS = (
 
 LANGUAGE = (
     "Search by words reduces them to stems and leaves out stopwords, both of this language. Corrections of typos follow it; the "
-    "detectors know English only. `import --language NAME` changes it and builds the index of words anew."
+    "detectors know English only. Danish and Norwegian share too many words to be told apart: choose between them here."
 )
 
 
@@ -135,8 +136,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     st.html(indexes_html(states))
     templates.draw("memories/embedder.html", model=resources.embedder.line, meaning=INDEXES["vectors"][1])
     st.caption(chunks_line(resources.store.chunks.statistics()), help=CHUNKS)
-    spoken = resources.store.language.choice()
-    st.caption(f"Language: **{spoken.language}**, {plain(spoken.reason)}.", help=LANGUAGE)
+    _language(resources)
     with st.container(horizontal=True, vertical_alignment="center"):
         refresh = st.button(
             "Bring up to date", key="memories:refresh", disabled=all(index.fresh for index in states),
@@ -159,6 +159,36 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
             indexes_behind=False, index_message=_outcome("Rebuilt" if rebuild else "Brought up to date", report)
         )
         st.rerun()
+
+
+def _language(resources: Resources) -> None:
+    """The language of search by words, why it is that one, and another to choose."""
+    spoken = resources.store.language.choice()
+    st.caption(f"Language: **{spoken.language}**, {plain(spoken.reason)}.", help=LANGUAGE)
+    box, button, _ = st.columns([2, 2, 4], vertical_alignment="bottom")
+    key = f"memories:language:{spoken.language}"
+    chosen = box.selectbox(
+        "Another language", LANGUAGES, LANGUAGES.index(spoken.language), key=key, format_func=language_name,
+        help="Memories, labels and vectors stay; only the index of words is built anew.",
+    )  # fmt: skip
+    button.button(
+        "Change language", key="memories:language:change", disabled=chosen == spoken.language, width="stretch",
+        on_click=_speak, args=(resources, key),
+        help="Search by words in this language from now on, and build its index anew.",
+    )  # fmt: skip
+
+
+def _speak(resources: Resources, key: str) -> None:
+    try:
+        reviewer.require("operator")
+        name = st.session_state[key]
+        if not resources.store.language.choose(name):
+            return
+    except WorkbenchError as error:
+        state.update(index_message=plain(str(error)))
+        return
+    state.changed()
+    state.update(index_message=f"Search by words works in {name} from now on; its index is built anew.")
 
 
 def chunks_line(cut: ChunkStatistics) -> str:
