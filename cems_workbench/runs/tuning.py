@@ -249,8 +249,8 @@ def unlabelled_data(
     grades = reranker_grades(found, reranker) if reranker is not None else {}
     if reranker is None or not grades:
         raise InputError(
-            f"{evidence.path}: no reranker has scored enough of its candidates to stand in for judgments; gather it with one, such as "
-            "--set rerank.backend=cross_encoder"
+            f"{evidence.path}: no reranker that can stand in for judgments has scored enough of its candidates; one that reads with the "
+            "embedder cannot. Gather it with another, or score it: --set rerank.backend=cross_encoder"
         )
     digest = hashlib.sha256(repr((reranker, sorted(map(repr, grades.items())))).encode()).hexdigest()[:16]
     unsaid = dict.fromkeys((query.qid for query in evidence.queries), None)

@@ -16,7 +16,6 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import lacking_lines
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress, silent
 from cems_workbench.runs.caching import Cache, uncached
@@ -39,7 +38,7 @@ from cems_workbench.tuning.scorer import BatchScorer, Score
 from cems_workbench.tuning.search import unwatched
 from cems_workbench.tuning.space import replaced
 from cems_workbench.tuning.tune import Stage
-from cems_workbench.tuning.unlabelled import ListTrust, alone, finding_lists, list_trust
+from cems_workbench.tuning.unlabelled import ListTrust, alone, can_stand_in, finding_lists, list_trust
 
 if TYPE_CHECKING:
     from cems_workbench.store import Store
@@ -49,7 +48,7 @@ SAMPLE = 200
 READ = 20
 """How many of each list the reranker reads, besides what it reads under the config itself."""
 PACKAGED = {"rerank.backend": "cross_encoder", "rerank.model": "workbench/minilm-judge"}
-"""The reranker that stands in where a config has none."""
+"""The reranker that stands in where a config has none that can."""
 
 
 def unlabelled_selection(query_set: str, store: Store, project_only: bool = False) -> QuerySelection:
@@ -59,8 +58,8 @@ def unlabelled_selection(query_set: str, store: Store, project_only: bool = Fals
 
 
 def with_stand_in(config: PipelineConfig) -> PipelineConfig:
-    """The config with the reranker whose order is to stand in for judgments: its own, or the packaged one."""
-    return config if not RERANK.is_off(config) else with_values(config, PACKAGED)
+    """The config with the reranker whose order is to stand in for judgments: its own, or the packaged one where that cannot."""
+    return config if can_stand_in(config) else with_values(config, PACKAGED)
 
 
 def gather_to_stand_in(

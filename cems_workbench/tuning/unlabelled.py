@@ -45,6 +45,8 @@ TOP = 3
 """How many of the reranker's order have a grade; also the highest grade."""
 AGAINST_RERANKER = " against the reranker’s order"
 """What is said after a measure whose grades are a reranker's."""
+EMBEDDERS_OWN = "late_interaction"
+"""The reranker that reads with the store's embedder, as the vector list does, and so agrees with it: it does not stand in."""
 CHOSEN_SO = ("lists.", "variants.", "fusion.")
 """The parameters that the order of a reranker can say something of, by the beginning of their paths."""
 FIRST = 10
@@ -54,18 +56,25 @@ FIRST = 10
 def standing_in(config: PipelineConfig, evidences: Iterable[Evidence]) -> str | None:
     """The reranker whose order stands in for judgments, by its key in `model_scores`; None where the evidence has no scores for it.
 
-    The config's own, where it has one; else the one that scored the most.
+    The config's own, where it has one; else the one that scored the most. Never the one that reads with the embedder of the vector list.
     """
     scored = Counter[str]()
     for evidence in evidences:
         scored.update(
             {key: sum(score.good for score in scores.values()) for key, scores in evidence.model_scores.items()}
         )
-    if not RERANK.is_off(config):
-        own = model_key(config.rerank)
+    own = model_key(config.rerank)
+    if can_stand_in(config):
         return own if scored[own] else None
-    best = sorted((key for key, count in scored.items() if count), key=lambda key: (-scored[key], key))
+    left_out = {EMBEDDERS_OWN, *([own] if config.rerank.backend == EMBEDDERS_OWN else [])}
+    others = [key for key, count in scored.items() if count and key not in left_out]
+    best = sorted(others, key=lambda key: (-scored[key], key))
     return best[0] if best else None
+
+
+def can_stand_in(config: PipelineConfig) -> bool:
+    """Has the config a reranker whose order may stand in for judgments?"""
+    return not RERANK.is_off(config) and config.rerank.backend != EMBEDDERS_OWN
 
 
 def reranker_grades(evidences: Mapping[str, Evidence], reranker: str) -> Grades:

@@ -24,7 +24,7 @@ from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.runs.evaluation import labelled_file
 from cems_workbench.runs.tuning import SearchResult, SearchSettings, card_of, plan_search, run_search, scored_queries
 from cems_workbench.runs.tuning import unlabelled_data as data_of
-from cems_workbench.runs.unlabelled import by_judgments
+from cems_workbench.runs.unlabelled import by_judgments, with_stand_in
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis
 from cems_workbench.tuning.unlabelled import (
@@ -68,6 +68,14 @@ def test_the_configs_own_reranker_stands_in_or_else_the_one_that_scored_the_most
     assert standing_in(fusion_only(), found) == "large"
     assert standing_in(own, found) is None
     assert standing_in(own, [*found, scored({"a": 1.0}, "mine")]) == "mine"
+
+
+def test_a_reranker_that_reads_with_the_embedder_of_the_vector_list_does_not_stand_in() -> None:
+    config = fusion_only({"rerank.backend": "late_interaction"})
+    found = [scored({"a": 1.0, "b": 2.0}, "late_interaction"), scored({"a": 1.0}, "small")]
+    assert standing_in(config, found) == standing_in(fusion_only(), found) == "small"
+    assert standing_in(config, found[:1]) is None
+    assert with_stand_in(config).rerank.backend == "cross_encoder"
 
 
 @pytest.mark.parametrize("name", ["workbench", "cems", "ace"])
