@@ -1,6 +1,6 @@
 """How the preset `workbench` was tuned, and what it gains: run again, it gives the same preset and the same report.
 
-    python -m benchmarks.tune_workbench [--work .workbench/tune] [--trials 300] [--write]
+    python -m benchmarks.tune_workbench [--work .workbench/tune] [--trials 300] [--rivals cems,qmd] [--write]
     python -m benchmarks.tune_workbench --again [--write]
 
 The five development conversations of LoCoMo, the test queries of SciFact, sessions of assistant turns and the sample set, with the packaged
@@ -326,6 +326,9 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true", help="replace the preset, its card and docs/tuning.md")
+    parser.add_argument(
+        "--rivals", default=",".join(RIVALS), help="presets it is compared with, in commas; `cems` must be one"
+    )
     parser.add_argument("--again", action="store_true", help="measure the preset as it is, without a search")
     options = parser.parse_args()
     absent = [str(one.path) for one in DATASETS if not one.path.is_dir()]
@@ -341,7 +344,7 @@ def main() -> int:
             REPORT.write_text(page, encoding="utf-8")
         print(section, card.text, sep="\n")
         return 0
-    result = measured(options.work, options.trials, options.seed)
+    result = measured(options.work, options.trials, options.seed, options.rivals.split(","))
     card = card_of(result)
     text = report(result, card, MEASURES)
     if options.write:
@@ -360,7 +363,7 @@ def start(depth: int = 60) -> PipelineConfig:
     return with_values(preset("cems").config, START | {"judge.backend": "none", "rerank.input_limit": depth})
 
 
-def measured(work: Path, trials: int, seed: int) -> Result:
+def measured(work: Path, trials: int, seed: int, presets: Sequence[str] = RIVALS) -> Result:
     """The search, its cross-validation, and the rivals on the same queries."""
     wide = [gathered(one, "wide", start(WIDE), work) for one in DATASETS]
     batch = measurable(together(wide), MEASURES)
@@ -384,7 +387,7 @@ def measured(work: Path, trials: int, seed: int) -> Result:
     for fold, choice in zip(plan.split.folds, tuned.choices, strict=True):
         left_out[fold] = score(choice, fold)
     rivals = {"where the search began": score(start(), rows)}
-    for name in RIVALS:
+    for name in presets:
         own = together([gathered(one, name, quiet(name), work) for one in DATASETS])
         rivals[f"`{name}`"] = _scores(own, quiet(name), batch.qids)
     rivals |= _plain_lists(batch)
