@@ -14,6 +14,7 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.answered import answered_lists
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.idle_parameters import idle_parameters
 from cems_workbench.pipeline.request_effects import later_words, moment_effect, project_effect
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import BY_NAME
@@ -97,7 +98,8 @@ def _draw_sidebar(resources: Resources) -> None:
         with st.container():
             if present.config_error:
                 st.error(plain(present.config_error))
-        inert = {} if resources.engine() is not None else {"lists.origin": NO_SOURCE}
+        inert = idle_parameters(present.config)
+        inert |= {} if resources.engine() is not None else {"lists.origin": NO_SOURCE}
         draw_controls(present.config, state.preset_config(), present.generation, state.change, inert)
 
 
