@@ -87,7 +87,7 @@ In brackets: 95 % bootstrap interval of the mean over queries. `p` is of a two-s
 with Holm's correction over the whole table of a data set; **bold** where it is below 0.05. hit@k is what the CEMS and ACE documents
 call R@k; nDCG has linear gain, as trec_eval's, so that it compares with published figures.
 
-`workbench` was tuned on the sample set and these conversations of LoCoMo ([how](tuning.md)), the others on none of these data. The figures
+`workbench` was tuned on queries of all of these data ([how](tuning.md)), the others on none. The figures
 of the documents (CEMS 74 %, ACE 90 %) are of other data, embedders and rerankers: here everything runs on all-MiniLM-L6-v2, and on the
 packaged cross-encoder where a preset asks for ms-marco-MiniLM and that is not on the machine. LoCoMo and SciFact judge few memories a
 query, so most results are not judged and count as not relevant.

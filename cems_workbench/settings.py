@@ -37,6 +37,13 @@ class Settings(BaseSettings):
     embedding_limit: PositiveInt | None = Field(
         None, description="Tokens of a text that the server reads, where it does not say"
     )
+    embedding_text_prefix: str = Field(
+        "", description="Words before each text that a server embeds, such as 'passage: '"
+    )
+    embedding_query_prefix: str = Field(
+        "", description="Words before each query that a server embeds, such as 'query: '"
+    )
+    embedding_query_model: str = Field("", description="Name of the model for queries, where the server has another")
     embedding_same_as: str = Field("", description="Embedder of the store's vectors that the embedder is the same as")
     cross_encoder: str = Field("cross-encoder/ms-marco-MiniLM-L6-v2", description="Cross-encoder: path or hub id")
     llama_server_url: str = Field("http://localhost:8080", description="URL of a llama.cpp server")

@@ -34,10 +34,14 @@ class RememberedQueries(ABC):
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
         """Unit vectors, shape (len(texts), dimension), float32."""
 
+    def encode_queries(self, texts: Sequence[str]) -> Float32:
+        """Unit vectors of queries, as `encode`; of a model that reads queries otherwise than texts, as it reads queries."""
+        return self.encode(texts)
+
     def encode_query(self, text: str) -> Float32:
         """The unit vector of one query, shape (dimension,); the last few queries are remembered."""
         if text not in self._recent:
-            self._recent[text] = self.encode([text])[0]
+            self._recent[text] = self.encode_queries([text])[0]
             while len(self._recent) > REMEMBERED:
                 self._recent.popitem(last=False)
         return self._recent[text]
@@ -49,7 +53,7 @@ class RememberedQueries(ABC):
         """
         new = [text for text in dict.fromkeys(texts) if text not in self._recent][:REMEMBERED]
         if new:
-            self._recent.update(zip(new, self.encode(new), strict=True))
+            self._recent.update(zip(new, self.encode_queries(new), strict=True))
         while len(self._recent) > REMEMBERED:
             self._recent.popitem(last=False)
 

@@ -26,7 +26,7 @@ from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.http import CallError, CallLimits, ModelServer, score_pairs, sendable, server_name
 from cems_workbench.models.protocol import Float64, PairScore
-from cems_workbench.models.server_embedder import ServerEmbedder
+from cems_workbench.models.server_embedder import PLAIN, ServerEmbedder, Wording
 from cems_workbench.records import JudgeScale
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ class OllamaEmbedder(ServerEmbedder):
 
     def __init__(
         self, url: str, model: str, dimension: int | None = None, timeout_s: float = 60.0, same_as: str = "",
-        *, revision: str | None = "", sleep: Callable[[float], None] = time.sleep,
+        *, revision: str | None = "", wording: Wording = PLAIN, sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
-        super().__init__(ollama_server(url, CallLimits(timeout_s), sleep), model, dimension, same_as)
+        super().__init__(ollama_server(url, CallLimits(timeout_s), sleep), model, dimension, same_as, wording)
         self._asked_revision = revision
 
     @property
@@ -143,12 +143,12 @@ class OllamaEmbedder(ServerEmbedder):
         require(self._model, "embedding")
         return digest(self._server.url, self._model, sleep=self._server.sleep)
 
-    def _vectors(self, texts: Sequence[str]) -> Sequence[Float64]:
+    def _vectors(self, texts: Sequence[str], model: str) -> Sequence[Float64]:
         require(self._model, "embedding")
 
         async def request() -> list[Float64]:
             async with open_client(self._server) as client:
-                reply = await client.embed(model=self._model, input=[sendable(text) for text in texts])
+                reply = await client.embed(model=model, input=[sendable(text) for text in texts])
             return [np.asarray(row, dtype=np.float64) for row in reply.embeddings]
 
         return self._server.call(request)

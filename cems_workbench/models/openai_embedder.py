@@ -30,7 +30,7 @@ from cems_workbench.models.http import (
     sendable,
 )
 from cems_workbench.models.protocol import Float64
-from cems_workbench.models.server_embedder import ServerEmbedder
+from cems_workbench.models.server_embedder import PLAIN, ServerEmbedder, Wording
 
 LLAMA_CPP_BATCH = 512
 """Tokens of a text that llama.cpp embeds unless it was started with a larger --ubatch-size, which it does not tell."""
@@ -52,11 +52,12 @@ class OpenAiEmbedder(ServerEmbedder):
 
     def __init__(
         self, base_url: str, model: str, key: str | None = None, dimension: int | None = None, limit: int | None = None,
-        same_as: str = "", timeout_s: float = 60.0, *, tries: int = 3, sleep: Callable[[float], None] = time.sleep,
+        same_as: str = "", timeout_s: float = 60.0, *, wording: Wording = PLAIN, tries: int = 3,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         limits = CallLimits(timeout_s, tries)
         server = ModelServer(base_url, limits, sleep=sleep, secret=(key or "").strip(), classify=_failure)
-        super().__init__(server, model, dimension, same_as)
+        super().__init__(server, model, dimension, same_as, wording)
         self._limit = limit
 
     @property
@@ -122,10 +123,10 @@ class OpenAiEmbedder(ServerEmbedder):
                 return None  # a status 4xx, or a page that is not JSON
             raise
 
-    def _vectors(self, texts: Sequence[str]) -> Sequence[Float64]:
+    def _vectors(self, texts: Sequence[str], model: str) -> Sequence[Float64]:
         _ = self.url
         body: dict[str, Any] = {
-            "model": self._model,
+            "model": model,
             "input": [sendable(text) or " " for text in texts],  # servers refuse an empty text
             "encoding_format": "float",
         }

@@ -13,6 +13,7 @@ from cems_workbench.store import Store
 
 if TYPE_CHECKING:
     from cems_workbench.models.openai_embedder import OpenAiEmbedder
+    from cems_workbench.models.server_embedder import Wording
 
 EMBEDDING_SECONDS = 60.0
 
@@ -46,7 +47,7 @@ def embedder(settings: Settings) -> QueryEmbedder:
     if server == "ollama":
         from cems_workbench.models.ollama import OllamaEmbedder
 
-        return OllamaEmbedder(settings.ollama_url, model, same_as=same_as, revision=None)
+        return OllamaEmbedder(settings.ollama_url, model, same_as=same_as, revision=None, wording=wording(settings))
     return openai_embedder(settings)
 
 
@@ -57,8 +58,17 @@ def openai_embedder(settings: Settings, timeout_s: float = EMBEDDING_SECONDS, tr
     _, model = settings.served_embedder or ("openai", "")
     return OpenAiEmbedder(
         settings.embedding_url or "", model, settings.embedding_key, settings.embedding_dimension, settings.embedding_limit,
-        settings.embedding_same_as.strip(), timeout_s, tries=tries,
+        settings.embedding_same_as.strip(), timeout_s, wording=wording(settings), tries=tries,
     )  # fmt: skip
+
+
+def wording(settings: Settings) -> Wording:
+    """What the embedder on a server is told before texts and queries."""
+    from cems_workbench.models.server_embedder import Wording
+
+    return Wording(
+        settings.embedding_text_prefix, settings.embedding_query_prefix, settings.embedding_query_model.strip()
+    )
 
 
 def servers(settings: Settings) -> Servers:

@@ -15,7 +15,7 @@ from model_server import CUT, DRIP, HTML, SLAM, TRUNCATED, Reply, no_sleep, nobo
 from cems_workbench.errors import ModelError
 from cems_workbench.models.http import CallError
 from cems_workbench.models.openai_embedder import LLAMA_CPP_BATCH, OpenAiEmbedder
-from cems_workbench.models.server_embedder import EMBED_BATCH
+from cems_workbench.models.server_embedder import EMBED_BATCH, Wording
 from cems_workbench.settings import Settings
 
 KEY = "sk-very-secret-5678"
@@ -70,6 +70,22 @@ class TestVectors:
         with serving(lambda *_: sent({"data": [{"embedding": [3, 4]}, {"embedding": [1, 0]}]})) as server:
             found = embedder(server.url, dimension=2).encode(["first", "second"])
         assert np.allclose(found, [[0.6, 0.8], [1, 0]])
+
+    def test_queries_and_texts_are_worded_as_the_model_was_trained(self) -> None:
+        wording = Wording("passage: ", "query: ", "mini-query")
+        with serving(embedding) as server:
+            worded = embedder(server.url, wording=wording)
+            worded.encode(["a text"])
+            worded.encode_query("a query")
+            worded.remember(["b", "c"])
+            asked = server.bodies("/v1/embeddings")
+        assert [(body["model"], body["input"]) for body in asked] == [
+            ("mini", ["passage: a text"]), ("mini-query", ["query: a query"]), ("mini-query", ["query: b", "query: c"]),
+        ]  # fmt: skip
+        assert (
+            worded.model_id == "openai:mini@3 (texts after 'passage: ', queries after 'query: ', queries by mini-query)"
+        )
+        assert embedder(server.url).model_id == "openai:mini@3"
 
     def test_a_batch_is_bounded_and_each_text_is_asked_once(self) -> None:
         seen: list[tuple[str, int, int]] = []
