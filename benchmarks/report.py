@@ -127,17 +127,17 @@ def _section(one: Measured) -> str:
     long = f", {one.chunks.memories} of them in {one.chunks.chunks} chunks" if one.chunks.chunks else ""
     size = f"{one.memories} memories{long}; {len(base.qids)} judged queries{_scope(one)}.\n"
     lines = [f"\n## {one.dataset.title}\n", size]
-    lines.append(_table(_presets(one)))
+    lines.append(table(_presets(one)))
     if one.absent:
         lines.append("\nAbsent: " + "; ".join(f"`{name}`: {reason}" for name, reason in one.absent.items()) + ".")
     remarks = [f"{base.relevance}."] if base.without_relevant else []
     lines += ["", *remarks] if remarks else []
     if len(base.by_type()) > 1:
-        lines += ["\n### By type of query: hit@5\n", _table(_types(one.comparison))]
-    lines += [PLAIN_HEAD.format(queries=len(one.plain[0].qids)), _table(_plain(one.plain))]
+        lines += ["\n### By type of query: hit@5\n", table(_types(one.comparison))]
+    lines += [PLAIN_HEAD.format(queries=len(one.plain[0].qids)), table(_plain(one.plain))]
     if one.dataset.name == "scifact":
         lines.append(SCIFACT)
-    lines += ["\n### `cems` without each of its parts\n", _table(_ablation(one.ablation))]
+    lines += ["\n### `cems` without each of its parts\n", table(_ablation(one.ablation))]
     return "\n".join(lines) + "\n"
 
 
@@ -214,7 +214,8 @@ def _p(found: Difference | None) -> str:
     return f"**{text}**" if found.p_holm < 0.05 else text
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as a Markdown table; the second has the rules."""
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -350,9 +351,13 @@ def reranker(evidence: EvidenceSet, config: PipelineConfig) -> tuple[str | None,
 
 def plain_lists(batch: LabelledBatch, seed: int) -> tuple[Evaluation, ...]:
     """The vector list and the BM25 list of the baseline's evidence, each as it is."""
-    vector = with_values(PipelineConfig(), {**PLAIN, "name": "vector list", "lists.lexical.enabled": False})
-    lexical = with_values(PipelineConfig(), {**PLAIN, "name": "BM25 list", "lists.vector.enabled": False})
-    return tuple(evaluate(batch, one, MEASURES, seed=seed) for one in (vector, lexical))
+    return tuple(evaluate(batch, one, MEASURES, seed=seed) for one in plain_configs())
+
+
+def plain_configs() -> tuple[PipelineConfig, ...]:
+    """The vector list and the BM25 list alone, each as it is."""
+    lists = (("vector list", "lists.lexical.enabled"), ("BM25 list", "lists.vector.enabled"))
+    return tuple(with_values(PipelineConfig(), {**PLAIN, "name": name, other: False}) for name, other in lists)
 
 
 if __name__ == "__main__":

@@ -80,3 +80,12 @@ def write_text(path: Path, text: str, newline: str | None = None) -> None:
     """Write a text in UTF-8, whole or not at all; line ends as `open` has them. Raises InputError."""
     with written_whole(path) as part:
         part.write_text(text, encoding="utf-8", newline=newline)
+
+
+def between(text: str, begin: str, end: str, part: str) -> str:
+    """A page with `part` in place of what stands between two marks. Raises ValueError when it has lost them."""
+    before, mark, rest = text.partition(begin)
+    _, closing, after = rest.partition(end)
+    if not mark or not closing:
+        raise ValueError(f"the page has lost the marks {begin} and {end}")
+    return f"{before}{begin}\n\n{part}\n\n{end}{after}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from cems_workbench.config.fields import KIND_HELP, FieldSpec
 from cems_workbench.config.model import field_specs
 from cems_workbench.config.preset_docs import code, table_cell
-from cems_workbench.writing import write_text
+from cems_workbench.writing import between, write_text
 
 COMMAND = "python -m cems_workbench.config.parameter_docs"
 PATH = Path(__file__).resolve().parents[2] / "docs" / "specification.md"
@@ -50,11 +50,7 @@ def _row(spec: FieldSpec) -> str:
 
 def document(text: str) -> str:
     """The page with its tables as they should be. Raises ValueError when it has lost its marks."""
-    before, mark, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not mark or not end:
-        raise ValueError(f"{PATH} has lost the marks between which the tables stand")
-    return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"
+    return between(text, BEGIN, END, tables())
 
 
 def main() -> int:
