@@ -13,7 +13,7 @@ PYTEST := env -u PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE=1 $(BIN)/python -m pytes
 run: $(VENV)/.runs sample
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m cems_workbench app --store $(STORE)
 
-# The sample is imported once; a store that holds anything, or that another process holds, is left alone.
+# The sample is imported once; a store that holds anything is left alone, and so is one that cannot be opened.
 HOLDS := import sys; from pathlib import Path; from cems_workbench.store import Store; \
   store = Store.open(Path(sys.argv[1])); count = store.memories.count(); store.close(); sys.exit(count > 0)
 sample: $(VENV)/.runs

@@ -25,7 +25,7 @@ class StoreError(WorkbenchError):
 
 
 class StoreLockedError(StoreError):
-    """Another process holds the store for writing (DuckDB allows one writing process a file)."""
+    """Another process has the store and does not let go of it; processes take turns at it (`turns.py`)."""
 
 
 class ModelError(WorkbenchError):

@@ -38,6 +38,7 @@ from cems_workbench.cli import (
 )
 from cems_workbench.cli.terminal import say
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.turns import tell_waiting
 from cems_workbench.writing import SURROUNDINGS
 
 INTERRUPTED = 130
@@ -96,6 +97,7 @@ class _Warnings(logging.Handler):
 def main() -> None:
     """Run the command line; every error meant for the user becomes one line on stderr and exit code 2."""
     logging.getLogger("cems_workbench").addHandler(_Warnings(logging.WARNING))
+    tell_waiting(lambda line: say(line, err=True))
     try:
         code = commands(sys.argv[1:] or ["--help"], standalone_mode=False) or 0
         if code == INTERRUPTED:

@@ -111,6 +111,8 @@ def gather_lists(
         lists += found
         warnings.setdefault("lists", []).extend(refused)
     warnings.setdefault("lists", []).extend(_pool_warning(config, resources))
+    if resources.behind:
+        warnings["lists"].append(resources.behind)
     progress("searching", 1, 3)
     search = SearchRequest(query, variants, tuple(lists), config, resources, where, request.as_of)
     added, failures = added_lists(search, _depths(config))

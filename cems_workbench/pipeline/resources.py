@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cems_workbench.errors import EmbedderMismatchError, ModelError
+from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreLockedError
 from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
@@ -27,6 +28,8 @@ from cems_workbench.store.search.ts_rank_index import TsRankIndex
 from cems_workbench.writing import set_aside
 
 Model = TypeVar("Model")
+MOST_WAIT, TRY_AGAIN = 0.5, 3.0
+"""Seconds that a search waits for another process that builds the indexes, and goes on with those of before, until it looks again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Resources:
         """Held while a batch is scored and cached: a run that goes on after a cancel waits for the batch that was under way."""
         self._lock = threading.RLock()
         self._indexes: tuple[int, Indexes] | None = None
+        self._tried = 0.0
         self._shared: dict[object, Any] = {}
         self._late_interaction: tuple[int, LateInteraction] | None = None
         self._engine: tuple[int, Engine | None] | None = None
@@ -69,10 +73,38 @@ class Resources:
 
     @property
     def indexes(self) -> Indexes:
-        """The derived indexes, brought up to date first when the store has changed."""
-        self.refresh()
-        assert self._indexes is not None
-        return self._indexes[1]
+        """The derived indexes, brought up to date first when the store has changed.
+
+        While another process does that, they are what they were before; `behind` says so.
+        """
+        with self._lock:
+            if not self.behind or time.monotonic() > self._tried + TRY_AGAIN:
+                try:
+                    self._refresh(silent, MOST_WAIT)
+                except StoreLockedError:
+                    if not self._as_before():
+                        self.refresh()
+            assert self._indexes is not None
+            return self._indexes[1]
+
+    @property
+    def behind(self) -> str:
+        """Why searches do not know the latest changes, one line; empty where they do."""
+        return self.store.indexes.behind
+
+    def _as_before(self) -> bool:
+        """Search with what was built before another process began to build; False where nothing was."""
+        states = self.store.indexes.states(self.embedder.model_id)
+        if any(state.version is None or state.damage for state in states):
+            return False
+        late = states[0].content_version - min(state.version or 0 for state in states)
+        changes = "the latest change is" if late == 1 else f"the latest {late} changes are"
+        self._indexes = (-1, self.store.indexes.open(self.embedder))
+        self._tried = time.monotonic()
+        self.store.indexes.behind = (
+            f"{self.store.indexes.builder()} is bringing the indexes up to date: {changes} not found yet"
+        )
+        return True
 
     def engine(self) -> Engine | None:
         """The running system that the store's memories were taken from, the first where there are several; None without one."""
@@ -113,10 +145,17 @@ class Resources:
         return self.store.indexes.full_text(self.embedder.dimension, progress)
 
     def refresh(self, progress: Progress = silent) -> RefreshReport | None:
-        """Bring the indexes to the store's content; None when they were up to date and open.
+        """Bring the indexes to the store's content; None when they were up to date and open. Waits while another process does it.
 
         Raises EmbedderMismatchError when the store's vectors were made by another embedder; `embed_anew` makes those of this one.
         """
+        while True:
+            try:
+                return self._refresh(progress, MOST_WAIT)
+            except StoreLockedError:
+                progress(f"waiting for {self.store.indexes.builder()}", 0, 1)
+
+    def _refresh(self, progress: Progress, patience: float) -> RefreshReport | None:
         with self._lock:
             version = self.store.content_version
             if self._indexes is not None and self._indexes[0] == version and not self.store.indexes.touched():
@@ -124,9 +163,10 @@ class Resources:
             self.check_embedder()
             report = None
             if not all(state.fresh for state in self.store.indexes.states(self.embedder.model_id)):
-                report = self.store.indexes.refresh(self.embedder, progress)
+                report = self.store.indexes.refresh(self.embedder, progress, patience)
                 version = report.content_version  # cutting chunks for another embedder is a change
             self._indexes = (version, self.store.indexes.open(self.embedder))
+            self.store.indexes.behind = ""
             return report
 
     def check_embedder(self) -> None:

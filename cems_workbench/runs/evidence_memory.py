@@ -46,7 +46,7 @@ class EvidenceMemory:
     """Evidence of single queries in memory, by what it was gathered with, the last few; shared by all sessions of a process.
 
     It holds lists and the reranker's scores, and the judge's only where a threshold on them decides. A query is kept as soon as it is
-    there, so that a gather that was broken off goes on after it.
+    there, so that a gather that was broken off goes on after it; not when it was searched for while the indexes were behind.
     """
 
     def __init__(self, sets: int = SETS_IN_MEMORY) -> None:
@@ -76,15 +76,17 @@ class EvidenceMemory:
         gathered = self._slot(self.key(config, resources))
         if config.lists.origin == "store" and not all(query in gathered for query in queries):
             _take_from_shelf(gathered, queries, config, resources)
-        missing = [query for query in queries if query not in gathered]
+        missing, found = [query for query in queries if query not in gathered], dict[Query, Evidence]()
         for i, query in enumerate(missing):
             progress("gathering the query set", len(queries) - len(missing) + i, len(queries))
             if i % AHEAD == 0:
                 embed_ahead(missing[i : i + AHEAD], resources)
             lists = gather_lists(Request(query.query, query.project, query.as_of), config, resources)
             require_answered(lists, config)
-            gathered[query] = score_to_decide(lists, config, resources)
-        return [gathered[query] for query in queries]
+            found[query] = score_to_decide(lists, config, resources)
+            if not resources.behind:
+                gathered[query] = found[query]
+        return [found.get(query) or gathered[query] for query in queries]
 
     def forget(self, config: PipelineConfig, resources: Resources) -> None:
         """Gather the evidence of this config anew when it is asked for."""

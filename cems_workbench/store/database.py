@@ -1,7 +1,7 @@
 """Opening `workbench.duckdb`, and the two ways to use it: a reading cursor and a writing transaction.
 
 Every call works on a cursor of its own, because a DuckDB connection must not be shared by threads and the app has
-many. Writers of this process queue on a lock; writers of other processes are kept out by DuckDB's file lock.
+many. Writers of this process queue on a lock; processes take turns (turns.py), and the file is open in one of them at a time.
 
 Each transaction counts itself in the database, and in `workbench.commits` beside it once it is committed. So the file is never ahead of
 the database, unless what was committed is gone: DuckDB reads a log that was cut off as far as it goes, and says nothing.
@@ -21,15 +21,19 @@ from typing import TYPE_CHECKING
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
 from cems_workbench.store.duckdb_file import CHECK_SECONDS, MEMORY_LIMIT, open_file, stranger, within
-from cems_workbench.store.meta import COMMITS, STORE_ID, count_commit, read_meta
+from cems_workbench.store.meta import COMMITS, SCHEMA, STORE_ID, count_commit, read_meta
 from cems_workbench.store.schema.migrations import prepare
+from cems_workbench.turns import Turn
 
 if TYPE_CHECKING:
     import duckdb
 
+    Changed = Callable[[duckdb.DuckDBPyConnection], None]
+
 log = logging.getLogger(__name__)
 FILE_NAME = "workbench.duckdb"
 COMMITS_NAME = "workbench.commits"
+LOCK_NAME = ".workbench.lock"
 PASSING_BYTES, PASSING_LOG = 64_000_000, "256MB"
 """While many rows pass through that nobody reads again soon few pages are kept besides the keys and the longest texts, and the log of what
 was written is put into the file when it is so large, not at every commit: each time the last, unfilled groups of rows are written anew
@@ -38,26 +42,144 @@ was written is put into the file when it is so large, not at every commit: each 
 CLOSING_SECONDS = 10.0
 
 
+class _File:
+    """The database file of a store in this process, shared by all that open it here: open while it is this process's turn."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.turn = Turn(directory / LOCK_NAME, f"store {directory}", self._open, self._close)
+        self.writing = threading.RLock()
+        self.users = 0
+        self.commits = 0
+        """The transactions that this process knows of."""
+        self.changed: list[Changed] = []
+        """To be told, with a cursor, that other processes have written."""
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._identity: tuple[int, int] | None = None
+        self._schema: str | None = None
+        # A connection refuses a second call while one is under way, even cursor() beside close().
+        self._calling = threading.Lock()
+        self.settings = {"memory_limit": MEMORY_LIMIT}
+        """What is set whenever it is opened."""
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        try:
+            with self._calling:
+                if self._connection is None:
+                    raise StoreError("the store is closed")
+                return self._connection.cursor()
+        except duckdb.ConnectionException as error:
+            raise StoreError("the store is closed") from error
+
+    def set(self, name: str, value: str | None) -> None:
+        """Change a setting, or give it back; it stays while other processes take their turns. Raises duckdb.Error."""
+        if value is None:
+            self.settings.pop(name, None)
+        else:
+            self.settings[name] = value
+        with self._calling:
+            if self._connection is not None:
+                self._apply(name, value)
+
+    def _apply(self, name: str, value: str | None) -> None:
+        assert self._connection is not None
+        with self._connection.cursor() as cursor:
+            cursor.execute(f"RESET {name}" if value is None else f"SET {name} = '{value}'")
+
+    def same(self) -> None:
+        """Raises StoreError where the file is not there any more, or is another one: what was written would be in no store."""
+        if _identity(self.directory) != self._identity:
+            raise StoreError(
+                f"store {self.directory} was removed, moved or replaced while it was open: nothing was stored; "
+                "put it back, or start again"
+            )
+
+    def _open(self) -> None:
+        """At the beginning of a turn."""
+        again = self._identity is not None
+        if again:
+            self.same()
+        self._connection = connect(self.directory, known=again)
+        try:
+            self._identity = self._identity or _identity(self.directory)
+            for name, value in self.settings.items():
+                self._apply(name, value)
+            if again:
+                self._look_around()
+        except BaseException:
+            self._close()
+            raise
+
+    def _look_around(self) -> None:
+        """What others have done meanwhile."""
+        assert self._connection is not None
+        with self._connection.cursor() as cursor:
+            schema, commits = read_meta(cursor, SCHEMA), int(read_meta(cursor, COMMITS) or 0)
+            if schema != self._schema:
+                raise StoreError(
+                    f"store {self.directory} was brought to schema {schema} by another version: start again"
+                )
+            if commits != self.commits:
+                for tell in self.changed:
+                    tell(cursor)
+        self.commits = commits
+
+    def know(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Remember what others may change."""
+        self._schema, self.commits = read_meta(cursor, SCHEMA), int(read_meta(cursor, COMMITS) or 0)
+
+    def _close(self) -> None:
+        with self._calling:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def close(self) -> None:
+        """End it; waits for queries that are under way, a few seconds at most. Raises StoreError when one is still running then."""
+        import duckdb
+
+        until = time.monotonic() + CLOSING_SECONDS
+
+        def end() -> None:
+            while True:
+                try:
+                    return self._close()
+                except duckdb.ResourceInUseException as error:  # a cursor of another thread is at work
+                    if time.monotonic() > until:
+                        raise StoreError("the store cannot be closed: another thread still reads from it") from error
+                    time.sleep(0.01)
+
+        with self.writing:
+            self.turn.close(end)
+
+
+_files: dict[Path, _File] = {}
+_opening = threading.Lock()
+
+
 class Database:
     """An open `workbench.duckdb`."""
 
     def __init__(self, directory: Path) -> None:
         """Open or create the file in `directory`; raises StoreLockedError or StoreError."""
-        self._directory = directory
-        self._connection = connect(directory)
-        self._memory = MEMORY_LIMIT
-        self._writing = threading.RLock()
-        # A connection refuses a second call while one is under way, even cursor() beside close().
-        self._calling = threading.Lock()
-        self._file = _identity(directory)
+        self.directory = directory
+        place = directory.resolve()
+        with _opening:
+            self._file = _files.setdefault(place, _File(directory))
+            self._file.users += 1
+        self._open = True
+        self._told: list[Changed] = []
         self.notice = ""
         """What was found lost when it was opened, one line; empty where nothing was."""
         try:
             with self._committed() as cursor:
                 prepare(cursor, str(directory))
+                self._file.know(cursor)
             self._compare_commits()
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
 
     def close(self) -> None:
@@ -65,33 +187,45 @@ class Database:
 
         Raises StoreError when one of them is still running then.
         """
-        import duckdb
+        with _opening:
+            if not self._open:
+                return
+            if self._file.users == 1:
+                self._file.close()
+                _files.pop(self.directory.resolve(), None)
+            self._file.users -= 1
+            self._file.changed = [tell for tell in self._file.changed if tell not in self._told]
+            self._open = False
 
-        until = time.monotonic() + CLOSING_SECONDS
-        with self._writing, self._calling:
-            while True:
-                try:
-                    return self._connection.close()
-                except duckdb.ResourceInUseException as error:  # a cursor of another thread is at work
-                    if time.monotonic() > until:
-                        raise StoreError("the store cannot be closed: another thread still reads from it") from error
-                    time.sleep(0.01)
+    def when_changed(self, tell: Changed) -> None:
+        """Have this told, before anything else is read, when other processes have written."""
+        self._told.append(tell)
+        self._file.changed = [*self._file.changed, tell]
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """While the block runs no other process uses the store. What it takes to do several things as one; not for long work."""
+        if not self._open:
+            raise StoreError("the store is closed")
+        with self._file.turn.use():
+            yield
 
     @contextmanager
     def reading(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor that sees one committed state from its first query on."""
-        cursor = self._cursor()
         import duckdb
 
-        try:
-            cursor.execute("BEGIN")
-            yield cursor
-        except duckdb.Error as error:
-            if _is_damage(error) or isinstance(error, duckdb.FatalException):
-                raise _readable(error, self._directory) from error
-            raise
-        finally:
-            cursor.close()
+        with self.turn():
+            cursor = self._file.cursor()
+            try:
+                cursor.execute("BEGIN")
+                yield cursor
+            except duckdb.Error as error:
+                if _is_damage(error) or isinstance(error, duckdb.FatalException):
+                    raise _readable(error, self.directory) from error
+                raise
+            finally:
+                cursor.close()
 
     def unreadable(self) -> dict[str, str]:
         """Read every value of every row of every table; why a table cannot be read, by its name."""
@@ -114,45 +248,42 @@ class Database:
 
         Raises StoreError where the file is not there any more, or is another one: what was written would be in no store.
         """
-        with self._writing:
+        with self.turn(), self._file.writing:
             with self._committed() as cursor:
                 yield cursor
                 number = count_commit(cursor)
-            _write_commits(self._directory, f"{self._store_id} {number}")
+            self._file.commits = number
+            _write_commits(self.directory, f"{self._store_id} {number}")
 
     def _compare_commits(self) -> None:
         """Say it, once, when fewer transactions are in the database than were committed."""
         with self.reading() as cursor:
             there, self._store_id = int(read_meta(cursor, COMMITS) or 0), read_meta(cursor, STORE_ID)
-        of, written = read_commits(self._directory)
+        of, written = read_commits(self.directory)
         # A database that lost its log before it had anything else was made anew just now, under another id.
         if written > there and (of == self._store_id or not there):
             count = "the last change" if written == there + 1 else f"the last {written - there} changes"
             self.notice = (
-                f"{count} stored in {self._directory} cannot be found again: the log {FILE_NAME}.wal was cut off, damaged or removed, "
+                f"{count} stored in {self.directory} cannot be found again: the log {FILE_NAME}.wal was cut off, damaged or removed, "
                 f"or {FILE_NAME} is an older copy; what was stored before is there"
             )
             log.warning(self.notice)
-            _write_commits(self._directory, f"{self._store_id} {there}")
+            _write_commits(self.directory, f"{self._store_id} {there}")
 
     @contextmanager
     def _committed(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        with self._writing:
-            cursor = self._cursor()
+        with self.turn(), self._file.writing:
+            cursor = self._file.cursor()
             try:
                 cursor.execute("BEGIN")
                 yield cursor
-                if _identity(self._directory) != self._file:
-                    raise StoreError(
-                        f"store {self._directory} was removed, moved or replaced while it was open: nothing was stored; "
-                        "put it back, or start again"
-                    )
+                self._file.same()
                 cursor.execute("COMMIT")
             except BaseException as error:
                 # The block's error is the one to report: a rollback of an already aborted transaction may fail too.
                 _rollback(cursor)
                 if _is_damage(error):
-                    raise _readable(error, self._directory) from error
+                    raise _readable(error, self.directory) from error
                 raise
             finally:
                 cursor.close()
@@ -166,22 +297,24 @@ class Database:
         """
         import duckdb
 
-        cursor, allowed = self._cursor(), PASSING_BYTES + beside
+        allowed = PASSING_BYTES + beside
 
         def allow(beside: int) -> None:
             nonlocal allowed
             if PASSING_BYTES + beside > allowed:
                 allowed = PASSING_BYTES + beside
-                self._memory = f"{allowed}B"
-                cursor.execute(f"SET memory_limit = '{self._memory}'")
+                self._file.set("memory_limit", f"{allowed}B")
 
         try:
-            cursor.execute(f"SET checkpoint_threshold = '{PASSING_LOG}'")
+            self._file.set("checkpoint_threshold", PASSING_LOG)
             with self._allowed(f"{allowed}B"):
                 yield allow
                 # Without it the next commit would do it, which reads what was written into the memory that is allowed then.
-                with suppress(duckdb.TransactionException):  # another thread writes; a later commit does it
-                    cursor.execute("CHECKPOINT")
+                with (
+                    suppress(duckdb.TransactionException),
+                    self.turn(),
+                ):  # another thread writes; a later commit does it
+                    self._file.cursor().execute("CHECKPOINT")
         except (duckdb.OutOfMemoryException, duckdb.FatalException) as error:
             again = "start again" if isinstance(error, duckdb.FatalException) else "do it again"
             raise StoreError(
@@ -190,8 +323,7 @@ class Database:
             ) from error
         finally:
             with suppress(duckdb.FatalException):  # nothing can be set any more, only closed
-                cursor.execute("RESET checkpoint_threshold")
-            cursor.close()
+                self._file.set("checkpoint_threshold", None)
 
     def whole_memory(self) -> AbstractContextManager[None]:
         """Inside `many_rows`, for what needs more memory than its rows do: all that the store may have, while the block runs."""
@@ -202,26 +334,14 @@ class Database:
         import duckdb
 
         # DuckDB says its limit in rounded units, so what it says cannot be set again.
-        before, cursor = self._memory, self._cursor()
+        before = self._file.settings["memory_limit"]
         try:
-            self._memory = memory
-            cursor.execute(f"SET memory_limit = '{memory}'")
+            self._file.set("memory_limit", memory)
             yield
         finally:
-            self._memory = before
             # What cannot be let go of yet keeps the limit where it is until the next one is set.
             with suppress(duckdb.FatalException, duckdb.OutOfMemoryException):
-                cursor.execute(f"SET memory_limit = '{before}'")
-            cursor.close()
-
-    def _cursor(self) -> duckdb.DuckDBPyConnection:
-        import duckdb
-
-        try:
-            with self._calling:
-                return self._connection.cursor()
-        except duckdb.ConnectionException as error:
-            raise StoreError("the store is closed") from error
+                self._file.set("memory_limit", before)
 
 
 def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
@@ -261,8 +381,8 @@ def read_commits(directory: Path) -> tuple[str, int]:
     return (known[1].decode(), int(known[2])) if known else ("", 0)
 
 
-def connect(directory: Path) -> duckdb.DuckDBPyConnection:
-    """Connect to the database file of a store directory, with errors a user can act on."""
+def connect(directory: Path, *, known: bool = False) -> duckdb.DuckDBPyConnection:
+    """Connect to the database file of a store directory, with errors a user can act on; `known`: its catalog was looked at before."""
     import duckdb
 
     file = directory / FILE_NAME
@@ -272,6 +392,8 @@ def connect(directory: Path) -> duckdb.DuckDBPyConnection:
         connection = open_file(file, memory_limit=MEMORY_LIMIT, changing=("memory_limit", "checkpoint_threshold"))
     except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
         raise _readable(error, directory) from error
+    if known:
+        return connection
     try:
         with within(connection, CHECK_SECONDS):
             found = stranger(connection)
@@ -317,7 +439,7 @@ def _readable(error: BaseException, directory: Path) -> StoreError:
         holder = re.search(r"PID (\d+)", text)
         who = f" (PID {holder.group(1)})" if holder else ""
         return StoreLockedError(
-            f"store {directory} is held by another process{who}; close the app or pass another --store"
+            f"store {directory} is held by another process{who}; end that one, or pass another --store"
         )
     if re.search(FULL, text):
         return StoreError(f"store {directory} cannot be written: the disk is full; what was stored before stays")

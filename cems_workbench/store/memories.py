@@ -76,6 +76,13 @@ class Memories:
         with database.reading() as cursor:
             self.hidden = deleted_ids(cursor)
             """Ids of the deleted memories; open indexes share it, and leave them out of their hits until a refresh removes them."""
+        database.when_changed(self._look_again)
+
+    def _look_again(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Other processes may have deleted memories, or brought them back."""
+        now = deleted_ids(cursor)
+        self.hidden.update(now)
+        self.hidden.intersection_update(now)
 
     def get(self, memory_id: str) -> Memory | None:
         """One live memory, None when there is none of that id."""

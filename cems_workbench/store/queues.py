@@ -7,11 +7,14 @@ it are judgments like any other, and outlive it.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import InputError
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 Pair = tuple[str, str]
 """(qid, memory_id)"""
+CLAIMS = ".workbench.claims"
 CLAIM_SECONDS = 600.0
 """How long a claim holds without a label; a reviewer who left gives the card back by that."""
 
@@ -49,7 +53,7 @@ class Queues:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.claims = Claims()
+        self.claims = Claims(path=database.directory / CLAIMS, turn=database.turn)
 
     def save(self, queue: QueueRecord) -> None:
         """Keep a queue, in place of one of the same name; raises InputError for its name, its overlap or a repeated pair."""
@@ -119,31 +123,75 @@ class Queues:
 class Claims:
     """Who is looking at which card, so that two reviewers at work at once are not dealt the same pair.
 
-    At most one claimed pair per reviewer; methods may be called from any thread. Claims are kept in memory only: one process
-    holds a store, and a claim is worth nothing after it.
+    At most one claimed pair per reviewer; methods may be called from any thread. Claims stand in a file beside the database, for the other
+    processes that deal cards of this store; one whose process has ended is worth nothing.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        path: Path | None = None,
+        turn: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`turn` keeps other processes out while a pair is chosen; without a `path` there are none."""
         self._clock = clock
-        self._lock = threading.Lock()
-        self._held: dict[str, tuple[Pair, float]] = {}
+        self._path = path
+        self._turn = turn
+        self._lock = threading.RLock()
+        self._held: dict[str, _Held] = {}
 
     def claim(self, reviewer: str, choose: Callable[[dict[str, Pair]], Pair | None]) -> Pair | None:
         """Let `choose` pick a pair, given what each of the *other* reviewers looks at now, and hold it for `reviewer`."""
-        with self._lock:
-            now = self._clock()
-            self._held = {who: held for who, held in self._held.items() if now - held[1] < CLAIM_SECONDS}
-            chosen = choose({who: pair for who, (pair, _) in self._held.items() if who != reviewer})
-            if chosen is None:
-                self._held.pop(reviewer, None)
-            else:
-                self._held[reviewer] = (chosen, now)
+        with self._turn(), self._lock:
+            held = self._present()
+            held.pop(reviewer, None)
+            chosen = choose({who: each.pair for who, each in held.items()})
+            self._keep(held if chosen is None else {**held, reviewer: _Held(chosen, self._clock(), os.getpid())})
             return chosen
 
     def release(self, reviewer: str) -> None:
         """Give back what a reviewer holds."""
-        with self._lock:
-            self._held.pop(reviewer, None)
+        with self._turn(), self._lock:
+            held = self._present()
+            held.pop(reviewer, None)
+            self._keep(held)
+
+    def _present(self) -> dict[str, _Held]:
+        """What everybody holds, by this process's memory and the others' file."""
+        found = dict[str, _Held]()
+        if self._path is not None:
+            with suppress(OSError, ValueError, TypeError, AttributeError):
+                written = json.loads(self._path.read_text("utf-8"))
+                found = {who: _Held((str(q), str(m)), float(at), int(pid)) for who, (q, m, at, pid) in written.items()}
+        mine, now = os.getpid(), self._clock()
+        found = {who: each for who, each in found.items() if each.pid != mine and _alive(each.pid)} | self._held
+        return {who: each for who, each in found.items() if now - each.since < CLAIM_SECONDS}
+
+    def _keep(self, held: dict[str, _Held]) -> None:
+        self._held = {who: each for who, each in held.items() if each.pid == os.getpid()}
+        if self._path is not None:
+            text = json.dumps({who: [*each.pair, each.since, each.pid] for who, each in held.items()})
+            with suppress(OSError):  # a full disk: two processes may deal one card
+                self._path.write_text(text, "utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A pair that somebody looks at, since when, and in which process."""
+
+    pair: Pair
+    since: float
+    pid: int
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _write(cursor: duckdb.DuckDBPyConnection, queue: QueueRecord) -> None:

@@ -6,13 +6,14 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cems_workbench.config import parse_config, preset
+from cems_workbench.store import Store
 from tests.processes import python
 
 if TYPE_CHECKING:
@@ -260,27 +261,57 @@ class TestWithTheRealModel:
         )
 
 
+HOLDER = """
+import sys
+from pathlib import Path
+from cems_workbench.runs.opening import open_resources
+from cems_workbench.settings import Settings
+resources = open_resources(Settings(store=Path(sys.argv[1])))
+print(len(resources.indexes.vectors), resources.store.memories.count(), flush=True)
+sys.stdin.readline()
+print(len(resources.indexes.vectors.embeddings(["one more"])), resources.store.memories.count(), flush=True)
+sys.stdin.read()
+"""
+
+
 @pytest.fixture
-def held(tmp_path: Path) -> Iterator[Path]:
-    """A store that another process has open."""
-    folder = tmp_path / "held"
-    code = "import sys; from pathlib import Path; from cems_workbench.store import Store\n"
-    code += "store = Store.open(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
-    holder = python(code, folder)
+def shared_store(store: Path) -> Iterator[tuple[Path, Callable[[], list[int]]]]:
+    """A store that another process has open, and what that process sees: how many vectors or new ones, how many memories."""
+    holder = python(HOLDER, store)
+    assert holder.stdout is not None and holder.stdin is not None
+    answers, asking = holder.stdout, holder.stdin
+
+    def seen() -> list[int]:
+        asking.write("\n")
+        asking.flush()
+        return [int(number) for number in answers.readline().split()]
+
     try:
-        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        yield folder
+        assert len(answers.readline().split()) == 2
+        yield store, seen
     finally:
         holder.communicate(timeout=20)
 
 
-def test_a_store_held_by_another_process_is_one_line(command: Command, held: Path, bundle: Path) -> None:
-    assert_refused(command("search", "x", "--store", held), "held by another process")
-    assert_refused(command("import", ROOT / "sample_data", "--store", held), "held by another process")
-    doctor = command("doctor", "--store", held, "--json")
-    assert doctor.code == 0
-    assert any(check["name"] == "store" and check["status"] == "warning" for check in json.loads(doctor.out))
-    assert command("replay", bundle).code == 0  # needs no store
+@pytest.mark.models
+def test_commands_work_on_a_store_that_another_process_has_open(
+    command: Command, shared_store: tuple[Path, Callable[[], list[int]]], tmp_path: Path
+) -> None:
+    store, seen = shared_store
+    (tmp_path / "more.jsonl").write_text('{"id": "one more", "content": "it came while the app was open"}\n')
+    query = ("it came while the app was open", "--preset", "recollection")
+    for arguments in (
+        ("import", tmp_path / "more.jsonl"),
+        ("search", *query),
+        ("why", query[0], "one more", *query[1:]),
+        ("judgments", "--to", "qrels", "--out", tmp_path / "qrels"),
+    ):
+        finished = command(*arguments, "--store", store)
+        assert finished.code == 0, finished.err
+    checks = json.loads(command("doctor", "--store", store, "--json").out)
+    assert {check["status"] for check in checks} <= {"ok", "optional"}
+    with Store.open(store) as now:
+        assert seen() == [1, now.memories.count()]
 
 
 @pytest.mark.models

@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "replies",
         "settings",
         "shipped",
+        "turns",
         "writing",
     ),
     ("config", "models", "store", "formats", "sources"),

@@ -14,7 +14,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,19 +39,22 @@ from cems_workbench.store.search import (
 )
 from cems_workbench.store.search.chroma_home import ChromaHome
 from cems_workbench.store.search.entries import Place, key
-from cems_workbench.store.search.index_directory import Found, IndexHome, discard
+from cems_workbench.store.search.index_directory import Found, IndexHome, discard, read_manifest
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
 from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
 from cems_workbench.store.search.vector_proof import VectorProof, prove
 from cems_workbench.store.search.vector_refresh import UNWRITTEN, refresh_vectors
 from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
+from cems_workbench.turns import Holder, Turn
 
 if TYPE_CHECKING:
     import duckdb
     from chromadb.api.models.Collection import Collection
 
 log = logging.getLogger(__name__)
+Mark = tuple[str | None, str | None]
+"""The directory of the lexical index, and what is written down of the vectors."""
 _KEY = "vectors:"
 OLLAMA, REVISION = "ollama:", "@"
 """Ids of models on Ollama end with a revision, which grows stale when the model is pulled anew."""
@@ -109,17 +113,31 @@ class DerivedIndexes:
         self._store_id = store_id
         self._hidden = hidden
         self._refreshing = threading.Lock()
-        self._opened: dict[str, Indexes] = {}
+        self._building = Turn(path / ".indexes.lock", f"the work on the indexes of {path}", _nothing, _nothing)
+        self._opened: dict[str, tuple[Mark, Indexes]] = {}
         self._vocabulary = CurrentVocabulary(self._lexical_home, database)
         self._full_text: tuple[int, TsRankIndex] | None = None
         self._proving = threading.RLock()
         self._proofs: dict[str, VectorProof] = {}
+        self.behind = ""
+        """Why searches do not know the latest changes, one line: another process is bringing the indexes up to date. Else empty."""
         self.notices: list[str] = []
         """What was damaged and has been built anew since the store was opened, a line each."""
 
     def close(self) -> None:
         """Release Chroma's files."""
         self._vector_home.close()
+        self._building.close()
+
+    @contextmanager
+    def _alone(self, patience: float | None = None) -> Iterator[None]:
+        """While the block runs, nobody else builds; raises StoreLockedError where another process does, and goes on."""
+        with self._refreshing, self._building.use(patience):
+            yield
+
+    def builder(self) -> Holder:
+        """Who builds the indexes, or did so last."""
+        return self._building.holder()
 
     def touched(self) -> bool:
         """Whether files of the indexes were changed or removed since they were proven; a look at sizes and times."""
@@ -130,19 +148,30 @@ class DerivedIndexes:
 
         Ask again after a refresh: the objects given before stay usable, but show the content before it.
         """
-        opened = self._opened
-        indexes = opened.get(embedder.model_id)
-        if indexes is None:
-            # Kept in the dict seen above: a refresh that ended meanwhile has put another in its place.
-            indexes = opened[embedder.model_id] = self._open(embedder)
-        return replace(indexes, states=tuple(self.states(embedder.model_id)))
+        opened, states, mark = self._opened, self.states(embedder.model_id), self._mark(embedder)
+        known = opened.get(embedder.model_id)
+        while known is None or known[0] != mark:
+            try:
+                # Kept in the dict seen above: a refresh that ended meanwhile has put another in its place.
+                known = opened[embedder.model_id] = mark, self._open(embedder)
+            except StoreError:
+                before, mark = mark, self._mark(embedder)
+                if before == mark:
+                    raise
+        return replace(known[1], states=tuple(states))
+
+    def _mark(self, embedder: Embedder) -> Mark:
+        """What tells that the indexes were built anew, also by another process."""
+        manifest = read_manifest(self._lexical_home.path)
+        with self._database.reading() as cursor:
+            return manifest.directory if manifest else None, read_meta(cursor, _KEY + embedder.model_id)
 
     def _open(self, embedder: Embedder) -> Indexes:
         with self._database.reading() as cursor:
             words = language.language(cursor)
         manifest = self._lexical_found(words).manifest
         lexical = LexicalIndex(self._lexical_home.path / manifest.directory if manifest else None, self._hidden, words)
-        collection = chroma.find_collection(self._vector_home.client(), self._collection_name(embedder.model_id))
+        collection = self._vector_home.find(self._collection_name(embedder.model_id))
         key = "" if collection is None else str(collection.id)
         with self._database.reading() as cursor:
             chunked = embedded.chunks_of(cursor, key)
@@ -155,7 +184,7 @@ class DerivedIndexes:
         Its rows lie as a server's would that was given the memories in the order of import, with embeddings of `dimension` numbers:
         that decides how equal ranks are ordered. Raises what `progress` raises.
         """
-        with self._refreshing:
+        with self._alone():
             version = self._content_version()
             if self._full_text is None or self._full_text[0] != version:
                 found = self._found(self._full_text_home)
@@ -171,12 +200,13 @@ class DerivedIndexes:
                 self._full_text = version, TsRankIndex(self._full_text_home.path / manifest.directory, self._hidden)
             return self._full_text[1]
 
-    def refresh(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
+    def refresh(self, embedder: Embedder, progress: Progress = silent, patience: float | None = None) -> RefreshReport:
         """Bring both to the content as it is now; durable in steps, so that a cancelled refresh is continued by the next.
 
-        Raises what `progress` raises, and StoreError when vectors that came with memories were made by another embedder.
+        Raises what `progress` raises, StoreError when vectors that came with memories were made by another embedder, and
+        StoreLockedError when another process is at it for more than `patience` seconds.
         """
-        with self._refreshing:
+        with self._alone(patience):
             return self._bring_up_to_date(embedder, progress)
 
     def check(self, embedder_id: str, dimension: int | None) -> None:
@@ -203,7 +233,7 @@ class DerivedIndexes:
     def _length(self, embedder_id: str, recorded: dict[str, Any]) -> int | None:
         """How many values a vector of that embedder has; a store of an earlier version did not write it down, and the vectors say it."""
         if "dimension" not in recorded:
-            collection = chroma.find_collection(self._vector_home.client(), self._collection_name(embedder_id))
+            collection = self._vector_home.find(self._collection_name(embedder_id))
             return None if collection is None else chroma.dimension(collection)
         return int(recorded["dimension"])
 
@@ -212,7 +242,7 @@ class DerivedIndexes:
 
         Indexes opened before may fail from then on; ask for them again afterwards.
         """
-        with self._refreshing:
+        with self._alone():
             self._opened = {}
             self._full_text = None
             discard(self._full_text_home.path)
@@ -246,7 +276,7 @@ class DerivedIndexes:
                 embedded.forget_all(cursor, json.loads(recorded)["collection"])
                 delete_meta(cursor, _KEY + embedder.model_id)
         try:
-            chroma.drop_collection(self._vector_home.client(), name)
+            self._vector_home.drop(name)
         except StoreError as error:
             if self._vector_home.url:
                 raise
@@ -302,7 +332,7 @@ class DerivedIndexes:
     def _proven(self, embedder_id: str, collection_id: str, deep: bool) -> VectorProof:
         home = self._vector_home
         try:
-            collection = chroma.find_collection(home.client(), self._collection_name(embedder_id))
+            collection = home.find(self._collection_name(embedder_id))
         except StoreError as error:
             return VectorProof(str(error), unreadable=True)
         if collection is None or str(collection.id) != collection_id:
@@ -396,13 +426,13 @@ class DerivedIndexes:
 
     def _collection(self, embedder: Embedder, known_id: str | None) -> tuple[Collection, list[str]]:
         """The embedder's collection, made when missing; a note when one that was built is gone."""
-        client, name = self._vector_home.client(), self._collection_name(embedder.model_id)
-        collection = chroma.find_collection(client, name)
+        name = self._collection_name(embedder.model_id)
+        collection = self._vector_home.find(name)
         notes = []
         if known_id is not None and (collection is None or str(collection.id) != known_id):
             why = f" ({self._vector_home.damage})" if self._vector_home.damage else ""
             notes.append(f"the vectors of {embedder.model_id} were lost{why}; all memories are embedded again")
-        return collection or chroma.create_collection(client, name, embedder.model_id), notes
+        return collection or self._vector_home.create(name, embedder.model_id), notes
 
     def _record(self, embedder: Embedder, value: dict[str, Any]) -> None:
         with self._database.transaction() as cursor:
@@ -418,6 +448,10 @@ class DerivedIndexes:
 
     def _collection_name(self, embedder_id: str) -> str:
         return chroma.collection_name(self._store_id, embedder_id)
+
+
+def _nothing() -> None:
+    """Nothing has to be opened to build, and nothing closed."""
 
 
 def _recorded(cursor: duckdb.DuckDBPyConnection) -> dict[str, dict[str, Any]]:

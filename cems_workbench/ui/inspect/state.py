@@ -13,6 +13,7 @@ forgotten.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from cems_workbench.config import PipelineConfig, difference, preset, with_value
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.pipeline.resources import TRY_AGAIN
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings
 from cems_workbench.shipped import default_preset
@@ -98,9 +100,13 @@ class Gathered:
     store: str
     content_version: int
     evidence: Evidence
+    until: float = math.inf
+    """When to search again, because another process was building the indexes."""
 
     def answers(self, request: Request, store: Store) -> bool:
         """Was it gathered for this very request, from the store as it is now?"""
+        if time.monotonic() > self.until:
+            return False
         return (self.request, self.store, self.content_version) == (request, str(store.path), store.content_version)
 
 
@@ -437,7 +443,8 @@ def evidence_for(request: Request, store: Store) -> Evidence | None:
 
 def keep_evidence(request: Request, store: Store, evidence: Evidence) -> None:
     """Remember the evidence of a request."""
-    _page.update(gathered=Gathered(request, str(store.path), store.content_version, evidence))
+    until = time.monotonic() + TRY_AGAIN if store.indexes.behind else math.inf
+    _page.update(gathered=Gathered(request, str(store.path), store.content_version, evidence, until))
 
 
 def attempted(request: Request) -> bool:

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Literal
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from cems_workbench import collector
 from cems_workbench.errors import StoreError, WorkbenchError
@@ -18,6 +19,7 @@ from cems_workbench.runs.access import confined
 from cems_workbench.runs.opening import embedder, for_store, open_resources, servers
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
+from cems_workbench.turns import tell_waiting
 from cems_workbench.ui.kit import reviewer
 from cems_workbench.ui.kit.escape import plain
 
@@ -41,7 +43,14 @@ _switching = threading.Lock()
 @st.cache_resource(show_spinner=False)
 def resources() -> Resources:
     """The open store: the one the settings name, until `switch`. Raises StoreError with a line for the page."""
+    tell_waiting(_said_on_page)
     return _handed_over.pop() if _handed_over else open_resources(Settings())
+
+
+def _said_on_page(line: str) -> None:
+    """That another process has the store, where somebody looks at a page for which this thread waits."""
+    if get_script_run_ctx(suppress_warning=True) is not None:
+        st.toast(plain(f"{line[0].upper()}{line[1:]}, who uses this store too"), icon=":material/hourglass_top:")
 
 
 def said_in_place(main: Callable[[], None]) -> Callable[[], None]:

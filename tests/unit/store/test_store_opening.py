@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import duckdb
 import pytest
 
+from cems_workbench import turns
 from cems_workbench.errors import StoreError, StoreLockedError
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import Memory
@@ -82,20 +83,25 @@ def test_a_closed_store_says_so(tmp_path):
         store.memories.count()
 
 
-def test_a_store_held_by_another_process_is_named_in_one_line(tmp_path):
+def test_a_store_that_another_process_does_not_let_go_of_is_named_in_one_line(tmp_path, monkeypatch):
     holder = python(
         "import sys, pathlib; from cems_workbench.store import Store\n"
-        "store = Store.open(pathlib.Path(sys.argv[1])); print('open', flush=True); sys.stdin.read()",
+        "store = Store.open(pathlib.Path(sys.argv[1]))\n"
+        "with store._database.turn(): print('open', flush=True); sys.stdin.read()",
         tmp_path / "store",
     )
+    monkeypatch.setattr(turns, "PATIENCE", 0.4)
+    said: list[str] = []
+    monkeypatch.setattr(turns, "_telling", said.append)
     assert holder.stdout.readline() == "open\n"
     try:
         with pytest.raises(StoreLockedError) as error:
             Store.open(tmp_path / "store")
     finally:
         holder.communicate()
-    assert f"PID {holder.pid}" in str(error.value)
-    assert str(error.value).endswith("close the app or pass another --store")
+    assert f"pid {holder.pid} (" in str(error.value)
+    assert str(error.value).endswith("end that one, or pass another --store")
+    assert said == [f"waiting for pid {holder.pid} (-c …)"]
     Store.open(tmp_path / "store").close()
 
 
