@@ -12,24 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cems_workbench.models.embedder import TokenEmbedder
-from cems_workbench.models.protocol import TRUNCATED, Float32, PairScore
+from cems_workbench.models.protocol import TRUNCATED, PairScore
+from cems_workbench.models.token_memory import TokenMemory
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import JudgeScale
 
-VERSION = "late-interaction/3"
+VERSION = "late-interaction/4"
 BATCH = 32
-REMEMBERED = 512
-"""Texts whose token vectors are kept: some 60 MB when each is as long as the model reads."""
-
-TokenVectors = tuple[list[int], Float32]
 
 NO_WORDS = "no words: query or text has none the model knows"
 
@@ -76,10 +73,13 @@ class LateInteraction:
     scale = JudgeScale(0.55, (0.8, 0.55, 0.3))
     """Fitted by `python -m training.calibrate --judge late_interaction`."""
 
-    def __init__(self, embedder: TokenEmbedder, frequencies: WordpieceFrequencies) -> None:
+    def __init__(
+        self, embedder: TokenEmbedder, frequencies: WordpieceFrequencies, memory: TokenMemory | None = None
+    ) -> None:
+        """`memory` keeps what the embedder has read; without one it begins with nothing read."""
         self._embedder = embedder
         self._frequencies = frequencies
-        self._vectors: OrderedDict[str, TokenVectors] = OrderedDict()
+        self._memory = TokenMemory(embedder) if memory is None else memory
 
     @property
     def label(self) -> str:
@@ -95,46 +95,37 @@ class LateInteraction:
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
         """One score per text; "no words" where query or text has no wordpiece."""
         ids, vectors = self._embedder.token_vectors([query])[0]
-        weights = np.array([self._frequencies.idf(token) for token in ids])
+        weights, asked = self._weights(ids), self._embedder.tokens(ids)
         scores: list[PairScore] = []
         for start in range(0, len(texts), BATCH):
-            part = texts[start : start + BATCH]
-            for (numbers, rows), cut in zip(self._read(part), self._embedder.truncated(part), strict=True):
-                raw = max_sim(vectors, weights, rows)
+            for read in self._memory.read(texts[start : start + BATCH]):
+                cosines = vectors @ read.vectors.T
+                raw = max_sim(cosines, weights)
                 if raw is None:
                     scores.append(PairScore(None, NO_WORDS))
                     continue
-                met = self._alignment(ids, vectors, weights, numbers, rows)
-                scores.append(PairScore(raw, detail={"alignment": met, **(TRUNCATED if cut else {})}))
+                met = self._alignment(asked, weights, read.ids, cosines)
+                scores.append(PairScore(raw, detail={"alignment": met, **(TRUNCATED if read.cut else {})}))
         return scores
 
     def cosines(self, query: str, text: str) -> TokenCosines:
         """How near each token of the query is to each token of the text, as far as the model reads it."""
         ids, vectors = self._embedder.token_vectors([query])[0]
-        numbers, rows = self._read([text])[0]
-        idf = np.array([self._frequencies.idf(token) for token in ids])
-        asked, there = self._embedder.tokens(ids), self._embedder.tokens(numbers)
-        return TokenCosines(tuple(asked), idf, tuple(there), np.asarray(vectors @ rows.T, np.float64))
+        (read,) = self._memory.read([text])
+        asked, there = self._embedder.tokens(ids), self._embedder.tokens(read.ids.tolist())
+        return TokenCosines(
+            tuple(asked), self._weights(ids), tuple(there), np.asarray(vectors @ read.vectors.T, np.float64)
+        )
 
-    def _read(self, texts: Sequence[str]) -> list[TokenVectors]:
-        """The token vectors of each text; those of the last `REMEMBERED` texts are kept for the next query."""
-        missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
-        fresh = dict(zip(missing, self._embedder.token_vectors(missing), strict=True)) if missing else {}
-        found = [fresh[text] if text in fresh else self._vectors[text] for text in texts]
-        for text, read in zip(texts, found, strict=True):
-            self._vectors[text] = read
-            self._vectors.move_to_end(text)
-        while len(self._vectors) > REMEMBERED:
-            self._vectors.popitem(last=False)
-        return found
+    def _weights(self, ids: Sequence[int]) -> NDArray[np.float64]:
+        return np.array([self._frequencies.idf(token) for token in ids], np.float64)
 
     def _alignment(
-        self, ids: Sequence[int], vectors: np.ndarray, weights: np.ndarray, numbers: Sequence[int], rows: np.ndarray
+        self, asked: Sequence[str], weights: np.ndarray, numbers: NDArray[np.int32], cosines: np.ndarray
     ) -> list[dict[str, Any]]:
         """Per query token: itself, its idf, the document token it met, and their cosine."""
-        cosines = vectors @ rows.T
         best = cosines.argmax(axis=1)
-        asked, there = self._embedder.tokens(ids), self._embedder.tokens([numbers[place] for place in best])
+        there = self._embedder.tokens(numbers[best].tolist())
         return [
             {
                 "query": token,
@@ -146,9 +137,8 @@ class LateInteraction:
         ]
 
 
-def max_sim(query: np.ndarray, weights: np.ndarray, document: np.ndarray) -> float | None:
-    """The weighted mean of each query token's best cosine. Shapes (T, d), (T,), (S, d); None when T or S is 0."""
-    if not len(query) or not len(document) or weights.sum() <= 0:
+def max_sim(cosines: np.ndarray, weights: np.ndarray) -> float | None:
+    """The weighted mean of each query token's best cosine. Shapes (T, S), (T,); None when T or S is 0."""
+    if not cosines.size or weights.sum() <= 0:
         return None
-    best = (query.astype(np.float64) @ document.astype(np.float64).T).max(axis=1)
-    return float((weights * best).sum() / weights.sum())
+    return float((weights * cosines.max(axis=1).astype(np.float64)).sum() / weights.sum())

@@ -18,6 +18,7 @@ from cems_workbench.models.circuit_breaker import CircuitBreaker
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies
 from cems_workbench.models.protocol import Float32, QueryEmbedder
+from cems_workbench.models.token_memory import TokenMemory
 from cems_workbench.pipeline.engine import Engine
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import indexed_text
@@ -63,6 +64,7 @@ class Resources:
         self._tried = 0.0
         self._shared: dict[object, Any] = {}
         self._late_interaction: tuple[int, LateInteraction] | None = None
+        self._read_tokens: TokenMemory | None = None
         self._engine: tuple[int, Engine | None] | None = None
         self._addresses: dict[str, Address] = {}
 
@@ -137,7 +139,7 @@ class Resources:
         """Search with another embedder from now on; indexes are opened anew."""
         with self._lock:
             self.embedder = embedder
-            self._indexes = self._late_interaction = None
+            self._indexes = self._late_interaction = self._read_tokens = None
 
     def full_text(self, progress: Progress = silent) -> TsRankIndex:
         """PostgreSQL's ts_rank over the store's chunks, brought up to date when it is asked for."""
@@ -228,7 +230,9 @@ class Resources:
             version = self.store.content_version
             if self._late_interaction is None or self._late_interaction[0] != version:
                 frequencies = self._frequencies(version, embedder, progress)
-                self._late_interaction = (version, LateInteraction(embedder, frequencies))
+                if self._read_tokens is None:
+                    self._read_tokens = TokenMemory(embedder)
+                self._late_interaction = (version, LateInteraction(embedder, frequencies, self._read_tokens))
             return self._late_interaction[1]
 
     def _frequencies(self, version: int, embedder: TokenEmbedder, progress: Progress) -> WordpieceFrequencies:

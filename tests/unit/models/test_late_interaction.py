@@ -11,6 +11,7 @@ import pytest
 
 from cems_workbench.models.late_interaction import LateInteraction, WordpieceFrequencies, max_sim
 from cems_workbench.models.protocol import CAUSES
+from cems_workbench.models.token_memory import BESIDE_BYTES, TokenMemory
 
 VOCABULARY = {"redis": (1, [1.0, 0.0]), "cache": (2, [0.0, 1.0]), "slow": (3, [0.6, 0.8]), "warm": (4, [-1.0, 0.0])}
 
@@ -62,7 +63,7 @@ def test_the_score_is_the_idf_weighted_mean_of_each_query_tokens_best_cosine() -
     model = reranker(redis=1, cache=4)
     redis, cache = math.log(1 + 9.5 / 1.5), math.log(1 + 6.5 / 4.5)
     expected = (redis * 0.6 + cache * 0.8) / (redis + cache)
-    assert raws(model, "redis cache", ["slow warm"]) == [pytest.approx(expected, rel=1e-6)]
+    assert raws(model, "redis cache", ["slow warm"]) == [pytest.approx(expected, rel=1e-3)]
 
 
 def test_a_text_that_says_the_same_scores_one() -> None:
@@ -82,7 +83,7 @@ def test_a_query_or_text_without_wordpieces_has_no_score() -> None:
     assert raws(reranker(), "unknown", ["redis"]) == [None]
     failed, _ = reranker().score("redis", ["unknown", "redis"])
     assert failed.error is not None and failed.error.split(":")[0] in CAUSES
-    assert max_sim(np.zeros((0, 2)), np.zeros(0), np.ones((1, 2))) is None
+    assert max_sim(np.zeros((0, 1)), np.zeros(0)) is None
 
 
 def test_scores_are_those_of_the_texts_in_their_order_across_batches() -> None:
@@ -108,7 +109,7 @@ def test_the_alignment_says_which_token_of_the_text_each_query_token_met() -> No
     (score,) = reranker(redis=1, cache=4).score("redis cache", ["slow warm"])
     assert score.detail is not None
     met = [(pair["query"], pair["text"], pair["cosine"]) for pair in score.detail["alignment"]]
-    assert met == [("redis", "slow", pytest.approx(0.6)), ("cache", "slow", pytest.approx(0.8))]
+    assert met == [("redis", "slow", pytest.approx(0.6, rel=1e-3)), ("cache", "slow", pytest.approx(0.8, rel=1e-3))]
     weights = [pair["idf"] for pair in score.detail["alignment"]]
     total = sum(w * cosine for w, (_, _, cosine) in zip(weights, met, strict=True)) / sum(weights)
     assert score.raw == pytest.approx(total, abs=1e-3)
@@ -128,3 +129,14 @@ def test_a_text_is_read_once_however_often_it_is_scored() -> None:
     first = model.score("redis", ["slow", "warm", "slow"])
     assert model.score("redis", ["warm", "slow"]) == [first[1], first[0]]
     assert [text for text in read if text != "redis"] == ["slow", "warm"]
+
+
+def test_what_was_read_is_kept_within_a_bound_the_last_used_longest() -> None:
+    one = BESIDE_BYTES + len("redis") + 4 + 2 * 2
+    memory = TokenMemory(HandMadeEmbedder(), limit=2 * one)  # type: ignore[arg-type]
+    memory.read(["redis", "cache"])
+    first = memory.read(["redis"])[0]
+    assert (len(memory), memory.nbytes) == (2, 2 * one)
+    memory.read(["cache!"])  # no word of it is known: it takes less, and still "cache" has to go
+    assert memory.read(["redis"])[0] is first
+    assert memory.nbytes <= 2 * one
