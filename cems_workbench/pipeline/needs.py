@@ -96,7 +96,7 @@ def rerank_parameters(config: PipelineConfig) -> dict[str, Any]:
 
 def _irrelevant(path: str, config: PipelineConfig) -> bool:
     """Parameters of something that is off, that act through the depths, or whose unscored candidates rerank reports."""
-    if path in ("rerank.backend", "rerank.model", "rerank.input_limit") or path in DEEPENING:
+    if path in ("rerank.backend", "rerank.model", "rerank.input_limit", "rerank.score_span") or path in DEEPENING:
         return True
     if path.startswith("query.conversational.") and path != "query.conversational.enabled":
         return not config.query.conversational.enabled

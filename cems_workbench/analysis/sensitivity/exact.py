@@ -244,6 +244,9 @@ def _meetings(turned: Turned, kind: Kind, ends: Ends, depth: int) -> Iterator[fl
     if kind.fused and reranks(turned):
         head = config.rerank.input_limit
         yield from _pairs(ends.fused, contenders(ends.fused, always, ever, len(always) if head is None else head, None))
+        if config.rerank.score_span < 1:
+            for top in contenders(ends.fused, always, ever, 1, None):
+                yield from _roots(ends.fused - (1 - config.rerank.score_span) * ends.fused[:, [top]])
         return
     one = ends.one if config.adjust.clamp else None
     rivals = contenders(ends.adjusted, always, ever, depth, one)

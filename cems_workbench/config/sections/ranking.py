@@ -247,8 +247,17 @@ class RerankConfig(Section):
         soft=(1, 150),
         exports=planned("RERANK_INPUT_LIMIT"),
     )
+    score_span: float = param(
+        1.0,
+        "Rerank span",
+        "Only candidates whose score is at most this share below the first's are reranked; 1 reranks all down to the rerank depth.",
+        kind="growth",
+        ge=0,
+        le=1,
+        step=0.05,
+    )
     tail: Literal["drop", "below"] = param(
-        "drop", "Tail", "Candidates past the rerank depth: dropped, or kept below the reranked ones."
+        "drop", "Tail", "Candidates that are not among the reranked: dropped, or kept below them."
     )
     chunk_chars: int = param(
         300,

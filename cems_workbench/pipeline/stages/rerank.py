@@ -1,6 +1,6 @@
 """rerank: a model's second opinion on the first candidates.
 
-    head      the first `input_limit` by score
+    head      the first `input_limit` by score, and of those the ones with score >= (1 - score_span) * first score, where that is positive
     unit      raw -> 0..1 by `raw_scale`, clamped; a failed score is `neutral_unit` or dropped, and flagged
     retrieval 1/(k+r) | 1/r | (k+1)/(k+r) | the fused score, with r the rank before reranking and k = fusion.k
     score     position_bands: w * retrieval + (1 - w) * unit, w by r;   replace: unit
@@ -221,7 +221,7 @@ def _unscored(shape: tuple[int, int]) -> ModelTable:
 
 
 def _blend(model: ModelTable, before: Ranking, config: RerankConfig, k: int) -> Blend:
-    within = before.rank <= (np.inf if config.input_limit is None else config.input_limit)
+    within = (before.rank <= (np.inf if config.input_limit is None else config.input_limit)) & _in_span(before, config)
     head = before.alive & within
     good, failed = head & (model.state == GOOD), head & (model.state == FAILED)
     raw = np.where(good, model.raw, np.nan)
@@ -238,6 +238,15 @@ def _blend(model: ModelTable, before: Ranking, config: RerankConfig, k: int) -> 
     if config.tail == "below":
         following = following | (before.alive & ~within)
     return Blend(head, good, failed, reranked, following, raw, unit, weight, retrieval, score)
+
+
+def _in_span(before: Ranking, config: RerankConfig) -> Bools:
+    """(Q, C): is the score at most `score_span` of the first one's below it? Everywhere, where the first is not positive."""
+    if config.score_span >= 1:
+        return np.ones_like(before.alive)
+    first = np.where(before.alive, before.score, 0.0).max(axis=1, keepdims=True, initial=0.0)
+    near: Bools = (first <= 0) | (before.score >= (1 - config.score_span) * first)
+    return near
 
 
 def to_unit(raw: Floats, good: Bools, scale: str) -> Floats:
@@ -304,7 +313,9 @@ def _reason(model: ModelTable, blend: Blend, before: Ranking, config: RerankConf
     def reason(q: int, c: int) -> str:
         if blend.failed[q, c]:
             return f"the reranker failed ({model.errors[q].get(c, 'unknown')}) and on_error is drop"
-        return f"rank {before.rank[q, c]} is past the rerank depth of {config.input_limit}"
+        if config.input_limit is not None and before.rank[q, c] > config.input_limit:
+            return f"rank {before.rank[q, c]} is past the rerank depth of {config.input_limit}"
+        return f"its score {before.score[q, c]:.4f} is more than {config.score_span:.0%} below the first, and is not reranked"
 
     return reason
 

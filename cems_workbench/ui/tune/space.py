@@ -34,7 +34,7 @@ def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
     spaces = {"Weights and fusion": fused, WEIGHTS: weights[:3]}
     if not RERANK.is_off(config):
         bands = tuple(f"{BANDS}.{i}" for i in range(len(config.rerank.bands)))
-        spaces["Reranker’s blend"] = (*bands, "rerank.retrieval_score", "rerank.input_limit")
+        spaces["Reranker’s blend"] = (*bands, "rerank.retrieval_score", "rerank.input_limit", "rerank.score_span")
     factors = (
         "adjust.time_decay.mode",
         "adjust.time_decay.half_life_days",

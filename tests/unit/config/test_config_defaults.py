@@ -31,7 +31,7 @@ GATHER = re.compile(
 )
 SINCE = {
     "query.detectors.words": "guide", "lists.origin": "store", "rerank.reads": "memory",
-    "lists.vector.normalization": "none", "rerank.passages": 3,
+    "lists.vector.normalization": "none", "rerank.passages": 3, "rerank.score_span": 1.0,
     "lists.hybrid.enabled": False, "lists.hybrid.depth": 150, "lists.hybrid.weight": 1.0, "lists.hybrid.ties": "ordinal",
     "lists.hybrid.vector_weight": 0.4, "lists.hybrid.k": 60, "lists.hybrid.inner_factor": 4.0, "lists.hybrid.pool_factor": 2.0,
     "lists.hybrid.index_rows": None, "lists.hybrid.aggregation_factor": 1.0,
@@ -47,7 +47,7 @@ OF_THE_JUDGE = {"judge.threshold": None, "judge.bands": None, "judge.max_chars":
 """Where PIPELINE.md has the numbers of ms-marco: each judge has its own (docs/decisions/0008), and reads what
 the reranker reads, not 500 characters."""
 GROWTH = {
-    "lists.vector.depth", "lists.lexical.depth", "rerank.input_limit", "lists.hybrid.enabled", "lists.hybrid.depth",
+    "lists.vector.depth", "lists.lexical.depth", "rerank.input_limit", "rerank.score_span", "lists.hybrid.enabled", "lists.hybrid.depth",
     "lists.hybrid.inner_factor", "lists.hybrid.aggregation_factor", "lists.ts_rank.enabled", "lists.ts_rank.depth",
     "lists.ts_rank.chunk_depth",
 }  # fmt: skip

@@ -158,6 +158,24 @@ def test_past_the_input_limit_is_dropped() -> None:
     assert dropped(rerank) == {f"m0{i}": f"rank {i} is past the rerank depth of 2" for i in (3, 4)}
 
 
+def test_past_the_span_of_the_first_score_is_not_reranked() -> None:
+    subject = evidence({"vector": {"a": 0.8, "b": 0.61, "c": 0.3}}, model={"a": 0.4, "b": 0.5})
+    span = {"fusion.method": "score_sum", "rerank.score_span": 0.25}
+    rerank = stage("rerank", subject, {**REPLACE, **span})
+    assert kept(rerank) == ["b", "a"]
+    assert "more than 25% below the first" in dropped(rerank)["c"]
+    below = trace(subject, {**BELOW, **span})
+    assert kept(below.stage("rerank")) == ["b", "a", "c"] and not below.needs
+    wider = trace(subject, {**BELOW, **span, "rerank.score_span": 0.7})
+    assert wider.needs == [ScoreNeed("rerank", "oracle", ("c",))]
+
+
+def test_a_span_of_a_score_that_is_not_positive_leaves_nobody_out() -> None:
+    subject = evidence({"vector": {"a": -0.1, "b": -0.9}}, model={"a": 0.4, "b": 0.5})
+    span = {"fusion.method": "score_sum", "rerank.score_span": 0.0}
+    assert kept(stage("rerank", subject, {**REPLACE, **span})) == ["b", "a"]
+
+
 def test_the_tail_follows_below_scaled_to_the_lowest_reranked() -> None:
     """lowest reranked · own score / first such score: 0.4 · (1/63)/(1/63), 0.4 · 63/64."""
     subject = evidence({"vector": falling(4)}, model={"m01": 0.4, "m02": 0.8})
