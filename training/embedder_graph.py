@@ -1,10 +1,11 @@
-"""The network of all-MiniLM-L6-v2 as an ONNX graph without weights, which the workbench fills from the packaged safetensors.
+"""The network of all-MiniLM-L6-v2 as ONNX graphs without weights, which the workbench fills from the packaged safetensors.
 
     python -m training.embedder_graph
 
 Ids (B, L) of one length in, the last layer's vectors (B, L, 384) out: nothing is padded, so there is no mask. Attention, the layer
 norms and the GELU are onnxruntime's fused operators, with the exact GELU that the model was trained with. Each weight is declared with
-its shape and as lying elsewhere; `cems_workbench.models.minilm_embedder` gives all of them when it opens the graph.
+its shape and as lying elsewhere; `cems_workbench.models.minilm_embedder` gives all of them when it opens the graph. In the second graph the
+matrices are int8, and what they are multiplied with is rounded to 8 bits as it runs.
 
 Source: Devlin et al. 2018 (BERT); Wang et al. 2020 (MiniLM); onnxruntime's contrib operators.
 """
@@ -16,21 +17,28 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-from cems_workbench.models.minilm_embedder import GRAPH, HEADS, INNER, LAYERS, POSITIONS, WIDTH, WORDPIECES
+from cems_workbench.models.minilm_embedder import (
+    EIGHT_BIT_GRAPH,
+    GRAPH,
+    HEADS,
+    INNER,
+    LAYERS,
+    POSITIONS,
+    WIDTH,
+    WORDPIECES,
+)
 
 FUSED = "com.microsoft"
 EPSILON = 1e-12
 
 
-def network() -> bytes:
+def network(*, eight_bits: bool = False) -> bytes:
     """The graph, serialised."""
     nodes: list[onnx.NodeProto] = []
     weights: list[onnx.TensorProto] = []
 
-    def weight(name: str, *shape: int) -> str:
-        tensor = onnx.TensorProto(
-            name=name, data_type=TensorProto.FLOAT, dims=shape, data_location=TensorProto.EXTERNAL
-        )
+    def weight(name: str, *shape: int, kind: int = TensorProto.FLOAT) -> str:
+        tensor = onnx.TensorProto(name=name, data_type=kind, dims=shape, data_location=TensorProto.EXTERNAL)
         tensor.external_data.add(key="location", value="given by the program")
         weights.append(tensor)
         return name
@@ -39,23 +47,40 @@ def network() -> bytes:
         nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
         return output
 
+    def product(read: str, name: str, rows: int, columns: int, output: str, even: bool = False) -> str:
+        if not eight_bits:
+            return node("MatMul", [read, weight(name, rows, columns)], output, domain="")
+        if even:
+            read = node("Mul", [read, weight(name + "_even", rows)], name + "_evened", domain="")
+        matrix = weight(name, rows, columns, kind=TensorProto.INT8)
+        return node("DynamicQuantizeMatMul", [read, matrix, weight(name + "_scale", columns)], output)
+
+    def attention(read: str, at: str) -> str:
+        if not eight_bits:
+            return node(
+                "Attention", [read, weight(at + "qkv", WIDTH, 3 * WIDTH), weight(at + "qkv_bias", 3 * WIDTH)], at + "attended",
+                num_heads=HEADS,
+            )  # fmt: skip
+        matrix = product(read, at + "qkv", WIDTH, 3 * WIDTH, at + "projected", even=True)
+        biased = node("Add", [matrix, weight(at + "qkv_bias", 3 * WIDTH)], at + "biased", domain="")
+        parts = [at + part for part in ("query", "key", "value")]
+        nodes.append(helper.make_node("Split", [biased], parts, axis=-1))
+        return node("MultiHeadAttention", parts, at + "attended", num_heads=HEADS)
+
     words = node("Gather", [weight("words", WORDPIECES, WIDTH), "ids"], "word_vectors", domain="")
     places = node("Gather", [weight("places", POSITIONS, WIDTH), "places_read"], "place_vectors", domain="")
     summed = node("Add", [words, places], "summed", domain="")
     read = node("LayerNormalization", [summed, weight("norm", WIDTH), weight("norm_bias", WIDTH)], "read", "", epsilon=EPSILON)  # fmt: skip
     for layer in range(LAYERS):
         at = f"layer{layer}."
-        attended = node(
-            "Attention", [read, weight(at + "qkv", WIDTH, 3 * WIDTH), weight(at + "qkv_bias", 3 * WIDTH)], at + "attended",
-            num_heads=HEADS,
-        )  # fmt: skip
-        mixed = node("MatMul", [attended, weight(at + "mix", WIDTH, WIDTH)], at + "mixed", domain="")
+        attended = attention(read, at)
+        mixed = product(attended, at + "mix", WIDTH, WIDTH, at + "mixed")
         read = node("SkipLayerNormalization", [
             mixed, read, weight(at + "norm1", WIDTH), weight(at + "norm1_bias", WIDTH), weight(at + "mix_bias", WIDTH)
         ], at + "first", epsilon=EPSILON)  # fmt: skip
-        wide = node("MatMul", [read, weight(at + "widen", WIDTH, INNER)], at + "wide", domain="")
+        wide = product(read, at + "widen", WIDTH, INNER, at + "wide", even=True)
         bent = node("BiasGelu", [wide, weight(at + "widen_bias", INNER)], at + "bent")
-        narrow = node("MatMul", [bent, weight(at + "narrow", INNER, WIDTH)], at + "narrowed", domain="")
+        narrow = product(bent, at + "narrow", INNER, WIDTH, at + "narrowed")
         read = node("SkipLayerNormalization", [
             narrow, read, weight(at + "norm2", WIDTH), weight(at + "norm2_bias", WIDTH), weight(at + "narrow_bias", WIDTH)
         ], at + "second" if layer < LAYERS - 1 else "vectors", epsilon=EPSILON)  # fmt: skip
@@ -71,4 +96,5 @@ def network() -> bytes:
 
 if __name__ == "__main__":
     GRAPH.parent.mkdir(exist_ok=True)
-    print(f"{GRAPH.name}: {GRAPH.write_bytes(network()):,} bytes")
+    for graph, eight_bits in ((GRAPH, False), (EIGHT_BIT_GRAPH, True)):
+        print(f"{graph.name}: {graph.write_bytes(network(eight_bits=eight_bits)):,} bytes")

