@@ -48,7 +48,8 @@ data set anew, nothing kept, on two cores{loaded}: {pace}. Change: nDCG@10 less 
 ![nDCG@10 over pairs a query](reranking_cost.svg)
 
 `rerank.input_limit` reads the same number of every query. `rerank.score_span` reads on only while the fused score is near the first's:
-few where the lists are sure, more where they are not, which gives more for the same pairs.
+few where the lists are sure, more where they are not, which gives more for the same pairs. No query is refused here: with few read, the
+threshold that `abstain.reranker` has in the preset would refuse more than it should.
 
 """
 
@@ -182,7 +183,8 @@ def main() -> int:
     batch = measurable(together(wide), MEASURES)
     titles = {query.qid: dataset.title for dataset, one in zip(DATASETS, wide, strict=True) for query in one.queries}
     sets = [titles[qid] for qid in batch.qids]
-    whole = with_values(start(), {"rerank.score_span": 1.0})
+    answering = with_values(start(), {"abstain.vector": None, "abstain.reranker": None})
+    whole = with_values(answering, {"rerank.score_span": 1.0})
     points = [
         *(
             point(f"depth {n}" if n else "not reranked", "depth", batch,
@@ -191,7 +193,7 @@ def main() -> int:
         ),
         *(point(f"depth 60, span {s:g}", "span", batch, with_values(whole, {"rerank.score_span": s})) for s in SPANS),
     ]  # fmt: skip
-    preset = point("**the preset**", "preset", batch, start())
+    preset = point("**the preset**", "preset", batch, answering)
     points = [preset, *points]
     for name in options.rivals.split(","):
         own = measurable(together([gathered(one, name, quiet(name), options.work) for one in DATASETS]), MEASURES)

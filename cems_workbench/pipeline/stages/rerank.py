@@ -6,7 +6,8 @@
     score     position_bands: w * retrieval + (1 - w) * unit, w by r;   replace: unit
 
 What was never scored, then with `tail: below` what lies past the limit, follows below the reranked in its own order:
-score = lowest reranked * own score / first such score. Not reranked is null, never 0 or 0.5.
+score = lowest reranked * own score / first such score; with a span, / the score of the last before it. Not reranked is null, never 0
+or 0.5.
 
 Beside the ranking, which none of this changes, stand
 
@@ -191,7 +192,7 @@ def apply_rerank(
     few = config.skip_if_few & (before.alive.sum(axis=1) <= (np.inf if limit is None else limit))
     model = table.models.get(model_key(config)) or _unscored(table.shape)
     blend = _blend(model, before, config, k)
-    ranking = _order(blend, before)
+    ranking = _order(blend, before, strictly=config.score_span < 1)
     skip = few[:, None]
     after = Ranking(
         np.where(skip, before.alive, ranking.alive),
@@ -287,15 +288,20 @@ def _retrieval_score(before: Ranking, config: RerankConfig, k: int) -> Floats:
     return before.score
 
 
-def _order(blend: Blend, before: Ranking) -> Ranking:
-    """The reranked by their score, then the followers in the order they came, scaled to lie below."""
+def _order(blend: Blend, before: Ranking, *, strictly: bool) -> Ranking:
+    """The reranked by their score, then the followers in the order they came, scaled to lie below.
+
+    The first follower is as high as the lowest of the reranked, or, where it is `strictly` to be below, by as much less as its own score is
+    less than that of the last before it: a later stage that orders ties by id would put it above.
+    """
     top = ranked(np.where(blend.reranked, blend.score, 0.0), blend.reranked)
     count = blend.reranked.sum(axis=1, keepdims=True)
     lowest = np.where(blend.reranked, blend.score, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     first_rank = np.where(blend.following, before.rank, np.iinfo(np.int64).max).min(
         axis=1, keepdims=True, initial=np.iinfo(np.int64).max
     )
-    first = np.where(before.rank == first_rank, before.score, 0.0).sum(axis=1, keepdims=True)
+    against = np.maximum(first_rank - 1, 1) if strictly else first_rank
+    first = np.where(before.rank == against, before.score, 0.0).sum(axis=1, keepdims=True)
     share = np.divide(before.score, first, out=np.zeros_like(before.score), where=first > 0)
     floor = np.where(count > 0, lowest, 0.0)
     below = np.where(count > 0, np.minimum(floor, floor * share), before.score)  # a negative lowest stays the higher

@@ -166,6 +166,7 @@ def test_past_the_span_of_the_first_score_is_not_reranked() -> None:
     assert "more than 25% below the first" in dropped(rerank)["c"]
     below = trace(subject, {**BELOW, **span})
     assert kept(below.stage("rerank")) == ["b", "a", "c"] and not below.needs
+    assert below.stage("rerank").by_id["c"].score == pytest.approx(0.4 * 0.3 / 0.61, rel=1e-12)
     wider = trace(subject, {**BELOW, **span, "rerank.score_span": 0.7})
     assert wider.needs == [ScoreNeed("rerank", "oracle", ("c",))]
 
