@@ -33,6 +33,9 @@ from cems_workbench.pipeline.trace import Trace
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk
 
+RERANKING = "reranking"
+"""What progress calls it while a reranker reads, after each batch; the scores of the batch are in the cache by then."""
+
 
 def score_missing(
     evidence: Evidence, config: PipelineConfig, resources: Resources, progress: Progress = silent, *,
@@ -169,7 +172,7 @@ def cached_or_scored(
         if scores and all((score.error or "").startswith("refused") for score in scores.values()):
             fresh |= dict.fromkeys(todo[start + scorer.batch :], next(iter(scores.values())))  # nobody is there
             break
-        progress("reranking", min(start + scorer.batch, len(todo)), len(todo))
+        progress(RERANKING, min(start + scorer.batch, len(todo)), len(todo))
     return {
         key: _score(chunk, fresh[chunk]) if chunk in fresh else _score(chunk, known[chunk], cached=True)
         for key, chunk in chunks.items()

@@ -83,6 +83,9 @@ def test_scoring_is_cancelled_at_once_and_gone_on_with_where_it_stopped(
 
         count = inspect.page.get_by_test_id("stProgress").get_by_text(re.compile(rf"reranking: {BATCH} of \d+"))
         expect(count).to_be_visible()
+        soon = inspect.page.locator(".wb-soon")
+        expect(soon).to_have_count(10)  # the order so far is there while the model is busy
+        expect(inspect.page.locator(".wb-settling-note")).to_contain_text(f"has read {BATCH} of")
         total = int(count.inner_text().split(" of ")[1])
         assert total > 2 * BATCH, "too few candidates to cancel before the last batch"
         cancel = inspect.page.get_by_role("button", name="Cancel", exact=True)
@@ -92,6 +95,7 @@ def test_scoring_is_cancelled_at_once_and_gone_on_with_where_it_stopped(
         window.settled()
         assert [len(batch) for batch in server.scored()] == [BATCH]
         expect(cancel).to_have_count(0)
+        expect(soon).to_have_count(0)
         expect(inspect.results).to_have_count(10)
         expect(inspect.page.locator(".wb-notes")).to_contain_text("candidates were not scored by late_interaction")
 

@@ -1,18 +1,19 @@
 """Evidence for the page: kept while it answers the request, fetched with progress when a parameter asks for more; and the grades.
 
-A moved slider replays once. A new query replays once where no reranker is on, and otherwise once to know whom the reranker is to read
-and once more with its scores.
+A moved slider replays once. A new query replays once where no reranker is on, and otherwise once to know whom the reranker is to read,
+once to show the order of the lists while it reads, once more after each batch of what it reads, and once with all its scores.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
@@ -21,13 +22,21 @@ from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.needs import Need, ParameterNeed
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.scoring import all_judged, judge_missing, score_missing, score_to_decide, without_failures
+from cems_workbench.pipeline.scoring import (
+    RERANKING,
+    all_judged,
+    judge_missing,
+    score_missing,
+    score_to_decide,
+    without_failures,
+)
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed
 from cems_workbench.progress import Progress
 from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.runs.labelling import meant_query
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.results import settling_html
 from cems_workbench.ui.kit.escape import plain
 from cems_workbench.ui.kit.progress import cancellable, progress_in
 
@@ -55,8 +64,8 @@ def fetched_trace(request: Request, resources: Resources, present: Trace | None)
     state.attempt(request)
     try:
         with cancellable("inspect:cancel", "Stops now. Scores computed so far stay in the cache.") as progress:
-            started = time.perf_counter()
-            found = _fetch(request, resources, present, progress)
+            started, place = time.perf_counter(), st.empty()
+            found = _fetch(request, resources, present, progress, lambda so_far, read: _paint(place, so_far, read))
             st.session_state[SEARCHED] = (found.evidence, 1000 * (time.perf_counter() - started))
             return found
     except WorkbenchError as error:
@@ -150,8 +159,20 @@ def _replayed(evidence: Evidence, request: Request) -> Trace:
     return replay(evidence, state.present_config(), switched_off=state.variants_off(request), clock=time.perf_counter)
 
 
-def _fetch(request: Request, resources: Resources, present: Trace | None, progress: Progress) -> Trace:
-    """The lists, unless only scores are missing; then the scores, those in the cache first."""
+def _paint(place: DeltaGenerator, trace: Trace, read: tuple[int, int] | None) -> None:
+    """The ranking so far, while the reranker reads: nothing where it is empty, since that is no answer yet."""
+    if trace.results:
+        place.html(settling_html(trace, read))
+
+
+def _fetch(
+    request: Request, resources: Resources, present: Trace | None, progress: Progress,
+    paint: Callable[[Trace, tuple[int, int] | None], None],
+) -> Trace:  # fmt: skip
+    """The lists, unless only scores are missing; then the scores, those in the cache first.
+
+    `paint` is given the ranking as it is before the reranker reads, and after each batch, with how many texts it has read of how many.
+    """
     config, off = state.present_config(), state.variants_off(request)
     trace = present
     if trace is None or any(isinstance(need, ParameterNeed) for need in trace.needs):
@@ -160,8 +181,18 @@ def _fetch(request: Request, resources: Resources, present: Trace | None, progre
         trace = _replayed(gathered, request)
     cached = score_missing(trace.evidence, config, resources, progress, cached_only=True, switched_off=off, trace=trace)
     state.keep_evidence(request, resources.store, cached)  # before the slow part, which may be cancelled
-    scored = score_to_decide(cached, config, resources, progress, switched_off=off, trace=trace)
-    if scored is trace.evidence:
-        return trace
+    so_far = _replayed(cached, request)
+    if any(isinstance(need, ScoreNeed) for need in so_far.needs):
+        paint(so_far, None)
+
+    def settling(label: str, done: int, total: int) -> None:
+        progress(label, done, total)
+        if label == RERANKING and done < total:
+            known = score_missing(cached, config, resources, cached_only=True, switched_off=off, trace=so_far)
+            paint(_replayed(known, request), (done, total))
+
+    scored = score_to_decide(cached, config, resources, settling, switched_off=off, trace=so_far)
+    if scored is cached:
+        return so_far
     state.keep_evidence(request, resources.store, scored)
     return _replayed(scored, request)

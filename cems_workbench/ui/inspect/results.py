@@ -89,6 +89,24 @@ def results_html(
     return render("inspect/results.html", cards=cards, compared=against is not None, gone=gone)
 
 
+def settling_html(trace: Trace, read: tuple[int, int] | None) -> Markup:
+    """The results so far, while the reranker reads: `read` texts of how many, None before the first.
+
+    Rows are shorter than those of `results_html` and cannot be followed: what stands here may be elsewhere in a moment.
+    """
+    top = max((result.score for result in trace.results), default=0.0)
+    fused = trace.stage(FUSION).by_id
+    rows = [
+        (
+            result,
+            f"{max(0.0, min(100 * result.score / top if top > 0 else 0.0, 100.0)):.1f}",
+            *_move(row.rank_out if (row := fused.get(result.memory_id)) else None, result.rank),
+        )
+        for result in trace.results
+    ]
+    return render("inspect/settling.html", rows=rows, read=read)
+
+
 def judged_summary(
     trace: Trace, grades: Mapping[str, int], relevant: Collection[str], answerable: bool | None = None
 ) -> str:
