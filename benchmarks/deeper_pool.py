@@ -1,11 +1,12 @@
 """What judging the sample's pool deeper changes: every preset and plain list with and without sample_data/deeper_pool.
 
     python -m benchmarks.deeper_pool [--work .workbench/deeper_pool] [--write]
-    python -m benchmarks.deeper_pool --draw FILE [--depth 5]
+    python -m benchmarks.deeper_pool --draw FILE [--depth 10]
 
 Evidence files are kept in the work folder, as those of `benchmarks.report`. `--write` replaces the table in sample_data/README.md. `--draw`
-writes the pairs that nobody has judged of the first results of every preset, list and reranker, for somebody to judge: by query and
-memory id, so that nothing tells who returned a memory, or at which rank. A preset whose model server does not answer has no part in either.
+writes the pairs that nobody has judged of the first results of every preset and list, and of the first five of every reranker alone, for
+somebody to judge: by query and memory id, so that nothing tells who returned a memory, or at which rank. A preset whose model server
+does not answer has no part in either.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ from cems_workbench.records import Judgment
 from cems_workbench.writing import between, write_text
 
 BEFORE, DEEPER, PAGE = SAMPLE / "judgments.qrels", SAMPLE / "deeper_pool" / "judgments.jsonl", SAMPLE / "README.md"
-MEASURES = parse_measures("nDCG@10 hit@5 Judged@10 Judged@5")
+MEASURES = parse_measures("nDCG@10 hit@5 Judged@10")
 RANKED = 2
-"""The first of them rank presets; the others say how much was judged."""
+"""The first of them rank presets; the last says how much was judged."""
 LISTS_OF = "workbench"
 """The preset whose evidence the plain lists are of: it searches both for every query."""
-DEPTH = 5
+DEPTH = 10
+ALONE = 5
+"""How many are drawn of the results of a preset or list, and of what a reranker alone puts first."""
 BEGIN = "<!-- Written by `python -m benchmarks.deeper_pool --write`; do not edit. -->"
 END = "<!-- The end of what is written by it. -->"
 SAME = 1e-9
@@ -70,7 +73,7 @@ def by_score(evidence: Evidence, model: str) -> list[str]:
 
 
 def pool(evidence: Mapping[str, EvidenceSet], depth: int) -> dict[str, set[str]]:
-    """By query id the memories among the first `depth` of any preset, list, or reranker alone."""
+    """By query id the memories among the first `depth` of any preset or list, or the first `ALONE` of a reranker alone."""
     found: dict[str, set[str]] = {}
     for _, batch, config in rankers(evidence):
         for qid, ranking in zip(batch.qids, batch.result_ids(batch.rankings(config)), strict=True):
@@ -78,7 +81,7 @@ def pool(evidence: Mapping[str, EvidenceSet], depth: int) -> dict[str, set[str]]
     for of in evidence.values():
         for qid, one in of.evidences.items():
             for model in one.model_scores:
-                found.setdefault(qid, set()).update(by_score(one, model)[:depth])
+                found.setdefault(qid, set()).update(by_score(one, model)[:ALONE])
     return found
 
 
@@ -151,8 +154,8 @@ def section(rows: Sequence[Row], judgments: Sequence[Judgment], depth_left: int,
     counts = ", ".join(f"{grade}: {count}" for grade, count in sorted(grades.items(), reverse=True))
     relevant, queries = grades.total(), int((~np.isnan(rows[0].before[:, 0])).sum())
     left = (
-        f"Of the first {DEPTH} of any preset, list, or reranker alone {'none is' if not depth_left else f'{depth_left} are'} "
-        f"left without a judgment."
+        f"Of the first {DEPTH} of any preset or list, and the first {ALONE} of any reranker alone, "
+        f"{'none is' if not depth_left else f'{depth_left} are'} left without a judgment."
     )
     header = [
         "", *(f"{measure}, with it, change" for measure in MEASURES[:RANKED]),

@@ -14,7 +14,7 @@ FOLDER = SAMPLE_DATA / "deeper_pool"
 
 def test_it_judges_what_nobody_had_judged_and_nothing_that_did_not_exist_yet_is_relevant() -> None:
     parsed, sample = formats.read(FOLDER / "judgments.jsonl"), list(formats.read_path(SAMPLE_DATA))
-    assert (len(parsed.judgments), parsed.errors, parsed.notes) == (1506, (), ())
+    assert (len(parsed.judgments), parsed.errors, parsed.notes) == (2504, (), ())
     assert {(judgment.judge, judgment.kind) for judgment in parsed.judgments} == {("deeper-pool", "model")}
     pairs = [(judgment.qid, judgment.memory_id) for judgment in parsed.judgments]
     assert pairs == sorted(set(pairs))
@@ -38,7 +38,7 @@ def test_it_is_read_only_where_it_is_asked_for_and_then_joins_the_set_as_a_model
         for parsed in formats.read_path(FOLDER):
             report = store.add(parsed, query_set="sample_data")
         assert (report.errors, store.query_sets.get("sample_data").version) == ((), version)
-        assert (len(store.judgments.read()), len(store.judgments.read(kind="model"))) == (2747, 1506)
+        assert (len(store.judgments.read()), len(store.judgments.read(kind="model"))) == (3745, 2504)
         people, everybody = agreed_grades(before), agreed_grades(store.judgments.read())
         assert all(everybody[qid][key] == grade for qid, of in people.items() for key, grade in of.items())
         assert (people["q100"].get("m352"), everybody["q100"]["m352"]) == (None, 2)
