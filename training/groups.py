@@ -8,13 +8,14 @@ run that is resumed draws what an unbroken one would have drawn.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from training import speakers
-from training.passages import Corpus, Question
+from training.passages import DIALOGUES, PAPERS, Corpus, Question
 
 SIZE = 8
 LENGTHS = (70, 130, 220, 220, 350)
@@ -26,6 +27,10 @@ SMALL_TALK = (0.6, 0.25)
 """How likely a first and a second turn of small talk are among the texts."""
 OWN_MEMORY = 0.2
 """How often "the reviewer" becomes "I": a question to one's own memory."""
+RENAMED = 0.8
+"""How often the people of a dialogue get other names, so that no name is learned."""
+ABSTRACTS = (400, 700, 1000)
+"""Characters of an abstract."""
 SHARES = {"long": 0.08, "no_answer": 0.07, "statement": 0.07, "cloze": 0.03}
 
 
@@ -51,11 +56,24 @@ class Groups:
     def __len__(self) -> int:
         return len(self._corpus.questions)
 
+    def by_kind(self) -> dict[str, list[int]]:
+        """The numbers of the questions about dialogues, papers, and other pages; kinds without any are left out."""
+        kinds: dict[str, list[int]] = {}
+        for number, question in enumerate(self._corpus.questions):
+            source = self._corpus.passages[question.passage].source
+            kind = "dialogue" if source in DIALOGUES else "paper" if source in PAPERS else "page"
+            kinds.setdefault(kind, []).append(number)
+        return kinds
+
     def draw(self, epoch: int, number: int) -> Group:
         """The group of question `number` in `epoch`."""
         chance = random.Random(f"{self._seed}/{epoch}/{number}")
         question = self._corpus.questions[number]
         source = self._corpus.passages[question.passage].source
+        if source in DIALOGUES:
+            return self._turns(question, number, chance)
+        if source in PAPERS:
+            return self._paper(question, number, chance)
         kind = chance.choices((*SHARES, "plain"), (*SHARES.values(), 1 - sum(SHARES.values())))[0]
         if kind == "statement" and source in ("amazon", "reddit"):
             made = self._statement(question, number, chance)
@@ -122,7 +140,7 @@ class Groups:
     def _long(self, question: Question, number: int, chance: random.Random) -> Group:
         """Whole passages, as documents are."""
         passages = self._corpus.passages
-        found = [int(p) for p in self._found[number] if p != question.passage]
+        found = self._others(question, number)
         others = [
             text for p in chance.sample(found[:20], min(20, len(found)))
             if not holds(text := " ".join(passages[p].sentences)[:LONG], question.answers)
@@ -136,9 +154,44 @@ class Groups:
         sentences = self._corpus.passages[question.passage].sentences
         at = chance.randrange(len(sentences))
         rest = " ".join(sentences[:at] + sentences[at + 1 :])[:LONG]
-        found = [int(p) for p in self._found[number] if p != question.passage]
+        found = self._others(question, number)
         others = [" ".join(self._corpus.passages[p].sentences)[:LONG] for p in chance.sample(found, 6)]
         return group(sentences[at][:300], rest or sentences[at], others, size=4)
+
+    def _turns(self, question: Question, number: int, chance: random.Random) -> Group:
+        """A question about a dialogue, the turn that answers it, and others: most of the same dialogue and of like words."""
+        passage = self._corpus.passages[question.passage]
+        right = passage.sentences[
+            question.answering[0] if passage.source == "qmsum" else chance.choice(question.answering)
+        ]
+        others = [text for i, text in enumerate(passage.sentences) if i not in question.answering]
+        others = [text for text in others if not holds(text, question.answers)]
+        near = by_overlap(question.text, others, chance)
+        wrong = [*chance.sample(near[:8], min(4, len(near[:8]))), *chance.sample(near[8:], min(1, len(near[8:])))]
+        known = [person for person in passage.people if person[:1].isalpha()]
+        elsewhere = [p for p in self._others(question, number) if self._corpus.passages[p].source in DIALOGUES]
+        for p in chance.sample(elsewhere[:8], min(SIZE - 1 - len(wrong), len(elsewhere[:8]))):
+            best = by_overlap(question.text, self._corpus.passages[p].sentences, chance)[0].partition(": ")[2]
+            if not holds(best, question.answers):
+                wrong.append(f"{chance.choice(known)}: {best}" if known else best)
+        made = group(question.text, right, wrong)
+        if chance.random() >= RENAMED:
+            return made
+        names = dict(zip(known, chance.sample(speakers.NAMES, len(known)), strict=True))
+        texts = tuple(dict.fromkeys(speakers.renamed(text, names) for text in made.texts))
+        return Group(speakers.renamed(made.query, names), texts, made.answered)
+
+    def _paper(self, question: Question, number: int, chance: random.Random) -> Group:
+        """A claim, the abstract it is about, and abstracts that retrieval finds for it; titles stand in all or in none."""
+        passages = self._corpus.passages
+        aim, titled = chance.choice(ABSTRACTS), 0 in question.answering
+        found = [p for p in self._others(question, number) if passages[p].source in PAPERS][:20]
+        others = [passages[p].sentences[0 if titled else 1 :] for p in chance.sample(found, min(4, len(found)))]
+        own = [passages[question.passage].sentences[i] for i in question.answering]
+        return group(question.text, cut(own, aim), [cut(sentences, aim) for sentences in others], size=5)
+
+    def _others(self, question: Question, number: int) -> list[int]:
+        return [int(p) for p in self._found[number] if p != question.passage]
 
     def _elsewhere(self, question: Question, number: int, count: int, chance: random.Random) -> list[str]:
         """Windows of other passages that retrieval finds for the question.
@@ -146,7 +199,7 @@ class Groups:
         A question that retrieval does not bring back to its own passage ("What did the reviewer buy?") asks for anything,
         so its negatives are drawn from further down, where fewer of them answer it too.
         """
-        found = [int(p) for p in self._found[number] if p != question.passage]
+        found = self._others(question, number)
         pool = found[:25] if self._own[number] < 5 else found[-25:]
         wanted = set(question.text.lower().split())
         texts: list[str] = []
@@ -179,6 +232,22 @@ def window(sentences: Sequence[str], at: int, aim: int, chance: random.Random, a
             return " ".join(sentences[first : last + 1])
         side = chance.choice(fits)
         first, last = min(first, side), max(last, side)
+
+
+def by_overlap(query: str, texts: Sequence[str], chance: random.Random) -> list[str]:
+    """The texts, those first that share most words with the query; equal ones in drawn order."""
+    wanted = set(words(query))
+    return sorted(texts, key=lambda text: (-len(wanted & set(words(text))), chance.random()))
+
+
+def words(text: str) -> list[str]:
+    """Words of three letters and more, in lower case."""
+    return re.findall(r"[a-z]{3,}", text.lower())
+
+
+def cut(sentences: Sequence[str], aim: int) -> str:
+    """The sentences as one text of at most `aim` characters."""
+    return " ".join(sentences)[:aim].rstrip()
 
 
 def own_memory(question: str, right: str | None, wrong: Sequence[str], chance: random.Random) -> Group:

@@ -1,4 +1,4 @@
-"""The questions and passages that are learned from: SQuADShifts (CC BY 4.0) and ClapNQ (Apache-2.0), and nothing else.
+"""The questions and passages that are learned from: SQuADShifts (CC BY 4.0), ClapNQ (Apache-2.0), and what may be added.
 
 SQuADShifts: Miller et al. 2020, Amazon reviews, Reddit posts and new Wikipedia articles, each question with answer spans.
 ClapNQ: Rosenthal et al. 2024, Natural Questions with long answers; its unanswerable half has a passage without an answer.
@@ -10,26 +10,34 @@ import csv
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 FILES = ("amazon_reviews_v1.0.json", "new_wiki_v1.0.json", "reddit_v1.0.json")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]?[A-Z0-9])")
 LONGEST_SENTENCE = 400
+DIALOGUES = ("friendsqa", "qmsum")
+PAPERS = ("pubmedqa", "evidence_inference", "scitldr")
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One text, cut into its sentences in order, and where it comes from: amazon, new_wiki, reddit or clapnq."""
+    """One text, cut into its sentences in order, and where it comes from: amazon, new_wiki, reddit, clapnq, one of `DIALOGUES`
+    (its sentences are turns, `people` those who speak) or one of `PAPERS`."""
 
     source: str
     sentences: tuple[str, ...]
+    people: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`answering` are the sentences of the passage, by index, that hold an answer: none for one without an answer there."""
+    """`answering` are the sentences of the passage, by index, that hold an answer: none for one without an answer there.
+
+    Of a paper they are all that may be read: a title or a conclusion that is itself the question is not among them.
+    """
 
     text: str
     passage: int
@@ -45,18 +53,36 @@ class Corpus:
     questions: tuple[Question, ...]
 
 
-def read(squadshifts: Path, clapnq: Path) -> Corpus:
-    """Read both folders. Raises FileNotFoundError with the file's name when one is missing."""
+Asked = list[tuple[str, tuple[int, ...], tuple[str, ...]]]
+
+
+def read(
+    squadshifts: Path, clapnq: Path, more: Iterable[tuple[Passage, Asked]] = (), limit: int | None = None
+) -> Corpus:
+    """Read both folders, then `more`; at most `limit` passages of each source, evenly taken.
+
+    Raises FileNotFoundError with the file's name when one is missing.
+    """
     passages: list[Passage] = []
     questions: list[Question] = []
-    for passage, asked in [*_squadshifts(squadshifts), *_clapnq(clapnq)]:
+    for passage, asked in taken([*_squadshifts(squadshifts), *_clapnq(clapnq), *more], limit):
         number = len(passages)
         passages.append(passage)
         questions += [Question(text, number, at, answers) for text, at, answers in asked]
     return Corpus(tuple(passages), tuple(questions))
 
 
-Asked = list[tuple[str, tuple[int, ...], tuple[str, ...]]]
+def taken(rows: list[tuple[Passage, Asked]], limit: int | None) -> list[tuple[Passage, Asked]]:
+    """At most `limit` passages of each source, at even distances in their order; all of them without a limit."""
+    sizes = Counter(passage.source for passage, _ in rows)
+    seen: Counter[str] = Counter()
+    kept = []
+    for passage, asked in rows:
+        at, size = seen[passage.source], sizes[passage.source]
+        seen[passage.source] += 1
+        if limit is None or size <= limit or at * limit // size != (at + 1) * limit // size:
+            kept.append((passage, asked))
+    return kept
 
 
 def _squadshifts(folder: Path) -> Iterator[tuple[Passage, Asked]]:

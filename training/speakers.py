@@ -74,6 +74,14 @@ def naming(question: str, name: str) -> str:
     return _PERSON.sub(name, question)
 
 
+def renamed(text: str, names: dict[str, str]) -> str:
+    """The text with each whole name replaced by its other one, longer names first; nothing is replaced twice."""
+    if not names:
+        return text
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.sub(rf"\b(?:{known})(?!\w)", lambda match: names[match[0]], text)
+
+
 def in_first_person(question: str) -> str:
     """The question with "the reviewer" and the like as "I": "what did I buy?"."""
     for pattern, instead in _TO_ME:

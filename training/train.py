@@ -2,15 +2,17 @@
 
     python -m training.train --out .workbench/training [--steps 4000] [--minutes 90]
 
-Reads ../shared/data/squadshifts and ../shared/data/clapnq, or what --squadshifts and --clapnq name. Writes a checkpoint every
-200 steps; the same command goes on from the last one, and draws the same groups as an unbroken run. Groups of eight texts,
-listwise softmax (one answer among them) plus 0.3 binary cross-entropy; AdamW, warm-up, linear decay; bfloat16 where the CPU has
-it. Seeded: equal seeds, steps and versions give equal groups; sums on other CPUs round differently.
+Reads ../shared/data/squadshifts and ../shared/data/clapnq, or what --squadshifts and --clapnq name, and those of `MORE` that lie
+below --more, each under its name as its repository has it. Writes a checkpoint every 200 steps; the same command goes on from the
+last one, and draws the same groups as an unbroken run. Groups of eight texts, listwise softmax (one answer among them) plus 0.3
+binary cross-entropy; AdamW, warm-up, linear decay; bfloat16 on a GPU, and on a CPU that has it. Seeded: equal seeds, steps and
+versions give equal groups; sums on other processors round differently.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -24,13 +26,22 @@ import torch
 from torch.nn import functional
 
 from cems_workbench.models.resolve import packaged_minilm
-from training import passages, retrieval
+from training import dialogues, papers, passages, retrieval
 from training.groups import Group, Groups
 from training.network import MIDDLE, PairNetwork, load_encoder
 
 POOL = 512
 """Groups that are drawn together and sorted by length, so that a step's texts are about equally long."""
-TOKENS = 192
+TOKENS = 288
+MORE = {
+    "friendsqa": dialogues.friendsqa, "qmsum": dialogues.qmsum, "pubmedqa": papers.pubmedqa,
+    "evidence-inference": papers.evidence_inference, "scitldr": papers.scitldr,
+}  # fmt: skip
+"""What may be added, by the folder below --more that it lies in."""
+MIX = {"dialogue": 0.35, "paper": 0.25, "page": 0.4}
+"""Shares of the questions about dialogues, papers, and everything else; what is not there has none."""
+WARM = 0.05
+"""The part of the run over which the rate rises."""
 HEAD_RATE = 5.0
 """How much faster the head learns than the encoder; it starts from nothing."""
 PART = 32
@@ -42,6 +53,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--squadshifts", type=Path, default=Path("../shared/data/squadshifts"))
     parser.add_argument("--clapnq", type=Path, default=Path("../shared/data/clapnq"))
+    parser.add_argument("--more", type=Path, default=None, help="folder of further data sets")
+    parser.add_argument("--limit", type=int, default=None, help="passages read of each source at most")
     parser.add_argument("--out", type=Path, default=Path(".workbench/training"))
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument(
@@ -50,6 +63,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--start", type=Path, default=None, help="weights of an earlier run whose encoder is gone on with"
     )
+    parser.add_argument("--whole", action="store_true", help="go on with the head of --start too")
     parser.add_argument("--groups", type=int, default=16, help="groups a step")
     parser.add_argument("--rate", type=float, default=1e-4)
     parser.add_argument("--seed", type=int, default=20261122)
@@ -59,26 +73,37 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def steps(groups: Groups, size: int, seed: int) -> Iterator[list[Group]]:
-    """Batches of groups without end: every question once an epoch, in a seeded order, of like length within a batch."""
-    epoch = 0
+    """Batches of groups without end, of like length within a batch: questions of each kind in the shares of `MIX`.
+
+    Of each kind every question comes once before one comes again, in a seeded order.
+    """
+    by_kind = groups.by_kind()
+    share = [MIX[kind] for kind in by_kind]
+    chance = random.Random(f"{seed}/mix")
+    drawn = {kind: in_turn(numbers, f"{seed}/{kind}") for kind, numbers in by_kind.items()}
     while True:
-        order = list(range(len(groups)))
-        random.Random(f"{seed}/order/{epoch}").shuffle(order)
-        for start in range(0, len(order) - POOL + 1, POOL):
-            pool = [groups.draw(epoch, number) for number in order[start : start + POOL]]
-            pool.sort(key=lambda group: max(map(len, group.texts)) + len(group.query))
-            batches = [pool[i : i + size] for i in range(0, POOL, size)]
-            random.Random(f"{seed}/{epoch}/{start}").shuffle(batches)
-            yield from batches
-        epoch += 1
+        kinds = chance.choices(tuple(by_kind), share, k=POOL)
+        pool = [groups.draw(*next(drawn[kind])) for kind in kinds]
+        pool.sort(key=lambda group: max(map(len, group.texts)) + len(group.query))
+        batches = [pool[i : i + size] for i in range(0, POOL, size)]
+        chance.shuffle(batches)
+        yield from batches
+
+
+def in_turn(numbers: list[int], seed: str) -> Iterator[tuple[int, int]]:
+    """(epoch, number) without end, the numbers of every epoch in another order."""
+    for epoch in itertools.count():
+        order = list(numbers)
+        random.Random(f"{seed}/{epoch}").shuffle(order)
+        yield from ((epoch, number) for number in order)
 
 
 def loss_of(logits: torch.Tensor, batch: list[Group]) -> torch.Tensor:
     """Listwise softmax over the groups that have an answer, plus 0.3 binary cross-entropy over all pairs."""
-    targets = torch.cat([torch.tensor([float(g.answered), *[0.0] * (len(g.texts) - 1)]) for g in batch])
+    targets = torch.tensor([float(g.answered and not i) for g in batch for i in range(len(g.texts))])
     parts = torch.split(logits, [len(group.texts) for group in batch])
     listwise = [-functional.log_softmax(part, 0)[0] for part, group in zip(parts, batch, strict=True) if group.answered]
-    binary = functional.binary_cross_entropy_with_logits(logits, targets)
+    binary = functional.binary_cross_entropy_with_logits(logits, targets.to(logits.device))
     return (torch.stack(listwise).mean() if listwise else logits.sum() * 0) + 0.3 * binary
 
 
@@ -96,15 +121,16 @@ def main(arguments: list[str] | None = None) -> int:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     network = PairNetwork(load_encoder(folder), vocabulary=len(tokenizer)).train()
+    corpus = passages.read(options.squadshifts, options.clapnq, more(options.more), options.limit)
+    network.idf.copy_(rarities(corpus, tokenizer))
     if options.start:
         kept = torch.load(options.start, weights_only=True, map_location="cpu")
-        network.encoder.load_state_dict(
-            {k.removeprefix("encoder."): v for k, v in kept.items() if k.startswith("encoder.")}
-        )
-    corpus = passages.read(options.squadshifts, options.clapnq)
-    network.idf.copy_(rarities(corpus, tokenizer))
-    groups = Groups(corpus, negatives(corpus, folder, options.out / "found.npy"), options.seed)
+        taken = {name: value for name, value in kept.items() if options.whole or name.startswith("encoder.")}
+        network.load_state_dict(taken, strict=options.whole)
+    network.to(device)
+    groups = Groups(corpus, negatives(corpus, folder, options.out / "found.npy", device), options.seed)
     head = [parameter for name, parameter in network.named_parameters() if not name.startswith("encoder.")]
     rates = [
         {"params": list(network.encoder.parameters()), "lr": options.rate},
@@ -114,7 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
     done, spent, log = 0, 0.0, []
     saved = options.out / "checkpoint.pt"
     if saved.is_file():
-        state = torch.load(saved, weights_only=False)
+        state = torch.load(saved, weights_only=False, map_location=device)
         network.load_state_dict(state["network"])
         optimiser.load_state_dict(state["optimiser"])
         done, spent, log = state["step"], state["seconds"], state["log"]
@@ -127,7 +153,7 @@ def main(arguments: list[str] | None = None) -> int:
         passed = max(number / options.steps, seconds / 60 / options.minutes if options.minutes else 0.0)
         if passed > 1:
             break
-        share = min(1.0, number / 200) * (1 - passed)
+        share = min(1.0, passed / WARM) * (1 - passed)
         for part, rate in zip(optimiser.param_groups, (options.rate, options.rate * HEAD_RATE), strict=True):
             part["lr"] = share * rate
         pairs = [(group.query, text) for group in batch for text in group.texts]
@@ -167,14 +193,14 @@ def logits_of(pairs: list[tuple[str, str]], network: PairNetwork, tokenizer: Any
         fed = tokenizer(
             part + part[-1:] * (PART - len(part)), padding=True, pad_to_multiple_of=16, truncation="only_second",
             max_length=TOKENS, return_tensors="pt",
-        )  # fmt: skip
+        ).to(network.idf.device)  # fmt: skip
         ids, mask, segments = fed["input_ids"], fed["attention_mask"], fed["token_type_ids"]
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(ids.device.type, dtype=torch.bfloat16):
             levels = network.encoder(
                 input_ids=ids, attention_mask=mask, token_type_ids=segments, output_hidden_states=True
             ).hidden_states
         parts.append(network.head(levels[MIDDLE].float(), levels[-1].float(), mask, segments, ids)[: len(part)])
-    return torch.cat(parts)[torch.argsort(torch.tensor(by_length))]
+    return torch.cat(parts)[torch.argsort(torch.tensor(by_length, device=network.idf.device))]
 
 
 def rarities(corpus: passages.Corpus, tokenizer: Any) -> torch.Tensor:
@@ -187,16 +213,30 @@ def rarities(corpus: passages.Corpus, tokenizer: Any) -> torch.Tensor:
     return torch.log(1 + (len(texts) - counts + 0.5) / (counts + 0.5))
 
 
-def negatives(corpus: passages.Corpus, folder: str, kept: Path) -> np.ndarray:
-    """What retrieval finds per question, read from `kept` when it was found before."""
+def more(folder: Path | None) -> Iterator[tuple[passages.Passage, passages.Asked]]:
+    """The data sets of `MORE` that lie below `folder`; which are read is printed."""
+    for name, read in MORE.items():
+        if folder is not None and (folder / name).is_dir():
+            print(f"reading {name}", flush=True)
+            yield from read(folder / name)
+
+
+def negatives(corpus: passages.Corpus, folder: str, kept: Path, device: str) -> np.ndarray:
+    """What retrieval finds per question, read from `kept` when it was found before.
+
+    Raises ValueError when `kept` is of another corpus.
+    """
     if kept.is_file():
-        return np.asarray(np.load(kept))
+        found = np.asarray(np.load(kept))
+        if len(found) != len(corpus.questions):
+            raise ValueError(f"{kept} is of {len(found)} questions, not of {len(corpus.questions)}: remove it")
+        return found
     from sentence_transformers import SentenceTransformer
 
-    model = SentenceTransformer(folder, device="cpu")
+    model = SentenceTransformer(folder, device=device)
 
     def encode(texts: list[str]) -> np.ndarray:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(device, dtype=torch.bfloat16):
             return np.asarray(model.encode(texts, batch_size=128, normalize_embeddings=True), dtype=np.float32)
 
     found = retrieval.passages_found(corpus, encode)

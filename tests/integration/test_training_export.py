@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
+from training.dequantise import weights_of
 from training.export import export_single, quantise
 from training.network import PairNetwork
 
@@ -24,6 +25,9 @@ def network() -> PairNetwork:
         BertModel(config, add_pooling_layer=False), vocabulary=600, width=32, inner=16, projected=16
     ).eval()
     torch.nn.init.normal_(found.out.weight, std=0.5)
+    with torch.no_grad():
+        for value in found.parameters():  # the exporter writes equal ones, as all norms are at first, only once
+            value.add_(0.01 * torch.randn_like(value))
     return found
 
 
@@ -91,3 +95,15 @@ def test_padding_changes_no_answer(network: PairNetwork) -> None:
     wider = [torch.nn.functional.pad(tensor, (0, 9)) for tensor in (ids, mask, segments)]
     with torch.no_grad():
         torch.testing.assert_close(network(*wider), network(ids, mask, segments), atol=1e-5, rtol=0)
+
+
+def test_what_ships_can_be_trained_on(network: PairNetwork, exported: dict[str, Path]) -> None:
+    taken = weights_of(exported["quantised"], network.state_dict())
+    for name, value in network.state_dict().items():
+        step = value.abs().amax() / 127 if value.ndim == 2 else 0.0
+        assert torch.allclose(taken[name], value, rtol=0, atol=float(step) / 2 + 1e-6), name
+
+
+def test_weights_that_are_not_in_the_file_are_named(network: PairNetwork, exported: dict[str, Path]) -> None:
+    with pytest.raises(ValueError, match=r"another shape: idf, one\.more$"):
+        weights_of(exported["quantised"], {"out.bias": torch.ones(1), "idf": torch.ones(3), "one.more": torch.ones(1)})

@@ -1,0 +1,190 @@
+"""Dialogues and papers that are learned from beside the first two data sets, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from training import dialogues, papers
+from training.groups import Groups, by_overlap
+from training.passages import Corpus, Passage, Question, taken
+from training.speakers import NAMES, renamed
+from training.train import MIX, POOL, steps
+
+
+def write(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+
+
+def utterance(speaker: str, text: str) -> dict[str, Any]:
+    return {"speakers": [speaker], "utterance": text}
+
+
+def answer(text: str, utterance_id: int, *, is_speaker: bool = False) -> dict[str, Any]:
+    return {"answer_text": text, "utterance_id": utterance_id, "is_speaker": is_speaker}
+
+
+def test_a_scene_is_turns_and_its_questions_name_those_that_say_something(tmp_path: Path) -> None:
+    turns = [
+        utterance("#NOTE#", "[ Scene : a kitchen ]"), utterance("Ada Lund", "I 'm gon na sell the boat , it does n't float ."),
+        utterance("Bo Berg", "Which boat ?"), utterance("Dr. Holm", "Mine , too ."),
+    ]  # fmt: skip
+    asked = [
+        {"question": "What does Ada sell ?", "answers": [answer("the boat", 1)]},
+        {"question": "Who asks which boat ?", "answers": [answer("Bo Berg", 2, is_speaker=True)]},
+        {"question": "Where are they ?", "answers": [answer("a kitchen", 0)]},
+    ]
+    write(tmp_path / "dat/a.json", {"data": [{"paragraphs": [{"utterances:": turns, "qas": asked}]}]})
+    ((scene, questions),) = dialogues.friendsqa(tmp_path)
+    assert scene.sentences == (
+        "Ada: I'm gonna sell the boat, it doesn't float.",
+        "Bo: Which boat?",
+        "Dr. Holm: Mine, too.",
+    )
+    assert scene.people == ("Ada", "Bo", "Dr. Holm")
+    assert questions == [("What does Ada sell?", (0,), ("the boat",))]
+
+
+def test_of_a_meetings_short_span_the_turn_that_says_the_summary_comes_first(tmp_path: Path) -> None:
+    turns = [{"speaker": name, "content": text} for name, text in [
+        ("Chair", "{vocalsound} What about the price ?"), ("Designer", "Um , okay ."),
+        ("Designer", "Twelve euros , since plastic is cheap ."), ("Chair", "Then we are done ."),
+    ]]  # fmt: skip
+    asked = [
+        {"query": "What did Designer think of the price?", "answer": "Twelve euros, plastic.", "relevant_text_span": [["0", "2"]]},
+        {"query": "What was said?", "answer": "All.", "relevant_text_span": [["0", str(dialogues.SHORT_SPAN)]]},
+    ]  # fmt: skip
+    write(tmp_path / "data/ALL/train/a.json", {"meeting_transcripts": turns, "specific_query_list": asked})
+    ((meeting, questions),) = dialogues.qmsum(tmp_path)
+    assert meeting.sentences[0] == "Chair: What about the price?"
+    assert questions == [("What did Designer think of the price?", (2, 0, 1), ())]
+
+
+def test_a_folder_without_the_data_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no dat/\*\.json in"):
+        list(dialogues.friendsqa(tmp_path))
+
+
+def test_a_question_and_a_conclusion_ask_for_the_abstract_without_it(tmp_path: Path) -> None:
+    row = {
+        "QUESTION": "Is tea warm?",
+        "CONTEXTS": ["Tea was poured.", "It steamed."],
+        "LONG_ANSWER": "Tea is warm. So.",
+    }
+    write(tmp_path / "data/ori_pqal.json", {"1": row})
+    assert list(papers.pubmedqa(tmp_path)) == [
+        (
+            Passage("pubmedqa", ("Tea was poured.", "It steamed.")),
+            [("Is tea warm?", (0, 1), ()), ("Tea is warm.", (0, 1), ())],
+        )
+    ]
+
+
+@pytest.mark.parametrize("mark", [":", "."])
+def test_a_trial_is_asked_by_title_conclusion_and_comparison_but_its_body_is_not_read(
+    tmp_path: Path, mark: str
+) -> None:
+    sections = [
+        ("TITLE", "Tea for sleep"), ("ABSTRACT.METHODS", "Ten drank tea. Ten drank milk."),
+        ("ABSTRACT.CONCLUSIONS", "Tea delays sleep. More is needed."), ("BODY.RESULTS", "Table one."),
+    ]  # fmt: skip
+    text = "\n\n".join(f"{name}{mark}\n{said}" for name, said in sections)
+    write(tmp_path / "annotations/abstracts/PMC7.abst", text)
+    write(
+        tmp_path / "annotations/prompts_merged.csv",
+        "PMCID,Outcome,Intervention,Comparator\n7,sleep time,green tea,milk\n",
+    )
+    ((trial, asked),) = papers.evidence_inference(tmp_path)
+    assert trial.sentences == (
+        "Tea for sleep",
+        "Ten drank tea.",
+        "Ten drank milk.",
+        "Tea delays sleep.",
+        "More is needed.",
+    )
+    assert asked[:2] == [("Tea for sleep", (1, 2, 3, 4), ()), ("Tea delays sleep.", (0, 1, 2), ())]
+    ((finding, read, _),) = asked[2:]
+    assert "green tea" in finding.lower() and "sleep time" in finding.lower() and read == (0, 1, 2, 3, 4)
+
+
+def test_a_summary_asks_for_the_whole_and_a_title_for_the_rest(tmp_path: Path) -> None:
+    row = {"title": "On cups", "source": ["Cups hold tea.", " "], "target": ["We show that cups hold.", "Cups."]}
+    write(tmp_path / "SciTLDR-Data/SciTLDR-A/train.jsonl", json.dumps(row) + "\n")
+    ((paper, asked),) = papers.scitldr(tmp_path)
+    assert paper.sentences == ("On cups", "Cups hold tea.")
+    assert asked == [("On cups", (1,), ()), ("We show that cups hold.", (0, 1), ())]
+
+
+def test_at_most_so_many_passages_of_each_source_are_taken_from_all_over() -> None:
+    rows = [(Passage("amazon", (f"{n}",)), []) for n in range(10)] + [(Passage("reddit", ("x",)), [])]
+    assert [p.sentences[0] for p, _ in taken(rows, 3)] == ["3", "6", "9", "x"]
+    assert taken(rows, None) == rows
+
+
+@pytest.fixture(scope="module")
+def groups() -> Groups:
+    scenes = [
+        Passage(
+            "friendsqa", tuple(f"{who}: thing{n} is {word} now, Ada" for word in ("red", "blue", "round") for who in ("Ada", "Bo")),
+            ("Ada", "Bo"),
+        )
+        for n in range(4)
+    ]  # fmt: skip
+    trials = [Passage("pubmedqa", (f"Title {n}", f"Trial {n} had ten people.", f"Trial {n} ended.")) for n in range(6)]
+    pages = [Passage("amazon", tuple(f"I bought lamp {n} on day {i}." for i in range(9))) for n in range(30)]
+    questions = [Question(f"What colour is thing{n}, asks Ada?", n, (0, 1), ("red",)) for n in range(4)]
+    questions += [Question(f"Claim {n}", 4 + n, (1, 2) if n % 2 else (0, 1, 2), ()) for n in range(6)]
+    questions += [Question(f"Where is lamp {n}?", 10 + n, (4,), (f"lamp {n} on day 4",)) for n in range(30)]
+    found = [[(q.passage + shift) % 40 for shift in range(40)] for q in questions]
+    return Groups(Corpus((*scenes, *trials, *pages), tuple(questions)), np.array(found, np.int32), seed=5)
+
+
+def test_a_dialogues_people_have_the_same_names_in_question_and_turns(groups: Groups) -> None:
+    for epoch, number in ((epoch, number) for epoch in range(12) for number in range(4)):
+        drawn = groups.draw(epoch, number)
+        asked = drawn.query.removesuffix("?").split()[-1]
+        assert asked == "Ada" or asked in NAMES
+        assert all(text.endswith(f"now, {asked}") for text in drawn.texts[:5])
+        assert "red" in drawn.texts[0] and not any("red" in text for text in drawn.texts[1:])
+        assert len({text.partition(":")[0] for text in drawn.texts}) <= 2
+
+
+def test_titles_stand_in_all_abstracts_of_a_group_or_in_none(groups: Groups) -> None:
+    for number in range(4, 10):
+        drawn = groups.draw(0, number)
+        assert drawn.answered and len(drawn.texts) == 5
+        assert {text.startswith("Title") for text in drawn.texts} == {number % 2 == 0}
+        assert f"Trial {number - 4} " in drawn.texts[0]
+
+
+def test_the_kinds_come_in_their_shares_and_every_question_of_a_kind_in_turn(groups: Groups) -> None:
+    batches = list(islice(steps(groups, 16, seed=1), POOL // 16))
+    asked = [group.query for batch in batches for group in batch]
+    dialogue = [query for query in asked if "colour" in query]
+    assert len(dialogue) / POOL == pytest.approx(MIX["dialogue"], abs=0.07)
+    counts = [sum(f"thing{n}," in query for query in dialogue) for n in range(4)]
+    assert max(counts) - min(counts) <= 1
+    assert [group.query for group in next(steps(groups, 16, seed=1))] == asked[:16]
+
+
+def test_without_dialogues_and_papers_all_is_of_the_other_kind() -> None:
+    corpus = Corpus((Passage("amazon", ("I bought a lamp.",)),), (Question("what?", 0, (0,), ()),))
+    assert Groups(corpus, np.zeros((1, 1), np.int32), 1).by_kind() == {"page": [0]}
+
+
+def test_texts_with_most_of_the_querys_words_come_first() -> None:
+    texts = ["nothing here", "the boat sank", "which boat did Ada sell"]
+    assert by_overlap("Did Ada sell the boat?", texts, random.Random(0)) == texts[::-1]
+
+
+def test_whole_names_are_replaced_once_and_longer_ones_first() -> None:
+    names = {"Ada": "Bo", "Bo": "Ada", "Project Manager": "Cleo", "Dr. K.": "Di"}
+    assert renamed("Ada, Bo's Adam met Project Manager and Dr. K.", names) == "Bo, Ada's Adam met Cleo and Di"
+    assert renamed("Ada", {}) == "Ada"
