@@ -13,11 +13,16 @@ from training.passages import Corpus
 DEPTH = 60
 
 
-def passages_found(corpus: Corpus, encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
-    """Indexes of the best `DEPTH` passages per question, shape (questions, DEPTH): BM25 and embedder in turn, each once."""
+def passages_found(corpus: Corpus, encode: Callable[[list[str]], np.ndarray] | None) -> np.ndarray:
+    """Indexes of the best `DEPTH` passages per question, shape (questions, DEPTH): BM25 and embedder in turn, each once.
+
+    BM25's alone without an embedder.
+    """
     texts = [" ".join(passage.sentences) for passage in corpus.passages]
     asked = [question.text for question in corpus.questions]
     lexical = _lexical(texts, asked, DEPTH)
+    if encode is None:
+        return lexical
     passages, queries = encode([text[:900] for text in texts]), encode(asked)
     found = np.empty((len(asked), DEPTH), np.int32)
     for row, query in enumerate(queries):
