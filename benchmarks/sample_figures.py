@@ -15,7 +15,6 @@ from pathlib import Path
 
 from benchmarks.report import SAMPLE
 from cems_workbench import __version__, collector, formats
-from cems_workbench.cli.tune import DEFAULT_SPACE
 from cems_workbench.config import EvidenceCard, PipelineConfig, dump_config, preset
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.metrics import parse_measures
@@ -25,13 +24,11 @@ from cems_workbench.runs.evaluation import agreed, evaluate_configs, labelled_se
 from cems_workbench.runs.gathering import QuerySelection, judged_selection, obtained_evidence
 from cems_workbench.runs.opening import open_resources
 from cems_workbench.runs.sample_figures import FILE, Measured, SampleFigures, corpus_digest, write_figures
-from cems_workbench.runs.tuning import SearchSettings, card_of, plan_search, run_search, scored_queries, tuning_data
+from cems_workbench.runs.tuning import card_of, planned_search, run_search, tuning_data
 from cems_workbench.settings import Settings
 from cems_workbench.store import ConfigRecord
-from cems_workbench.tuning.folds import natural_grouping
 from cems_workbench.tuning.kept_scores import config_digest
 from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.ui.evaluate.choose import SHOWN
 
 COMPARED = ("workbench", "cems", "recollection")
@@ -77,11 +74,8 @@ def _tuned(resources: Resources, selection: QuerySelection) -> tuple[PipelineCon
     data = tuning_data(preset(TUNED).config, selection, grades, resources)
     assert data is not None, "its evidence was gathered above"
     goal = parse_goal(["nDCG@10"], (), data.relevant_from)
-    queries = scored_queries(data, goal.measures, 0)
-    axes = [parse_axis(text, data.evidence.header.config) for text in DEFAULT_SPACE]
-    settings = SearchSettings(natural_grouping(queries.batch))
     collector.freeze()
-    result = run_search(plan_search(data, queries, SearchSpace.of(data.baseline, axes), goal, settings))
+    result = run_search(planned_search(data, goal))
     return result.tuned.config, card_of(result, datetime.now(UTC).date().isoformat())
 
 

@@ -13,6 +13,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -262,3 +263,12 @@ def _reason(error: Exception) -> str:
         return _DEEP
     text = one_line(str(getattr(error, "msg", error)).split(";")[0])
     return "a number of too many digits" if text.startswith("Exceeds the limit") else text
+
+
+def moment_of(text: str, where: str) -> datetime:
+    """An ISO 8601 moment in UTC; a bare date is its midnight. Raises InputError; `where` is what the text was given for."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise InputError(f"{where} {text}: expected an ISO 8601 date or time, such as 2026-09-01") from None

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 from pydantic import Field, PositiveInt
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from cems_workbench.errors import InputError
 from cems_workbench.shipped import FIRST
 
 Server = Literal["ollama", "openai"]
@@ -68,3 +69,12 @@ class Settings(BaseSettings):
             if self.embedder.startswith(f"{server}:"):
                 return server, self.embedder.removeprefix(f"{server}:").strip()
         return None
+
+
+def settings_for(store: Path | None = None) -> Settings:
+    """The settings of this environment, with another store where one is named. Raises InputError for a variable that does not fit."""
+    try:
+        settings = Settings()
+    except ValueError as error:  # not UTF-8, or a value that does not fit; pydantic's errors are ValueErrors too
+        raise InputError(f".env or CEMS_WORKBENCH_* variables: {error}") from None
+    return settings.model_copy(update={"store": store}) if store is not None else settings

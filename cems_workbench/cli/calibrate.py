@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.evaluate import JudgesOption, check_judges, configs_for, refuse_nothing
+from cems_workbench.cli.evaluate import JudgesOption, check_judges, configs_for
 from cems_workbench.cli.options import JsonOption, SetOption, preset_help, print_table, read_evidence
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
@@ -50,7 +50,7 @@ def calibrate_command(
 ) -> None:
     """Calibrate the signals of abstain on judged queries and print their thresholds as config. Nothing is gathered or changed."""
     from cems_workbench.runs.calibration import calibrations
-    from cems_workbench.runs.evaluation import labelled_file
+    from cems_workbench.runs.evaluation import labelled_file, refuse_nothing
 
     check_judges(judges)
     read = read_evidence(evidence)

@@ -18,8 +18,6 @@ from cems_workbench.cli.evaluate import (
     configs_for,
     exit_unless_all_hold,
     print_asserted,
-    refuse_nothing,
-    remarks,
     score_lines,
 )
 from cems_workbench.cli.gather import SeedOption
@@ -55,7 +53,7 @@ def compare_command(
     """Compare configs with the first of them, query by query. Nothing is gathered and no model is asked."""
     from cems_workbench.evaluation.assertions import check_no_loss, parse_scoped_measure
     from cems_workbench.evaluation.comparison import compare
-    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
+    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file, refuse_nothing
 
     if len(config or ()) + len(preset or ()) < 2:
         raise InputError("compare needs at least two configs: --config A --config B (files, or presets by name)")
@@ -116,7 +114,7 @@ def _whole(value: float | None) -> int | None:
 def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
     base = comparison.evaluations[0]
     _print_means(comparison, gathered_with)
-    said = remarks(base)
+    said = base.remarks
     for line in said:
         say_wrapped(line)
     columns = [
@@ -146,6 +144,6 @@ def _print(comparison: Comparison, shown: int, gathered_with: str) -> None:
             if qids and shown:
                 more = f" and {len(qids) - shown} more" if len(qids) > shown else ""
                 say_wrapped(f"{word} by {first.measure}: {', '.join(qids[:shown])}{more}")
-        for line in remarks(evaluation):
+        for line in evaluation.remarks:
             if line not in said:
                 say_wrapped(line)

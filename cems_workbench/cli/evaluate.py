@@ -83,7 +83,7 @@ def evaluate_command(
     """Measure configs on labelled queries. An evidence file needs no store and no model."""
     from cems_workbench.evaluation.assertions import check, parse_assertion
     from cems_workbench.evaluation.evidence_file import is_evidence_file
-    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file
+    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file, refuse_nothing
 
     def wanted(relevant_from: int) -> tuple[tuple[Measure, ...], list[Assertion]]:
         least = relevant_from if grade is None else grade
@@ -274,7 +274,7 @@ def print_evaluation(evaluation: Evaluation) -> None:
         )
     say_wrapped(evaluation.relevance)
     say_wrapped(cost_line(evaluation))
-    for line in remarks(evaluation):
+    for line in evaluation.remarks:
         say(line)
 
 
@@ -287,27 +287,6 @@ def cost_line(evaluation: Evaluation) -> str:
     cached = f" ({evaluation.from_cache})" if evaluation.from_cache else ""
     later = f", without {evaluation.scored_later}" if evaluation.scored_later else ""
     return f"{pace:.0f} ms/query when it was gathered{cached}{later}, {said}"
-
-
-def remarks(evaluation: Evaluation) -> list[str]:
-    """What was left out, and what the config asks for that the evidence does not hold."""
-    from cems_workbench.evaluation.batch import lacking_lines
-
-    lines = []
-    if evaluation.not_judged:
-        lines.append(f"{len(evaluation.not_judged)} queries have no judgment and are left out")
-    if evaluation.not_gathered:
-        lines.append(f"{len(evaluation.not_gathered)} queries were not gathered and are left out")
-    lines += [f"warning: {line}" for line in lacking_lines([evaluation.lacking])]
-    return lines + [
-        f"warning: the reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()
-    ]
-
-
-def refuse_nothing(queries: Sequence[object], name: str | Path) -> None:
-    """Raise InputError where there is nothing to measure on."""
-    if not queries:
-        raise InputError(f"{name}: no query has both evidence and a judgment")
 
 
 def _honest(batches: Sequence[LabelledBatch], evaluations: Sequence[Evaluation]) -> list[HonestView]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cems_workbench.cli.evaluate import MetricsOption, refuse_nothing
+from cems_workbench.cli.evaluate import MetricsOption
 from cems_workbench.cli.options import PRESETS, SetOption, chosen_config, print_table, read_evidence
 from cems_workbench.cli.terminal import put, say
 from cems_workbench.writing import write_text
@@ -73,7 +73,7 @@ def export_command(
 def _measured(export: Export, evidence: Path, metrics: str | None) -> ExportedRanking:
     """Both rankings on the judged queries of an evidence file. Raises InputError."""
     from cems_workbench.evaluation.metrics import parse_measures
-    from cems_workbench.runs.evaluation import labelled_file
+    from cems_workbench.runs.evaluation import labelled_file, refuse_nothing
     from cems_workbench.runs.exporting import measured
 
     read = read_evidence(evidence)

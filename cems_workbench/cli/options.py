@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cems_workbench.cli.terminal import literal, say
-from cems_workbench.errors import InputError, StoreError
+from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress
 from cems_workbench.shipped import FIRST, default_preset, preset_names
 
@@ -70,13 +70,9 @@ SetOption = Annotated[
 
 def settings_for(store: Path | None) -> Settings:
     """The app's settings, with the store of the command line when one was given."""
-    from cems_workbench.settings import Settings
+    from cems_workbench import settings
 
-    try:
-        settings = Settings()
-    except ValueError as error:  # not UTF-8, or a value that does not fit; pydantic's errors are ValueErrors too
-        raise InputError(f".env or CEMS_WORKBENCH_* variables: {error}") from None
-    return settings.model_copy(update={"store": store}) if store is not None else settings
+    return settings.settings_for(store)
 
 
 def opened_store(store: Path | None) -> Store:
@@ -89,11 +85,9 @@ def opened_store(store: Path | None) -> Store:
 @contextmanager
 def filled_resources(store: Path | None) -> Iterator[Resources]:
     """The store of the command line, which has to hold memories, with its models; closed at the end. Raises StoreError."""
-    from cems_workbench.runs.opening import open_resources
+    from cems_workbench.runs.opening import open_filled
 
-    with closing(open_resources(settings_for(store), create=False)) as resources:
-        if not resources.store.memories.count():
-            raise StoreError(f"the store {resources.store.path} is empty; import something first")
+    with closing(open_filled(settings_for(store))) as resources:
         yield resources
 
 
@@ -288,13 +282,9 @@ def require_variants(off: Sequence[int] | None, evidence: Evidence) -> tuple[int
 
 def parse_moment(text: str | None) -> datetime | None:
     """An ISO 8601 moment in UTC (a bare date is its midnight). Raises InputError."""
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise InputError(f"--as-of {text}: expected an ISO 8601 date or time, such as 2026-09-01") from None
+    from cems_workbench.parsing import moment_of
+
+    return None if text is None else moment_of(text, "--as-of")
 
 
 def account() -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -35,7 +35,6 @@ from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.shipped import default_preset
 
 if TYPE_CHECKING:
-    from cems_workbench.config import PipelineConfig
     from cems_workbench.runs.evaluation import LabelledEvidence
     from cems_workbench.runs.exporting import ExportedRanking
     from cems_workbench.runs.tuning import SearchResult, SearchSettings
@@ -45,12 +44,6 @@ if TYPE_CHECKING:
     from cems_workbench.tuning.tune import Tuned
 
 INTERRUPTED = 130
-DEFAULT_SPACE = (
-    "lists.vector.weight", "lists.lexical.weight", "fusion.k", "fusion.score_blend", "fusion.top_rank_bonus.rank1",
-    "lists.lexical.normalization",
-)  # fmt: skip
-
-
 MetricOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -115,15 +108,11 @@ def tune_command(
         SearchSettings,
         TuningData,
         card_of,
-        plan_search,
+        planned_search,
         run_search,
-        scored_queries,
         unlabelled_data,
     )
-    from cems_workbench.tuning.folds import natural_grouping
     from cems_workbench.tuning.objective import parse_goal
-    from cems_workbench.tuning.space import SearchSpace, parse_axis
-    from cems_workbench.tuning.unlabelled import require_chosen_so
 
     read = read_evidence(evidence)
     relevant_from = read.header.relevant_from if grade is None else grade
@@ -134,24 +123,14 @@ def tune_command(
         data = TuningData(baseline, read.header.query_set, labelled_file(read, None))
     if read.answered and not as_json:
         say(f"lists {read.answered}")
-    queries = scored_queries(data, goal.measures, seed)
-    if not queries.batch.queries:
-        known = "has a relevant memory" + (", or is known to have no answer" if goal.of_no_answer else "")
-        raise InputError(f"{evidence}: no query in it {known}; label some first")
-    axes = [
-        parse_axis(text, read.header.config)
-        for text in space or (_weights(baseline) if without_labels else DEFAULT_SPACE)
-    ]
-    if without_labels:
-        require_chosen_so(axes)
-    by: GroupBy = group_by.value if group_by else natural_grouping(queries.batch)
-    settings = SearchSettings(by, folds, 0.0 if without_labels else holdout, trials, seed)
-    planned = plan_search(data, queries, SearchSpace.of(baseline, axes), goal, settings)
+    by: GroupBy | None = group_by.value if group_by else None
+    sealed = 0.0 if without_labels else holdout
+    planned = planned_search(data, goal, space or (), group_by=by, folds=folds, sealed=sealed, trials=trials, seed=seed)
     collector.freeze()
     with _interruptible() as interrupted, progress_bar(as_json) as progress:
         result = run_search(planned, lambda name: _watch(name, progress, interrupted))
         if without_labels and read.judgments and not result.tuned.search.cancelled:
-            sealing = replace(settings, sealed=holdout)
+            sealing = SearchSettings(planned.group_by, folds, holdout, trials, seed)
             result = _held_against_judgments(
                 result, labelled_file(read, None), sealing, relevant_from, progress, interrupted
             )
@@ -166,13 +145,6 @@ def tune_command(
             say(line, err=True)
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
-
-
-def _weights(baseline: PipelineConfig) -> list[str]:
-    """What is searched without labels: the weight of each list that brings candidates."""
-    from cems_workbench.tuning.unlabelled import finding_lists
-
-    return [f"lists.{name}.weight" for name in finding_lists(baseline)]
 
 
 def _held_against_judgments(

@@ -124,20 +124,16 @@ def _gathered(
 
     A judge is asked only where abstain has a threshold on its score.
     """
-    from cems_workbench.analysis.why import LabelledSet
     from cems_workbench.pipeline.gather import gather_lists
     from cems_workbench.pipeline.scoring import score_to_decide
-    from cems_workbench.runs.evidence_memory import EvidenceMemory, judged_queries
+    from cems_workbench.runs.evidence_memory import judged_set
 
     lists = gather_lists(request, config, resources)
     left_out = require_variants(off, lists)
     own = score_to_decide(lists, config, resources, switched_off=left_out)
     if not labelled:
         return own, None, left_out
-    queries, grades = judged_queries(resources)
-    found = EvidenceMemory().get(queries, config, resources, progress)
-    evidences = {query.qid: evidence for query, evidence in zip(queries, found, strict=True)}
-    return own, LabelledSet(evidences, grades, resources.store.query_sets.relevant_from_of(list(evidences))), left_out
+    return own, judged_set(config, resources, progress), left_out
 
 
 SHOWN = 12
@@ -184,20 +180,12 @@ def _row(rescue: Rescue, labelled: bool) -> list[Any]:
 
     moved = rescue.disturbance
     return [
-        what(rescue) + ("*" if rescue.needs else ""),
+        rescue.words + ("*" if rescue.needs else ""),
         rescue.rank,
         ", ".join(_point(change.breakpoint.succeeds) for change in rescue.changes if change.breakpoint) or None,
         f"{kept_words(moved)}, {moved.gone or 'none'} dropped",
         *([_judged(rescue)] if labelled else []),
     ]
-
-
-def what(rescue: Rescue) -> str:
-    """ "fusion.k 60 → 83": the changes in a line; what needs a gather says so."""
-    parts = [f"{change.path} {_value(change.was)} → {_value(change.now)}" for change in rescue.changes]
-    parts += [f"search for “{term}” too" for term in rescue.terms]
-    parts += ["search every project"] if rescue.everywhere else []
-    return " and ".join(parts) + (" (gathers)" if rescue.gathers else "")
 
 
 def _judged(rescue: Rescue) -> str | None:
@@ -208,14 +196,6 @@ def _judged(rescue: Rescue) -> str | None:
         return None
     unscored = f"; reranker has not read all in {effect.unscored}" if effect.unscored else ""
     return f"{effect.gain:+.3f}, {interval_words(effect)}; hits +{len(effect.gained)} −{len(effect.lost)}{unscored}"
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _point(value: float) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.batch import LabelledBatch, Rankings
+from cems_workbench.evaluation.batch import LabelledBatch, Rankings, lacking_lines
 from cems_workbench.evaluation.metrics import Measure, relevance_words
 from cems_workbench.evaluation.statistics import bootstrap, bounds, interval, means, resample
 from cems_workbench.pipeline.table import Floats
@@ -137,6 +137,17 @@ class Evaluation:
     def scored_later(self) -> str:
         """As `Figures.scored_later`."""
         return self.figures.scored_later
+
+    @property
+    def remarks(self) -> list[str]:
+        """What was left out, and what the config asks for that the evidence does not hold."""
+        lines = []
+        if self.not_judged:
+            lines.append(f"{len(self.not_judged)} queries have no judgment and are left out")
+        if self.not_gathered:
+            lines.append(f"{len(self.not_gathered)} queries were not gathered and are left out")
+        lines += [f"warning: {line}" for line in lacking_lines([self.lacking])]
+        return lines + [f"warning: the reranker failed in {count} queries: {why}" for why, count in self.failed.items()]
 
     def mean(self, measure: Measure, query_type: str | None = None) -> float:
         """The mean of a measure, over the queries of one type where it is named; NaN where there are none."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash
@@ -115,6 +116,12 @@ def labelled_selection(
     """
     evidence = read_evidence(config, selection, resources, cache)
     return None if evidence is None else labelled(evidence, grades, cache)
+
+
+def refuse_nothing(queries: Sequence[object], name: object) -> None:
+    """Raise InputError where there is nothing to measure on."""
+    if not queries:
+        raise InputError(f"{name}: no query has both evidence and a judgment")
 
 
 def labelled_file(evidence: EvidenceSet, kind: str | None, cache: Cache = uncached) -> LabelledEvidence:

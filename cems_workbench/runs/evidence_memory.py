@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from cems_workbench.analysis.why import LabelledSet
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
@@ -120,3 +121,11 @@ def _take_from_shelf(
                         for q in evidence.queries
                         if q in missing and q.qid in evidence.evidences
                     }
+
+
+def judged_set(config: PipelineConfig, resources: Resources, progress: Progress = silent) -> LabelledSet:
+    """The store's judged queries as `why` measures changes on them. Raises as `EvidenceMemory.get` does."""
+    queries, grades = judged_queries(resources)
+    found = EvidenceMemory().get(queries, config, resources, progress)
+    evidences = {query.qid: evidence for query, evidence in zip(queries, found, strict=True)}
+    return LabelledSet(evidences, grades, resources.store.query_sets.relevant_from_of(list(evidences)))

@@ -231,8 +231,13 @@ def require_answered(evidence: Evidence, config: PipelineConfig) -> None:
 
 def embed_ahead(queries: Sequence[Query], resources: Resources) -> None:
     """Variants and corrected queries are embedded when they are searched; those as typed are known before."""
+    embed_queries([query.query for query in queries], resources)
+
+
+def embed_queries(texts: Sequence[str], resources: Resources) -> None:
+    """Embed queries as they were typed, all at once, where the embedder remembers them."""
     if isinstance(resources.embedder, RememberedQueries):
-        resources.embedder.remember([query.query.strip() for query in queries])
+        resources.embedder.remember([text.strip() for text in texts])
 
 
 def choose_relevant_from(query_set: str, grade: int, resources: Resources) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from cems_workbench.errors import StoreError
 from cems_workbench.models.local_embedder import local_embedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.resources import Resources, Servers
@@ -25,6 +27,16 @@ def open_resources(settings: Settings, *, create: bool = True) -> Resources:
     """
     store = Store.open(settings.store, create=create, chroma_url=settings.chroma_url)
     return Resources(store, embedder(for_store(settings, store)), servers(settings))
+
+
+def open_filled(settings: Settings) -> Resources:
+    """As `open_resources`, of a store that is there and holds memories. Raises StoreError else."""
+    with ExitStack() as unless_filled:
+        resources = unless_filled.enter_context(closing(open_resources(settings, create=False)))
+        if not resources.store.memories.count():
+            raise StoreError(f"the store {resources.store.path} is empty; import something first")
+        unless_filled.pop_all()
+    return resources
 
 
 def for_store(settings: Settings, store: Store) -> Settings:

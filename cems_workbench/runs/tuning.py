@@ -34,20 +34,33 @@ from cems_workbench.runs.evaluation import AgreedGrades, LabelledEvidence, label
 from cems_workbench.runs.gathering import FOLDER, QuerySelection
 from cems_workbench.tuning import tune as protocol
 from cems_workbench.tuning.card import evidence_card
-from cems_workbench.tuning.folds import GROUP_WORDS, GroupBy, Split, groups_of, split
+from cems_workbench.tuning.folds import GROUP_WORDS, GroupBy, Split, groups_of, natural_grouping, split
 from cems_workbench.tuning.holdout import Gain, HoldoutLooks, Looks, LooksFile, looks_path, mean_of
 from cems_workbench.tuning.kept_scores import KeptScores, search_marks
 from cems_workbench.tuning.objective import Goal, Scored
 from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.search import Watch, unwatched
-from cems_workbench.tuning.space import SearchSpace
+from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.stability import Region, stability
 from cems_workbench.tuning.tune import Plan, Stage, Tuned
-from cems_workbench.tuning.unlabelled import AGAINST_RERANKER, TOP, before_reranker, reranker_grades, standing_in
+from cems_workbench.tuning.unlabelled import (
+    AGAINST_RERANKER,
+    TOP,
+    before_reranker,
+    finding_lists,
+    require_chosen_so,
+    reranker_grades,
+    standing_in,
+)
 
 if TYPE_CHECKING:
     from cems_workbench.store import Store
 
+DEFAULT_SPACE = (
+    "lists.vector.weight", "lists.lexical.weight", "fusion.k", "fusion.score_blend", "fusion.top_rank_bonus.rank1",
+    "lists.lexical.normalization",
+)  # fmt: skip
+"""What is searched where nothing is named."""
 SEARCH = "search"
 """The stage that searches over all open queries; the others are folds."""
 
@@ -280,6 +293,27 @@ def plan_search(
     made = "unlabelled" if data.stands_in else "tuned"
     plan = Plan(space, goal, settings.split(batch), batch.types, settings.trials, settings.seed, made)
     return PlannedSearch(data, plan, queries, settings.group_by)
+
+
+def planned_search(
+    data: TuningData, goal: Goal, space: Sequence[str] = (), *, group_by: GroupBy | None = None, folds: int = 5,
+    sealed: float = 0.2, trials: int = 200, seed: int = 0,
+) -> PlannedSearch:  # fmt: skip
+    """The search as it is written: the axes of `space` as `parse_axis` reads them, by default weights of lists and fusion, and without
+    labels the weight of each list that brings candidates; `group_by` None is the natural grouping of the queries.
+
+    Raises InputError for an axis that cannot be read, queries that cannot be split, or none that has a relevant memory.
+    """
+    queries = scored_queries(data, goal.measures, seed)
+    if not queries.batch.queries:
+        known = "has a relevant memory" + (", or is known to have no answer" if goal.of_no_answer else "")
+        raise InputError(f"{data.evidence.path}: no query in it {known}; label some first")
+    weights = [f"lists.{name}.weight" for name in finding_lists(data.baseline)] if data.stands_in else DEFAULT_SPACE
+    axes = [parse_axis(text, data.evidence.header.config) for text in space or weights]
+    if data.stands_in:
+        require_chosen_so(axes)
+    settings = SearchSettings(group_by or natural_grouping(queries.batch), folds, sealed, trials, seed)
+    return plan_search(data, queries, SearchSpace.of(data.baseline, axes), goal, settings)
 
 
 def run_search(planned: PlannedSearch, stage: Stage = lambda name: unwatched) -> SearchResult:

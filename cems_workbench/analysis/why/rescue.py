@@ -307,6 +307,15 @@ def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
     return [value for value in values if low < value < high]
 
 
+def _value(value: Any) -> str:
+    """A parameter's value as a config file has it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 LABELLED_AT_MOST = 40
 """Rescues measured on the labelled queries: those that disturb this query least."""
 GAIN_DIGITS = 4
@@ -359,6 +368,14 @@ class Rescue:
         """How many things are changed; what switches manual expansion on belongs to the term it is for."""
         switches = sum(change.path == "expansion.backend" for change in self.changes) if self.terms else 0
         return len(self.changes) - switches + len(self.terms) + self.everywhere
+
+    @property
+    def words(self) -> str:
+        """ "fusion.k 60 → 83": the changes in a line; what needs a gather says so."""
+        parts = [f"{change.path} {_value(change.was)} → {_value(change.now)}" for change in self.changes]
+        parts += [f"search for “{term}” too" for term in self.terms]
+        parts += ["search every project"] if self.everywhere else []
+        return " and ".join(parts) + (" (gathers)" if self.gathers else "")
 
     @property
     def values(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from cems_workbench.analysis.why.rescue import (
     with_scores,
 )
 from cems_workbench.analysis.why.trial import Trials, changed
-from cems_workbench.cli.why import print_why, what
+from cems_workbench.cli.why import print_why
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, ModelScore, Variant, replay
@@ -221,7 +221,7 @@ def test_page_and_command_show_what_gains_most_on_labelled_queries_first(
     assert list(found.rescues) == ordered(reversed(found.rescues))
     print_why(found)
     printed = capsys.readouterr().out
-    places = [printed.index(what(rescue)) for rescue in found.rescues]
+    places = [printed.index(rescue.words) for rescue in found.rescues]
     assert places == sorted(places)
     for rescue in found.rescues:
         assert rescue.labelled is not None

@@ -9,7 +9,6 @@ import pytest
 from sets import AS_LISTED, JUDGMENTS, OTHER_WAY, QUERIES, evidence, evidence_file, evidences
 
 from cems_workbench.cli.evaluate import cost_line
-from cems_workbench.cli.evaluate import remarks as command_remarks
 from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.ablation import ablations, cems_phases, without_each_stage
@@ -63,7 +62,7 @@ def test_a_config_that_wants_more_than_was_gathered_says_so(batch: LabelledBatch
     assert found.rankings.needs == {UNSCORED: 4}
     line = "as_listed: 4 queries lack reranker scores of some candidates"
     assert lacking_lines([found.lacking]) == [line]
-    assert any(line in said for said in command_remarks(found)) and line in markdown_report(compare([found]), "s", "h")
+    assert any(line in said for said in found.remarks) and line in markdown_report(compare([found]), "s", "h")
     several = [(name, {"scores": 1}) for name in "abcdea"] + [("f", {"scores": 2})]
     assert lacking_lines(several) == ["a, b, c, d and 1 more: 1 query lacks scores", "f: 2 queries lack scores"]
     gathered = {

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cems_workbench.cli.evaluate import remarks
 from cems_workbench.config import PipelineConfig, dump_config, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import compare
@@ -149,7 +148,7 @@ def test_page_command_report_and_card_say_the_same_of_the_same_holes(tmp_path: P
         page = said(of_evaluated([row]))
         assert [line for line in page if "reranker" in line] == expected
         assert all("lists.vector.depth: gathered with 50" in line for line in page if line not in expected)
-        command = [line.removeprefix("warning: ") for line in remarks(row.evaluation) if line.startswith("warning: ")]
+        command = [line.removeprefix("warning: ") for line in row.evaluation.remarks if line.startswith("warning: ")]
         report = [line for line in markdown_report(compare([row.evaluation]), "s", "h").splitlines() if " lack" in line]
         assert command == page == report == list(lines_of_card(evidence, config))
         seen.add((lacking, len(page)))
