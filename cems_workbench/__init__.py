@@ -1,3 +1,100 @@
-"""CEMS Workbench: inspect and tune memory retrieval, stage by stage."""
+"""CEMS Workbench: inspect and tune memory retrieval, stage by stage.
+
+What this package exports is its Python API (docs/python.md). A name is imported when it is first asked for, so that
+`import cems_workbench` loads nothing but this file.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "api.asking": ("Answer", "Explanation", "replay", "search", "why"),
+    "api.configs": ("load_config", "presets", "save_config"),
+    "api.evidence": ("LoadedEvidence", "gather", "load_evidence"),
+    "api.measuring": ("ComparisonReport", "EvaluationReport", "check", "compare", "evaluate"),
+    "api.opening": ("OpenStore", "open_store"),
+    "api.results": ("Result", "Table", "WorkbenchWarning"),
+    "api.terrier": ("SearchTransformer", "as_transformer"),
+    "api.tuning": ("TuningReport", "tune"),
+    "config": ("PipelineConfig",),
+    "errors": (
+        "EmbedderMismatchError", "InputError", "ModelError", "StoreError", "StoreLockedError", "WorkbenchError",
+    ),
+    "progress": ("Cancelled",),
+}  # fmt: skip
+"""Where each exported name is defined."""
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+if TYPE_CHECKING:
+    from cems_workbench.api.asking import Answer, Explanation, replay, search, why
+    from cems_workbench.api.configs import load_config, presets, save_config
+    from cems_workbench.api.evidence import LoadedEvidence, gather, load_evidence
+    from cems_workbench.api.measuring import ComparisonReport, EvaluationReport, check, compare, evaluate
+    from cems_workbench.api.opening import OpenStore, open_store
+    from cems_workbench.api.results import Result, Table, WorkbenchWarning
+    from cems_workbench.api.terrier import SearchTransformer, as_transformer
+    from cems_workbench.api.tuning import TuningReport, tune
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.errors import (
+        EmbedderMismatchError,
+        InputError,
+        ModelError,
+        StoreError,
+        StoreLockedError,
+        WorkbenchError,
+    )
+    from cems_workbench.progress import Cancelled
+
+__all__ = [
+    "Answer",
+    "Cancelled",
+    "ComparisonReport",
+    "EmbedderMismatchError",
+    "EvaluationReport",
+    "Explanation",
+    "InputError",
+    "LoadedEvidence",
+    "ModelError",
+    "OpenStore",
+    "PipelineConfig",
+    "Result",
+    "SearchTransformer",
+    "StoreError",
+    "StoreLockedError",
+    "Table",
+    "TuningReport",
+    "WorkbenchError",
+    "WorkbenchWarning",
+    "as_transformer",
+    "check",
+    "compare",
+    "evaluate",
+    "gather",
+    "load_config",
+    "load_evidence",
+    "open_store",
+    "presets",
+    "replay",
+    "save_config",
+    "search",
+    "tune",
+    "why",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """An exported name, imported now (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """What is exported, beside what is loaded."""
+    return sorted({*globals(), *__all__})

@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("pipeline",),
     ("evaluation", "tuning", "analysis"),
     ("runs",),
-    ("ui", "cli"),
+    ("ui", "cli", "api"),
     ("pages", "app"),
     ("training",),
     ("benchmarks",),
@@ -64,6 +64,10 @@ NEVER: tuple[tuple[str, str, str], ...] = (
     ("pipeline", "settings", "replay and gather take what they need as arguments"),
     ("cli", "ui", "the command line needs no browser"),
     ("ui", "cli", "the page needs no command line"),
+    ("api", "ui", "a script needs no browser"),
+    ("api", "cli", "a script needs no command line"),
+    ("ui", "api", "pages call what the API calls"),
+    ("cli", "api", "commands call what the API calls"),
     ("evaluation", "tuning", "tuning uses evaluation, not the other way"),
 )
 

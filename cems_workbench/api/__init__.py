@@ -1,0 +1,12 @@
+"""The Python API: what `from cems_workbench import …` gives, over the same functions that the pages and the command line call.
+
+    open_store, load_config, save_config    what is asked, and with which config       opening, configs
+    search, replay, why                     one query                                  asking
+    gather, load_evidence                   the evidence of a query set                evidence
+    evaluate, compare, check                configs measured on it                     measuring
+    tune                                    a better config searched                   tuning
+    as_transformer                          a config as a stage of PyTerrier           terrier
+
+Every result is frozen, prints as a table, has `to_pandas()` and shows itself in a notebook (`results`). What a user can mend is a
+`WorkbenchError` of one line; what a command says on stderr is a `WorkbenchWarning`. docs/python.md is the reference.
+"""

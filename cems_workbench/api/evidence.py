@@ -1,0 +1,192 @@
+"""The evidence of a query set: gathered from a store once, or read from a file, and measured on as often as one likes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cems_workbench.api.configs import load_config
+from cems_workbench.api.results import Result, Table, warn
+from cems_workbench.errors import InputError, nearest
+from cems_workbench.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from cems_workbench.api.configs import ConfigLike
+    from cems_workbench.api.opening import OpenStore
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.evaluation.evidence_file import EvidenceSet
+    from cems_workbench.pipeline import Evidence
+    from cems_workbench.records import Judgment
+    from cems_workbench.runs.evaluation import LabelledEvidence
+
+JUDGES = (None, "human", "model")
+
+
+def _batches() -> Callable[[Hashable, Callable[[], LabelledEvidence]], LabelledEvidence]:
+    from cems_workbench.runs.caching import RecentCache
+
+    return RecentCache(size=2)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoadedEvidence(Result):
+    """What replay needs of every query of a set, with the judgments that results are measured by.
+
+    Attributes:
+        evidence: the evidence file as it was read.
+        judgments: of the queries, of every kind of judge: those of the store where it was gathered here, else those of the file.
+        relevant_from: the lowest grade that counts as relevant, as the query set says.
+    """
+
+    evidence: EvidenceSet
+    judgments: tuple[Judgment, ...]
+    relevant_from: int
+    _made: Callable[[Hashable, Callable[[], LabelledEvidence]], LabelledEvidence] = field(default_factory=_batches)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.evidence.path
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The config that it was gathered with."""
+        return self.evidence.header.config
+
+    @property
+    def qids(self) -> tuple[str, ...]:
+        """The ids of the queries that were gathered."""
+        return tuple(query.qid for query in self.evidence.queries if query.qid in self.evidence.evidences)
+
+    @property
+    def content_hash(self) -> str:
+        """The hash, in hex, of all that moves a figure: evidence, judgments, relevance grade and config."""
+        return self.labelled().content_hash
+
+    def of(self, qid: str) -> Evidence:
+        """The evidence of one query, for `replay`. Raises InputError where there is none, naming the nearest id."""
+        found = self.evidence.evidences.get(qid)
+        if found is None:
+            close = nearest(qid, self.evidence.evidences)
+            raise InputError(f"{qid}: {self.path} has no such query" + (f"; did you mean {close}?" if close else ""))
+        return found
+
+    def labelled(self, judges: str | None = None) -> LabelledEvidence:
+        """The evidence with the grades of one kind of judge, as the functions of `cems_workbench.runs` take it.
+
+        Args:
+            judges: `human`, `model`, or None for people before models.
+
+        Raises:
+            InputError: `judges` is none of these.
+        """
+        from cems_workbench.runs.evaluation import agreed, labelled
+
+        if judges not in JUDGES:
+            raise InputError(f"judges {judges}: expected human or model")
+        return self._made(judges, lambda: labelled(self.evidence, agreed(self.judgments, judges)))
+
+    @property
+    def title(self) -> str:
+        """Where it is, what it is of and how many queries it has."""
+        header = self.evidence.header
+        return (
+            f"evidence of {len(self.qids)} queries of {header.query_set or 'a file'}, gathered with {self.config.name}"
+        )
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The queries, with the number of candidates and of judgments of each."""
+        from cems_workbench.evaluation.grades import agreed_grades
+
+        grades = agreed_grades(self.judgments)
+        rows = tuple(
+            (
+                query.qid, query.query, query.type, query.project, len(found.memories), len(grades.get(query.qid, {})),
+                sum(grade >= self.relevant_from for grade in grades.get(query.qid, {}).values()),
+            )
+            for query in self.evidence.queries
+            if (found := self.evidence.evidences.get(query.qid)) is not None
+        )  # fmt: skip
+        return (Table(("qid", "query", "type", "project", "candidates", "judged", "relevant"), rows),)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its hash does not prove, how many queries were left out, and who answered its lists."""
+        missing = len(self.evidence.queries) - len(self.qids)
+        left_out = f"{missing} queries were not gathered" if missing else ""
+        answered = f"lists {self.evidence.answered}" if self.evidence.answered else ""
+        return tuple(line for line in (self.evidence.unproved, left_out, answered) if line)
+
+
+def load_evidence(path: str | Path) -> LoadedEvidence:
+    """Read an evidence file, that of `gather`; no store and no model is needed.
+
+    Args:
+        path: the file.
+
+    Raises:
+        InputError: it is not there, is no evidence file, or was changed since it was gathered.
+
+    What its hash does not prove is a `WorkbenchWarning`.
+    """
+    from cems_workbench.evaluation.evidence_file import read_evidence_file
+
+    found = read_evidence_file(Path(path))
+    if found.unproved:
+        warn(found.unproved)
+    return LoadedEvidence(found, found.judgments, found.header.relevant_from)
+
+
+def gather(
+    store: OpenStore, query_set: str = "all", config: ConfigLike | None = None, *, out: str | Path | None = None,
+    judged: bool = True, project_only: bool = False, limit: int | None = None, seed: int = 0, progress: Progress = silent,
+) -> LoadedEvidence:  # fmt: skip
+    """The evidence of a query set, gathered a query at a time, or taken from where it was gathered before.
+
+    Args:
+        store: an open store.
+        query_set: the name of a set, `all`, or the path of a file with queries.
+        config: whose gather parameters are used: a config, the name of a preset, or the path of a config file.
+        out: the file to write; None is the shelf beside the store, which the app and the commands read too. What is there is gone on with.
+        judged: only queries that have a judgment.
+        project_only: search each query's own project only, where it has one.
+        limit: draw this many of the queries, by `seed`.
+        seed: seed of what is drawn.
+        progress: called with a label, a count and a total; it may raise `Cancelled`, and what was finished stays.
+
+    Raises:
+        InputError: there are no such queries, or `out` is of another store, set or config.
+        ModelError, StoreError: a model or the store cannot be used.
+
+    Queries that cannot be searched are left out, each with a `WorkbenchWarning`.
+    """
+    from cems_workbench.evaluation.evidence_file import read_evidence_file
+    from cems_workbench.runs.gathering import (
+        QuerySelection,
+        drawn,
+        gather_query_set,
+        obtained_evidence,
+        queries_named,
+    )
+
+    if limit is not None and limit < 1:
+        raise InputError(f"limit {limit}: draw at least one query")
+    chosen, resources = load_config(config), store.resources
+    named, judgments = queries_named(query_set, resources, judged)
+    queries = drawn(named, limit, seed)
+    asked = {query.qid for query in queries}
+    judgments = [row for row in judgments if row.qid in asked]
+    if out is None:
+        selection = QuerySelection(query_set, tuple(queries), project_only)
+        found = obtained_evidence(chosen, selection, judgments, resources, progress)
+    else:
+        report = gather_query_set(
+            Path(out), queries, judgments, chosen, resources, query_set=query_set, project_only=project_only, progress=progress
+        )  # fmt: skip
+        for error in report.left_out:
+            warn(f"left out: {error}")
+        found = read_evidence_file(report.path)
+    return LoadedEvidence(found, tuple(judgments), resources.store.query_sets.relevant_from(query_set))
