@@ -248,12 +248,18 @@ class Database:
 
         Raises StoreError where the file is not there any more, or is another one: what was written would be in no store.
         """
-        with self.turn(), self._file.writing:
+        with self.writing():
             with self._committed() as cursor:
                 yield cursor
                 number = count_commit(cursor)
             self._file.commits = number
             _write_commits(self.directory, f"{self._store_id} {number}")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """While the block runs nobody else writes, in this process or another."""
+        with self.turn(), self._file.writing:
+            yield
 
     def _compare_commits(self) -> None:
         """Say it, once, when fewer transactions are in the database than were committed."""
@@ -272,7 +278,7 @@ class Database:
 
     @contextmanager
     def _committed(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        with self.turn(), self._file.writing:
+        with self.writing():
             cursor = self._file.cursor()
             try:
                 cursor.execute("BEGIN")

@@ -1,4 +1,4 @@
-"""Putting one parsed input into the store: what can be kept, in what order, inside one transaction.
+"""Putting one parsed input into the store: what can be kept, in what order, inside one transaction, or several where it is large.
 
 The order is memories, their chunks, relations, queries, recorded answers, judgments, so that rows may refer to others of the same
 input. A row that names something unknown or repeats another row's key is reported and kept out; the rest goes in. Queries
@@ -34,6 +34,8 @@ from cems_workbench.store.rows import NO_ROWS, RowCounts
 if TYPE_CHECKING:
     import duckdb
 
+    from cems_workbench.store.database import Database
+
 BATCH_ROWS = 10_000
 BATCH_CHARS = 64_000_000
 Row = TypeVar("Row")
@@ -63,27 +65,57 @@ class ImportReport:
     query_sets: tuple[QuerySet, ...] = ()
 
 
-def import_rows(
-    cursor: duckdb.DuckDBPyConnection,
+def import_input(
+    database: Database,
     parsed: ParsedInput,
     progress: Progress,
     when: datetime,
     query_set: str | None = None,
     scale: GradeScale | None = None,
 ) -> ImportReport:
-    """Write the rows of `parsed` with the caller's transaction and report on them.
+    """Write the rows of `parsed` in one transaction and report on them; all its good rows, or none when something is raised.
 
-    Its queries go into `query_set`, by default one named after the input. Raises whatever `progress` raises (Cancelled);
-    the caller rolls back.
+    Of more memories than make a batch each full one is committed by itself first, so that other processes wait for one at most; these stay.
+    Its queries go into `query_set`, by default one named after the input. Raises whatever `progress` raises (Cancelled).
     """
     problems: list[RowError] = []
+    rows = _rows(_distinct(parsed, "memories", _memory_id, problems))
+    *early, last = _batches(rows)
+    added = updated = done = 0
+    for batch in early:
+        progress("importing memories", done, len(rows))
+        staged = memories.staging(batch)
+        with database.transaction() as cursor:
+            language.tell_once(cursor, map(indexed_text, parsed.memories))
+            counts = memories.upsert(cursor, staged)
+            if counts.added or counts.updated:
+                bump_content_version(cursor)
+        added, updated, done = added + counts.added, updated + counts.updated, done + len(batch)
+    with database.transaction() as cursor:
+        before = RowCounts(added, updated, done - added - updated)
+        return _import_rest(cursor, parsed, rows, (last, before), problems, progress, when, query_set, scale)
+
+
+def _import_rest(
+    cursor: duckdb.DuckDBPyConnection,
+    parsed: ParsedInput,
+    rows: Sequence[Memory],
+    left: tuple[Sequence[Memory], RowCounts],
+    problems: list[RowError],
+    progress: Progress,
+    when: datetime,
+    query_set: str | None,
+    scale: GradeScale | None,
+) -> ImportReport:
+    """Write what is left: of the memories `rows` those of `left`, which has the counts of the others too, and all other rows."""
     parsed = queries.resolve_words(cursor, parsed)
     if parsed.memories:
         language.tell_once(cursor, map(indexed_text, parsed.memories))
-    memory_counts, notes = _import_memories(cursor, parsed, progress, problems)
+    memory_counts, notes = _import_memories(cursor, rows, left, progress)
     chunk_counts = _import_chunks(cursor, parsed, problems)
     version = content_version(cursor)
-    if any(counts.added or counts.updated for counts in (memory_counts, chunk_counts)):
+    changed_now = memory_counts.added + memory_counts.updated > left[1].added + left[1].updated
+    if changed_now or chunk_counts.added or chunk_counts.updated:
         version = bump_content_version(cursor)
     relation_counts = _import_relations(cursor, parsed, problems)
     parsed, answer_notes = recorded_answers.resolve(cursor, parsed, problems)
@@ -155,20 +187,19 @@ def _put_in_sets(
 
 
 def _import_memories(
-    cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, progress: Progress, problems: list[RowError]
-) -> tuple[RowCounts, list[str]]:
-    rows = _rows(_distinct(parsed, "memories", _memory_id, problems))
+    cursor: duckdb.DuckDBPyConnection, rows: Sequence[Memory], left: tuple[Sequence[Memory], RowCounts], progress: Progress
+) -> tuple[RowCounts, list[str]]:  # fmt: skip
     if not rows:
         return RowCounts(), []
-    added = updated = done = 0
-    for batch in _batches(rows):
-        progress("importing memories", done, len(rows))
-        counts = memories.upsert(cursor, memories.staging(batch))
-        added, updated, done = added + counts.added, updated + counts.updated, done + len(batch)
-    progress("importing memories", done, len(rows))
+    last, before = left
+    progress("importing memories", before.total, len(rows))
+    counts = memories.upsert(cursor, memories.staging(last))
+    progress("importing memories", len(rows), len(rows))
     deleted = memories.deleted_ids(cursor).intersection(memory.id for memory in rows)
     notes = [f"{len(deleted)} of these memories were deleted here and stay so, e.g. {min(deleted)}"] if deleted else []
-    return RowCounts(added, updated, done - added - updated), notes
+    return RowCounts(
+        before.added + counts.added, before.updated + counts.updated, before.unchanged + counts.unchanged
+    ), notes
 
 
 def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:

@@ -35,7 +35,7 @@ FIELDS = (
     "updated_at",
 )  # fmt: skip
 COLUMNS = (*FIELDS, "text_sha")
-PORTION = 2_000
+PORTION = 5_000
 """Rows read at a time where all memories pass through."""
 _TIMES = ("created_at", "last_accessed", "updated_at")
 _SET = ", ".join(f"{name} = s.{name}" for name in COLUMNS if name != "id")
@@ -108,22 +108,11 @@ class Memories:
         return [memory_id for (memory_id,) in rows]
 
     def each(self, project: str | None = None) -> Iterator[Memory]:
-        """The live memories by id, of one project or all, as of one moment; read in portions, for stores of any size.
-
-        The order is found on the ids alone: one query for whole rows in order would have all their texts in memory first.
-        """
-        with self._database.reading() as cursor:
-            cursor.execute(
-                "SELECT rowid FROM memories WHERE deleted_at IS NULL AND coalesce(project = ?, ? IS NULL) ORDER BY id",
-                [project, project],
-            )
-            places = cursor.fetchnumpy()["rowid"]
-            for start in range(0, len(places), PORTION):
-                rows = cursor.execute(
-                    f"SELECT {', '.join(FIELDS)} FROM memories WHERE rowid IN (SELECT unnest(?)) ORDER BY id",
-                    [places[start : start + PORTION].tolist()],
-                ).fetchall()
-                yield from map(record, rows)
+        """The live memories by id, of one project or all, those of one moment; read in portions, each as it is then."""
+        for rows in _in_portions(
+            self._database, ", ".join(FIELDS), "coalesce(project = ?, ? IS NULL)", [project, project]
+        ):
+            yield from map(record, rows)
 
     def count(self) -> int:
         """Number of live memories."""
@@ -337,12 +326,34 @@ def record(row: tuple[Any, ...]) -> Memory:
     )  # fmt: skip
 
 
-def documents(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str | None, str]]:
-    """(id, indexed text, project, scope) of the live memories by id, read in portions."""
-    cursor.execute("SELECT id, content, title, project, scope FROM memories WHERE deleted_at IS NULL ORDER BY id")
-    while rows := cursor.fetchmany(PORTION):
+def documents(database: Database) -> Iterator[tuple[str, str, str | None, str]]:
+    """(id, indexed text, project, scope) of the live memories by id, read in portions, each as it is then."""
+    for rows in _in_portions(database, "id, content, title, project, scope", "TRUE", []):
         for id_, content, title, project, scope in rows:
             yield id_, indexed_text(Memory(id_, content, title)), project, scope
+
+
+def _in_portions(
+    database: Database, columns: str, condition: str, parameters: Sequence[Any]
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Rows of live memories that fulfil a condition, by id; other processes have their turns between two portions.
+
+    The order is found on the ids alone: one query for whole rows in order would have all their texts in memory first. Row numbers would be
+    quicker, and may be others in the next turn.
+    """
+    with database.reading() as cursor:
+        cursor.execute(f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} ORDER BY id", list(parameters))
+        ids = [memory_id for (memory_id,) in cursor.fetchall()]
+    for start in range(0, len(ids), PORTION):
+        with database.reading() as cursor:
+            places = cursor.execute(
+                "SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [ids[start : start + PORTION]]
+            ).fetchall()
+            rows = cursor.execute(
+                f"SELECT {columns} FROM memories WHERE rowid IN (SELECT unnest(?)) AND deleted_at IS NULL ORDER BY id",
+                [[place for (place,) in places]],
+            ).fetchall()
+        yield rows
 
 
 def _counted(cursor: duckdb.DuckDBPyConnection, column: str, most: int) -> tuple[tuple[str | None, int], ...]:

@@ -21,7 +21,7 @@ from cems_workbench.store.corrections import Corrections
 from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.decisions import Decisions
 from cems_workbench.store.holdouts import Holdouts
-from cems_workbench.store.importing import ImportReport, import_rows
+from cems_workbench.store.importing import ImportReport, import_input
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.labels import Labels
 from cems_workbench.store.language import Language
@@ -123,13 +123,12 @@ class Store:
         scale: GradeScale | None = None,
         when: datetime | None = None,
     ) -> ImportReport:
-        """Import one input in one transaction: all its good rows, or none when `progress` raises Cancelled.
+        """Import one input in one transaction: all its good rows, or none when `progress` raises Cancelled; a large one in several.
 
         Its queries go into the set `query_set`, by default one named after the input; `scale` is what that set is graded
         on from now on. Inputs added with one `when` (default: now) make one version of a set together.
         """
-        with self._database.transaction() as cursor:
-            return import_rows(cursor, parsed, progress, when or datetime.now(UTC), query_set, scale)
+        return import_input(self._database, parsed, progress, when or datetime.now(UTC), query_set, scale)
 
 
 def _check_directory(path: Path, create: bool) -> None:

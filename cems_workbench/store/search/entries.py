@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Literal
 
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store.chunks import searched
+from cems_workbench.store.meta import content_version
 
 if TYPE_CHECKING:
     import duckdb
+
+    from cems_workbench.store.database import Database
 
 Place = tuple[str, int | None]
 """A memory's id, and the number of its chunk; None for the whole memory."""
@@ -23,7 +26,7 @@ Place = tuple[str, int | None]
 SEPARATOR = "\x1f"
 WHOLE = -1
 """The number that stands in a table for None."""
-PORTION = 2_000
+PORTION = 10_000
 
 LIVE = """
     SELECT m.id AS memory_id, -1 AS seq, m.text_sha, m.project, m.scope, length(m.content) + coalesce(length(m.title), 0) AS size
@@ -112,15 +115,32 @@ def read(cursor: duckdb.DuckDBPyConnection, places: Sequence[Place]) -> list[Ent
     return [found[place] for place in places if place in found]
 
 
-def documents(cursor: duckdb.DuckDBPyConnection, order: Literal["id", "rowid"] = "id") -> Iterator[Document]:
-    """The live memories by id, or as they were imported, read in portions."""
-    cursor.execute(
-        "SELECT m.id, m.content, m.title, m.project, m.scope, c.seqs, c.texts, c.titled FROM memories AS m LEFT JOIN ("
-        "SELECT memory_id, list(seq ORDER BY seq) AS seqs, list(content ORDER BY seq) AS texts, bool_or(titled) AS titled "
-        "FROM chunks GROUP BY memory_id) AS c ON c.memory_id = m.id WHERE m.deleted_at IS NULL "
-        f"ORDER BY m.{order}"
-    )
-    while rows := cursor.fetchmany(PORTION):
+class ContentChangedError(Exception):
+    """Memories were changed while all of them were read in several steps."""
+
+
+def documents(database: Database, order: Literal["id", "rowid"] = "id") -> Iterator[Document]:
+    """The live memories by id, or as they were imported, all of one content version; other processes have their turns in between.
+
+    Raises ContentChangedError when a memory was changed before the last was read.
+    """
+    with database.reading() as cursor:
+        version = content_version(cursor)
+        rows = cursor.execute(f"SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY {order}").fetchall()
+        ids = [memory_id for (memory_id,) in rows]
+    for start in range(0, len(ids), PORTION):
+        with database.reading() as cursor:
+            if content_version(cursor) != version:
+                raise ContentChangedError
+            portion = ids[start : start + PORTION]
+            places = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [portion]).fetchall()
+            rows = cursor.execute(
+                "SELECT m.id, m.content, m.title, m.project, m.scope, c.seqs, c.texts, c.titled FROM memories AS m LEFT JOIN ("
+                "SELECT memory_id, list(seq ORDER BY seq) AS seqs, list(content ORDER BY seq) AS texts, bool_or(titled) AS titled "
+                "FROM chunks WHERE memory_id IN (SELECT unnest($portion)) GROUP BY memory_id"
+                f") AS c ON c.memory_id = m.id WHERE m.rowid IN (SELECT unnest($places)) ORDER BY m.{order}",
+                {"portion": portion, "places": [place for (place,) in places]},
+            ).fetchall()
         for memory_id, content, title, project, scope, seqs, texts, titled in rows:
             memory = Memory(memory_id, content, title)
             chunks = zip(seqs or (), (searched(memory, text, titled) for text in texts or ()), strict=True)

@@ -14,8 +14,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ from cems_workbench.store.search import (
 )
 from cems_workbench.store.search.chroma_home import ChromaHome
 from cems_workbench.store.search.entries import Place, key
-from cems_workbench.store.search.index_directory import Found, IndexHome, discard, read_manifest
+from cems_workbench.store.search.index_directory import Found, IndexHome, Manifest, discard, read_manifest
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
 from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
@@ -56,6 +56,8 @@ log = logging.getLogger(__name__)
 Mark = tuple[str | None, str | None]
 """The directory of the lexical index, and what is written down of the vectors."""
 _KEY = "vectors:"
+TRIES = 3
+"""How often an index is begun while others change the content, before they have to wait for it."""
 OLLAMA, REVISION = "ollama:", "@"
 """Ids of models on Ollama end with a revision, which grows stale when the model is pulled anew."""
 
@@ -91,6 +93,16 @@ class IndexState:
     rows: int
     note: str = ""
     damage: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What an index is built from: the content's version and identity, the number of live memories, and the language of the words."""
+
+    version: int
+    identity: str
+    memories: int
+    language: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +202,8 @@ class DerivedIndexes:
                 found = self._found(self._full_text_home)
                 manifest = found.manifest
                 if manifest is None or manifest.content_version != version:
-                    with self._database.reading() as cursor:
-                        version, identity = content_version(cursor), content_identity(cursor)
-                        rows = ts_rank_refresh.as_on_a_server(entries.documents(cursor, "rowid"), dimension)
-                    home = self._full_text_home.path
-                    manifest = ts_rank_refresh.build(home, rows, len(rows), version, progress, identity)
+                    manifest = self._built(lambda content: self._build_full_text(content, dimension, progress))
+                    version = manifest.content_version
                     if found.damage:
                         self._say(f"the full-text index was damaged ({found.problem}) and was built anew")
                 self._full_text = version, TsRankIndex(self._full_text_home.path / manifest.directory, self._hidden)
@@ -378,19 +387,37 @@ class DerivedIndexes:
         found = self._lexical_found()
         if found.manifest is not None and found.manifest.content_version == version:
             return None
+        self._built(lambda content: self._build_lexical(content, progress))
+        return (f"the lexical index was damaged ({found.problem}) and was built anew",) if found.damage else ()
+
+    def _build_lexical(self, content: Content, progress: Progress) -> Manifest:
+        return lexical_refresh.build(
+            self._lexical_home.path,
+            entries.documents(self._database),
+            content.memories,
+            content.version,
+            progress,
+            content.identity,
+            content.language,
+        )
+
+    def _build_full_text(self, content: Content, dimension: int, progress: Progress) -> Manifest:
+        rows = ts_rank_refresh.as_on_a_server(entries.documents(self._database, "rowid"), dimension)
+        home = self._full_text_home.path
+        return ts_rank_refresh.build(home, rows, len(rows), content.version, progress, content.identity)
+
+    def _built(self, build: Callable[[Content], Manifest]) -> Manifest:
+        """What `build` makes of the content: again when somebody changed it meanwhile, and at last while nobody can."""
+        for _ in range(TRIES):
+            with suppress(entries.ContentChangedError):
+                return build(self._content())
+        with self._database.writing():
+            return build(self._content())
+
+    def _content(self) -> Content:
         with self._database.reading() as cursor:
             version, identity = content_version(cursor), content_identity(cursor)
-            total = memories.count(cursor)
-            lexical_refresh.build(
-                self._lexical_home.path,
-                entries.documents(cursor),
-                total,
-                version,
-                progress,
-                identity,
-                language.language(cursor),
-            )
-        return (f"the lexical index was damaged ({found.problem}) and was built anew",) if found.damage else ()
+            return Content(version, identity, memories.count(cursor), language.language(cursor))
 
     def _refresh_vectors(
         self, embedder: Embedder, version: int, progress: Progress

@@ -74,13 +74,14 @@ class CurrentVocabulary:
 
     def read(self) -> Vocabulary:
         """The vocabulary of the content as it is now; the same object as long as that does not change."""
-        with self._computing, self._database.reading() as cursor:
-            version = content_version(cursor)
-            if self._known is None or self._known[0] != version:
+        with self._computing:
+            with self._database.reading() as cursor:
+                version, identity = content_version(cursor), content_identity(cursor)
                 tokenizer = tokenizer_version(language(cursor))
-                indexed = _indexed_words(self._lexical, version, content_identity(cursor), tokenizer)
+            if self._known is None or self._known[0] != version:
+                indexed = _indexed_words(self._lexical, version, identity, tokenizer)
                 if indexed is None:
-                    indexed = count_words(text for _, text, _, _ in memories.documents(cursor))
+                    indexed = count_words(text for _, text, _, _ in memories.documents(self._database))
                 self._known = version, Vocabulary(indexed)
             return self._known[1]
 
