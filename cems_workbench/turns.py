@@ -123,6 +123,11 @@ class Turn:
             self._watch.join(GATE)
 
     @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._path.name
+
+    @property
     def held(self) -> bool:
         """Whether it is this process's turn now."""
         return self._held
@@ -293,6 +298,14 @@ class Presence:
 
 
 _turns: WeakSet[Turn] = WeakSet()
+
+
+def longest_waits() -> dict[str, float]:
+    """The longest that this process has waited for a turn, in seconds, by the name of the lock."""
+    found: dict[str, float] = {}
+    for turn in list(_turns):
+        found[turn.name] = max(turn.waited, found.get(turn.name, 0.0))
+    return found
 
 
 def _forget_turns() -> None:

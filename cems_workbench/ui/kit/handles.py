@@ -10,7 +10,7 @@ from functools import wraps
 from typing import Literal
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
 
 from cems_workbench import collector
 from cems_workbench.errors import StoreError, WorkbenchError
@@ -48,9 +48,16 @@ def resources() -> Resources:
 
 
 def _said_on_page(line: str) -> None:
-    """That another process has the store, where somebody looks at a page for which this thread waits."""
-    if get_script_run_ctx(suppress_warning=True) is not None:
-        st.toast(plain(f"{line[0].upper()}{line[1:]}, who uses this store too"), icon=":material/hourglass_top:")
+    """That another process has the store, where somebody looks at a page for which this thread waits.
+
+    Said in a thread of its own: what is said inside a cached function would be said again whenever that is asked.
+    """
+    context = get_script_run_ctx(suppress_warning=True)
+    if context is not None:
+        words = plain(f"{line[0].upper()}{line[1:]}, which uses this store too")
+        saying = threading.Thread(target=st.toast, args=(words,), kwargs={"icon": ":material/hourglass_top:"})
+        add_script_run_ctx(saying, context)
+        saying.start()
 
 
 def said_in_place(main: Callable[[], None]) -> Callable[[], None]:
