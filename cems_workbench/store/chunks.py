@@ -205,20 +205,20 @@ def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress)
                 bump_content_version(cursor)
     for start in range(0, len(waiting), STEP):
         progress("cutting chunks", start, len(waiting))
-        with database.transaction() as cursor:
-            _cut(cursor, waiting[start : start + STEP], by)
+        _cut(database, waiting[start : start + STEP], by)
     if waiting:
         progress("cutting chunks", len(waiting), len(waiting))
     return (f"{unread} memories are long, and {by.note}",) if unread else ()
 
 
-def _waiting(cursor: duckdb.DuckDBPyConnection, by: Cutter) -> list[str]:
-    """The live memories that are not cut, and should be, or are cut by another rule or of another text."""
+def _waiting(cursor: duckdb.DuckDBPyConnection, by: Cutter, among: Sequence[str] | None = None) -> list[str]:
+    """The live memories that are not cut, and should be, or are cut by another rule or of another text; all, or those among some."""
     rows = cursor.execute(
         "SELECT m.id FROM memories AS m LEFT JOIN chunked AS k ON k.memory_id = m.id "
         "WHERE m.deleted_at IS NULL AND CASE WHEN k.memory_id IS NULL THEN length(m.content) + coalesce(length(m.title) + 2, 0) > ? "
-        "WHEN k.rule = ? THEN k.text_sha <> sha256(m.content) ELSE k.rule <> ? OR k.text_sha <> m.text_sha END ORDER BY m.id",
-        [by.over, GIVEN, by.label],
+        "WHEN k.rule = ? THEN k.text_sha <> sha256(m.content) ELSE k.rule <> ? OR k.text_sha <> m.text_sha END "
+        f"{'' if among is None else 'AND m.id IN (SELECT unnest(?))'} ORDER BY m.id",
+        [by.over, GIVEN, by.label, *([] if among is None else [list(among)])],
     ).fetchall()
     return [row[0] for row in rows]
 
@@ -230,20 +230,23 @@ def _longer(cursor: duckdb.DuckDBPyConnection, characters: int) -> int:
     return int(found[0][0])
 
 
-def _cut(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], by: Cutter) -> None:
-    found = list(memories.read(cursor, ids).values())
+def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
+    """Cut these memories; what somebody else changed while they were cut is left for the next time."""
+    with database.reading() as cursor:
+        found = list(memories.read(cursor, ids).values())
     cut = by.cut([(memory.title, memory.content) for memory in found])
-    rows = [
-        (
-            Chunk(memory.id, i, piece.text, piece.start),
-            False,
-            by.titled,
-            text_sha(searched(memory, piece.text, by.titled)),
-        )
-        for memory, pieces in zip(found, cut, strict=True)
-        for i, piece in enumerate(pieces)
-    ]
-    _replace(cursor, _table(rows), _marks([(memory.id, by.label, text_sha(indexed_text(memory))) for memory in found]))
+    with database.transaction() as cursor:
+        waiting = set(_waiting(cursor, by, ids))
+        now = memories.read(cursor, ids)
+        pairs = [
+            (one, own) for one, own in zip(found, cut, strict=True) if one.id in waiting and now.get(one.id) == one
+        ]
+        rows = [
+            (Chunk(memory.id, i, piece.text, piece.start), False, by.titled, text_sha(searched(memory, piece.text, by.titled)))
+            for memory, pieces in pairs
+            for i, piece in enumerate(pieces)
+        ]  # fmt: skip
+        _replace(cursor, _table(rows), _marks([(one.id, by.label, text_sha(indexed_text(one))) for one, _ in pairs]))
 
 
 def searched(memory: Memory, text: str, with_title: bool) -> str:

@@ -164,6 +164,8 @@ class Database:
 
     def __init__(self, directory: Path) -> None:
         """Open or create the file in `directory`; raises StoreLockedError or StoreError."""
+        import duckdb  # noqa: F401 (loaded before it is this process's turn)
+
         self.directory = directory
         place = directory.resolve()
         with _opening:
@@ -248,6 +250,8 @@ class Database:
 
         Raises StoreError where the file is not there any more, or is another one: what was written would be in no store.
         """
+        import pyarrow  # noqa: F401 (what nearly every change needs, and takes long to load; not while others wait)
+
         with self.writing():
             with self._committed() as cursor:
                 yield cursor

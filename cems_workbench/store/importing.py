@@ -33,6 +33,7 @@ from cems_workbench.store.rows import NO_ROWS, RowCounts
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
     from cems_workbench.store.database import Database
 
@@ -91,23 +92,23 @@ def import_input(
             if counts.added or counts.updated:
                 bump_content_version(cursor)
         added, updated, done = added + counts.added, updated + counts.updated, done + len(batch)
+    before, staged = RowCounts(added, updated, done - added - updated), memories.staging(last)
     with database.transaction() as cursor:
-        before = RowCounts(added, updated, done - added - updated)
-        return _import_rest(cursor, parsed, rows, (last, before), problems, progress, when, query_set, scale)
+        return _import_rest(cursor, parsed, rows, (staged, before), problems, progress, when, query_set, scale)
 
 
 def _import_rest(
     cursor: duckdb.DuckDBPyConnection,
     parsed: ParsedInput,
     rows: Sequence[Memory],
-    left: tuple[Sequence[Memory], RowCounts],
+    left: tuple[pa.Table, RowCounts],
     problems: list[RowError],
     progress: Progress,
     when: datetime,
     query_set: str | None,
     scale: GradeScale | None,
 ) -> ImportReport:
-    """Write what is left: of the memories `rows` those of `left`, which has the counts of the others too, and all other rows."""
+    """Write what is left: of the memories `rows` the table in `left`, which has the counts of the others too, and all other rows."""
     parsed = queries.resolve_words(cursor, parsed)
     if parsed.memories:
         language.tell_once(cursor, map(indexed_text, parsed.memories))
@@ -187,13 +188,13 @@ def _put_in_sets(
 
 
 def _import_memories(
-    cursor: duckdb.DuckDBPyConnection, rows: Sequence[Memory], left: tuple[Sequence[Memory], RowCounts], progress: Progress
+    cursor: duckdb.DuckDBPyConnection, rows: Sequence[Memory], left: tuple[pa.Table, RowCounts], progress: Progress
 ) -> tuple[RowCounts, list[str]]:  # fmt: skip
     if not rows:
         return RowCounts(), []
     last, before = left
     progress("importing memories", before.total, len(rows))
-    counts = memories.upsert(cursor, memories.staging(last))
+    counts = memories.upsert(cursor, last)
     progress("importing memories", len(rows), len(rows))
     deleted = memories.deleted_ids(cursor).intersection(memory.id for memory in rows)
     notes = [f"{len(deleted)} of these memories were deleted here and stay so, e.g. {min(deleted)}"] if deleted else []

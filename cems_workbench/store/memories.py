@@ -342,7 +342,9 @@ def _in_portions(
     quicker, and may be others in the next turn.
     """
     with database.reading() as cursor:
-        cursor.execute(f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} ORDER BY id", list(parameters))
+        cursor.execute(
+            f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} ORDER BY id", list(parameters)
+        )
         ids = [memory_id for (memory_id,) in cursor.fetchall()]
     for start in range(0, len(ids), PORTION):
         with database.reading() as cursor:

@@ -33,6 +33,11 @@ PORTION = 2_000
 UNREADABLE = "the vectors cannot be read"
 
 
+def load() -> None:
+    """Load the library, which takes a second."""
+    import chromadb  # noqa: F401
+
+
 def connect(directory: Path, url: str | None) -> ClientAPI:
     """A client for the embedded database in `directory`, or for the server at `url`.
 

@@ -112,6 +112,8 @@ class ChromaHome:
 
         Raises StoreError when it cannot be opened.
         """
+        if self._client is None:
+            chroma.load()  # not while others wait
         with self._turn():
             client = self._opened_client()
             if self._files is not None and writing:
