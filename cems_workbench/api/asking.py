@@ -70,7 +70,7 @@ class Answer(Result):
         require_known(memory_id, self.evidence.memories)
         path = memory_path(self.trace, memory_id, max(len(self.trace.results), 1))
         rows = tuple((step.stage, step.rank_in, step.rank, step.score, step.words) for step in path.steps)
-        return Table(("stage", "rank in", "rank", "score", "what happened"), rows, f"{memory_id}: {path.status}")
+        return Table(("stage", "rank in", "rank", "score", "what happened"), rows, f"the way of {memory_id}")
 
     @property
     def title(self) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 class OpenStore(Result):
     """An open store of memories; a context manager that closes it.
 
-    One process holds a store at a time, so close it before the app or a command is to open it.
+    The app and commands may work on it at the same time; processes take turns.
 
     Attributes:
         resources: the store with its indexes and models, as the functions of `cems_workbench.runs` take it.
@@ -88,6 +91,13 @@ class OpenStore(Result):
         self.close()
 
 
+def _without_bars() -> None:
+    """In a notebook without ipywidgets tqdm warns when it is imported, as bm25s does; none of its bars is ever drawn here."""
+    with warnings.catch_warnings(), suppress(ImportError):
+        warnings.simplefilter("ignore")
+        import_module("tqdm.auto")
+
+
 def open_store(path: str | Path | None = None) -> OpenStore:
     """Open a store of memories; `python -m cems_workbench import PATH` fills one.
 
@@ -99,13 +109,14 @@ def open_store(path: str | Path | None = None) -> OpenStore:
         The open store; use it in a `with` statement, or close it.
 
     Raises:
-        StoreLockedError: another process holds it.
+        StoreLockedError: another process holds it for longer than is waited for.
         StoreError: it is not there, is empty, or cannot be opened.
         InputError: a setting does not fit.
     """
     from cems_workbench.runs.opening import open_filled
     from cems_workbench.settings import settings_for
 
+    _without_bars()
     store = OpenStore(open_filled(settings_for(None if path is None else Path(path))))
     for notice in store.resources.store.notices:
         warn(notice)

@@ -122,7 +122,10 @@ class Result(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """A table as it is drawn: cells as text, the side each column keeps to, and how many rows are not drawn."""
+    """A table as it is drawn: cells as text, the side each column keeps to, and how many rows are not drawn.
+
+    Columns in which nothing stands are left out; `to_pandas` has them.
+    """
 
     title: str
     columns: Sequence[str]
@@ -130,15 +133,18 @@ class _Drawn:
     sides: Sequence[str]
     left_out: int
 
+    @property
+    def wraps(self) -> list[str]:
+        """How each column wraps: numbers never."""
+        return ["nowrap" if side == "right" else "normal" for side in self.sides]
+
 
 def _drawn(table: Table) -> _Drawn:
     shown = table.rows[:SHOWN]
-    sides = [
-        "right" if shown and all(_is_number(row[i]) or row[i] is None for row in shown) else "left"
-        for i in range(len(table.columns))
-    ]
-    rows = [[cell(value) for value in row] for row in shown]
-    return _Drawn(table.title, table.columns, rows, sides, len(table) - len(shown))
+    said = [i for i in range(len(table.columns)) if not shown or any(row[i] is not None for row in shown)]
+    sides = ["right" if shown and all(_is_number(row[i]) or row[i] is None for row in shown) else "left" for i in said]
+    rows = [[cell(row[i]) for i in said] for row in shown]
+    return _Drawn(table.title, [table.columns[i] for i in said], rows, sides, len(table) - len(shown))
 
 
 def cell(value: Any) -> str:
