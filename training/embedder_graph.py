@@ -80,7 +80,7 @@ def network(*, eight_bits: bool = False) -> bytes:
         ], at + "first", epsilon=EPSILON)  # fmt: skip
         wide = product(read, at + "widen", WIDTH, INNER, at + "wide", even=True)
         bent = node("BiasGelu", [wide, weight(at + "widen_bias", INNER)], at + "bent")
-        narrow = product(bent, at + "narrow", INNER, WIDTH, at + "narrowed")
+        narrow = product(bent, at + "narrow", INNER, WIDTH, at + "narrowed", even=True)
         read = node("SkipLayerNormalization", [
             narrow, read, weight(at + "norm2", WIDTH), weight(at + "norm2_bias", WIDTH), weight(at + "narrow_bias", WIDTH)
         ], at + "second" if layer < LAYERS - 1 else "vectors", epsilon=EPSILON)  # fmt: skip

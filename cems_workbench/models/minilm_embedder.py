@@ -6,9 +6,9 @@ vectors are those of sentence-transformers (cosine 1 - 1e-6 or nearer). Each tex
 vector does not depend on what else is embedded, and texts share the threads.
 
 `workbench/minilm-8bit` is the same model with its matrices in 8 bits, rounded when it is loaded, for stores where embedding takes long: it
-is more than twice as fast, and its vectors, of a cosine of 0.995 to those in single precision, are another embedder's. Activations are
-rounded by the largest value of a text; the few large ones behind a layer norm are evened out first, by how large the norm's own scale
-says that they become (SmoothQuant, with the norm in place of a calibration set).
+is more than twice as fast, and its vectors, of a cosine of 0.996 to those in single precision, are another embedder's. Activations are
+rounded by the largest value of a text; the few large ones behind a layer norm or a GELU are evened out first, by how large the norm's own
+scale says that they become (SmoothQuant, with the norm in place of a calibration set).
 
 Source: the model's config.json and its pooling; Reimers & Gurevych 2019 (mean of the token vectors); Xiao et al. 2023
 (SmoothQuant).
@@ -43,8 +43,8 @@ SHAPE = {
     "vocab_size": WORDPIECES, "max_position_embeddings": POSITIONS, "hidden_act": "gelu",
 }  # fmt: skip
 """What config.json must say for the weights to fit the graph."""
-EVENED, DEVIATIONS = 0.7, 4.0
-"""The share of a large activation that is moved into the weights, and how many standard deviations count as large."""
+EVENED, DEVIATIONS, LOWEST_GELU = 0.7, 4.0, 0.17
+"""The share of a large activation that is moved into the weights, how many standard deviations count as large, and -min of a GELU."""
 SPECIAL = 2
 """[CLS] before a text and [SEP] after it."""
 
@@ -227,25 +227,36 @@ def named_weights(tensors: Mapping[str, Any]) -> dict[str, Float32]:
 def in_eight_bits(named: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """The weights by the names of the 8-bit graph: each matrix (in, out) as int8 with a scale per column, "…_scale" (out).
 
-    What reads a layer norm is multiplied by "…_even" (in) first, and its matrix divided by it.
+    What reads a layer norm or a GELU is multiplied by "…_even" (in) first, and its matrix divided by it.
     """
     found: dict[str, np.ndarray] = {}
     norm = ("norm", "norm_bias")
     for layer in range(LAYERS):
         at = f"layer{layer}."
         first = (at + "norm1", at + "norm1_bias")
-        for name, before in (("qkv", norm), ("mix", None), ("widen", first), ("narrow", None)):
+        for name in ("qkv", "mix", "widen", "narrow"):
             matrix = np.asarray(named[at + name], np.float32)
-            if before:
-                large = DEVIATIONS * np.abs(named[before[0]]) + np.abs(named[before[1]])
+            if name in ("qkv", "widen"):
+                scale, bias = (named[part] for part in (norm if name == "qkv" else first))
+                large = DEVIATIONS * np.abs(scale) + np.abs(bias)
                 even = large**EVENED / np.maximum(np.abs(matrix).max(axis=1), 1e-5) ** (1 - EVENED)
+            elif name == "narrow":
+                even = _large_after_gelu(*(named[part] for part in (*first, at + "widen", at + "widen_bias")))
+            if name != "mix":
                 even = (even / np.exp(np.log(even).mean())).astype(np.float32)
                 found[at + name + "_even"], matrix = 1 / even, matrix * even[:, None]
-            scale = np.maximum(np.abs(matrix).max(axis=0), 1e-8) / 127
-            found[at + name] = np.clip(np.rint(matrix / scale), -127, 127).astype(np.int8)
-            found[at + name + "_scale"] = scale.astype(np.float32)
+            step = np.maximum(np.abs(matrix).max(axis=0), 1e-8) / 127
+            found[at + name] = np.clip(np.rint(matrix / step), -127, 127).astype(np.int8)
+            found[at + name + "_scale"] = step.astype(np.float32)
         norm = (at + "norm2", at + "norm2_bias")
     return {name: np.ascontiguousarray(weight) for name, weight in (dict(named) | found).items()}
+
+
+def _large_after_gelu(scale: Float32, bias: Float32, widen: Float32, widen_bias: Float32) -> Float32:
+    """(INNER) how large each output of the GELU becomes, of a norm with this scale and bias times this matrix."""
+    spread = np.sqrt(((scale[:, None] * widen) ** 2).sum(axis=0))
+    large: Float32 = np.maximum(bias @ widen + widen_bias + DEVIATIONS * spread, LOWEST_GELU)
+    return large
 
 
 def _unit(vectors: Float32) -> Float32:
