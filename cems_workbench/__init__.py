@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "api.asking": ("Answer", "Explanation", "replay", "search", "why"),
     "api.configs": ("load_config", "presets", "save_config"),
+    "api.drifting": ("DriftReport", "drift"),
     "api.evidence": ("LoadedEvidence", "gather", "load_evidence"),
     "api.measuring": ("ComparisonReport", "EvaluationReport", "check", "compare", "evaluate"),
     "api.opening": ("OpenStore", "open_store"),
@@ -32,6 +33,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     from cems_workbench.api.asking import Answer, Explanation, replay, search, why
     from cems_workbench.api.configs import load_config, presets, save_config
+    from cems_workbench.api.drifting import DriftReport, drift
     from cems_workbench.api.evidence import LoadedEvidence, gather, load_evidence
     from cems_workbench.api.measuring import ComparisonReport, EvaluationReport, check, compare, evaluate
     from cems_workbench.api.opening import OpenStore, open_store
@@ -53,6 +55,7 @@ __all__ = [
     "Answer",
     "Cancelled",
     "ComparisonReport",
+    "DriftReport",
     "EmbedderMismatchError",
     "EvaluationReport",
     "Explanation",
@@ -72,6 +75,7 @@ __all__ = [
     "as_transformer",
     "check",
     "compare",
+    "drift",
     "evaluate",
     "gather",
     "load_config",

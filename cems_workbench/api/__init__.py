@@ -4,6 +4,7 @@
     search, replay, why                     one query                                  asking
     gather, load_evidence                   the evidence of a query set                evidence
     evaluate, compare, check                configs measured on it                     measuring
+    drift                                   what other evidence changes                drifting
     tune                                    a better config searched                   tuning
     as_transformer                          a config as a stage of PyTerrier           terrier
 

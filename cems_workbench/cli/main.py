@@ -22,6 +22,7 @@ from cems_workbench.cli import (
     connect,
     dataset,
     doctor,
+    drift,
     embed,
     evaluate,
     export,
@@ -62,6 +63,7 @@ commands.command("gather")(gather.gather_command)
 commands.command("score")(score.score_command)
 commands.command("evaluate")(evaluate.evaluate_command)
 commands.command("compare")(compare.compare_command)
+commands.command("drift")(drift.drift_command)
 commands.command("calibrate")(calibrate.calibrate_command)
 commands.command("fidelity")(fidelity.fidelity_command)
 commands.command("tune")(tune.tune_command)

@@ -1,0 +1,64 @@
+"""`drift`: what a config returns differently on two evidence files of the same queries, with no store and no model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cems_workbench.cli.evaluate import configs_for
+from cems_workbench.cli.options import (
+    ConfigOption,
+    JsonOption,
+    SetOption,
+    preset_help,
+    print_table,
+    read_evidence,
+)
+from cems_workbench.cli.terminal import put_json, say, say_wrapped
+
+DRIFTED = 1
+
+
+def drift_command(
+    before: Annotated[Path, typer.Argument(help="An evidence file.")],
+    after: Annotated[Path, typer.Argument(help="An evidence file of the same queries, gathered later or otherwise.")],
+    config: ConfigOption = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help=preset_help("the config the first file was gathered with"))
+    ] = None,
+    changes: SetOption = None,
+    k: Annotated[int, typer.Option("--k", min=1, help="Results of each query that are compared.")] = 10,
+    shown: Annotated[int, typer.Option("--queries", min=0, help="Queries to list, those that changed most.")] = 10,
+    least: Annotated[
+        float | None, typer.Option("--assert-overlap", min=0, max=1, help="Exit with 1 when the mean overlap is less.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which queries return something else, and how much. It says what changed, and not what is better: no judgment is asked."""
+    from cems_workbench.analysis.drift import drift
+
+    read = read_evidence(before)
+    chosen, _ = configs_for(read, [config] if config else None, [preset] if preset else None, changes, None)[0]
+    found = drift(read, read_evidence(after), chosen, k)
+    if as_json:
+        put_json(found.to_json())
+    else:
+        say(f"{found.config}: {found.sentence}")
+        for line in found.between:
+            say(f"between them: {line}")
+        rows = [
+            [one.qid, one.overlap, one.score_change, len(one.came), len(one.new), "yes" if one.first_changed else "no", one.query]
+            for one in found.queries[:shown]
+            if one.overlap < 1
+        ]  # fmt: skip
+        if rows:
+            print_table(["qid", "overlap", "score ±", "came", "new", "other first", "query"], rows)
+        say("overlap: rank-biased, 1 the same; new: came and was no candidate before")
+        for words, qids in (("before", found.only_before), ("after", found.only_after)):
+            if qids:
+                say_wrapped(f"only {words}, not compared: {', '.join(qids)}")
+    if least is not None and found.overlap < least:
+        say(f"FAILED: mean overlap {found.overlap:.4f} is below {least}", err=True)
+        raise typer.Exit(DRIFTED)
