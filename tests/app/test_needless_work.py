@@ -48,11 +48,17 @@ def test_a_new_query_without_a_reranker_replays_once_and_so_does_a_moved_slider(
     assert replays == ["page"] * 2
 
 
-def test_a_new_query_with_a_reranker_replays_once_more_with_its_scores(open_page: OpenPage, replays: list[str]) -> None:
+def test_a_new_query_with_a_reranker_replays_once_more_for_each_order_on_screen_and_with_all_scores(
+    open_page: OpenPage, replays: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    painted: list[tuple[int, int] | None] = []
+    monkeypatch.setattr(gathering, "_paint", lambda place, trace, read: painted.append(read))
     page = open_page()
     set_config(page, preset("qmd").config)
     search(page.run(), "another query that nobody has asked before")
-    assert replays == ["page"] * 2
+    batches = [read for read in painted if read is not None]
+    assert painted[0] is None and batches == sorted(set(batches)) and len(batches) == len(painted) - 1
+    assert replays == ["page"] * (1 + len(batches) + 1)
 
 
 def test_a_pinned_baseline_is_replayed_once_for_a_query(open_page: OpenPage, replays: list[str]) -> None:

@@ -21,6 +21,7 @@ ASIDE = {
     "store/search/lexical_refresh.py": "a new index",
     "store/search/ts_rank_refresh.py": "a new index",
     "store/database.py": "the count of commits",
+    "store/queues.py": "claims, which are worth nothing after a crash; written in a turn",
 }
 WRITES = re.compile(r"\.write_(text|bytes)\(|open\([^)]*[\"'][wax]b?[\"']|np\.save\(|np\.savez\(|to_csv\(")
 

@@ -1,7 +1,8 @@
 """Evidence for the page: kept while it answers the request, fetched with progress when a parameter asks for more; and the grades.
 
-A moved slider replays once. A new query replays once where no reranker is on, and otherwise once to know whom the reranker is to read,
-once to show the order of the lists while it reads, once more after each batch of what it reads, and once with all its scores.
+A moved slider replays once. A new query replays once where no reranker is on. Otherwise once to know whom the reranker is to read and to
+show the order of the lists while it reads, once with the scores that the cache has, if any, once more after each batch of what
+it reads, and once with all its scores.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def _fetch(
         trace = _replayed(gathered, request)
     cached = score_missing(trace.evidence, config, resources, progress, cached_only=True, switched_off=off, trace=trace)
     state.keep_evidence(request, resources.store, cached)  # before the slow part, which may be cancelled
-    so_far = _replayed(cached, request)
+    so_far = trace if _scores(cached) == _scores(trace.evidence) else _replayed(cached, request)
     if any(isinstance(need, ScoreNeed) for need in so_far.needs):
         paint(so_far, None)
 
@@ -196,3 +197,8 @@ def _fetch(
         return so_far
     state.keep_evidence(request, resources.store, scored)
     return _replayed(scored, request)
+
+
+def _scores(evidence: Evidence) -> int:
+    """How many scores it holds; none is ever taken out, so that as many are the same ones."""
+    return sum(map(len, evidence.model_scores.values()))

@@ -20,6 +20,7 @@ TAKES_A_PRESET = {
     "score",
     "evaluate",
     "compare",
+    "drift",
     "calibrate",
     "fidelity",
     "tune",
