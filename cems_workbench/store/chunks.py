@@ -18,7 +18,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, Chunk, ChunkRule, Memory, indexed_text
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.meta import bump_content_version, read_meta, write_meta
+from cems_workbench.store.meta import bump_content_version, content_version, next_version, read_meta, write_meta
 from cems_workbench.store.rows import RowCounts, staged, text_sha
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 GIVEN = "given"
 _RULE, _LABEL = "chunk_rule", "chunk_label"
+_CUT = "chunks_cut"
+"""The content version up to which all memories are cut as they should be by the cutter of `_LABEL`."""
 LONG = 1_500
 """Characters past which an embedder that does not say its limit may not read on: some 256 wordpieces."""
 STEP = 1_000
@@ -166,7 +168,8 @@ def give(cursor: duckdb.DuckDBPyConnection, given: Sequence[Chunk]) -> RowCounts
         if had.get(memory_id) != chunks or known_as.get(memory_id) != text_sha(contents[memory_id])
     ]
     rows = [(chunk, True, False, text_sha(chunk.text)) for memory_id in new for chunk in wanted[memory_id]]
-    _replace(cursor, _table(rows), _marks([(memory_id, GIVEN, text_sha(contents[memory_id])) for memory_id in new]))
+    marks = _marks([(memory_id, GIVEN, text_sha(contents[memory_id])) for memory_id in new])
+    _replace(cursor, _table(rows), marks, next_version(cursor))
     added = sum(len(wanted[memory_id]) for memory_id in new if memory_id not in had)
     unchanged = sum(len(chunks) for memory_id, chunks in wanted.items() if memory_id not in new)
     return RowCounts(added, len(rows) - added, unchanged)
@@ -185,7 +188,7 @@ def put_given(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table
 
     A memory without any is kept whole by whatever rule, until its content changes. `new`: none of them was there before.
     """
-    _replace(cursor, chunks, cut, new=new)
+    _replace(cursor, chunks, cut, next_version(cursor), new=new)
 
 
 def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:
@@ -196,8 +199,10 @@ def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress)
     with database.reading() as cursor:
         by = cutter(rule(cursor), embedder)
         before = read_meta(cursor, _LABEL)
-        waiting = _waiting(cursor, by)
-        unread = _longer(cursor, LONG) if by.note else 0
+        version, done = content_version(cursor), read_meta(cursor, _CUT)
+        since = int(done) if done is not None and before == by.label else BEFORE_ALL
+        waiting = _waiting(cursor, by, since)
+        unread = _longer(cursor, LONG, since) if by.note else 0
     if before != by.label:
         with database.transaction() as cursor:
             write_meta(cursor, _LABEL, by.label)
@@ -208,24 +213,38 @@ def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress)
         _cut(database, waiting[start : start + STEP], by)
     if waiting:
         progress("cutting chunks", len(waiting), len(waiting))
+    if since != version:
+        with database.transaction() as cursor:
+            write_meta(cursor, _CUT, str(version))
     return (f"{unread} memories are long, and {by.note}",) if unread else ()
 
 
-def _waiting(cursor: duckdb.DuckDBPyConnection, by: Cutter, among: Sequence[str] | None = None) -> list[str]:
-    """The live memories that are not cut, and should be, or are cut by another rule or of another text; all, or those among some."""
+BEFORE_ALL = -1
+"""A content version before which nothing was."""
+
+
+def _waiting(
+    cursor: duckdb.DuckDBPyConnection, by: Cutter, since: int, among: Sequence[str] | None = None
+) -> list[str]:
+    """The live memories that are not cut, and should be, or are cut by another rule or of another text.
+
+    Those that changed after the content version `since`; `among`: of these alone.
+    """
     rows = cursor.execute(
         "SELECT m.id FROM memories AS m LEFT JOIN chunked AS k ON k.memory_id = m.id "
-        "WHERE m.deleted_at IS NULL AND CASE WHEN k.memory_id IS NULL THEN length(m.content) + coalesce(length(m.title) + 2, 0) > ? "
+        "WHERE m.deleted_at IS NULL AND m.changed > ? AND CASE "
+        "WHEN k.memory_id IS NULL THEN length(m.content) + coalesce(length(m.title) + 2, 0) > ? "
         "WHEN k.rule = ? THEN k.text_sha <> sha256(m.content) ELSE k.rule <> ? OR k.text_sha <> m.text_sha END "
         f"{'' if among is None else 'AND m.id IN (SELECT unnest(?))'} ORDER BY m.id",
-        [by.over, GIVEN, by.label, *([] if among is None else [list(among)])],
+        [since, by.over, GIVEN, by.label, *([] if among is None else [list(among)])],
     ).fetchall()
     return [row[0] for row in rows]
 
 
-def _longer(cursor: duckdb.DuckDBPyConnection, characters: int) -> int:
+def _longer(cursor: duckdb.DuckDBPyConnection, characters: int, since: int) -> int:
     found = cursor.execute(
-        "SELECT count(*) FROM memories WHERE deleted_at IS NULL AND length(content) > ?", [characters]
+        "SELECT count(*) FROM memories WHERE deleted_at IS NULL AND changed > ? AND length(content) > ?",
+        [since, characters],
     ).fetchall()
     return int(found[0][0])
 
@@ -236,7 +255,7 @@ def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
         found = list(memories.read(cursor, ids).values())
     cut = by.cut([(memory.title, memory.content) for memory in found])
     with database.transaction() as cursor:
-        waiting = set(_waiting(cursor, by, ids))
+        waiting = set(_waiting(cursor, by, BEFORE_ALL, ids))
         now = memories.read(cursor, ids)
         pairs = [
             (one, own) for one, own in zip(found, cut, strict=True) if one.id in waiting and now.get(one.id) == one
@@ -246,7 +265,8 @@ def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
             for memory, pieces in pairs
             for i, piece in enumerate(pieces)
         ]  # fmt: skip
-        _replace(cursor, _table(rows), _marks([(one.id, by.label, text_sha(indexed_text(one))) for one, _ in pairs]))
+        marks = _marks([(one.id, by.label, text_sha(indexed_text(one))) for one, _ in pairs])
+        _replace(cursor, _table(rows), marks, content_version(cursor))
 
 
 def searched(memory: Memory, text: str, with_title: bool) -> str:
@@ -254,12 +274,15 @@ def searched(memory: Memory, text: str, with_title: bool) -> str:
     return titled(memory.title, text) if with_title else text
 
 
-def _replace(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, *, new: bool = False) -> None:
-    """Put chunks (`_table`) in place of those of the memories of `cut` (`_marks`); `new` ones have none."""
+def _replace(
+    cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, version: int, *, new: bool = False
+) -> None:
+    """Put chunks (`_table`) in place of those of the memories of `cut` (`_marks`), which change in a version; `new` ones have none."""
     if not cut.num_rows:
         return
     if not new:
         ids = cut["memory_id"].to_pylist()
+        memories.mark_changed(cursor, ids, version)
         cursor.execute("DELETE FROM chunks WHERE memory_id IN (SELECT unnest(?))", [ids])
     if chunks.num_rows:
         with staged(cursor, "staged_chunks", chunks):

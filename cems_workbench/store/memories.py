@@ -20,7 +20,7 @@ from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.meta import bump_content_version
+from cems_workbench.store.meta import bump_content_version, next_version
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
 from cems_workbench.store.selection import Selection
 from cems_workbench.store.statistics import Duplicates, Statistics
@@ -41,6 +41,8 @@ _TIMES = ("created_at", "last_accessed", "updated_at")
 _SET = ", ".join(f"{name} = s.{name}" for name in COLUMNS if name != "id")
 _DIFFERS = " OR ".join(f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name not in ("id", "content"))
 """Texts are compared by their sha: DuckDB would hold 2,048 of them in memory at once."""
+_SEARCHED = " OR ".join(f"m.{name} IS DISTINCT FROM s.{name}" for name in ("text_sha", "title", "project", "scope"))
+"""Whether a change is one for the indexes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +220,8 @@ class Memories:
         state = "IS NULL" if when is not None else "IS NOT NULL"
         with self._database.transaction() as cursor:
             changed = cursor.execute(
-                f"UPDATE memories SET deleted_at = ? WHERE id = ? AND deleted_at {state}", [to_naive(when), memory_id]
+                f"UPDATE memories SET deleted_at = ?, changed = ? WHERE id = ? AND deleted_at {state}",
+                [to_naive(when), next_version(cursor), memory_id],
             ).fetchall()[0][0]
             if changed:
                 bump_content_version(cursor)
@@ -256,23 +259,34 @@ def staging(memories: Sequence[Memory], sha: Callable[[str], str] = text_sha) ->
 
 
 def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False) -> RowCounts:
-    """Insert new rows of `staging` and update those that differ; their ids must be distinct. `new`: none of them has a row yet."""
+    """Insert new rows of `staging` and update those that differ; their ids must be distinct. `new`: none of them has a row yet.
+
+    They are changed in the content version that the transaction is going to make.
+    """
+    version = next_version(cursor)
     with staged(cursor, "staged_memories", rows):
         if new:
             columns = ", ".join(COLUMNS)
-            cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged_memories")
+            cursor.execute(
+                f"INSERT INTO memories ({columns}, changed) SELECT {columns}, ? FROM staged_memories", [version]
+            )
             return RowCounts(added=rows.num_rows)
         updated = cursor.execute(
-            f"UPDATE memories AS m SET {_SET} FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})"
+            f"UPDATE memories AS m SET {_SET}, changed = CASE WHEN {_SEARCHED} THEN ? ELSE m.changed END "
+            f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
+            [version],
         ).fetchall()[0][0]
         # A content may open with the title, or not, and be the same indexed text.
         if rows["title"].null_count < rows.num_rows:
             updated += cursor.execute(
-                f"UPDATE memories AS m SET {_SET} FROM staged_memories AS s WHERE m.id = s.id AND s.title <> '' AND m.content <> s.content"
+                f"UPDATE memories AS m SET {_SET}, changed = ? FROM staged_memories AS s "
+                "WHERE m.id = s.id AND s.title <> '' AND m.content <> s.content",
+                [version],
             ).fetchall()[0][0]
         added = cursor.execute(
-            f"INSERT INTO memories ({', '.join(COLUMNS)}) SELECT {', '.join(COLUMNS)} FROM staged_memories "
-            "WHERE id NOT IN (SELECT id FROM memories)"
+            f"INSERT INTO memories ({', '.join(COLUMNS)}, changed) SELECT {', '.join(COLUMNS)}, ? FROM staged_memories "
+            "WHERE id NOT IN (SELECT id FROM memories)",
+            [version],
         ).fetchall()[0][0]
     return RowCounts(added, updated, rows.num_rows - added - updated)
 
@@ -286,6 +300,17 @@ def known_ids(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]
 def deleted_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
     """The ids of all deleted memories."""
     return {row[0] for row in cursor.execute("SELECT id FROM memories WHERE deleted_at IS NOT NULL").fetchall()}
+
+
+def changed_since(cursor: duckdb.DuckDBPyConnection, version: int) -> list[str]:
+    """Ids of the memories, deleted ones too, of which what searches read changed after a content version; in order."""
+    rows = cursor.execute("SELECT id FROM memories WHERE changed > ? ORDER BY id", [version]).fetchall()
+    return [memory_id for (memory_id,) in rows]
+
+
+def mark_changed(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], version: int) -> None:
+    """Note that what searches read of these memories changed in a content version."""
+    cursor.execute("UPDATE memories SET changed = ? WHERE id IN (SELECT unnest(?))", [version, list(ids)])
 
 
 def count(cursor: duckdb.DuckDBPyConnection) -> int:

@@ -47,12 +47,24 @@ def content_version(cursor: duckdb.DuckDBPyConnection) -> int:
 
 def bump_content_version(cursor: duckdb.DuckDBPyConnection) -> int:
     """Add one to the content version and return it; to be called in the transaction that changes a memory."""
-    version = content_version(cursor) + 1
+    version, mark = next_version(cursor), uuid4().hex[:12]
     write_meta(cursor, CONTENT_VERSION, str(version))
-    write_meta(cursor, CONTENT_MARK, uuid4().hex[:12])
+    write_meta(cursor, CONTENT_MARK, mark)
+    cursor.execute("INSERT OR REPLACE INTO content_marks VALUES (?, ?)", [version, mark])
     return version
+
+
+def next_version(cursor: duckdb.DuckDBPyConnection) -> int:
+    """The content version that `bump_content_version` will make: what is changed in this transaction has it as `memories.changed`."""
+    return content_version(cursor) + 1
 
 
 def content_identity(cursor: duckdb.DuckDBPyConnection) -> str:
     """Whose content this is: the store's identity and the mark of its last change, which two copies that went apart do not share."""
     return f"{read_meta(cursor, STORE_ID)}:{read_meta(cursor, CONTENT_MARK) or ''}"
+
+
+def earlier_identity(cursor: duckdb.DuckDBPyConnection, version: int) -> str | None:
+    """`content_identity` as it was at a content version; None for one that the store has not had, or not kept the mark of."""
+    rows = cursor.execute("SELECT mark FROM content_marks WHERE version = ?", [version]).fetchall()
+    return f"{read_meta(cursor, STORE_ID)}:{rows[0][0]}" if rows else None

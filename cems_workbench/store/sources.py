@@ -23,7 +23,7 @@ from cems_workbench.records import Chunk, Relation, TakenChunk, TakenMemory, ind
 from cems_workbench.store import memories, relations
 from cems_workbench.store.chunks import given_tables, put_given
 from cems_workbench.store.database import Database
-from cems_workbench.store.meta import bump_content_version
+from cems_workbench.store.meta import bump_content_version, next_version
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
 from cems_workbench.store.search.entries import WHOLE, Place, from_row
 
@@ -284,9 +284,9 @@ class Sources:
             counts = memories.upsert(cursor, rows.memories, new=not there)
             back = _ids(
                 cursor.execute(
-                    "UPDATE memories SET deleted_at = NULL WHERE deleted_at IS NOT NULL AND id IN "
+                    "UPDATE memories SET deleted_at = NULL, changed = ? WHERE deleted_at IS NOT NULL AND id IN "
                     "(SELECT memory_id FROM source_rows WHERE marker IS NULL AND memory_id IN (SELECT unnest(?))) RETURNING id",
-                    [rows.ids],
+                    [next_version(cursor), rows.ids],
                 ).fetchall()
             ) if there else []  # fmt: skip
             put_given(cursor, rows.chunks, rows.cut, new=not there)
@@ -319,8 +319,8 @@ class Sources:
         cursor.execute("DELETE FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [ids])
         deleted = _ids(
             cursor.execute(
-                "UPDATE memories SET deleted_at = ? WHERE deleted_at IS NULL AND id IN (SELECT unnest(?)) RETURNING id",
-                [to_naive(datetime.now(UTC)), ids],
+                "UPDATE memories SET deleted_at = ?, changed = ? WHERE deleted_at IS NULL AND id IN (SELECT unnest(?)) RETURNING id",
+                [to_naive(datetime.now(UTC)), next_version(cursor), ids],
             ).fetchall()
         )
         if deleted:

@@ -1,0 +1,10 @@
+-- What changed since when, so that an index is brought up to date by reading only that.
+--
+-- `memories.changed` is the content version in which what searches read of a memory changed last: its text, title, project or scope,
+-- its chunks, whether it is deleted; 0 where that was before versions were kept. `content_marks` has the mark of each content version:
+-- an index says of which it is, and one whose mark is not here was built from another store's content, or from a copy that went apart.
+
+ALTER TABLE memories ADD COLUMN changed BIGINT DEFAULT 0;
+CREATE TABLE content_marks (version BIGINT PRIMARY KEY, mark VARCHAR NOT NULL);
+INSERT INTO content_marks
+SELECT CAST(v.value AS BIGINT), m.value FROM workbench_meta AS v, workbench_meta AS m WHERE v.key = 'content_version' AND m.key = 'content_mark';
