@@ -4,9 +4,9 @@ from pathlib import Path
 
 import streamlit as st
 
-ICON = (
-    Path(__file__).parent / "cems_workbench" / "ui" / "icon.png"
-)  # a file of ours: named icons are fetched from a server
+import cems_workbench
+
+ICON = Path(cems_workbench.__file__).parent / "ui" / "icon.png"  # a file of ours: named icons are fetched from a server
 
 st.set_page_config(page_icon=str(ICON), layout="wide")
 

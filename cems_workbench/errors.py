@@ -65,6 +65,11 @@ _SHORT.maxlevel = 2
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
 
 
+def install_extra(package: str, extra: str) -> str:
+    """That a package is missing which only an extra of ours brings, and how to get it."""
+    return f"{package} is not installed; pip install 'cems-workbench[{extra}]' brings it"
+
+
 def reply_words(text: str) -> str:
     """What a server's error reply says: the message in its JSON, or its text."""
     text = text.strip()

@@ -1,9 +1,15 @@
-"""What the shipped presets are called, and which of them everything begins with; known without reading any."""
+"""What ships: the presets by name, which of them everything begins with, and where the app and the sample data lie."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import resources
+from pathlib import Path
+
+_CHECKOUT = Path(__file__).resolve().parents[1]
+HOME = _CHECKOUT if (_CHECKOUT / "app.py").is_file() else Path(__file__).resolve().parent / "app"
+"""The folder with app.py, pages and sample_data: the checkout, or that which setup.py puts into a wheel."""
+SAMPLE_DATA = HOME / "sample_data"
 
 FIRST = "workbench"
 """The preset that the app opens with and a command uses where none is named, unless CEMS_WORKBENCH_PRESET names another."""

@@ -11,16 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cems_workbench import collector
-from cems_workbench.cli.options import StoreOption
+from cems_workbench.cli.options import StoreOption, settings_for
 from cems_workbench.errors import InputError
+from cems_workbench.shipped import HOME
 
-PAGE = Path(__file__).resolve().parents[2] / "app.py"
+PAGE = HOME / "app.py"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 PRELOADED = (
     "cems_workbench.config",
@@ -40,9 +40,9 @@ def app_command(
 ) -> None:
     """Open the app. It listens on localhost; stop it with Ctrl-C."""
     if not PAGE.is_file():
-        raise InputError(f"{PAGE} is not there; run the app from a checkout of the project")
-    if store is not None:
-        os.environ["CEMS_WORKBENCH_STORE"] = str(store.resolve())
+        raise InputError(f"{PAGE} is not there: this installation is not whole")
+    # As named where the command was given: the app runs in the folder of its pages.
+    os.environ["CEMS_WORKBENCH_STORE"] = str(settings_for(store).store.resolve())
     exit_code = [0]
     atexit.register(_leave, exit_code)  # first in, last out: after whatever the server and the models clean up
     collector.pause()  # importing makes none worth the search; `_preload` goes on with it

@@ -14,6 +14,7 @@ from cems_workbench.cli.options import JsonOption, StoreOption, print_table, pro
 from cems_workbench.cli.terminal import put_json, say
 from cems_workbench.errors import InputError
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, DEFAULT_SCALE, LANGUAGES, GradeScale
+from cems_workbench.shipped import SAMPLE_DATA
 
 MOST_GRADES = 11
 SHOWN_ERRORS = 50
@@ -21,7 +22,12 @@ KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
 
 
 def import_command(
-    path: Annotated[Path, typer.Argument(help="A file, or a directory whose known files are imported.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="A file, or a directory whose known files are imported; sample_data is the sample that ships."
+        ),
+    ],
     format: Annotated[str, typer.Option("--format", help="Input format; auto looks at the file.")] = "auto",
     query_set: Annotated[
         str | None, typer.Option("--set", help="Query set to put queries into (default: named after the input).")
@@ -57,6 +63,8 @@ def import_command(
     from cems_workbench.runs.opening import open_resources
 
     grades = _scale(scale)
+    if path.parts[:1] == (SAMPLE_DATA.name,) and not path.exists():
+        path = SAMPLE_DATA.joinpath(*path.parts[1:])
     if query_set is not None:
         _check_set_name(query_set)
     elif os.path.isdir(path):

@@ -17,7 +17,7 @@ from typing import Any
 
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.protocol import TRUNCATED, PairScore
-from cems_workbench.models.resolve import Resolved, locate
+from cems_workbench.models.resolve import MISSING, Resolved, loads_others, locate
 from cems_workbench.records import MS_MARCO, JudgeScale
 
 VERSION = "cross-encoder/1"
@@ -34,7 +34,8 @@ class CrossEncoderReranker:
     def __init__(self, asked: str) -> None:
         resolved = locate(asked)
         if resolved is None:
-            raise ModelError(f"{_named(asked)} was not found: no such folder, not in the local cache, no model hub")
+            missing = "was not found: no such folder, not in the local cache, no model hub"
+            raise ModelError(f"{_named(asked)} {missing if loads_others() else f'cannot be loaded: {MISSING}'}")
         self.resolved: Resolved = resolved
         self._lock = threading.Lock()
 

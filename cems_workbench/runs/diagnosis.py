@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from cems_workbench.models.embedder_match import ANEW, EmbedderMatch
 from cems_workbench.models.http import server_name
 from cems_workbench.models.minilm_judge import MODEL_ID, available
 from cems_workbench.models.protocol import QueryEmbedder
-from cems_workbench.models.resolve import locate, resolve
+from cems_workbench.models.resolve import MISSING, loads_others, locate, resolve
 from cems_workbench.models.servers import SERVER_SECONDS, Answers, ask_all
 from cems_workbench.runs.embedder_match import match_store
 from cems_workbench.runs.opening import embedder, for_store, openai_embedder
@@ -68,7 +68,11 @@ def among(model: str, had: Sequence[str]) -> bool:
 
 LATE_INTERACTION = "late interaction on the embedder"
 NO_TOKENS = "the embedder on a server gives no token vectors, which it needs"
-BETTER = "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights, or let the model hub be reached once"
+BETTER = (
+    "set CEMS_WORKBENCH_CROSS_ENCODER to a folder with the weights, or let the model hub be reached once"
+    if loads_others()
+    else f"models besides the packaged ones: {MISSING}"
+)
 ASK_A_SERVER = ("llama_server", "ollama", "llm")
 REMOVE = "mend or uninstall what is left out; everything else works"
 OTHER_RERANKER = "set rerank.backend to late_interaction, which needs no server"
@@ -211,7 +215,9 @@ def _instead(settings: Settings, asked: str) -> str | None:
     return f"{LATE_INTERACTION}{also}"
 
 
-PACKAGES = ("streamlit", "duckdb", "chromadb", "sentence-transformers", "torch", "bm25s")
+PACKAGES = ("streamlit", "duckdb", "chromadb", "bm25s", "onnxruntime")
+EXTRAS: Mapping[str, str] = {"sentence-transformers": "torch", "torch": "torch", "psycopg": "postgres", "qdrant-client": "qdrant"}
+"""Packages that only few need, and the extra that brings each."""
 SHOWN_MODELS = 8
 WITHOUT_LLM = (
     "without one, intent is read from the query's words, and expansion is feedback from its first lexical hits"
@@ -254,14 +260,19 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
 
 def _packages() -> Check:
     found, missing = [], []
-    for name in PACKAGES:
+    for name in (*PACKAGES, *EXTRAS):
         try:
             found.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
-    if missing:
-        return Check("packages", "failed", f"missing: {', '.join(missing)}", "run make setup")
-    return Check("packages", "ok", f"Python {platform.python_version()}, {', '.join(found)}")
+    if needed := [name for name in missing if name in PACKAGES]:
+        return Check("packages", "failed", f"missing: {', '.join(needed)}", "run make setup")
+    finding = f"Python {platform.python_version()}, {', '.join(found)}"
+    if not missing:
+        return Check("packages", "ok", finding)
+    wanted = ",".join(dict.fromkeys(EXTRAS[name] for name in missing))
+    advice = f"pip install 'cems-workbench[{wanted}]', where what they bring is wanted"
+    return Check("packages", "optional", f"{finding}; without {', '.join(missing)}", advice)
 
 
 def _embedder(settings: Settings, servers: Answers) -> Check:

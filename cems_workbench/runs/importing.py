@@ -19,8 +19,6 @@ from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
 from cems_workbench.store import ImportReport, Store
 from cems_workbench.writing import written_whole
 
-SAMPLE_DATA = Path(__file__).resolve().parents[2] / "sample_data"
-"""The sample of this project; it is not there where only the package is installed."""
 NAME_LENGTH = 120
 """Characters of an upload's name that are used: the last ones, which have its suffix."""
 

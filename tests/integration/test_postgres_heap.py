@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from postgres_server import LoadedChunk, Server, load, uuid_of
 
-from cems_workbench.runs.importing import SAMPLE_DATA
+from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.store.search.postgres_heap import DocumentRow, HeapRow, heap_order
 from cems_workbench.store.search.postgres_text import lexemes
 

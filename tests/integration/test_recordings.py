@@ -30,9 +30,9 @@ from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.needs import unmet
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.connecting import settle_embedder, take_snapshot
-from cems_workbench.runs.importing import SAMPLE_DATA
 from cems_workbench.runs.opening import servers
 from cems_workbench.settings import Settings
+from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.sources.address import parse
 from cems_workbench.sources.opening import open_source
 from cems_workbench.store import Store

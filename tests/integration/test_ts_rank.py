@@ -13,7 +13,7 @@ import pytest
 from postgres_server import LoadedChunk, Server, load, uuid_of
 
 from cems_workbench.progress import silent
-from cems_workbench.runs.importing import SAMPLE_DATA
+from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.store.search import ts_rank_refresh
 from cems_workbench.store.search.postgres_parser import tokens
 from cems_workbench.store.search.postgres_text import TsQueryError, lexemes, matches, or_query, ts_rank

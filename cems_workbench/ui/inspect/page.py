@@ -20,7 +20,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import BY_NAME
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
-from cems_workbench.runs.importing import SAMPLE_DATA
+from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.ui.inspect import baseline, gathering, rows, state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls

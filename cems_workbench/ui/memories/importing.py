@@ -12,7 +12,8 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.formats import FORMATS
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import CJK, LANGUAGES, NO_LANGUAGE
-from cems_workbench.runs.importing import SAMPLE_DATA, FileImport, import_files
+from cems_workbench.runs.importing import FileImport, import_files
+from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.store import language
 from cems_workbench.ui.kit import reviewer, templates
 from cems_workbench.ui.kit.escape import plain

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cems_workbench import formats
 from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.runs.importing import SAMPLE_DATA
+from cems_workbench.shipped import SAMPLE_DATA
 from tests.sample import copied
 
 FOLDER = SAMPLE_DATA / "deeper_pool"

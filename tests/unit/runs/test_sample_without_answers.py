@@ -8,7 +8,7 @@ from collections import Counter
 from cems_workbench import formats
 from cems_workbench.records import Judgment
 from cems_workbench.runs.gathering import measurable
-from cems_workbench.runs.importing import SAMPLE_DATA
+from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.store.importing import set_name
 
 PATH = SAMPLE_DATA / "no_answer" / "unanswerable.jsonl"

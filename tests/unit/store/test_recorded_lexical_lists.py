@@ -9,7 +9,7 @@ import pytest
 
 from cems_workbench.models.chunking import cems_pieces
 from cems_workbench.progress import silent
-from cems_workbench.runs.importing import SAMPLE_DATA
+from cems_workbench.shipped import SAMPLE_DATA
 from cems_workbench.store.search import ts_rank_refresh
 from cems_workbench.store.search.postgres_heap import HeapRow, heap_order
 from cems_workbench.store.search.postgres_text import lexemes
