@@ -21,7 +21,16 @@ from cems_workbench.cli.evaluate import (
     score_lines,
 )
 from cems_workbench.cli.gather import SeedOption
-from cems_workbench.cli.options import ConfigsOption, JsonOption, SetOption, preset_help, print_table, read_evidence
+from cems_workbench.cli.options import (
+    ConfigsOption,
+    JsonOption,
+    SetOption,
+    preset_help,
+    print_table,
+    progress_bar,
+    read_evidence,
+    tell_unproved,
+)
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
 
@@ -30,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def compare_command(
-    evidence: Annotated[Path, typer.Argument(help="An evidence file.")],
+    evidence: Annotated[list[Path], typer.Argument(help="An evidence file, or several of one set.")],
     config: ConfigsOption = None,
     preset: Annotated[
         list[str] | None, typer.Option("--preset", help=preset_help("none: name at least two configs; repeatable"))
@@ -53,31 +62,56 @@ def compare_command(
     """Compare configs with the first of them, query by query. Nothing is gathered and no model is asked."""
     from cems_workbench.evaluation.assertions import check_no_loss, parse_scoped_measure
     from cems_workbench.evaluation.comparison import compare
-    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file, refuse_nothing
+    from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.runs.evaluation import (
+        PER_QUERY,
+        evaluate_configs,
+        evaluate_streamed,
+        labelled_file,
+        refuse_nothing,
+        streamed,
+    )
 
     if len(config or ()) + len(preset or ()) < 2:
         raise InputError("compare needs at least two configs: --config A --config B (files, or presets by name)")
     check_judges(judges)
-    read = read_evidence(evidence)
-    configs = configs_for(read, config, preset, changes, None)
-    least = read.header.relevant_from if grade is None else grade
-    guarded = [parse_scoped_measure(text, least) for text in no_loss or ()]
-    measures = chosen_measures(metrics, least, [measure for measure, _ in guarded])
-    of_file = labelled_file(read, judges)
-    refuse_nothing(of_file.batch.queries, evidence)
-    measured, _ = evaluate_configs(
-        [(chosen.name, chosen) for chosen, _ in configs], lambda _: of_file, measures, seed=seed
-    )
-    comparison = compare([row.evaluation for row in measured], seed=seed)
+    if streamed(evidence):
+        with EvidenceStream(evidence) as stream:
+            tell_unproved(stream.unproved)
+            header, content = stream.header, stream.content_hash
+            least = header.relevant_from if grade is None else grade
+            guarded = [parse_scoped_measure(text, least) for text in no_loss or ()]
+            measures = chosen_measures(metrics, least, [measure for measure, _ in guarded])
+            named = [(chosen.name, chosen) for chosen, _ in configs_for(header, config, preset, changes, None)]
+            with progress_bar(as_json) as progress:
+                found = evaluate_streamed(stream, named, measures, judges, seed=seed, progress=progress)
+        comparison = found.found.compared(seed)
+        scoring: list[str] = []
+    else:
+        read = read_evidence(evidence[0])
+        header = read.header
+        configs = configs_for(header, config, preset, changes, None)
+        least = header.relevant_from if grade is None else grade
+        guarded = [parse_scoped_measure(text, least) for text in no_loss or ()]
+        measures = chosen_measures(metrics, least, [measure for measure, _ in guarded])
+        of_file = labelled_file(read, judges)
+        refuse_nothing(of_file.batch.queries, evidence[0])
+        measured, _ = evaluate_configs(
+            [(chosen.name, chosen) for chosen, _ in configs], lambda _: of_file, measures, seed=seed
+        )
+        comparison = compare([row.evaluation for row in measured], seed=seed)
+        content = of_file.content_hash
+        told = [(evidence[0], row.evaluation, options) for row, (_, options) in zip(measured, configs, strict=True)]
+        scoring = score_lines(told)
     outcomes = [outcome for measure, kind in guarded for outcome in check_no_loss(comparison, measure, kind, tolerance)]
     if as_json:
-        put_json(comparison.to_json() | {"content_hash": of_file.content_hash} | asserted_json(outcomes))
+        per_query = len(comparison.evaluations[0].qids) <= PER_QUERY
+        put_json(comparison.to_json(per_query) | {"content_hash": content} | asserted_json(outcomes))
     else:
-        _print(comparison, shown, read.header.config.name)
-        told = [(evidence, row.evaluation, options) for row, (_, options) in zip(measured, configs, strict=True)]
-        for line in score_lines(told):
+        _print(comparison, shown, header.config.name)
+        for line in scoring:
             say(line)
-        say(f"content hash {of_file.content_hash}")
+        say(f"content hash {content}")
         print_asserted(outcomes)
     exit_unless_all_hold(outcomes)
 

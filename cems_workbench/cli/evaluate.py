@@ -24,6 +24,7 @@ from cems_workbench.cli.options import (
     progress_bar,
     read_evidence,
     settings_for,
+    tell_unproved,
 )
 from cems_workbench.cli.terminal import put_json, say, say_wrapped
 from cems_workbench.errors import InputError
@@ -32,12 +33,13 @@ from cems_workbench.writing import write_text
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.assertions import Assertion, Outcome
-    from cems_workbench.evaluation.batch import LabelledBatch
+    from cems_workbench.evaluation.batch import LabelledBatch, Rankings
     from cems_workbench.evaluation.evaluate import Evaluation
-    from cems_workbench.evaluation.evidence_file import EvidenceSet
+    from cems_workbench.evaluation.evidence_file import Header
+    from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.evaluation.honest import HonestView
     from cems_workbench.evaluation.metrics import Measure
-    from cems_workbench.runs.evaluation import Labelled, LabelledEvidence
+    from cems_workbench.runs.evaluation import Labelled, LabelledEvidence, StreamedConfigs
 
 CHECK_FAILED = 1
 Options = Sequence[tuple[str, str]]
@@ -56,7 +58,10 @@ JudgesOption = Annotated[
 
 def evaluate_command(
     evidence: Annotated[
-        str, typer.Argument(metavar="EVIDENCE|QUERY_SET", help="An evidence file, or a query set to gather first.")
+        list[str],
+        typer.Argument(
+            metavar="EVIDENCE...|QUERY_SET", help="Evidence files, several of one set, or a query set to gather first."
+        ),
     ],
     config: ConfigsOption = None,
     preset: PresetsOption = None,
@@ -80,10 +85,11 @@ def evaluate_command(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure configs on labelled queries. An evidence file needs no store and no model."""
+    """Measure configs on labelled queries. Evidence files need no store and no model; large ones are not read into memory."""
     from cems_workbench.evaluation.assertions import check, parse_assertion
     from cems_workbench.evaluation.evidence_file import is_evidence_file
-    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file, refuse_nothing
+    from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.runs.evaluation import evaluate_configs, labelled_file, refuse_nothing, streamed
 
     def wanted(relevant_from: int) -> tuple[tuple[Measure, ...], list[Assertion]]:
         least = relevant_from if grade is None else grade
@@ -92,23 +98,47 @@ def evaluate_command(
 
     wanted(1)  # what cannot be read is said before anything is gathered
     check_judges(judges)
-    read = read_evidence(Path(evidence)) if is_evidence_file(Path(evidence)) else None
-    if read is not None and (project_only or limit is not None):
+    paths = [Path(name) for name in evidence]
+    are_files = [is_evidence_file(path) for path in paths]
+    if any(are_files) and (project_only or limit is not None):
         raise InputError("--project-only and --limit are for gathering; the evidence file is gathered already")
-    configs = configs_for(read, config, preset, changes, ablate)
-    if run_out is not None and len(configs) > 1:
-        raise InputError(f"--run-out holds one run, and there are {len(configs)} configs")
+    if len(paths) > 1 and not all(are_files):
+        raise InputError(f"{paths[are_files.index(False)]}: of several names each has to be an evidence file")
+    if all(are_files) and streamed(paths):
+        if honest:
+            raise InputError(
+                "--honest reads the results of every query, which evidence of this size or of several files does not keep"
+            )
+        with EvidenceStream(paths) as stream:
+            measures, assertions = wanted(stream.header.relevant_from)
+            configs = configs_for(stream.header, config, preset, changes, ablate)
+            found = _streamed(stream, configs, measures, judges, seed, run_out, as_json)
+        outcomes = [check(assertion, evaluation) for evaluation in found.evaluations for assertion in assertions]
+        if as_json:
+            put_json({"evaluations": found.to_json()} | asserted_json(outcomes))
+        else:
+            for evaluation in found.evaluations:
+                print_evaluation(evaluation)
+                say(f"content hash {found.content_hash}")
+                if found.found.answered:
+                    say(f"lists {found.found.answered}")
+            print_asserted(outcomes)
+        exit_unless_all_hold(outcomes)
+        return
+    read = read_evidence(paths[0]) if are_files[0] else None
+    configs = configs_for(None if read is None else read.header, config, preset, changes, ablate)
+    _refuse_runs(run_out, configs)
     named = [(chosen.name, chosen) for chosen, _ in configs]
     if read is not None:
         measures, assertions = wanted(read.header.relevant_from)
         of_file = labelled_file(read, judges)
         measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
     else:
-        with _gathered(evidence, judges, project_only, (limit, seed), store, as_json) as (source, relevant_from):
+        with _gathered(evidence[0], judges, project_only, (limit, seed), store, as_json) as (source, relevant_from):
             measures, assertions = wanted(relevant_from)
             measured, _ = evaluate_configs(named, source, measures, seed=seed)
     evaluations, batches = [row.evaluation for row in measured], [row.batch for row in measured]
-    refuse_nothing(evaluations[0].qids, evidence)
+    refuse_nothing(evaluations[0].qids, evidence[0])
     if run_out is not None:
         _write_run(run_out, batches[0], evaluations[0])
     outcomes = [check(assertion, evaluation) for evaluation in evaluations for assertion in assertions]
@@ -137,17 +167,49 @@ def evaluate_command(
     exit_unless_all_hold(outcomes)
 
 
+def _streamed(
+    stream: EvidenceStream, configs: Sequence[tuple[PipelineConfig, Options]], measures: Sequence[Measure], judges: str | None,
+    seed: int, run_out: Path | None, quiet: bool,
+) -> StreamedConfigs:  # fmt: skip
+    """The configs measured on a stream; their one run is written as it comes."""
+    from cems_workbench.evaluation.report import run_lines
+    from cems_workbench.runs.evaluation import evaluate_streamed
+    from cems_workbench.writing import set_aside
+
+    _refuse_runs(run_out, configs)
+    tell_unproved(stream.unproved)
+    named = [(chosen.name, chosen) for chosen, _ in configs]
+    with progress_bar(quiet) as progress:
+        if run_out is None:
+            return evaluate_streamed(stream, named, measures, judges, seed=seed, progress=progress)
+        try:
+            with set_aside(run_out) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+
+                def each(batch: LabelledBatch, found: Sequence[Rankings]) -> None:
+                    file.write(run_lines(batch, found[0]))
+
+                return evaluate_streamed(stream, named, measures, judges, seed=seed, each=each, progress=progress)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{run_out}: cannot be written: {error}") from None
+
+
+def _refuse_runs(run_out: Path | None, configs: Sequence[object]) -> None:
+    """Raise InputError where one run is to be written of several configs."""
+    if run_out is not None and len(configs) > 1:
+        raise InputError(f"--run-out holds one run, and there are {len(configs)} configs")
+
+
 def configs_for(
-    read: EvidenceSet | None, files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None,
+    header: Header | None, files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None,
     ablate: str | None,
 ) -> list[tuple[PipelineConfig, Options]]:  # fmt: skip
     """The configs that were named, or the default one, and the rows of their ablation, each with the options that name it to `score`.
 
-    The default is the config that a file was gathered with, and for a query set (`read` is None) the default preset.
+    The default is the config that a file with this header was gathered with, and for a query set (None) the default preset.
     """
     from cems_workbench.evaluation.ablation import ablations
 
-    configs = chosen_configs(files, presets, changes) or [_default(read, changes)]
+    configs = chosen_configs(files, presets, changes) or [_default(header, changes)]
     named = [[("--config", str(path))] for path in files or ()] + [[("--preset", name)] for name in presets or ()]
     further = [("--set", text) for text in changes or ()] + ([("--ablate", ablate)] if ablate else [])
     return [
@@ -199,13 +261,13 @@ def check_judges(judges: str | None) -> None:
         raise InputError(f"--judges {judges}: expected human or model")
 
 
-def _default(read: EvidenceSet | None, changes: Sequence[str] | None) -> PipelineConfig:
+def _default(header: Header | None, changes: Sequence[str] | None) -> PipelineConfig:
     """The config that a file was gathered with; the default preset for a query set."""
     from cems_workbench.config import parse_assignment, with_values
 
-    if read is None:
+    if header is None:
         return chosen_config(None, None, changes)
-    return with_values(read.header.config, dict(parse_assignment(text) for text in changes or ()), "--set")
+    return with_values(header.config, dict(parse_assignment(text) for text in changes or ()), "--set")
 
 
 @contextmanager

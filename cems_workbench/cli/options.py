@@ -117,9 +117,14 @@ def read_evidence(path: Path) -> EvidenceSet:
     from cems_workbench.evaluation.evidence_file import read_evidence_file
 
     evidence = read_evidence_file(path)
-    if evidence.unproved:
-        say(f"warning: {evidence.unproved}", err=True)
+    tell_unproved(evidence.unproved)
     return evidence
+
+
+def tell_unproved(words: str) -> None:
+    """Say on stderr what the hash of evidence does not prove, where there is such."""
+    if words:
+        say(f"warning: {words}", err=True)
 
 
 def print_table(

@@ -44,7 +44,7 @@ def score_command(
     from cems_workbench.runs.scoring import resources_of, score_evidence
 
     read = read_evidence(evidence)
-    configs = [chosen for chosen, _ in configs_for(read, config, preset, changes, ablate)]
+    configs = [chosen for chosen, _ in configs_for(read.header, config, preset, changes, ablate)]
     judged = labelled_file(read, None).batch.qids or None
     with progress_bar(as_json) as progress, resources_of(read, settings_for(store)) as resources:
         report = score_evidence(read, configs, resources, progress, judged)

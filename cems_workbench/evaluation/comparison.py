@@ -24,7 +24,7 @@ from cems_workbench.evaluation.statistics import (
     randomisation_test,
     resample,
 )
-from cems_workbench.pipeline.table import Ints
+from cems_workbench.pipeline.table import Floats, Ints
 
 SAME = 1e-9
 LEVEL = 0.05
@@ -67,34 +67,38 @@ class Comparison:
     evaluations: tuple[Evaluation, ...]
     compared: tuple[Compared, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The comparison as plain values, with the difference of every query."""
+    def to_json(self, per_query: bool = True) -> dict[str, Any]:
+        """The comparison as plain values; the values of the queries, and which won or lost, are left out unless they are asked for."""
         return {
             "baseline": self.evaluations[0].config.name,
-            "configs": [evaluation.to_json() for evaluation in self.evaluations],
+            "configs": [evaluation.to_json(per_query) for evaluation in self.evaluations],
             "compared": [
                 {
                     "config": compared.name,
                     "rbo": number(compared.overlap),
-                    "measures": {str(difference.measure): _plain(difference) for difference in compared.differences},
+                    "measures": {str(one.measure): _plain(one, per_query) for one in compared.differences},
                 }
                 for compared in self.compared
             ],
         }
 
 
-def _plain(found: Difference) -> dict[str, Any]:
+def _plain(found: Difference, per_query: bool) -> dict[str, Any]:
+    which = {"wins": list(found.wins), "losses": list(found.losses)} if per_query else {}
     return {
         "baseline": number(found.baseline), "value": number(found.value), "difference": number(found.difference),
         "interval": [number(found.low), number(found.high)], "p": found.p, "p_holm": found.p_holm,
-        "effect_size": number(found.effect) if np.isfinite(found.effect) else None, "wins": list(found.wins),
-        "losses": list(found.losses), "ties": found.ties,
+        "effect_size": number(found.effect) if np.isfinite(found.effect) else None, **which, "won": len(found.wins),
+        "lost": len(found.losses), "ties": found.ties,
         "by_type": {name: number(value) for name, value in found.by_type.items()},
     }  # fmt: skip
 
 
-def compare(evaluations: Sequence[Evaluation], *, seed: int = 0) -> Comparison:
-    """Compare evaluations of the same batch under the same measures. Raises InputError when they are of others."""
+def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Sequence[float] = ()) -> Comparison:
+    """Compare evaluations of the same batch under the same measures. Raises InputError when they are of others.
+
+    `overlaps` are those of the results of each but the first with the first's, where the evaluations hold no results.
+    """
     base = evaluations[0]
     for other in evaluations[1:]:
         if other.qids != base.qids or other.measures != base.measures:
@@ -126,7 +130,8 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0) -> Comparison:
                     int((np.abs(column) <= SAME).sum()), _by_type(base, column),
                 )
             )  # fmt: skip
-        compared.append(Compared(other.config.name, _overlap(base, other), tuple(found)))
+        overlap = overlaps[i] if len(overlaps) else _overlap(base, other)
+        compared.append(Compared(other.config.name, overlap, tuple(found)))
     return Comparison(tuple(evaluations), tuple(compared))
 
 
@@ -162,9 +167,14 @@ def _by_type(base: Evaluation, column: Any) -> dict[str, float]:
 
 def _overlap(base: Evaluation, other: Evaluation) -> float:
     """By memory ids: a candidate has another number in evidence that was gathered otherwise."""
-    numbers: dict[str, int] = {}
-    alike = rbo(_numbered(base.results, numbers), _numbered(other.results, numbers))
+    alike = overlap_of(base.results, other.results)
     return float(alike.mean()) if len(alike) else float("nan")
+
+
+def overlap_of(first: Sequence[Sequence[str]], second: Sequence[Sequence[str]]) -> Floats:
+    """(Q) rank-biased overlap of the results of each query under two configs, as memory ids, best first."""
+    numbers: dict[str, int] = {}
+    return rbo(_numbered(first, numbers), _numbered(second, numbers))
 
 
 def _numbered(results: Sequence[Sequence[str]], numbers: dict[str, int]) -> Ints:

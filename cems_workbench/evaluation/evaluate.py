@@ -16,8 +16,9 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, lacking_lines
 from cems_workbench.evaluation.metrics import Measure, relevance_words
+from cems_workbench.evaluation.metrics.rankings import GradedRankings
 from cems_workbench.evaluation.statistics import bootstrap, bounds, interval, means, resample
-from cems_workbench.pipeline.table import Floats
+from cems_workbench.pipeline.table import Floats, Ints
 
 NO_TYPE = "(no type)"
 SCORED_LATER = "scored_later"
@@ -171,7 +172,7 @@ class Evaluation:
         return found
 
     def to_json(self, per_query: bool = True) -> dict[str, Any]:
-        """The evaluation as plain values."""
+        """The evaluation as plain values; the values of the queries are left out unless they are asked for."""
         found: dict[str, Any] = {
             "config": self.config.name,
             "relevant_from": self.relevant_from,
@@ -218,28 +219,40 @@ def evaluate(
     """Replay every query of the batch under the config and measure the results; seeded, so that it gives the same again."""
     rankings = batch.rankings(config)
     values = np.stack([measure.values(rankings.graded) for measure in measures], axis=1)
-    low, high = bootstrap(values, seed)
-    for m, measure in enumerate(measures):
-        sampled = resample(measure, rankings.graded, seed)
-        if sampled is not None:
-            low[m], high[m] = interval(sampled)
     worst, best = bounds(rankings.graded, measures) if with_bounds else np.full((2, len(measures)), np.nan)
-    counts = (~np.isnan(values)).sum(axis=0)
-    summaries = tuple(
-        Summary(*row) for row in zip(measures, means(values), low, high, worst, best, counts.tolist(), strict=True)
-    )
-    least = min((measure.grade for measure in measures), default=1)
-    without = rankings.graded.without_answer(least)
-    empty = np.flatnonzero(~rankings.graded.answerable(least) & ~without)
+    summaries = summarised(values, measures, rankings.graded, bootstrap(values, seed), worst, best, seed)
+    empty, without = unhelped(rankings.graded, measures)
     qids = tuple(batch.qids)
     return Evaluation(
         config, qids, tuple(batch.types), tuple(measures), values, summaries, rankings, tuple(map(tuple, batch.result_ids(rankings))),
-        tuple(qids[q] for q in empty), batch.not_judged, batch.not_gathered, _cost(batch, rankings), batch.failed(config),
-        tuple(qids[q] for q in np.flatnonzero(without)),
+        tuple(qids[q] for q in empty), batch.not_judged, batch.not_gathered, cost_of(batch, rankings), batch.failed(config),
+        tuple(qids[q] for q in without),
     )  # fmt: skip
 
 
-def _cost(batch: LabelledBatch, rankings: Rankings) -> dict[str, float]:
+def summarised(
+    values: Floats, measures: Sequence[Measure], graded: GradedRankings, ends: Floats, worst: Floats, best: Floats, seed: int
+) -> tuple[Summary, ...]:  # fmt: skip
+    """The measures of (Q, M) values; `ends` (2, M) are of their bootstrap, `graded` is what a measure of all queries is drawn anew of."""
+    low, high = ends.copy()
+    for m, measure in enumerate(measures):
+        sampled = resample(measure, graded, seed)
+        if sampled is not None:
+            low[m], high[m] = interval(sampled)
+    counts = (~np.isnan(values)).sum(axis=0)
+    rows = zip(measures, means(values), low, high, worst, best, counts.tolist(), strict=True)
+    return tuple(Summary(*row) for row in rows)
+
+
+def unhelped(graded: GradedRankings, measures: Sequence[Measure]) -> tuple[Ints, Ints]:
+    """The numbers of the queries of which no relevant memory is known, and of those of which it was said that nothing answers them."""
+    least = min((measure.grade for measure in measures), default=1)
+    without = graded.without_answer(least)
+    return np.flatnonzero(~graded.answerable(least) & ~without), np.flatnonzero(without)
+
+
+def cost_of(batch: LabelledBatch, rankings: Rankings) -> dict[str, float]:
+    """As `Evaluation.cost`."""
     asked = [evidence.notes.get("llm") or {} for evidence in batch.evidences]
     found = {
         "llm_calls": float(sum(notes.get("calls", 0) for notes in asked)),

@@ -24,17 +24,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cems_workbench.config import PipelineConfig, dump_config, parse_config, with_values
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation import evidence_rows
-from cems_workbench.evaluation.evidence_rows import arrow, flat
+from cems_workbench.evaluation.evidence_rows import arrow
 from cems_workbench.parsing import MOST_CHARS, json_values, yaml_values
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.answered import answered
 from cems_workbench.pipeline.needs import BEFORE, gather_parameters
 from cems_workbench.records import Judgment, Query
 from cems_workbench.store.database import FULL
-from cems_workbench.store.duckdb_file import CHECK_SECONDS, columns_of, differences, open_file, within
+from cems_workbench.store.duckdb_file import CHECK_SECONDS, MEMORY_LIMIT, columns_of, differences, open_file, within
 from cems_workbench.store.duckdb_file import columns as duckdb_columns
 
 if TYPE_CHECKING:
@@ -43,27 +45,59 @@ if TYPE_CHECKING:
     import duckdb
 
 
-LATER = ("SELECT * FROM chunks ORDER BY member, seq", "SELECT * FROM edges ORDER BY qid, position")
+REPLAYED_TABLES = (
+    ("position, qid, query, project, as_of, type", "queries", "position"),
+    ("*", "memories", "number"),
+    ("* EXCLUDE (seconds)", "evidence", "qid"),
+    ("*", "lists", "qid, position"),
+    ("*", "scores", "qid, role, model, member"),
+    ("*", "texts", "number"),
+)
+"""Columns, table and order of everything that replay can see."""
+LATER = (("*", "chunks", "member, seq"), ("*", "edges", "qid, position"))
 """What files of the first format have not."""
+HASHED_WHOLE = 20_000
+"""Rows of a table that are read at once; of a longer one each column is read by itself, this many rows at a time."""
 
 
 def replay_hash(cursor: duckdb.DuckDBPyConnection) -> str:
     """SHA-256, in hex, of everything that replay can see of the file and of its queries; judgments are not part of it."""
     digest = hashlib.sha256()
-    for select in (
-        "SELECT position, qid, query, project, as_of, type FROM queries ORDER BY position",
-        "SELECT * FROM memories ORDER BY number",
-        "SELECT * EXCLUDE (seconds) FROM evidence ORDER BY qid",
-        "SELECT * FROM lists ORDER BY qid, position",
-        "SELECT * FROM scores ORDER BY qid, role, model, member",
-        "SELECT * FROM texts ORDER BY number",
-        *(LATER if evidence_rows.has_chunks(cursor) else ()),
-    ):
-        table = arrow(cursor, select)
-        for name in table.column_names:
-            digest.update(f"\x00{name}\x00".encode())
-            digest.update(_bytes(table[name]))
+    for columns, table, order in (*REPLAYED_TABLES, *(LATER if evidence_rows.has_chunks(cursor) else ())):
+        (rows,) = cursor.execute(f"SELECT count(*) FROM {table}").fetchall()[0]
+        if rows <= HASHED_WHOLE:
+            whole = arrow(cursor, f"SELECT {columns} FROM {table} ORDER BY {order}")
+            for name in whole.column_names:
+                _hash_column(digest, name, whole.schema.field(name).type, whole[name].chunks, whole[name].null_count)
+            continue
+        for field in arrow(cursor, f"SELECT {columns} FROM {table} LIMIT 0").schema:
+            (nulls,) = cursor.execute(f"SELECT count(*) FROM {table} WHERE {field.name} IS NULL").fetchall()[0]
+            parts = cursor.sql(f"SELECT {field.name} FROM {table} ORDER BY {order}").to_arrow_reader(HASHED_WHOLE)
+            _hash_column(digest, field.name, field.type, (batch.column(0) for batch in parts), nulls)
     return digest.hexdigest()
+
+
+def _hash_column(digest: Any, name: str, kind: Any, parts: Iterable[Any], nulls: int) -> None:
+    """Add a column, which comes in parts, to a digest; how it is cut makes no difference."""
+    import pyarrow as pa
+
+    digest.update(f"\x00{name}\x00".encode())
+    if pa.types.is_list(kind):
+        lengths = [np.zeros(1, dtype=np.int64)]
+        for part in parts:
+            digest.update(part.flatten().to_numpy(zero_copy_only=False).tobytes())
+            lengths.append(part.value_lengths().fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64))
+        digest.update(np.cumsum(np.concatenate(lengths)).tobytes())
+    elif pa.types.is_floating(kind) and not nulls:
+        for part in parts:
+            digest.update(part.to_numpy(zero_copy_only=False).tobytes())
+    else:
+        between = ""
+        for part in parts:
+            if len(part):
+                words = ("\x00" if value is None else str(value) for value in part.to_pylist())
+                digest.update((between + "\x1f".join(words)).encode())
+                between = "\x1f"
 
 
 def content_hash(replayed: str, judgments: Iterable[Judgment], queries: Iterable[Query], header: Header) -> str:
@@ -75,19 +109,35 @@ def content_hash(replayed: str, judgments: Iterable[Judgment], queries: Iterable
     rows = sorted(
         (one.qid, one.memory_id, one.judge, one.kind, one.grade) for one in judgments if one.qid in asked
     )  # fmt: skip
-    parts = [replayed, header.relevant_from, header.config_yaml, rows, *([said] if said else [])]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return _hash_judged(replayed, [rows], said, header)
 
 
-def _bytes(column: Any) -> bytes:
-    import pyarrow as pa
+def _hash_judged(
+    replayed: str, rows: Iterable[Sequence[tuple[object, ...]]], said: Sequence[tuple[str, bool]], header: Header
+) -> str:
+    """`content_hash` of judgments that are sorted and come in parts; it is that of [replayed, …, rows, said] as JSON."""
+    head = json.dumps([replayed, header.relevant_from, header.config_yaml])
+    digest = hashlib.sha256(f"{head[:-1]}, [".encode())
+    between = ""
+    for part in rows:
+        if part:
+            digest.update((between + json.dumps(part)[1:-1]).encode())
+            between = ", "
+    digest.update(f"]{', ' + json.dumps(said) if said else ''}]".encode())
+    return digest.hexdigest()
 
-    if pa.types.is_list(column.type):
-        values, starts = flat(column)
-        return bytes(values.tobytes() + starts.tobytes())
-    if pa.types.is_floating(column.type) and not column.null_count:
-        return bytes(column.to_numpy().tobytes())
-    return "\x1f".join("\x00" if value is None else str(value) for value in column.to_pylist()).encode()
+
+def _hash_of_file(cursor: duckdb.DuckDBPyConnection, replayed: str, header: Header) -> str:
+    """`content_hash` of what stands in a file, which is not read into memory."""
+    said = []
+    if "answerable" in evidence_rows.column_names(cursor, "queries"):
+        said = cursor.execute(
+            "SELECT qid, answerable FROM queries WHERE answerable IS NOT NULL ORDER BY qid"
+        ).fetchall()
+    found = cursor.execute(
+        "SELECT qid, memory_id, judge, kind, grade FROM judgments WHERE qid IN (SELECT qid FROM queries) ORDER BY ALL"
+    )
+    return _hash_judged(replayed, iter(lambda: found.fetchmany(HASHED_WHOLE), []), said, header)
 
 
 FORMAT = "cems-workbench-evidence-set/2"
@@ -216,7 +266,10 @@ class EvidenceFile:
                 raise InputError(
                     f"{path} cannot be gone on with: {reason}. Name another file; this one can still be read"
                 )
-            evidence_rows.read_evidence(connection, str(path))  # what could not be read in the end is not gone on with
+            for portion in evidence_rows.cut(connection, PORTION, PORTION_BYTES):
+                evidence_rows.read_evidence(
+                    connection, str(path), portion
+                )  # what could not be read in the end is not gone on with
             return cls(path, connection)
         except BaseException as error:
             connection.close()
@@ -263,34 +316,102 @@ def read_evidence_file(path: Path) -> EvidenceSet:
     Raises InputError when it is not an evidence file, is held by a gather, was changed since it was complete, or holds what is no
     evidence, naming the table and column or the field.
     """
-    with _opened(path) as connection:
+    with _opened(path, whole=True) as connection:
         header = _header(connection, path)
         _ = header.config
         evidence_rows.require_whole(connection, str(path))
-        stated, whole = _meta(connection, REPLAYED), _meta(connection, WHOLE)
-        mark = replay_hash(connection)
-        if stated not in (None, mark):
-            raise InputError(f"{path}: its content is not what was gathered (its hash differs); gather it again")
+        mark, _, complete, proved = _proved(connection, path, header)
         queries, judgments = evidence_rows.read_query_set(connection, str(path))
         with _no_collections():
             evidences = evidence_rows.read_evidence(connection, str(path))
         seconds = connection.execute("SELECT coalesce(sum(seconds), 0) FROM evidence").fetchall()[0][0]
-        if whole not in (None, content_hash(mark, judgments, queries, header)):
-            raise InputError(
-                f"{path}: its judgments or its header are not what was written (its hash differs); gather it again"
-            )
-        complete = stated is not None
-        return EvidenceSet(
-            path,
-            header,
-            tuple(queries),
-            tuple(judgments),
-            evidences,
-            mark,
-            complete,
-            seconds,
-            not complete or whole is not None,
+        return EvidenceSet(path, header, tuple(queries), tuple(judgments), evidences, mark, complete, seconds, proved)
+
+
+def _proved(connection: duckdb.DuckDBPyConnection, path: Path, header: Header) -> tuple[str, str, bool, bool]:
+    """The hash of what is replayed and that with the judgments, whether the file is complete, and whether it states the second.
+
+    Raises InputError where the file states other hashes.
+    """
+    stated, whole = _meta(connection, REPLAYED), _meta(connection, WHOLE)
+    mark = replay_hash(connection)
+    if stated not in (None, mark):
+        raise InputError(f"{path}: its content is not what was gathered (its hash differs); gather it again")
+    content = _hash_of_file(connection, mark, header)
+    if whole not in (None, content):
+        raise InputError(
+            f"{path}: its judgments or its header are not what was written (its hash differs); gather it again"
         )
+    return mark, content, stated is not None, stated is None or whole is not None
+
+
+class PortionedFile:
+    """An evidence file that is read some queries at a time, in memory that does not grow with the file; close it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises InputError as `read_evidence_file` does, but for size; what is wrong with a query is said when that is read."""
+        self.path = path
+        self._connection = connection = _connect(path, read_only=True, memory_limit=STREAM_LIMIT)
+        try:
+            self.header = _header(connection, path)
+            _ = self.header.config
+            with within(connection, HASH_SECONDS):
+                evidence_rows.require_whole(connection, str(path))
+                self.replay_hash, self.content_hash, self.complete, self.proves_judgments = _proved(
+                    connection, path, self.header
+                )
+                self._portions = evidence_rows.cut(connection, PORTION, PORTION_BYTES)
+            counts = "SELECT count(*), coalesce(sum(seconds), 0) FROM evidence"
+            self.gathered, self.seconds = connection.execute(counts).fetchall()[0]
+        except BaseException as error:
+            connection.close()
+            raise _said(error, path) from error
+
+    @property
+    def queries(self) -> int:
+        """How many queries the file is of; not all may have been gathered."""
+        (count,) = self._connection.execute("SELECT count(*) FROM queries").fetchall()[0]
+        return int(count)
+
+    def highest_grade(self) -> int:
+        """The highest grade of a judgment; 0 without any."""
+        (grade,) = self._connection.execute("SELECT coalesce(max(grade), 0) FROM judgments").fetchall()[0]
+        return int(grade)
+
+    def gathered_qids(self) -> Iterator[str]:
+        """The ids of the queries that were gathered."""
+        return self._qids("evidence")
+
+    def listed_qids(self) -> Iterator[str]:
+        """The ids of the queries that the file is of."""
+        return self._qids("queries")
+
+    def _qids(self, table: str) -> Iterator[str]:
+        found = self._connection.cursor().execute(f"SELECT qid FROM {table}")
+        while rows := found.fetchmany(10_000):
+            yield from (qid for (qid,) in rows)
+
+    def portions(self) -> Iterator[EvidenceSet]:
+        """The queries in their order, some at a time, each portion as the evidence of a set of its own; the hash is that of the file.
+
+        Raises InputError for a query that is not as evidence is.
+        """
+        for portion in self._portions:
+            try:
+                with within(self._connection, READ_SECONDS), _no_collections():
+                    queries, judgments = evidence_rows.read_query_set(self._connection, str(self.path), portion)
+                    evidences = evidence_rows.read_evidence(self._connection, str(self.path), portion)
+            except Exception as error:
+                raise _said(error, self.path) from error
+            share = len(evidences) / self.gathered if self.gathered else 0.0
+            yield EvidenceSet(
+                self.path, self.header, tuple(queries), tuple(judgments), evidences, self.replay_hash, self.complete,
+                self.seconds * share, self.proves_judgments,
+            )  # fmt: skip
+
+    def close(self) -> None:
+        """Release the file."""
+        self._connection.close()
 
 
 def read_header(path: Path) -> Header:
@@ -394,8 +515,7 @@ def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:
 def _write_hashes(connection: duckdb.DuckDBPyConnection, path: Path, *, complete: bool = True) -> str:
     """The content hash of what stands in the file; written where the file is complete. The caller's is the transaction."""
     replayed = replay_hash(connection)
-    queries, judgments = evidence_rows.read_query_set(connection, str(path))
-    whole = content_hash(replayed, judgments, queries, _header(connection, path))
+    whole = _hash_of_file(connection, replayed, _header(connection, path))
     if complete:
         for key, value in ((REPLAYED, replayed), (WHOLE, whole)):
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [key, value])
@@ -416,8 +536,11 @@ def _meta(connection: duckdb.DuckDBPyConnection, key: str) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    """Open a file as data. Raises InputError for one that is none, before a row of it is read or written."""
+def _connect(
+    path: Path, *, read_only: bool, whole: bool = False, memory_limit: str = MEMORY_LIMIT
+) -> duckdb.DuckDBPyConnection:
+    """Open a file as data. Raises InputError for one that is none, before a row of it is read or written, and for one that is to be read
+    as a `whole` and is too large for that."""
     import duckdb
 
     try:
@@ -431,12 +554,12 @@ def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     if not read_only and there:  # opening to write changes a file, and this may be somebody's database
         _connect(path, read_only=True).close()
     try:
-        connection = open_file(path, read_only=read_only)
+        connection = open_file(path, read_only=read_only, memory_limit=memory_limit)
     except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
         raise _unreadable(error, path) from None
     try:
         with within(connection, CHECK_SECONDS):
-            _require_data(connection, path, new=not read_only)
+            _require_data(connection, path, new=not read_only, whole=whole)
     except duckdb.Error as error:
         connection.close()
         raise _unreadable(error, path) from None
@@ -446,8 +569,9 @@ def _connect(path: Path, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: bool) -> None:
-    """Raises InputError where the file is anything but the tables of an evidence file, or holds more than is read into memory."""
+def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: bool, whole: bool) -> None:
+    """Raises InputError where the file is anything but the tables of an evidence file, or, where it is read as a `whole`, holds more
+    than is read into memory."""
     tables = duckdb_columns(connection)
     if not tables and new:
         return
@@ -457,25 +581,35 @@ def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: boo
     problem = differences(connection, columns_of(evidence_rows.TABLES), optional)
     if problem is not None:
         raise InputError(f"{path} is not taken for an evidence file: {problem}")
+    if not whole:
+        return
     size = 0
-    for table, own in tables.items():
-        widths = ["200", *(f"coalesce({_WIDTHS[kind].format(name)}, 0)" for name, kind, _ in own if kind in _WIDTHS)]
+    for table in tables:
         (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0]
-        if rows <= MOST_BYTES / 200:
+        if rows <= MOST_BYTES / evidence_rows.ROW_BYTES:
+            width = evidence_rows.width(connection, table)
             (rows,) = connection.execute(
-                f"SELECT coalesce(sum({' + '.join(widths)}), 0) / 200 FROM {table}"
+                f"SELECT coalesce(sum({width}), 0) / {evidence_rows.ROW_BYTES} FROM {table}"
             ).fetchall()[0]
-        size += 200 * rows
+        size += evidence_rows.ROW_BYTES * rows
         if size > MOST_BYTES:
             raise InputError(
-                f"{path}: its table {table} holds more than the {MOST_BYTES:,} bytes that are read into memory"
+                f"{path}: its table {table} holds more than the {MOST_BYTES:,} bytes that are read into memory; `evaluate` and `compare` "
+                "read a file of any size"
             )
 
 
-_WIDTHS = {"VARCHAR": "strlen({})", "INTEGER[]": "4 * len({})", "DOUBLE[]": "8 * len({})", "FLOAT[]": "4 * len({})"}
 READ_SECONDS = 600.0
+HASH_SECONDS = 3600.0
+"""The longest that the hash of a file of any size may take."""
 MOST_BYTES = 2_000_000_000
-"""Of the values of an evidence file, 200 bytes for each row besides its texts and arrays."""
+"""Of the values of an evidence file that is read as a whole, 200 bytes for each row besides its texts and arrays."""
+PORTION = 2048
+"""Queries that are read at a time where a file is not read as a whole."""
+PORTION_BYTES = 64_000_000
+"""Of the rows of those queries, counted as `MOST_BYTES`; where they hold more, fewer are read."""
+STREAM_LIMIT = "1GB"
+"""Memory of DuckDB while a file is read a portion at a time."""
 
 
 def _unreadable(error: BaseException, path: Path) -> InputError:
@@ -495,9 +629,9 @@ def _unreadable(error: BaseException, path: Path) -> InputError:
 
 
 @contextmanager
-def _opened(path: Path, *, read_only: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
+def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """A file for as long as the block runs, and no longer than `READ_SECONDS`. Raises InputError for all that DuckDB says of it."""
-    connection = _connect(path, read_only=read_only)
+    connection = _connect(path, read_only=read_only, whole=whole)
     try:
         with within(connection, READ_SECONDS):
             yield connection

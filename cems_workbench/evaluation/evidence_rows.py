@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -88,6 +89,75 @@ Role = Literal["rerank", "judge"]
 ROLES: tuple[Role, ...] = ("rerank", "judge")
 MOST_JSON = 50_000_000
 """Characters of notes, variants, tags or details that are parsed."""
+
+
+ROW_BYTES = 200
+"""What a row takes besides its texts and arrays."""
+_WIDTHS = {"VARCHAR": "strlen({})", "INTEGER[]": "4 * len({})", "DOUBLE[]": "8 * len({})", "FLOAT[]": "4 * len({})"}
+
+
+def width(cursor: duckdb.DuckDBPyConnection, table: str) -> str:
+    """An expression in SQL of the bytes of a row of a table."""
+    own = columns_there(cursor)[table]
+    return " + ".join([
+        str(ROW_BYTES), *(f"coalesce({_WIDTHS[kind].format(name)}, 0)" for name, kind, _ in own if kind in _WIDTHS)
+    ])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Some of the queries of a file, by their number in the temporary table `portions` (see `cut`); all of them where that is None.
+
+    `rows` are the first and last row of each table that are of them: others may stand between.
+    """
+
+    number: int | None = None
+    rows: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def where(self, table: str) -> str:
+        """The condition in SQL on the rows of a table that has a column qid, which is called by its name."""
+        if self.number is None:
+            return "true"
+        first, last = self.rows.get(table, (0, -1))
+        asked = f"(SELECT qid FROM portions WHERE portion = {self.number})"
+        return f"{table}.rowid BETWEEN {first} AND {last} AND {table}.qid IN {asked}"
+
+
+ALL = Portion()
+
+
+def cut(cursor: duckdb.DuckDBPyConnection, queries: int, most_bytes: int) -> list[Portion]:
+    """Cut the queries into portions of so many, in their order, or of fewer where those hold more than `most_bytes`.
+
+    The portions are noted in a temporary table. What a portion is made of is found in time that the others do not change, as long as the
+    rows of a table stand about in the order of the queries.
+    """
+    while True:
+        cursor.execute(
+            "CREATE OR REPLACE TEMP TABLE portions AS "
+            f"SELECT qid, ((row_number() OVER (ORDER BY position) - 1) // {queries})::INTEGER AS portion FROM queries"
+        )
+        (last,) = cursor.execute("SELECT max(portion) FROM portions").fetchall()[0]
+        rows: list[dict[str, tuple[int, int]]] = [{} for _ in range(0 if last is None else last + 1)]
+        sizes = [0] * len(rows)
+        for table in (
+            "queries",
+            "judgments",
+            "evidence",
+            "lists",
+            "scores",
+            *(["edges"] if has_chunks(cursor) else []),
+        ):
+            for number, first, end, size in cursor.execute(
+                f"SELECT portion, min(number), max(number), sum(size) FROM (SELECT rowid AS number, qid, {width(cursor, table)} AS size "
+                f"FROM {table}) JOIN portions USING (qid) GROUP BY portion"
+            ).fetchall():
+                rows[number][table] = first, end
+                sizes[number] += int(size)
+        largest = max(sizes, default=0)
+        if largest <= most_bytes or queries == 1:
+            return [Portion(number, of) for number, of in enumerate(rows)]
+        queries = max(1, min(queries // 2, queries * most_bytes // largest))
 
 
 class Known:
@@ -320,14 +390,16 @@ def write_judgments(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgm
         _insert(cursor, "judgments", pa.table(rows))
 
 
-def read_query_set(cursor: duckdb.DuckDBPyConnection, source: str) -> tuple[list[Query], list[Judgment]]:
+def read_query_set(
+    cursor: duckdb.DuckDBPyConnection, source: str, portion: Portion = ALL
+) -> tuple[list[Query], list[Judgment]]:
     """The queries in their order, and the judgments. Raises InputError naming `source` where they are not as they should be."""
-    said = "answerable" if "answerable" in _columns(cursor, "queries") else "NULL::BOOLEAN"
+    said = "answerable" if "answerable" in column_names(cursor, "queries") else "NULL::BOOLEAN"
     queries = cursor.execute(
-        f"SELECT qid, query, project, as_of, type, {said} FROM queries ORDER BY position"
+        f"SELECT qid, query, project, as_of, type, {said} FROM queries WHERE {portion.where('queries')} ORDER BY position"
     ).fetchall()
     judgments = cursor.execute(
-        "SELECT qid, memory_id, grade, judge, kind FROM judgments ORDER BY qid, memory_id, judge"
+        f"SELECT qid, memory_id, grade, judge, kind FROM judgments WHERE {portion.where('judgments')} ORDER BY qid, memory_id, judge"
     ).fetchall()
     found = (
         [Query(qid, query, project, to_aware(as_of), kind, said) for qid, query, project, as_of, kind, said in queries],
@@ -337,13 +409,18 @@ def read_query_set(cursor: duckdb.DuckDBPyConnection, source: str) -> tuple[list
     return found
 
 
+WANTED = "wanted"
+"""The name of a table of numbers of memories, while some of them are read."""
+
+
 def read_memories(
-    cursor: duckdb.DuckDBPyConnection, source: str
+    cursor: duckdb.DuckDBPyConnection, source: str, some: bool = False
 ) -> tuple[dict[str, tuple[int, Memory]], dict[str, Any]]:
-    """Number and record of every memory by id, and the embeddings, each of shape (dimension,)."""
-    there = _columns(cursor, "memories")
+    """Number and record of every memory by id, and the embeddings, each of shape (dimension,); of `some`, those in `WANTED`."""
+    where = f"WHERE number IN (SELECT number FROM {WANTED})" if some else ""
+    there = column_names(cursor, "memories")
     columns = ", ".join(name if name in there else f"NULL::TIMESTAMP AS {name}" for name in memories_table.FIELDS)
-    rows = cursor.execute(f"SELECT {columns} FROM memories ORDER BY number").fetchall()
+    rows = cursor.execute(f"SELECT {columns} FROM memories {where} ORDER BY number").fetchall()
     place = memories_table.FIELDS.index("tags")
     for row in rows:
         if row[place] != "[]":
@@ -351,36 +428,43 @@ def read_memories(
             if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
                 raise fault(source, f"memories.{row[0]}.tags", f"expected an array of texts, found {short(tags)}")
     records = [memories_table.record(row) for row in rows]
-    vectors = arrow(cursor, "SELECT embedding FROM memories ORDER BY number")["embedding"]
+    vectors = arrow(cursor, f"SELECT number, embedding FROM memories {where} ORDER BY number")
     found = {}
-    values, starts = flat(vectors)
-    for number, memory in enumerate(records):
-        if starts[number + 1] > starts[number]:
-            found[memory.id] = values[starts[number] : starts[number + 1]]
-    return {memory.id: (number, memory) for number, memory in enumerate(records)}, found
+    values, starts = flat(vectors["embedding"])
+    for i, memory in enumerate(records):
+        if starts[i + 1] > starts[i]:
+            found[memory.id] = values[starts[i] : starts[i + 1]]
+    numbers = vectors["number"].to_pylist()
+    return {memory.id: (number, memory) for number, memory in zip(numbers, records, strict=True)}, found
 
 
 def has_chunks(cursor: duckdb.DuckDBPyConnection) -> bool:
     """Is the file of a format that has a place for chunks, edges and tokens?"""
-    return bool(_columns(cursor, "chunks"))
+    return bool(column_names(cursor, "chunks"))
 
 
-def _columns(cursor: duckdb.DuckDBPyConnection, table: str) -> set[str]:
+def column_names(cursor: duckdb.DuckDBPyConnection, table: str) -> set[str]:
+    """The columns that a table of the file has; none where it is not there."""
     return {name for name, _, _ in columns_there(cursor).get(table, ())}
 
 
-def read_chunks(cursor: duckdb.DuckDBPyConnection) -> tuple[dict[str, tuple[Chunk, ...]], dict[str, tuple[int, ...]]]:
-    """By memory id the chunks of those that have any, and the tokens of those that were counted."""
+def read_chunks(
+    cursor: duckdb.DuckDBPyConnection, some: bool = False
+) -> tuple[dict[str, tuple[Chunk, ...]], dict[str, tuple[int, ...]]]:
+    """By memory id the chunks of those that have any, and the tokens of those that were counted; of `some`, as `read_memories`."""
     if not has_chunks(cursor):
         return {}, {}
+    where = f"m.number IN (SELECT number FROM {WANTED})" if some else "true"
     tokens = {
         memory_id: [count]
-        for memory_id, count in cursor.execute("SELECT id, tokens FROM memories WHERE tokens IS NOT NULL").fetchall()
+        for memory_id, count in cursor.execute(
+            f"SELECT id, tokens FROM memories AS m WHERE tokens IS NOT NULL AND {where}"
+        ).fetchall()
     }
     chunks: dict[str, list[Chunk]] = {}
     rows = cursor.execute(
         "SELECT m.id, c.seq, c.content, c.start, c.tokens FROM chunks AS c JOIN memories AS m ON m.number = c.member "
-        "ORDER BY c.member, c.seq"
+        f"WHERE {where} ORDER BY c.member, c.seq"
     ).fetchall()
     for *values, count in rows:
         chunk = Chunk(*values)
@@ -393,33 +477,44 @@ def read_chunks(cursor: duckdb.DuckDBPyConnection) -> tuple[dict[str, tuple[Chun
     )
 
 
-def _read_edges(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[Relation]]:
+def _read_edges(cursor: duckdb.DuckDBPyConnection, portion: Portion) -> dict[str, list[Relation]]:
     if not has_chunks(cursor):
         return {}
     found: dict[str, list[Relation]] = {}
-    rows = cursor.execute("SELECT qid, source_id, target_id, kind, weight FROM edges ORDER BY qid, position").fetchall()
+    rows = cursor.execute(
+        f"SELECT qid, source_id, target_id, kind, weight FROM edges WHERE {portion.where('edges')} ORDER BY qid, position"
+    ).fetchall()
     for qid, *values in rows:
         found.setdefault(qid, []).append(Relation(*values))
     return found
 
 
-def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str) -> dict[str, Evidence]:
+def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Portion = ALL) -> dict[str, Evidence]:
     """The evidence of every finished query by qid, in the order of the queries; the rows are whole (`require_whole`).
 
     Raises InputError naming `source` where something of it is not as evidence is.
     """
-    numbered, embeddings = read_memories(cursor, source)
-    records = [memory for _, memory in numbered.values()]
-    ids = np.array([memory.id for memory in records], dtype=object)
-    lists = _read_lists(cursor, ids)
-    scores = _read_scores(cursor, ids, source)
-    chunks, tokens = read_chunks(cursor)
-    check_memories(records, embeddings, chunks, tokens, source)
-    edges = _read_edges(cursor)
-    columns = "e.qid, e.query, e.project, e.as_of, e.variants, e.notes"
-    ordered = "FROM evidence AS e JOIN queries AS q USING (qid) ORDER BY q.position"
-    rows = cursor.execute(f"SELECT {columns} {ordered}").fetchall()
-    members, starts = flat(arrow(cursor, f"SELECT e.members {ordered}")["members"])
+    ordered = f"FROM evidence JOIN queries USING (qid) WHERE {portion.where('evidence')} ORDER BY queries.position"
+    rows = cursor.execute(
+        "SELECT qid, evidence.query, evidence.project, evidence.as_of, evidence.variants, evidence.notes " + ordered
+    ).fetchall()
+    members, starts = flat(arrow(cursor, f"SELECT evidence.members {ordered}")["members"])
+    listed = _list_rows(cursor, portion)
+    scored = cursor.execute(
+        f"SELECT qid, role, model, member, raw, text, error, detail FROM scores WHERE {portion.where('scores')}"
+    ).fetchall()
+    some = portion.number is not None
+    if some:
+        _want(cursor, [members, flat(listed["members"])[0], np.array([row[3] for row in scored], dtype=np.int32)])
+    numbered, embeddings = read_memories(cursor, source, some)
+    records = {number: memory for number, memory in numbered.values()}
+    ids = np.empty(max(records, default=-1) + 1, dtype=object)
+    ids[list(records)] = [memory.id for memory in records.values()]
+    lists = _read_lists(listed, ids)
+    scores = _read_scores(cursor, scored, ids, source, portion)
+    chunks, tokens = read_chunks(cursor, some)
+    check_memories(records.values(), embeddings, chunks, tokens, source)
+    edges = _read_edges(cursor, portion)
     found: dict[str, Evidence] = {}
     gathered: Any = None
     for i, (qid, query, project, as_of, variants, notes_text) in enumerate(rows):
@@ -463,16 +558,32 @@ def _object(text: str, source: str, where: str) -> dict[str, Any]:
     return values
 
 
-def _read_lists(cursor: duckdb.DuckDBPyConnection, ids: Any) -> dict[str, list[RankedList]]:
-    new = has_chunks(cursor)
-    chunks = ", chunks" if new else ""
-    table = arrow(
-        cursor, f"SELECT qid, name, source, variant, members, scores{chunks} FROM lists ORDER BY qid, position"
+def _want(cursor: duckdb.DuckDBPyConnection, members: Sequence[Any]) -> None:
+    """Have `WANTED` hold the numbers of these memories, each once."""
+    import pyarrow as pa
+
+    numbers = np.unique(np.concatenate([part.astype(np.int32) for part in members]))
+    cursor.register("staged", pa.table({"number": numbers}))
+    try:
+        cursor.execute(f"CREATE OR REPLACE TEMP TABLE {WANTED} AS SELECT number FROM staged")
+    finally:
+        cursor.unregister("staged")
+
+
+def _list_rows(cursor: duckdb.DuckDBPyConnection, portion: Portion) -> Any:
+    chunks = ", chunks" if has_chunks(cursor) else ""
+    where = portion.where("lists")
+    return arrow(
+        cursor,
+        f"SELECT qid, name, source, variant, members, scores{chunks} FROM lists WHERE {where} ORDER BY qid, position",
     )
+
+
+def _read_lists(table: Any, ids: Any) -> dict[str, list[RankedList]]:
     members, starts = flat(table["members"])
     values, _ = flat(table["scores"])
     hits = list(map(Hit, ids[members].tolist(), values.tolist()))
-    if new and table["chunks"].null_count < len(table):
+    if "chunks" in table.column_names and table["chunks"].null_count < len(table):
         for i, numbers in enumerate(table["chunks"].to_pylist()):
             for place, number in enumerate(numbers or (), start=int(starts[i])):
                 hits[place] = Hit(hits[place].memory_id, hits[place].score, None if number == WHOLE else number)
@@ -484,11 +595,11 @@ def _read_lists(cursor: duckdb.DuckDBPyConnection, ids: Any) -> dict[str, list[R
 
 
 def _read_scores(
-    cursor: duckdb.DuckDBPyConnection, ids: Any, source: str
+    cursor: duckdb.DuckDBPyConnection, rows: Sequence[tuple[Any, ...]], ids: Any, source: str, portion: Portion
 ) -> dict[tuple[str, str], dict[str, dict[str, ModelScore]]]:
-    texts = dict(cursor.execute("SELECT number, text FROM texts").fetchall())
+    read = "true" if portion.number is None else f"number IN (SELECT text FROM scores WHERE {portion.where('scores')})"
+    texts = dict(cursor.execute(f"SELECT number, text FROM texts WHERE {read}").fetchall())
     found: dict[tuple[str, str], dict[str, dict[str, ModelScore]]] = {}
-    rows = cursor.execute("SELECT qid, role, model, member, raw, text, error, detail FROM scores").fetchall()
     for qid, role, model, member, raw, text, error, detail in rows:
         where = f"{'model' if role == 'rerank' else role}_scores.{model}.{ids[member]}"
         details = None if detail is None else _object(detail, f"{source}: query {one_line(qid)}", f"{where}.detail")

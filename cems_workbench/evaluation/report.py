@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from cems_workbench.evaluation.batch import LabelledBatch, lacking_lines
+from cems_workbench.evaluation.batch import LabelledBatch, Rankings, lacking_lines
 from cems_workbench.evaluation.comparison import LEVEL, Comparison
 from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.formats.trec_run import RunRow, write
@@ -74,8 +74,13 @@ def per_query_rows(comparison: Comparison) -> tuple[list[str], list[list[Any]]]:
 def trec_run(batch: LabelledBatch, evaluation: Evaluation) -> str:
     """The results as a TREC run, tagged with the config's name. Scores fall with the rank, since evaluation tools order by score and
     break ties their own way. Raises ValueError for ids that a run cannot hold."""
-    tag = "_".join(evaluation.config.name.split())
-    ranked = zip(batch.qids, batch.result_ids(evaluation.rankings), strict=True)
+    return run_lines(batch, evaluation.rankings)
+
+
+def run_lines(batch: LabelledBatch, rankings: Rankings) -> str:
+    """The lines of `trec_run` of a batch under a config."""
+    tag = "_".join(rankings.config.name.split())
+    ranked = zip(batch.qids, batch.result_ids(rankings), strict=True)
     return write(RunRow(qid, key, rank, 1 / rank, tag) for qid, ids in ranked for rank, key in enumerate(ids, 1))
 
 

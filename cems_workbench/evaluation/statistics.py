@@ -24,7 +24,7 @@ Source: Fisher 1935; Smucker, Allan & Carterette, A comparison of statistical si
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -35,6 +35,9 @@ from cems_workbench.pipeline.table import Bools, Floats, Ints
 
 RESAMPLES = 1000
 LEVEL = 0.95
+DRAWN_AT_ONCE = 20_000_000
+"""Numbers that are drawn at once and kept for the next config; of more, a `PORTION` at a time is drawn and summed."""
+PORTION = 5_000_000
 
 
 def means(values: Floats) -> Floats:
@@ -51,9 +54,13 @@ def bootstrap(values: Floats, seed: int = 0, resamples: int = RESAMPLES, level: 
     defined = ~np.isnan(values)
     if not len(values):
         return np.full((2, values.shape[1]), np.nan)
-    drawn = _draws(len(values), resamples, seed)
-    total, count = drawn @ np.where(defined, values, 0.0), drawn @ defined.astype(float)
-    sampled = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    known, counted = np.where(defined, values, 0.0), defined.astype(float)
+    sampled = np.full((resamples, values.shape[1]), np.nan)
+    done = 0
+    for drawn in _draws(len(values), resamples, seed):
+        total, count = drawn @ known, drawn @ counted
+        np.divide(total, count, out=sampled[done : done + len(drawn)], where=count > 0)
+        done += len(drawn)
     out = np.full((2, values.shape[1]), np.nan)
     for m in np.flatnonzero(defined.any(axis=0)):
         out[:, m] = np.nanpercentile(sampled[:, m], [50 * (1 - level), 50 * (1 + level)])
@@ -64,8 +71,10 @@ def resample(measure: Measure, rankings: GradedRankings, seed: int = 0, resample
     """(resamples) a measure of all queries together on queries drawn as `bootstrap` draws them; None for a mean over queries."""
     if MEASURES[measure.family].resampled is None:
         return None
-    drawn = _draws(len(rankings.filled), resamples, seed) if len(rankings.filled) else np.zeros((resamples, 0))
-    return measure.resampled(rankings, drawn)
+    if not len(rankings.filled):
+        return measure.resampled(rankings, np.zeros((resamples, 0)))
+    parts = [measure.resampled(rankings, drawn) for drawn in _draws(len(rankings.filled), resamples, seed)]
+    return np.concatenate([part for part in parts if part is not None])
 
 
 def interval(sampled: Floats, level: float = LEVEL) -> tuple[float, float]:
@@ -87,18 +96,37 @@ def bootstrap_test(differences: Floats) -> float:
     return min(1.0, 2 * (least + 1) / (len(d) + 1))
 
 
+def _draws(queries: int, resamples: int, seed: int) -> Iterable[Floats]:
+    """(resamples, queries) how often each query was drawn: as a whole and kept, or where that is much, in parts that are the same rows."""
+    if resamples * queries <= DRAWN_AT_ONCE:
+        return _all_draws(queries, resamples, seed)
+    return _drawn_rows(queries, resamples, seed, max(1, PORTION // queries))
+
+
 @lru_cache(maxsize=4)
-def _draws(queries: int, resamples: int, seed: int) -> Floats:
-    """(resamples, queries) how often each query was drawn."""
-    chosen = np.random.default_rng(seed).integers(0, queries, size=(resamples, queries))
-    chosen += np.arange(resamples)[:, None] * queries
-    counted = np.bincount(chosen.ravel(), minlength=resamples * queries)
-    return counted.reshape(resamples, queries).astype(float)
+def _all_draws(queries: int, resamples: int, seed: int) -> tuple[Floats, ...]:
+    return tuple(_drawn_rows(queries, resamples, seed, resamples))
+
+
+def _drawn_rows(queries: int, resamples: int, seed: int, rows: int) -> Iterator[Floats]:
+    """So many rows at a time. Numbers below 2^32 are drawn one after the other, so that it makes no difference how many at once."""
+    rng = np.random.default_rng(seed)
+    for start in range(0, resamples, rows):
+        count = min(rows, resamples - start)
+        chosen = rng.integers(0, queries, size=(count, queries))
+        chosen += np.arange(count)[:, None] * queries
+        counted = np.bincount(chosen.ravel(), minlength=count * queries)
+        yield counted.reshape(count, queries).astype(float)
 
 
 def bounds(rankings: GradedRankings, measures: Sequence[Measure]) -> Floats:
     """(2, M) mean of each measure over the queries in the worst and in the best case of what is not judged."""
-    highest = int(rankings.ideal.max(initial=1))
+    low, high = bounding_values(rankings, measures, int(rankings.ideal.max(initial=1)))
+    return np.stack([means(low), means(high)])
+
+
+def bounding_values(rankings: GradedRankings, measures: Sequence[Measure], highest: int) -> tuple[Floats, Floats]:
+    """(Q, M) each measure of each query in the worst and in the best case, where no judgment of the set is above `highest`."""
     low = np.stack([measure.values(rankings) for measure in measures], axis=1)
     high = low.copy()
     graded = [m for m, measure in enumerate(measures) if MEASURES[measure.family].reads_judgments]
@@ -107,7 +135,7 @@ def bounds(rankings: GradedRankings, measures: Sequence[Measure]) -> Floats:
         for grade in {max(highest, measures[m].grade) for m in alike}:
             same = [m for m in alike if max(highest, measures[m].grade) == grade]
             _widen(low, high, rankings, measures, same, k, grade)
-    return np.stack([means(low), means(high)])
+    return low, high
 
 
 def _widen(
@@ -136,9 +164,12 @@ def _widen(
 
 def _with(rankings: GradedRankings, chosen: Bools, count: Ints, grade: int) -> GradedRankings:
     """The rankings with the chosen results judged, `count` (Q, 1) of each query, all of them `grade`; no grade is higher."""
-    at = np.arange(rankings.ideal.shape[1] + int(count.max()))[None, :] - count
-    known = np.take_along_axis(rankings.ideal, at.clip(0, max(rankings.ideal.shape[1] - 1, 0)), axis=1)
-    ideal = np.where(at < 0, grade, np.where(at < rankings.ideal.shape[1], known, NO_GRADE))
+    given = (
+        rankings.ideal if rankings.ideal.shape[1] else np.full((len(rankings.ideal), 1), NO_GRADE)
+    )  # nobody gave a grade
+    at = np.arange(given.shape[1] + int(count.max()))[None, :] - count
+    known = np.take_along_axis(given, at.clip(0, given.shape[1] - 1), axis=1)
+    ideal = np.where(at < 0, grade, np.where(at < given.shape[1], known, NO_GRADE))
     return GradedRankings(np.where(chosen, grade, rankings.grade), rankings.judged | chosen, rankings.filled, ideal)
 
 
@@ -174,8 +205,11 @@ def _drawn(d: Floats, observed: Floats, seed: int, draws: int) -> Floats:
     rng = np.random.default_rng(seed)
     total, least = d.sum(axis=0), observed - SAME
     reached = np.ones(d.shape[1])
-    for start in range(0, draws, AT_A_TIME):
-        count = min(AT_A_TIME, draws - start)
+    rows = min(
+        AT_A_TIME, max(4, PORTION // len(d) // 4 * 4)
+    )  # bytes are drawn four at a time: by fours none is lost between
+    for start in range(0, draws, rows):
+        count = min(rows, draws - start)
         bits = np.unpackbits(rng.integers(0, 256, size=(count, -(-len(d) // 8)), dtype=np.uint8), axis=1)[:, : len(d)]
         sums = 2 * (bits.astype(np.float64) @ d) - total  # sum of +d where the bit is set, -d elsewhere
         reached += (np.abs(sums) >= least).sum(axis=0)

@@ -40,18 +40,18 @@ def encode(evidences: Sequence[Evidence]) -> CandidateTable:
     memories = [[evidence.memories[key] for key in row] for evidence, row in zip(evidences, ids, strict=True)]
     width = max((len(row) for row in ids), default=0)
 
-    def numbers(read: Callable[[Memory], float]) -> Floats:
-        out = np.zeros((len(ids), width))
-        for q, row in enumerate(memories):
-            out[q, : len(row)] = [read(memory) for memory in row]
-        return out
-
     valid = np.zeros((len(ids), width), dtype=bool)
     for q, row in enumerate(ids):
         valid[q, : len(row)] = True
-    categories = sorted(
-        {memory.category for row in memories for memory in row}, key=lambda name: (name is not None, name)
-    )
+    distinct = {id(memory): memory for row in memories for memory in row}  # read once, whichever queries found them
+    number = {key: i for i, key in enumerate(distinct)}
+    place = np.full((len(ids), width), len(distinct))
+    place[valid] = [number[id(memory)] for row in memories for memory in row]
+
+    def numbers(read: Callable[[Memory], float]) -> Floats:
+        return np.array([*map(read, distinct.values()), 0.0], dtype=np.float64)[place]
+
+    categories = sorted({memory.category for memory in distinct.values()}, key=lambda name: (name is not None, name))
     code = {name: i for i, name in enumerate(categories)}
     return CandidateTable(
         queries=[evidence.query for evidence in evidences],
@@ -121,13 +121,16 @@ def _encode_lists(evidences: Sequence[Evidence], index: Sequence[dict[str, int]]
 
 def _encode_hits(ranked: RankedList, index: Mapping[str, int], places: Places, at: tuple[int, int]) -> None:
     hits: Sequence[Hit] = ranked.hits
-    if ranked.source not in ORDERED:
-        hits = sorted(hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
     if not hits:
         return
-    columns = np.array([index[hit.memory_id] for hit in hits])
     scores = np.array([hit.score for hit in hits])
-    best = np.sort(np.unique(columns, return_index=True)[1])  # a memory's best chunk is the first of it
+    if ranked.source not in ORDERED and not (scores[1:] < scores[:-1]).all():
+        hits = sorted(hits, key=lambda hit: (-hit.score, hit.memory_id, hit.chunk or 0))
+        scores = np.array([hit.score for hit in hits])
+    columns = np.array([index[hit.memory_id] for hit in hits])
+    best = np.arange(len(hits))
+    if len(set(columns.tolist())) < len(hits):
+        best = np.sort(np.unique(columns, return_index=True)[1])  # a memory's best chunk is the first of it
     if places.chunk is not None and places.chunk_rank is not None:
         places.chunk[at][columns[best]] = [-1 if hits[i].chunk is None else hits[i].chunk for i in best.tolist()]
         places.chunk_rank[at][columns[best]] = best + 1

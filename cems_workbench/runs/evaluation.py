@@ -3,7 +3,8 @@
 Judgments become grades in one place, `agreed`, by the kind of judge that is asked for. With the evidence of a config they make a batch,
 `labelled_selection` and `labelled_file`, on which any config that the evidence answers is replayed. A query set has evidence for each
 config's own gather parameters, so that every config is measured on a batch of its own; a file serves every config. `evaluate_configs`
-measures them and says which lack evidence. A `Cache` keeps batches and evaluations, so that a change of view costs nothing.
+measures them and says which lack evidence; `evaluate_streamed` measures them on files of any size, which no batch holds. A `Cache` keeps
+batches and evaluations, so that a change of view costs nothing.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate
-from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash
+from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash, read_progress
+from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics import Measure
+from cems_workbench.evaluation.stream_evaluation import Each, StreamEvaluation, evaluate_stream
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment
 from cems_workbench.runs.caching import Cache, uncached
 from cems_workbench.runs.catalogue import named
@@ -89,6 +94,50 @@ class EvaluatedConfig:
             | {"content_hash": self.content_hash}
             | ({"lists": self.answered} if self.answered else {})
         )
+
+
+IN_MEMORY = 20_000
+"""Queries up to which a file is read as a whole, which takes some 35 kB a query; a larger one is streamed, in time that is the same."""
+PER_QUERY = 100_000
+"""Queries up to which values of each are printed as JSON."""
+
+
+def streamed(paths: Sequence[Path]) -> bool:
+    """Is evidence in these files measured without reading it into memory: several, or a large one? Raises InputError for none."""
+    return len(paths) > 1 or read_progress(paths[0])[0] > IN_MEMORY
+
+
+@dataclass(frozen=True)
+class StreamedConfigs:
+    """Configs measured on a stream of evidence, in their order, and what it was."""
+
+    names: tuple[str, ...]
+    found: StreamEvaluation
+    content_hash: str
+    path: Path
+    """The first file."""
+
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        """That of each config."""
+        return self.found.evaluations
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Each evaluation as plain values, as `EvaluatedConfig.to_json`; of many queries without the values of each."""
+        per_query = len(self.evaluations[0].qids) <= PER_QUERY
+        more = {"content_hash": self.content_hash} | ({"lists": self.found.answered} if self.found.answered else {})
+        return [evaluation.to_json(per_query) | more for evaluation in self.evaluations]
+
+
+def evaluate_streamed(
+    stream: EvidenceStream, configs: Sequence[tuple[str, PipelineConfig]], measures: Sequence[Measure], kind: str | None = None, *,
+    seed: int = 0, each: Each | None = None, progress: Progress = silent,
+) -> StreamedConfigs:  # fmt: skip
+    """The configs, measured under their names on a stream of evidence. Raises InputError as `evaluate_stream` does."""
+    asked = [named(name, config) for name, config in configs]
+    found = evaluate_stream(stream, asked, measures, kind=kind, seed=seed, each=each, progress=progress)
+    refuse_nothing(found.evaluations[0].qids, stream.path)
+    return StreamedConfigs(tuple(name for name, _ in configs), found, stream.content_hash, stream.path)
 
 
 Labelled = Callable[[PipelineConfig], LabelledEvidence | None]

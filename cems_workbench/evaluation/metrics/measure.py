@@ -34,7 +34,8 @@ class MeasureFamily:
     `needs_cutoff`: it cannot be written without @k. `reads_grade`: it asks which grades count as relevant. `needs_relevant`: a query
     with nothing relevant has no value. `needs_no_answer`: only a query that nothing answers has one. `lower_is_better`: it measures
     harm. `resampled`: the measure is of all queries together; the values that `compute` gives of each have it as their mean.
-    `reads_judgments`: it may be another once more of the results are judged. `aliases` are other names it can be written with, in
+    `reads_judgments`: it may be another once more of the results are judged. `reads_first`: of a ranking it reads the first place alone.
+    `aliases` are other names it can be written with, in
     lower case.
     """
 
@@ -48,6 +49,7 @@ class MeasureFamily:
     lower_is_better: bool = False
     resampled: Resampled | None = None
     reads_judgments: bool = True
+    reads_first: bool = False
     aliases: tuple[str, ...] = ()
     place: int = extensions.LAST
 

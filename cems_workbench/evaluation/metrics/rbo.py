@@ -20,16 +20,17 @@ PERSISTENCE = 0.9
 
 def rbo(first: Ints, second: Ints, p: float = PERSISTENCE) -> Floats:
     """(Q) overlap of Q pairs of rankings: (Q, R) items as numbers that mean the same in both, best first, -1 past the end."""
+    depth = max(first.shape[1], second.shape[1])
+    if not depth or not len(first):
+        return np.ones(len(first))
     a, b = (first[:, :, None], second[:, None, :])
     place = np.maximum(np.arange(1, first.shape[1] + 1)[:, None], np.arange(1, second.shape[1] + 1)[None, :])
     met = np.where((a == b) & (a >= 0), place, 0).reshape(len(first), -1)  # the depth from which on a memory is in both
     lengths = (first >= 0).sum(axis=1), (second >= 0).sum(axis=1)
     short, long = np.minimum(*lengths), np.maximum(*lengths)
-    depth = max(first.shape[1], second.shape[1])
-    common = np.stack([((met > 0) & (met <= d)).sum(axis=1) for d in range(1, depth + 1)], axis=1).astype(float)
-    if not depth:
-        return np.ones(len(first))
     rows = np.arange(len(first))
+    at = np.bincount((rows[:, None] * (depth + 1) + met).ravel(), minlength=len(first) * (depth + 1))
+    common = np.cumsum(at.reshape(len(first), depth + 1)[:, 1:], axis=1).astype(float)
     at_short = np.where(short > 0, common[rows, short - 1], 0.0)
     at_long = np.where(long > 0, common[rows, long - 1], 0.0)
     d = np.arange(1, depth + 1)[None, :]

@@ -92,10 +92,12 @@ def detect(query: str, config: Detectors, language: str = ENGLISH) -> tuple[Matc
     if not config.enabled or language != ENGLISH:
         return ()
     edge = r"\b" if config.matching == "word" else ""
+    plain = query.lower() if query.isascii() else None  # what is not in it cannot be found in it: most signals are not
     return tuple(
         Match(detector, signal, found.start(), found.end())
         for detector, signals in (CEMS_SIGNALS if config.words == "cems" else SIGNALS).items()
         for signal in signals
+        if plain is None or signal.lower() in plain
         for found in re.finditer(f"{edge}{re.escape(signal)}{edge}", query, re.IGNORECASE)
     )
 
