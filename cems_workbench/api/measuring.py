@@ -281,8 +281,8 @@ def check(report: EvaluationReport | ComparisonReport, *asserted: str, tolerance
 
     Args:
         report: of `evaluate`, or of `compare`.
-        asserted: of an evaluation `[TYPE:]MEASURE>=NUMBER`, such as `"hit@5>=0.80"`; of a comparison `[TYPE:]MEASURE`, such as `"hit@5"`,
-            which must not be lower than the baseline's.
+        asserted: of an evaluation `[TYPE:]MEASURE>=NUMBER`, such as `"hit@5>=0.80"`; of a comparison
+            `[TYPE:]MEASURE[ p<LEVEL]`, such as `"hit@5"`, which must not be lower than the baseline's, or `"hit@5 p<0.05"`, surely lower.
         tolerance: losses up to this are ignored.
 
     Raises:
@@ -306,8 +306,9 @@ def check(report: EvaluationReport | ComparisonReport, *asserted: str, tolerance
             known(assertion.measure)
             outcomes.append(assertions.check(assertion, first))
         else:
-            measure, kind = assertions.parse_scoped_measure(text, first.relevant_from)
-            outcomes += assertions.check_no_loss(report.comparison, known(measure), kind, tolerance)
+            guard = assertions.parse_no_loss(text, first.relevant_from)
+            known(guard.measure)
+            outcomes += assertions.check_no_loss(report.comparison, guard, tolerance)
     failed = [outcome.line for outcome in outcomes if not outcome.holds]
     if failed:
         raise AssertionError("\n".join(failed))

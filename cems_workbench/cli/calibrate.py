@@ -54,7 +54,7 @@ def calibrate_command(
 
     check_judges(judges)
     read = read_evidence(evidence)
-    chosen, _ = configs_for(read, [config] if config else None, [preset] if preset else None, changes, None)[0]
+    chosen, _ = configs_for(read.header, [config] if config else None, [preset] if preset else None, changes, None)[0]
     batch = labelled_file(read, judges).batch
     refuse_nothing(batch.qids, evidence)
     group_by, found, refused = calibrations(batch, chosen, read.header.relevant_from, signal, method.value, probability)

@@ -51,7 +51,9 @@ def compare_command(
     no_loss: Annotated[
         list[str] | None,
         typer.Option(
-            "--assert-no-loss", metavar="[TYPE:]MEASURE", help="Exit with 1 when a config scores less; repeatable."
+            "--assert-no-loss",
+            metavar="[TYPE:]MEASURE[ p<N]",
+            help="Exit with 1 when a config scores less, with p<0.05 only when surely less; repeatable.",
         ),
     ] = None,
     tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="Losses up to this are ignored.")] = 0.0,
@@ -60,7 +62,7 @@ def compare_command(
     as_json: JsonOption = False,
 ) -> None:
     """Compare configs with the first of them, query by query. Nothing is gathered and no model is asked."""
-    from cems_workbench.evaluation.assertions import check_no_loss, parse_scoped_measure
+    from cems_workbench.evaluation.assertions import check_no_loss, parse_no_loss
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.runs.evaluation import (
@@ -80,8 +82,8 @@ def compare_command(
             tell_unproved(stream.unproved)
             header, content = stream.header, stream.content_hash
             least = header.relevant_from if grade is None else grade
-            guarded = [parse_scoped_measure(text, least) for text in no_loss or ()]
-            measures = chosen_measures(metrics, least, [measure for measure, _ in guarded])
+            guarded = [parse_no_loss(text, least) for text in no_loss or ()]
+            measures = chosen_measures(metrics, least, [guard.measure for guard in guarded])
             named = [(chosen.name, chosen) for chosen, _ in configs_for(header, config, preset, changes, None)]
             with progress_bar(as_json) as progress:
                 found = evaluate_streamed(stream, named, measures, judges, seed=seed, progress=progress)
@@ -92,8 +94,8 @@ def compare_command(
         header = read.header
         configs = configs_for(header, config, preset, changes, None)
         least = header.relevant_from if grade is None else grade
-        guarded = [parse_scoped_measure(text, least) for text in no_loss or ()]
-        measures = chosen_measures(metrics, least, [measure for measure, _ in guarded])
+        guarded = [parse_no_loss(text, least) for text in no_loss or ()]
+        measures = chosen_measures(metrics, least, [guard.measure for guard in guarded])
         of_file = labelled_file(read, judges)
         refuse_nothing(of_file.batch.queries, evidence[0])
         measured, _ = evaluate_configs(
@@ -103,7 +105,7 @@ def compare_command(
         content = of_file.content_hash
         told = [(evidence[0], row.evaluation, options) for row, (_, options) in zip(measured, configs, strict=True)]
         scoring = score_lines(told)
-    outcomes = [outcome for measure, kind in guarded for outcome in check_no_loss(comparison, measure, kind, tolerance)]
+    outcomes = [outcome for guard in guarded for outcome in check_no_loss(comparison, guard, tolerance)]
     if as_json:
         per_query = len(comparison.evaluations[0].qids) <= PER_QUERY
         put_json(comparison.to_json(per_query) | {"content_hash": content} | asserted_json(outcomes))

@@ -40,7 +40,7 @@ def drift_command(
     from cems_workbench.analysis.drift import drift
 
     read = read_evidence(before)
-    chosen, _ = configs_for(read, [config] if config else None, [preset] if preset else None, changes, None)[0]
+    chosen, _ = configs_for(read.header, [config] if config else None, [preset] if preset else None, changes, None)[0]
     found = drift(read, read_evidence(after), chosen, k)
     if as_json:
         put_json(found.to_json())

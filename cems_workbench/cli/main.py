@@ -17,6 +17,7 @@ from cems_workbench.cli import (
     agreement,
     app,
     calibrate,
+    ci,
     compare,
     config_history,
     connect,
@@ -63,6 +64,7 @@ commands.command("gather")(gather.gather_command)
 commands.command("score")(score.score_command)
 commands.command("evaluate")(evaluate.evaluate_command)
 commands.command("compare")(compare.compare_command)
+commands.add_typer(ci.group)
 commands.command("drift")(drift.drift_command)
 commands.command("calibrate")(calibrate.calibrate_command)
 commands.command("fidelity")(fidelity.fidelity_command)

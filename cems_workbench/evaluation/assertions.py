@@ -1,5 +1,8 @@
 """What a team's retrieval must hold in CI: `hit@5>=0.80`, `temporal:hit@5>0.5`, and no loss of `temporal:hit@5` between two configs.
 
+`nDCG@10 p<0.05` is a loss only where chance gives one as large less often than that: p of a paired test on the queries that the
+assertion is of, two-sided and uncorrected, so that it does not depend on what else is asserted or measured.
+
 `Bound` is the part that any command with `--assert` shares: a name, a sign and a number.
 """
 
@@ -10,11 +13,12 @@ import re
 from dataclasses import dataclass
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.comparison import Comparison
+from cems_workbench.evaluation.comparison import Comparison, p_of
 from cems_workbench.evaluation.evaluate import Evaluation
 from cems_workbench.evaluation.metrics import Measure, parse_measure
 
 _WRITTEN = re.compile(r"(?:(?P<type>[^<>]+):)?(?P<measure>[^<>:]+?)\s*(?P<sign>>=|<=|>|<)\s*(?P<bound>[-+.\deE]+)")
+_NO_LOSS = re.compile(r"(?P<measure>.+?)(?:\s+p\s*<\s*(?P<level>\S+))?")
 _SIGNS = {
     ">=": lambda value, bound: value >= bound,
     "<=": lambda value, bound: value <= bound,
@@ -41,7 +45,9 @@ class Bound:
         slack = ROUNDING if self.sign == ">=" else -ROUNDING if self.sign == "<=" else 0.0
         holds = _SIGNS[self.sign](value + slack, self.number)
         shown = f"{value:.2g}" if 0 < abs(value) < LEAST_SHOWN else f"{value:.4f}"
-        return Outcome(holds, f"{'holds' if holds else 'FAILED'}: {of}: {self.text} ({shown}{f'; {on}' if on else ''})")
+        return Outcome(
+            holds, f"{'holds' if holds else 'FAILED'}: {of}: {self.text} ({shown}{f'; {on}' if on else ''})", self.text
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,8 @@ class Outcome:
 
     holds: bool
     line: str
+    name: str = ""
+    """What was asserted, as it was written: the same from run to run."""
 
 
 def parse_bound(text: str, example: str) -> Bound:
@@ -78,10 +86,37 @@ def parse_assertion(text: str, grade: int = 1) -> Assertion:
     return Assertion(bound, parse_measure(bound.name, grade))
 
 
-def parse_scoped_measure(text: str, grade: int = 1) -> tuple[Measure, str | None]:
-    """`[TYPE:]MEASURE`. Raises InputError."""
-    kind, separator, name = text.rpartition(":")
-    return parse_measure(name, grade), kind if separator else None
+@dataclass(frozen=True, slots=True)
+class NoLoss:
+    """That a measure, over the queries of one type where it is named, is no worse than the baseline's; with a `level`, surely worse."""
+
+    measure: Measure
+    query_type: str | None = None
+    level: float | None = None
+
+    @property
+    def scoped(self) -> str:
+        """The measure, with the type where it is of one."""
+        return f"{self.query_type}:{self.measure}" if self.query_type else str(self.measure)
+
+    def __str__(self) -> str:
+        """As it is written."""
+        return self.scoped + ("" if self.level is None else f" p<{self.level:g}")
+
+
+def parse_no_loss(text: str, grade: int = 1) -> NoLoss:
+    """`[TYPE:]MEASURE[ p<LEVEL]`. Raises InputError."""
+    written = _NO_LOSS.fullmatch(text.strip())
+    level = None
+    if written is not None and written["level"] is not None:
+        try:
+            level = float(written["level"])
+        except ValueError:
+            level = math.nan
+        if not 0 < level < 1:
+            raise InputError(f'--assert-no-loss "{text}": p is between 0 and 1, such as nDCG@10 p<0.05')
+    kind, separator, name = (written["measure"] if written else text).rpartition(":")
+    return NoLoss(parse_measure(name, grade), kind if separator else None, level)
 
 
 def check(assertion: Assertion, evaluation: Evaluation) -> Outcome:
@@ -98,20 +133,21 @@ def _counted(evaluation: Evaluation, assertion: Assertion) -> int:
     return sum(assertion.bound.scope in (None, kind) and not math.isnan(value) for kind, value in kinds)
 
 
-def check_no_loss(
-    comparison: Comparison, measure: Measure, query_type: str | None, tolerance: float = 0.0
-) -> list[Outcome]:
-    """Per compared config: is its mean no worse than the baseline's, but for the tolerance? Raises as `check` does."""
-    base = comparison.evaluations[0]
-    before = _mean(base, measure, query_type)
-    scope = f"{query_type}:{measure}" if query_type else str(measure)
+def check_no_loss(comparison: Comparison, guard: NoLoss, tolerance: float = 0.0) -> list[Outcome]:
+    """Per compared config: is its mean no worse than the baseline's, but for the tolerance and for chance? Raises as `check` does."""
+    base, measure = comparison.evaluations[0], guard.measure
+    before = _mean(base, measure, guard.query_type)
     outcomes = []
-    for other in comparison.evaluations[1:]:
-        after = _mean(other, measure, query_type)
-        holds = measure.direction * (after - before) >= -tolerance - ROUNDING
+    for place, other in enumerate(comparison.evaluations[1:]):
+        after = _mean(other, measure, guard.query_type)
+        holds, said = measure.direction * (after - before) >= -tolerance - ROUNDING, ""
+        if guard.level is not None:
+            p = p_of(comparison, place, measure, guard.query_type)
+            said = f"; p {p:.2g}, sure below {guard.level:g}"
+            holds = holds or p >= guard.level
         word = "no loss" if holds else "LOSS"
-        line = f"{word}: {scope} {before:.4f} under {base.config.name}, {after:.4f} under {other.config.name}"
-        outcomes.append(Outcome(holds, line))
+        line = f"{word}: {guard.scoped} {before:.4f} under {base.config.name}, {after:.4f} under {other.config.name}{said}"
+        outcomes.append(Outcome(holds, line, str(guard)))
     return outcomes
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number
-from cems_workbench.evaluation.metrics import Measure, rbo
+from cems_workbench.evaluation.metrics import MEASURES, Measure, rbo
 from cems_workbench.evaluation.statistics import (
     bootstrap,
     bootstrap_test,
@@ -133,6 +133,25 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
         overlap = overlaps[i] if len(overlaps) else _overlap(base, other)
         compared.append(Compared(other.config.name, overlap, tuple(found)))
     return Comparison(tuple(evaluations), tuple(compared))
+
+
+def p_of(
+    comparison: Comparison, place: int, measure: Measure, query_type: str | None = None, seed: int = 0
+) -> float:
+    """p of one measure of one compared config against the baseline, uncorrected, over the queries of one type where it is named.
+
+    Raises InputError for a measure over all queries together, such as AUROC, of one type.
+    """
+    base, other = comparison.evaluations[0], comparison.evaluations[1 + place]
+    found = comparison.compared[place].differences[base.measures.index(measure)]
+    if query_type is None:
+        return found.p
+    if MEASURES[measure.family].resampled is not None:
+        raise InputError(f"{measure} is of all queries together: it has no p of one type")
+    column = base.measures.index(measure)
+    of_type = np.array([kind == query_type for kind in base.types])
+    delta = other.values[of_type, column] - base.values[of_type, column]
+    return float(randomisation_test(delta[:, None], seed)[0])
 
 
 def surely_lower(evaluations: Sequence[Evaluation], measure: Measure, *, seed: int = 0) -> dict[str, list[str]]:

@@ -49,7 +49,8 @@ def encode(evidences: Sequence[Evidence]) -> CandidateTable:
     place[valid] = [number[id(memory)] for row in memories for memory in row]
 
     def numbers(read: Callable[[Memory], float]) -> Floats:
-        return np.array([*map(read, distinct.values()), 0.0], dtype=np.float64)[place]
+        found: Floats = np.array([*map(read, distinct.values()), 0.0], dtype=np.float64)[place]
+        return found
 
     categories = sorted({memory.category for memory in distinct.values()}, key=lambda name: (name is not None, name))
     code = {name: i for i, name in enumerate(categories)}

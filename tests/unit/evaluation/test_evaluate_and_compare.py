@@ -12,7 +12,7 @@ from cems_workbench.cli.evaluate import cost_line
 from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.ablation import ablations, cems_phases, without_each_stage
-from cems_workbench.evaluation.assertions import check, check_no_loss, parse_assertion
+from cems_workbench.evaluation.assertions import NoLoss, check, check_no_loss, parse_assertion, parse_no_loss
 from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, lacking_lines
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
@@ -175,9 +175,19 @@ def test_an_assertion_on_a_type_that_no_query_has_is_bad_input(batch: LabelledBa
 def test_no_loss_of_a_type(batch: LabelledBatch) -> None:
     comparison = compare([evaluate(batch, config, MEASURES) for config in (AS_LISTED, OTHER_WAY)])
     hit5 = parse_measure("hit@5")
-    assert check_no_loss(comparison, hit5, "temporal")[0].holds
-    assert not check_no_loss(comparison, hit5, "other")[0].holds
-    assert check_no_loss(comparison, hit5, "other", tolerance=0.5)[0].holds
+    assert check_no_loss(comparison, NoLoss(hit5, "temporal"))[0].holds
+    assert not check_no_loss(comparison, NoLoss(hit5, "other"))[0].holds
+    assert check_no_loss(comparison, NoLoss(hit5, "other"), tolerance=0.5)[0].holds
+
+
+def test_a_loss_within_chance_is_none_where_a_p_is_named(batch: LabelledBatch) -> None:
+    comparison = compare([evaluate(batch, config, MEASURES) for config in (AS_LISTED, OTHER_WAY)])
+    (outcome,) = check_no_loss(comparison, parse_no_loss("other:hit@5 p<0.05"))  # one of two queries lost: p = 1
+    assert outcome.holds and outcome.line.endswith("; p 1, sure below 0.05") and outcome.name == "other:hit@5 p<0.05"
+    assert not check_no_loss(comparison, NoLoss(parse_measure("hit@5"), "other"))[0].holds
+    for text in ("hit@5 p<0", "hit@5 p<1", "hit@5 p<x", "hit@5 p>0.05"):
+        with pytest.raises(InputError):
+            parse_no_loss(text)
 
 
 def test_each_stage_that_is_on_is_switched_off_once() -> None:

@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.assertions import check, check_no_loss, parse_assertion
+from cems_workbench.evaluation.assertions import NoLoss, check, check_no_loss, parse_assertion
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
@@ -255,8 +255,8 @@ def test_less_noise_is_a_win_and_more_a_loss() -> None:
     assert (noise.wins, noise.losses, noise.difference) == ((), ("q3",), pytest.approx(0.1))
     assert verdict(replace(noise, p_holm=0.01)) == "▼ worse"
     assert auroc.difference == pytest.approx(-0.25)
-    assert not check_no_loss(compare([quiet, loud]), parse_measure("noise@5"), None)[0].holds
-    assert check_no_loss(compare([loud, quiet]), parse_measure("noise@5"), None)[0].holds
+    assert not check_no_loss(compare([quiet, loud]), NoLoss(parse_measure("noise@5")))[0].holds
+    assert check_no_loss(compare([loud, quiet]), NoLoss(parse_measure("noise@5")))[0].holds
     kept = read_comparison(experiment_card(compare([quiet, loud]), "set", "hash"))
     assert kept.figures[0].relevance == quiet.relevance
 

@@ -1,0 +1,135 @@
+"""`ci`: a changed config held against its last state on committed evidence, and the files that have a CI ask that."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Annotated
+
+import typer
+
+from cems_workbench.cli.evaluate import MetricsOption, asserted_json, exit_unless_all_hold
+from cems_workbench.cli.gather import SeedOption
+from cems_workbench.cli.options import JsonOption, read_evidence
+from cems_workbench.cli.terminal import put, put_json, say, say_wrapped
+from cems_workbench.errors import InputError
+from cems_workbench.writing import write_text
+
+DEFAULT_GUARD = "nDCG@10 p<0.05"
+LARGE = 50_000_000
+"""Bytes of a file that GitHub warns about; it refuses twice that."""
+
+group = typer.Typer(
+    name="ci", help="Hold a changed config against its last state, in CI and before a commit.", no_args_is_help=True
+)
+EvidenceArgument = Annotated[Path, typer.Argument(help="An evidence file with judgments, committed beside the config.")]
+ConfigFileOption = Annotated[Path, typer.Option("--config", help="The config file that is under version control.")]
+NoLossOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--assert-no-loss",
+        metavar="[TYPE:]MEASURE[ p<N]",
+        help=f"Fail when the config scores less than before; with p<N only when surely less (default: {DEFAULT_GUARD}).",
+    ),
+]
+AssertOption = Annotated[
+    list[str] | None, typer.Option("--assert", metavar="[TYPE:]MEASURE>=N", help="Fail unless this holds; repeatable.")
+]
+
+
+@group.command("check")
+def check_command(
+    evidence: EvidenceArgument,
+    config: ConfigFileOption,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="COMMIT", help="Branch, tag or commit with the config as it was.")
+    ] = None,
+    no_loss: NoLossOption = None,
+    asserted: AssertOption = None,
+    tolerance: Annotated[float, typer.Option("--tolerance", min=0, help="Losses up to this are ignored.")] = 0.0,
+    metrics: MetricsOption = None,
+    markdown: Annotated[Path | None, typer.Option("--markdown", help="Write a report for a pull request.")] = None,
+    junit: Annotated[Path | None, typer.Option("--junit", help="Write what was asserted as JUnit XML.")] = None,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold a config against the same file at a commit, on an evidence file; exit with 1 where something asserted fails."""
+    from cems_workbench.evaluation.junit import junit_xml
+    from cems_workbench.runs.regression import check_change
+
+    if against is None and not asserted:
+        raise InputError(
+            "ci check: name a commit to hold the config against (--against origin/main), or --assert a bound"
+        )
+    found = check_change(
+        read_evidence(evidence), config, against, [DEFAULT_GUARD] if no_loss is None else no_loss, asserted or (),
+        metrics=metrics, tolerance=tolerance, seed=seed,
+    )  # fmt: skip
+    if markdown is not None:
+        write_text(markdown, found.markdown(evidence.name))
+    if junit is not None:
+        write_text(junit, junit_xml(found.outcomes, evidence.name))
+    if as_json:
+        named = [{"parameter": name, "before": before, "now": now} for name, before, now in found.changes]
+        values = {"note": found.note, "changed": named, "content_hash": found.content_hash}
+        put_json(values | found.comparison.to_json() | asserted_json(found.outcomes))
+    else:
+        say_wrapped(f"{found.note}: {len(found.comparison.evaluations[0].qids)} queries of {evidence.name}")
+        for name, before, now in found.changes:
+            say(f"changed: {name}: {before} → {now}")
+        for outcome in found.outcomes:
+            say(outcome.line)
+    exit_unless_all_hold(found.outcomes)
+
+
+@group.command("init")
+def init_command(
+    evidence: EvidenceArgument,
+    config: ConfigFileOption,
+    no_loss: NoLossOption = None,
+    asserted: AssertOption = None,
+    install: Annotated[
+        str, typer.Option("--install", help="What the workflow's pip installs: a name, an address or a path.")
+    ] = "cems-workbench",
+    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    shown: Annotated[bool, typer.Option("--print", help="Print the files and write nothing.")] = False,
+) -> None:
+    """Write a GitHub workflow and a pre-commit hook that ask `ci check`; run it at the top of the repository."""
+    from cems_workbench.runs.ci_files import HOOKS, WORKFLOW, Gate, hook, names, workflow, written
+    from cems_workbench.runs.regression import check_change
+
+    guards = [DEFAULT_GUARD] if no_loss is None else no_loss
+    read = read_evidence(evidence)
+    found = check_change(read, config, None, guards, asserted or ())  # what could never hold is said now
+    gate = Gate(_inside(evidence), _inside(config), tuple(guards), tuple(asserted or ()), install)
+    files = {WORKFLOW: workflow(gate), HOOKS: hook(gate)}
+    if shown:
+        for path, text in files.items():
+            put(f"# {path}\n{text}")
+        return
+    texts = {}
+    for path, text in files.items():
+        place = Path(path)
+        texts[place] = written(place.read_text("utf-8") if place.is_file() else None, text, path, force)
+    for place, text in texts.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_text(place, text)
+    say(f"wrote {names(list(files))}; commit them with {evidence} and {config}")
+    if evidence.stat().st_size > LARGE:
+        size = evidence.stat().st_size / 1e6
+        say(
+            f"note: {evidence} has {size:.0f} MB: keep it in Git LFS, or gather fewer queries (gather --limit)",
+            err=True,
+        )
+    for outcome in found.outcomes:
+        if not outcome.holds:
+            say(f"note: now {outcome.line}", err=True)
+
+
+def _inside(path: Path) -> PurePosixPath:
+    """A path as it is from here. Raises InputError for one outside, which a workflow could not reach."""
+    try:
+        return PurePosixPath(path.resolve().relative_to(Path.cwd()).as_posix())
+    except ValueError:
+        raise InputError(
+            f"{path} is not below this folder: run ci init at the top of the repository it lies in"
+        ) from None

@@ -1,0 +1,138 @@
+"""The files that have a repository's CI and its commits ask `ci check`: a GitHub workflow and a pre-commit hook.
+
+What is named in them is quoted for the shell it is run in; what a pull request says of itself (the name of its base) reaches that shell
+as a variable, never as text of the script.
+
+Source: docs.github.com, "Workflow syntax" and "Security hardening: script injection"; pre-commit.com, "Repository local hooks".
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from cems_workbench.errors import InputError
+
+WORKFLOW = PurePosixPath(".github/workflows/memory-retrieval.yml")
+HOOKS = PurePosixPath(".pre-commit-config.yaml")
+HOOK_ID = "memory-retrieval"
+MARKDOWN, JUNIT = "memory-retrieval.md", "memory-retrieval.xml"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What is checked: paths as they are from the top of the repository, and what is asserted."""
+
+    evidence: PurePosixPath
+    config: PurePosixPath
+    no_loss: tuple[str, ...]
+    asserted: tuple[str, ...] = ()
+    install: str = "cems-workbench"
+    """What pip installs."""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for what cannot stand on one line of a script."""
+        for text in (str(self.evidence), str(self.config), *self.no_loss, *self.asserted, self.install):
+            if not text.isprintable() or "${{" in text:
+                raise InputError(f"{text!r} cannot stand in a workflow: only printable characters, without ${{{{")
+
+    def command(self, *further: str) -> str:
+        """`ci check` for a shell; `further` is added as it is."""
+        words = ["cems-workbench", "ci", "check", str(self.evidence), "--config", str(self.config)]
+        words += [word for text in self.no_loss for word in ("--assert-no-loss", text)]
+        words += [word for text in self.asserted for word in ("--assert", text)]
+        return " ".join([shlex.join(words), *further])
+
+
+def workflow(gate: Gate) -> str:
+    """A workflow that comments on a pull request what its config wins and loses, and fails where it surely loses."""
+    paths = json.dumps([str(gate.config), str(gate.evidence), str(WORKFLOW)], ensure_ascii=False)
+    check = gate.command('--against "origin/$BASE"', "--markdown", MARKDOWN, "--junit", JUNIT)
+    return f"""\
+# Written by `cems-workbench ci init`. Change it as you like; it is not written again unless you ask.
+# A pull request that changes the config of memory retrieval is held against its base branch, on the evidence file that is committed:
+# no model runs, no store and no secret is needed.
+name: Memory retrieval
+
+on:
+  pull_request:
+    paths: {paths}
+
+permissions:
+  contents: read
+  pull-requests: write
+
+jobs:
+  retrieval:
+    runs-on: ubuntu-latest
+    timeout-minutes: 15
+    steps:
+      - uses: actions/checkout@v4
+        with:
+          fetch-depth: 0
+          lfs: true
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "3.12"
+      - name: Install
+        run: |
+          python -m pip install {shlex.quote(gate.install)}
+      - name: Hold the config against the base branch
+        env:
+          BASE: ${{{{ github.base_ref }}}}
+        run: |
+          {check}
+      - name: Summary
+        if: always()
+        run: |
+          if [ -f {MARKDOWN} ]; then cat {MARKDOWN} >> "$GITHUB_STEP_SUMMARY"; fi
+      - name: Comment
+        if: always() && github.event.pull_request.head.repo.full_name == github.repository
+        env:
+          GH_TOKEN: ${{{{ github.token }}}}
+          NUMBER: ${{{{ github.event.pull_request.number }}}}
+        run: |
+          if [ -f {MARKDOWN} ]; then gh pr comment "$NUMBER" --edit-last --create-if-none --body-file {MARKDOWN}; fi
+      - uses: actions/upload-artifact@v4
+        if: always()
+        with:
+          name: memory-retrieval
+          path: memory-retrieval.*
+          if-no-files-found: ignore
+"""
+
+
+def hook(gate: Gate) -> str:
+    """A pre-commit hook that holds a changed config against that of the last commit."""
+    entry = json.dumps(gate.command("--against", "HEAD"), ensure_ascii=False)
+    return f"""\
+repos:
+  - repo: local
+    hooks:
+      - id: {HOOK_ID}
+        name: Memory retrieval loses nothing
+        entry: {entry}
+        language: system
+        files: {json.dumps(_pattern(gate.config), ensure_ascii=False)}
+        pass_filenames: false
+"""
+
+
+def _pattern(path: PurePosixPath) -> str:
+    """A regular expression of this very path."""
+    return "^" + "".join(c if c.isalnum() or c in "/_-" or not c.isascii() else f"\\{c}" for c in str(path)) + "$"
+
+
+def written(existing: str | None, text: str, path: PurePosixPath, force: bool) -> str:
+    """The text to write. Raises InputError where something else is there already, which is never replaced unless forced."""
+    if existing is not None and existing != text and not force:
+        raise InputError(f"{path} is there already: --force replaces it, --print shows what would stand there")
+    return text
+
+
+def names(sequence: Sequence[PurePosixPath]) -> str:
+    """Paths in a sentence."""
+    return " and ".join(map(str, sequence))
