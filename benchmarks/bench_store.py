@@ -1,8 +1,8 @@
 """What the store costs against the libraries it stands on, in one run on one machine.
 
-    python benchmarks/bench_store.py [--n 100000] [--texts 2000] [--queries 200]
+    python -m benchmarks.bench_store [--n 100000] [--texts 2000] [--queries 200]
 
-(a) lexical search against bm25s' own `retrieve` on the same index and the same query, already cut into terms;
+(a) lexical search against bm25s' own `retrieve` on the same texts and the same query, already cut into terms;
 (b) vector search against Chroma's `query` on the same collection, with its share of the exact hits;
 (c) import with embedding against `SentenceTransformer.encode` of the same texts, with the same batch size.
 
@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.scale_lexical import Bm25s, queries_of
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, indexed_text
 from cems_workbench.store import Filter, Store
 from cems_workbench.store.search import chroma
-from cems_workbench.store.search.tokenizer import tokenize
 from cems_workbench.store.search.vector_index import VectorIndex
 
 K = 150
@@ -139,20 +139,13 @@ def alternate(ours: Callable[[int], Any], peer: Callable[[int], Any], rounds: in
 
 def bench_lexical(store: Store, texts: Sequence[str], embedder: GivenVectors, queries: int) -> Ratio:
     """(a)"""
-    import bm25s
-
     index = store.indexes.open(embedder).lexical
-    rng = np.random.default_rng(1)
-    asked = [" ".join(rng.choice(texts[int(rng.integers(len(texts)))].split()[1:], 6)) for _ in range(queries + 50)]
-    terms = [[term for term in tokenize(query) if term in index.vocabulary] for query in asked]
-    directory = next(path for path in (store.path / "lexical").iterdir() if path.is_dir())
-    peer = bm25s.BM25.load(directory, mmap=True)
-    ours_ms, peer_ms = alternate(
-        lambda i: index.search(asked[i], K),
-        lambda i: peer.retrieve([terms[i]], k=K, show_progress=False),
-        queries,
-    )
-    scores = peer.retrieve([terms[0]], k=K, show_progress=False).scores[0]
+    asked = queries_of(texts, queries + 50)
+    with tempfile.TemporaryDirectory() as home:
+        peer = Bm25s(texts, Path(home))
+        terms = [peer.terms(query) for query in asked]
+        ours_ms, peer_ms = alternate(lambda i: index.search(asked[i], K), lambda i: peer.search(terms[i], K), queries)
+        scores = peer.search(terms[0], K)[1]
     assert np.allclose(scores[scores > 0], [score for _, score in index.search(asked[0], K)], rtol=1e-4)
     return Ratio(f"lexical search, N={len(texts):,}", ours_ms, peer_ms, "ms", 1.5)
 

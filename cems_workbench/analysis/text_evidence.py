@@ -4,9 +4,7 @@
     part(t) = idf(t) * tf / (tf + k1 * (1 - b + b * length / mean length)),  idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))
 
 Of a memory in the index the parts are read from it, so that they add up to the score in the list; tf is counted in the text, df and
-N are the index's. A text that the index does not hold is scored by the index's statistics as they are. The index keeps no lengths,
-only finished scores, so the mean length is read off one of them: with tf, idf and length known it is the only unknown in the formula;
-total length is a whole number, which takes the float32's rounding out again.
+N are the index's. A text that the index does not hold is scored by the index's statistics as they are.
 
 A chunk that a reranker read is a stretch of the content; `seed_overlap` puts a ". " back at its end, which the content may not have
 there. A model cuts a text after its last token; the cut is named here as the end of the last whole word before it.
@@ -21,14 +19,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
-from statistics import median
 
 import numpy as np
 
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.records import ENGLISH, Memory, indexed_text
-from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.lexical_index import K1, B, LexicalIndex
 from cems_workbench.store.search.tokenizer import chunks, normalised, terms_of, tokenize
 
 
@@ -144,44 +141,16 @@ def matches(text: str, terms: Collection[str], language: str = ENGLISH) -> list[
     return found
 
 
-K1, B = 1.5, 0.75
-"""As store/terms.py indexes."""
-READ = 64
-"""Scores of one memory that the mean length is read off; their median counts."""
-
-
-def mean_length(index: LexicalIndex, texts: Mapping[str, Mapping[int | None, str]]) -> float | None:
-    """Mean number of terms of an indexed text, read off the longest of `texts` that has a term; None when none has.
-
-    `texts` are those that memories are found by, by memory and chunk (`store.indexes.texts`).
-    """
-    rows = [(text, memory_id, chunk) for memory_id, own in texts.items() for chunk, text in own.items()]
-    for text, memory_id, chunk in sorted(rows, key=lambda row: -len(row[0])):
-        terms = tokenize(text, index.language)
-        counts = Counter(terms)
-        parts = index.parts(memory_id, list(counts)[:READ], chunk)
-        found = [
-            mean for term, part in parts.items() if (mean := _mean(index, term, counts[term], part, len(terms))) > 0
-        ]
-        if found:
-            return round(median(found) * index.document_count) / index.document_count
-    return None
-
-
-def _mean(index: LexicalIndex, term: str, tf: int, part: float, length: int) -> float:
-    """The formula above, solved for the mean length; 0 where rounding leaves nothing to divide by."""
-    relative = (tf * (idf(index.document_frequency(term), index.document_count) / part - 1) / K1 - (1 - B)) / B
-    return length / relative if relative > 0 else 0.0
-
-
-def score(index: LexicalIndex, query: str, text: str, mean: float) -> float:
-    """What `text` would score for `query` in the index, 0 without a term in common; float32, as the index adds up.
+def score(index: LexicalIndex, query: str, text: str) -> float:
+    """What `text` would score for `query` in the index, 0 without a term in common, or in an index of nothing; float32, as it adds up.
 
     A term that no indexed memory has counts as if this text alone had it.
     """
+    if not index.mean_length:
+        return 0.0
     inside = tokenize(text, index.language)
     counts = Counter(inside)
-    room = K1 * (1 - B + B * len(inside) / mean)
+    room = K1 * (1 - B + B * len(inside) / index.mean_length)
     total = np.float32(0)
     for term in sorted(tokenize(query, index.language)):
         tf = counts[term]

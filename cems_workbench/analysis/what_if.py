@@ -133,12 +133,6 @@ class _Scratch:
     def _cosines(self, vector: Float32) -> dict[int | None, float]:
         return {chunk: float(own @ vector) for chunk, own in self.vectors.items()}
 
-    @cached_property
-    def mean(self) -> float | None:
-        """Mean length of the indexed texts, for BM25."""
-        texts = self.resources.store.indexes.texts([self.stored.id, *self.evidence.memories])
-        return bm25.mean_length(self.resources.indexes.lexical, texts)
-
     def searched(self) -> list[RankedList]:
         """The lists that were searched once a variant, with the memory where the edit puts it."""
         found: dict[str, RankedList] = {}
@@ -175,11 +169,11 @@ class _Scratch:
         index = self.resources.indexes.lexical
         hits = index.search_chunks(text, depth + 1, self.where)
         own: dict[int | None, float] = {}
-        if passes(self.edited, self.where) and self.mean is not None:
+        if passes(self.edited, self.where):
             if not self.rewritten and passes(self.stored, self.where):
                 own = self._own(hits)
             else:
-                scores = {chunk: bm25.score(index, text, piece, self.mean) for chunk, piece in self.would_be[1].items()}
+                scores = {chunk: bm25.score(index, text, piece) for chunk, piece in self.would_be[1].items()}
                 own = {chunk: score for chunk, score in scores.items() if score}
         return self._placed(hits, own, depth)
 

@@ -29,6 +29,8 @@ GIVEN = "given"
 _RULE, _LABEL = "chunk_rule", "chunk_label"
 _CUT = "chunks_cut"
 """The content version up to which all memories are cut as they should be by the cutter of `_LABEL`."""
+BEFORE_ALL = -1
+"""A content version before which nothing was."""
 LONG = 1_500
 """Characters past which an embedder that does not say its limit may not read on: some 256 wordpieces."""
 STEP = 1_000
@@ -191,6 +193,11 @@ def put_given(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table
     _replace(cursor, chunks, cut, next_version(cursor), new=new)
 
 
+def cut_until(cursor: duckdb.DuckDBPyConnection) -> int:
+    """The content version up to which all memories are cut as they should be, by the embedder that cut last; -1 before any was."""
+    return int(read_meta(cursor, _CUT) or BEFORE_ALL)
+
+
 def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:
     """Cut what is not cut as it should be, in steps that last; returns notes. Raises what `progress` raises.
 
@@ -199,15 +206,17 @@ def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress)
     with database.reading() as cursor:
         by = cutter(rule(cursor), embedder)
         before = read_meta(cursor, _LABEL)
-        version, done = content_version(cursor), read_meta(cursor, _CUT)
-        since = int(done) if done is not None and before == by.label else BEFORE_ALL
+        version = content_version(cursor)
+        since = cut_until(cursor) if before == by.label else BEFORE_ALL
         waiting = _waiting(cursor, by, since)
         unread = _longer(cursor, LONG, since) if by.note else 0
     if before != by.label:
         with database.transaction() as cursor:
             write_meta(cursor, _LABEL, by.label)
             if before is not None and waiting:
-                bump_content_version(cursor)
+                alone = content_version(cursor) == version
+                bumped = bump_content_version(cursor)
+                version = bumped if alone else version
     for start in range(0, len(waiting), STEP):
         progress("cutting chunks", start, len(waiting))
         _cut(database, waiting[start : start + STEP], by)
@@ -217,10 +226,6 @@ def bring_up_to_date(database: Database, embedder: Embedder, progress: Progress)
         with database.transaction() as cursor:
             write_meta(cursor, _CUT, str(version))
     return (f"{unread} memories are long, and {by.note}",) if unread else ()
-
-
-BEFORE_ALL = -1
-"""A content version before which nothing was."""
 
 
 def _waiting(

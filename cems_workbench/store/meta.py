@@ -66,5 +66,7 @@ def content_identity(cursor: duckdb.DuckDBPyConnection) -> str:
 
 def earlier_identity(cursor: duckdb.DuckDBPyConnection, version: int) -> str | None:
     """`content_identity` as it was at a content version; None for one that the store has not had, or not kept the mark of."""
+    if version == content_version(cursor):
+        return content_identity(cursor)
     rows = cursor.execute("SELECT mark FROM content_marks WHERE version = ?", [version]).fetchall()
     return f"{read_meta(cursor, STORE_ID)}:{rows[0][0]}" if rows else None

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[2] / "cems_workbench"
 ASIDE = {
     "store/search/chroma_home.py": "the seal of an index",
     "store/search/index_directory.py": "a new index, in a folder that becomes the current one when it is whole",
-    "store/search/lexical_refresh.py": "a new index",
+    "store/search/column_file.py": "a file of a new index",
     "store/search/ts_rank_refresh.py": "a new index",
     "store/database.py": "the count of commits",
     "store/queues.py": "claims, which are worth nothing after a crash; written in a turn",

@@ -7,4 +7,5 @@
 ALTER TABLE memories ADD COLUMN changed BIGINT DEFAULT 0;
 CREATE TABLE content_marks (version BIGINT PRIMARY KEY, mark VARCHAR NOT NULL);
 INSERT INTO content_marks
-SELECT CAST(v.value AS BIGINT), m.value FROM workbench_meta AS v, workbench_meta AS m WHERE v.key = 'content_version' AND m.key = 'content_mark';
+SELECT CAST(value AS BIGINT), coalesce((SELECT value FROM workbench_meta WHERE key = 'content_mark'), '')
+FROM workbench_meta WHERE key = 'content_version';

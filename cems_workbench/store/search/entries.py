@@ -126,11 +126,26 @@ def documents(database: Database, order: Literal["id", "rowid"] = "id") -> Itera
     """
     with database.reading() as cursor:
         version = content_version(cursor)
+    yield from documents_of(database, live_ids(database, order), order, version)
+
+
+def live_ids(database: Database, order: Literal["id", "rowid"] = "id") -> list[str]:
+    """The ids of the live memories, in order or as they were imported, which is the quicker one to read all of them."""
+    with database.reading() as cursor:
         rows = cursor.execute(f"SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY {order}").fetchall()
-        ids = [memory_id for (memory_id,) in rows]
+    return [memory_id for (memory_id,) in rows]
+
+
+def documents_of(
+    database: Database, ids: Sequence[str], order: Literal["id", "rowid"] = "id", version: int | None = None
+) -> Iterator[Document]:
+    """Those of `ids` that are live memories, in portions, each as it is then, or all of one content version.
+
+    `ids` are in `order`. Raises ContentChangedError when a memory was changed after `version` before the last was read.
+    """
     for start in range(0, len(ids), PORTION):
         with database.reading() as cursor:
-            if content_version(cursor) != version:
+            if version is not None and content_version(cursor) != version:
                 raise ContentChangedError
             portion = ids[start : start + PORTION]
             places = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [portion]).fetchall()
@@ -138,7 +153,8 @@ def documents(database: Database, order: Literal["id", "rowid"] = "id") -> Itera
                 "SELECT m.id, m.content, m.title, m.project, m.scope, c.seqs, c.texts, c.titled FROM memories AS m LEFT JOIN ("
                 "SELECT memory_id, list(seq ORDER BY seq) AS seqs, list(content ORDER BY seq) AS texts, bool_or(titled) AS titled "
                 "FROM chunks WHERE memory_id IN (SELECT unnest($portion)) GROUP BY memory_id"
-                f") AS c ON c.memory_id = m.id WHERE m.rowid IN (SELECT unnest($places)) ORDER BY m.{order}",
+                ") AS c ON c.memory_id = m.id WHERE m.rowid IN (SELECT unnest($places)) AND m.deleted_at IS NULL "
+                f"ORDER BY m.{order}",
                 {"portion": portion, "places": [place for (place,) in places]},
             ).fetchall()
         for memory_id, content, title, project, scope, seqs, texts, titled in rows:

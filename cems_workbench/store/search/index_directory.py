@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ class Manifest:
     """The current index: its directory's name, the content it was built from, the tokenizer, the rows in it.
 
     `identity` says whose content that is (`meta.content_identity`); `files` has size and SHA-256 of each of its files, None where an
-    earlier version built it.
+    earlier version built it. `segments`: of an index that is kept in some (segment_home.py), whose `directory` is but a name then.
     """
 
     directory: str
@@ -42,6 +42,7 @@ class Manifest:
     rows: int
     identity: str = ""
     files: Mapping[str, str] | None = None
+    segments: Sequence[Sequence[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class IndexHome:
         """
         signature = self.signature()
         if self._proven is None or self._proven[0] != signature:
-            self._proven = signature, _examined(self.path)
+            self._proven = signature, self._examined()
         found = self._proven[1]
         if found.manifest is not None and found.manifest.tokenizer != (tokenizer or self._tokenizer):
             return Found(None, "built by another tokenizer version")
@@ -83,6 +84,26 @@ class IndexHome:
         if found.manifest.content_version >= version:
             return Found(None, "it was built from other content than the store has", True)
         return found
+
+    def _examined(self) -> Found:
+        """What is there, of whatever store."""
+        manifest, found = self._manifest()
+        if manifest is None or manifest.files is None:
+            return found
+        problem = difference(self.path / manifest.directory, manifest.files)
+        return Found(None, problem, True) if problem else found
+
+    def _manifest(self) -> tuple[Manifest | None, Found]:
+        """The manifest, and what there is if its files are as it says."""
+        try:
+            left = any(self.path.iterdir())
+        except OSError:
+            return None, Found(None)
+        manifest = read_manifest(self.path)
+        if manifest is None:
+            lost = "is damaged" if (self.path / MANIFEST).exists() else "is missing"
+            return None, Found(None, f"its manifest {lost}", True) if left else Found(None)
+        return manifest, Found(None, EARLIER) if manifest.files is None else Found(manifest)
 
     def forget(self) -> None:
         """Prove it anew when it is asked for next."""
@@ -158,23 +179,16 @@ def read_manifest(home: Path) -> Manifest | None:
         return None
 
 
+def write_manifest(home: Path, manifest: Manifest) -> None:
+    """Make this the manifest in `home`, in one step. Raises OSError."""
+    values = asdict(manifest)
+    draft = home / f"{MANIFEST}.new"
+    draft.write_text(json.dumps({**values, CHECK: _check(values)}), "utf-8")
+    os.replace(draft, home / MANIFEST)
+
+
 def _check(values: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def _examined(home: Path) -> Found:
-    try:
-        left = any(home.iterdir())
-    except OSError:
-        return Found(None)
-    manifest = read_manifest(home)
-    if manifest is None:
-        lost = "is damaged" if (home / MANIFEST).exists() else "is missing"
-        return Found(None, f"its manifest {lost}", True) if left else Found(None)
-    if manifest.files is None:
-        return Found(None, EARLIER)
-    problem = difference(home / manifest.directory, manifest.files)
-    return Found(None, problem, True) if problem else Found(manifest)
 
 
 def publish(
@@ -191,10 +205,7 @@ def publish(
         target.mkdir(parents=True)
         rows = write(target)
         manifest = Manifest(target.name, content_version, tokenizer, rows, identity, checksums(target))
-        values = asdict(manifest)
-        draft = home / f"{MANIFEST}.new"
-        draft.write_text(json.dumps({**values, CHECK: _check(values)}), "utf-8")
-        os.replace(draft, home / MANIFEST)
+        write_manifest(home, manifest)
     except OSError as error:
         shutil.rmtree(target, ignore_errors=True)
         raise StoreError(f"the index {home} cannot be written: {error.strerror or error}") from error

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,14 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import Filter
-from cems_workbench.store.meta import content_identity, content_version, delete_meta, read_meta, write_meta
+from cems_workbench.store.meta import (
+    content_identity,
+    content_version,
+    delete_meta,
+    earlier_identity,
+    read_meta,
+    write_meta,
+)
 from cems_workbench.store.search import (
     chroma,
     embedded,
@@ -41,6 +49,7 @@ from cems_workbench.store.search.chroma_home import ChromaHome
 from cems_workbench.store.search.entries import Place, key
 from cems_workbench.store.search.index_directory import Found, IndexHome, Manifest, discard, read_manifest
 from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.segment_home import SegmentHome, segments_of
 from cems_workbench.store.search.ts_rank_index import TsRankIndex
 from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
 from cems_workbench.store.search.vector_proof import VectorProof, prove
@@ -119,7 +128,7 @@ class DerivedIndexes:
 
     def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: Set[str]) -> None:
         self._vector_home = ChromaHome(path / "chroma", chroma_url)
-        self._lexical_home = IndexHome(path / "lexical", tokenizer.VERSION)
+        self._lexical_home = SegmentHome(path / "lexical", tokenizer.VERSION)
         self._full_text_home = IndexHome(path / "ts_rank", postgres_text.VERSION)
         self._database = database
         self._store_id = store_id
@@ -127,7 +136,7 @@ class DerivedIndexes:
         self._refreshing = threading.Lock()
         self._building = Turn(path / ".indexes.lock", f"the work on the indexes of {path}", _nothing, _nothing)
         self._opened: dict[str, tuple[Mark, Indexes]] = {}
-        self._vocabulary = CurrentVocabulary(self._lexical_home, database)
+        self._vocabulary = CurrentVocabulary(self._lexical_words, database)
         self._full_text: tuple[int, TsRankIndex] | None = None
         self._proving = threading.RLock()
         self._proofs: dict[str, VectorProof] = {}
@@ -181,8 +190,8 @@ class DerivedIndexes:
     def _open(self, embedder: Embedder) -> Indexes:
         with self._database.reading() as cursor:
             words = language.language(cursor)
-        manifest = self._lexical_found(words).manifest
-        lexical = LexicalIndex(self._lexical_home.path / manifest.directory if manifest else None, self._hidden, words)
+        segments = segments_of(self._lexical_found(words).manifest)
+        lexical = LexicalIndex.open(self._lexical_home.path, segments, self._hidden, words)
         collection = self._vector_home.find(self._collection_name(embedder.model_id))
         key = "" if collection is None else str(collection.id)
         with self._database.reading() as cursor:
@@ -265,7 +274,8 @@ class DerivedIndexes:
             sources.check_embedder(cursor, embedder.model_id)
         try:
             said = chunks.bring_up_to_date(self._database, embedder, progress)
-            version = self._content_version()
+            with self._database.reading() as cursor:
+                version = chunks.cut_until(cursor)  # what is changed now will be cut, and indexed, by the next refresh
             rebuilt = self._refresh_lexical(version, progress)
             counts, notes = self._refresh_vectors(embedder, version, progress)
         finally:
@@ -361,7 +371,12 @@ class DerivedIndexes:
         """What is there of the lexical index in this language, the store's where none is given."""
         with self._database.reading() as cursor:
             wanted = tokenizer.version(words or language.language(cursor))
-            return self._lexical_home.found(content_version(cursor), content_identity(cursor), wanted)
+            known = partial(earlier_identity, cursor)
+            return self._lexical_home.found_of(content_version(cursor), content_identity(cursor), wanted, known)
+
+    def _lexical_words(self) -> tuple[Path, Manifest | None]:
+        """Where the lexical index is, and its manifest."""
+        return self._lexical_home.path, self._lexical_found().manifest
 
     def _say(self, line: str) -> None:
         if line not in self.notices:
@@ -387,19 +402,22 @@ class DerivedIndexes:
         found = self._lexical_found()
         if found.manifest is not None and found.manifest.content_version == version:
             return None
-        self._built(lambda content: self._build_lexical(content, progress))
+        self._update_lexical(found.manifest, version, progress)
         return (f"the lexical index was damaged ({found.problem}) and was built anew",) if found.damage else ()
 
-    def _build_lexical(self, content: Content, progress: Progress) -> Manifest:
-        return lexical_refresh.build(
-            self._lexical_home.path,
-            entries.documents(self._database),
-            content.memories,
-            content.version,
-            progress,
-            content.identity,
-            content.language,
-        )
+    def _update_lexical(self, manifest: Manifest | None, version: int, progress: Progress) -> None:
+        """Read what changed since the index was brought up to date, or everything without one.
+
+        It becomes the index of the content version at which the memories were cut. What others change meanwhile may be in it or not, and
+        is read again by the next refresh, because it changed later than that.
+        """
+        with self._database.reading() as cursor:
+            identity, words = earlier_identity(cursor, version), language.language(cursor)
+            changed = [] if manifest is None else memories.changed_since(cursor, manifest.content_version)
+        ids = entries.live_ids(self._database, "rowid") if manifest is None else changed
+        read = entries.documents_of(self._database, ids, "rowid" if manifest is None else "id")
+        home, segments = self._lexical_home.path, segments_of(manifest)
+        lexical_refresh.update(home, segments, changed, read, len(ids), version, progress, identity or "", words)
 
     def _build_full_text(self, content: Content, dimension: int, progress: Progress) -> Manifest:
         rows = ts_rank_refresh.as_on_a_server(entries.documents(self._database, "rowid"), dimension)

@@ -1,109 +1,128 @@
-"""Building the lexical index of a content version; index_directory.py puts it in the place of the one before.
+"""Bringing the lexical index to the store's content: a segment of what changed, and a list of what it replaces.
 
-Beside the BM25 scores of each chunk or whole memory it keeps what filters ask of them, and how many memories each word stands in as it
-is written, for the correction of typos.
+Segments are merged as there become more of them (tiers, as in Lucene): FANOUT of one size class make one of the next, so that a memory is
+written about once for each class. A merge is bounded by what the change itself has to write: an edit never waits for a large one, which
+a later, larger change makes; only where very many segments wait is it made at once.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from cems_workbench.progress import Progress
 from cems_workbench.records import ENGLISH
-from cems_workbench.store.search import lexical_index, tokenizer
-from cems_workbench.store.search.entries import WHOLE, Document
-from cems_workbench.store.search.index_directory import Manifest, publish, write_json
-from cems_workbench.store.search.tokenizer import chunks, terms_of
+from cems_workbench.store.search import tokenizer
+from cems_workbench.store.search.entries import Document
+from cems_workbench.store.search.index_directory import Manifest
+from cems_workbench.store.search.lexical_merge import LiveSegment, merge
+from cems_workbench.store.search.lexical_segment import SegmentDraft, opened
+from cems_workbench.store.search.segment_home import Segment, new_segment, publish, read_deleted, write_deleted
 
-MAX_WORD = 40
-"""Letters of the longest word that is counted as one."""
-
-
-def plain_words(text_chunks: Iterable[str]) -> set[str]:
-    """The words among a text's chunks as they are written, in lower case; no identifiers, numbers or giants."""
-    return {chunk.lower() for chunk in text_chunks if len(chunk) <= MAX_WORD and chunk.isalpha()}
-
-
-def write_scores(
-    target: Path, memories: Iterable[tuple[str, Sequence[str]]], words: Counter[str], language: str = ENGLISH
-) -> None:
-    """Save BM25 scores to `target` as bm25s does, and count in `words` the memories each word stands in.
-
-    A memory is its text and those of its chunks: each of these is scored as a text, and the memory's own where it has none.
-
-    Terms are numbered by first appearance, so the same texts give the same files. Nothing is saved when no text has
-    a term, because bm25s has no index of nothing.
-    """
-    numbers: dict[str, int] = {}
-    documents: list[list[int]] = []
-    of = partial(terms_of, language=language)
-    for text, parts in memories:
-        whole = chunks(text)
-        words.update(plain_words(whole))
-        for part in map(chunks, parts) if parts else (whole,):
-            documents.append([numbers.setdefault(term, len(numbers)) for chunk in part for term in of(chunk)])
-    if not numbers:
-        return
-    import bm25s
-
-    scores = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-    scores.index((documents, numbers), create_empty_token=False, show_progress=False)
-    scores.save(target, show_progress=False)
+LABEL = "indexing words"
+TOKENS = 6_000_000
+"""Terms and words of the texts that are kept in memory until they make a segment: about 75,000 memories of 40 words, 300 MB."""
+FANOUT = 8
+AT_ONCE = 30_000
+"""Texts that even the smallest change may merge: half a second."""
+MOST = 40
+"""Segments beyond which any merge that waits is made."""
 
 
 def build(
     home: Path, documents: Iterable[Document], total: int, content_version: int, progress: Progress, identity: str = "",
     language: str = ENGLISH,
 ) -> Manifest:  # fmt: skip
-    """Index `documents` (in the order of their ids), the content of this identity, by the words of a language, and make it current.
+    """Index `documents`, the content of this identity, by the words of a language, and make that current in place of all there was.
 
     Raises what `progress` raises (Cancelled), StoreError where it cannot be written; the index before stays current then.
     """
-    return publish(
-        home,
-        content_version,
-        tokenizer.version(language),
-        lambda target: _write(target, documents, total, progress, language),
-        identity,
-    )
+    return update(home, (), (), documents, total, content_version, progress, identity, language)
 
 
-def _write(target: Path, documents: Iterable[Document], total: int, progress: Progress, language: str) -> int:
-    ids: list[str] = []
-    seqs: list[int] = []
-    done = 0
-    labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
-    filters: list[tuple[int, int]] = []
-    words: Counter[str] = Counter()
+def update(
+    home: Path, segments: Sequence[Segment], changed: Sequence[str], documents: Iterable[Document], total: int,
+    content_version: int, progress: Progress, identity: str = "", language: str = ENGLISH,
+) -> Manifest:  # fmt: skip
+    """Make an index of `segments` without the memories `changed`, and of `documents`, which are in any order, `total` of them.
 
-    def texts() -> Iterator[tuple[str, Sequence[str]]]:
-        nonlocal done
-        for document in documents:
-            if done % 1_000 == 0:
-                progress("indexing words", done, total)
-            done += 1
-            label = _code(labels["projects"], document.project), _code(labels["scopes"], document.scope)
-            for seq in [seq for seq, _ in document.chunks] or [WHOLE]:
-                ids.append(document.id)
-                seqs.append(seq)
-                filters.append(label)
-            yield document.text, [text for _, text in document.chunks]
+    Raises as `build` does.
+    """
 
-    write_scores(target, texts(), words, language)
-    if any(seq != WHOLE for seq in seqs):
-        np.save(target / lexical_index.CHUNKS, np.array(seqs, np.int32))
-    write_json(target / lexical_index.LABELS, {name: list(codes) for name, codes in labels.items()})
-    write_json(target / lexical_index.WORDS, words)
-    np.save(target / lexical_index.FILTERS, np.array(filters, np.int32).reshape(-1, 2))
-    write_json(target / lexical_index.IDS, ids)
-    progress("indexing words", done, total)
-    return len(ids)
+    def write() -> tuple[list[Segment], int]:
+        before = [_without(home, each, changed) for each in segments]
+        drafted = _drafted(home, documents, total, progress, language)
+        kept = _merged(home, [*before, *drafted], sum(_rows(home, each) for each in drafted))
+        return kept, sum(_rows(home, each) for each in kept)
+
+    return publish(home, content_version, tokenizer.version(language), identity, write)
 
 
-def _code(codes: dict[str | None, int], value: str | None) -> int:
-    return codes.setdefault(value, len(codes))
+def _drafted(home: Path, documents: Iterable[Document], total: int, progress: Progress, language: str) -> list[Segment]:
+    """Segments of these memories, of about TOKENS each."""
+    made: list[Segment] = []
+    draft, done = SegmentDraft(language), 0
+    for document in documents:
+        if done % 1_000 == 0:
+            progress(LABEL, done, total)
+        done += 1
+        draft.add(document)
+        if draft.tokens >= TOKENS:
+            made.append(_written(home, draft))
+            draft = SegmentDraft(language)
+    if len(draft):
+        made.append(_written(home, draft))
+    progress(LABEL, done, total)
+    return made
+
+
+def _written(home: Path, draft: SegmentDraft) -> Segment:
+    segment = new_segment()
+    draft.write(home / segment.name)
+    return segment
+
+
+def _without(home: Path, segment: Segment, changed: Sequence[str]) -> Segment:
+    """The segment with these memories deleted too."""
+    places = opened(home / segment.name).ids.find_all(changed)
+    deleted = read_deleted(home, segment)
+    now = np.union1d(deleted, places)
+    return segment if len(now) == len(deleted) else write_deleted(home, segment, now)
+
+
+def _live(home: Path, segment: Segment) -> LiveSegment:
+    return LiveSegment(opened(home / segment.name), read_deleted(home, segment))
+
+
+def _rows(home: Path, segment: Segment) -> int:
+    """Number of texts that are not deleted."""
+    live = _live(home, segment)
+    return live.segment.size - len(live.segment.all_texts(live.deleted))
+
+
+def _merged(home: Path, segments: Sequence[Segment], new: int) -> list[Segment]:
+    """The segments, some of them merged, where `new` texts were written anyhow."""
+    sizes = {each: _rows(home, each) for each in segments}
+    kept = [each for each in segments if sizes[each]]
+    allowed = max(AT_ONCE, FANOUT * new)
+    while True:
+        choice = _choice(home, kept, sizes)
+        if not choice or (sum(sizes[each] for each in choice) > allowed and len(kept) <= MOST):
+            return kept
+        segment = new_segment()
+        merge(home / segment.name, [_live(home, each) for each in choice])
+        sizes[segment] = sum(sizes[each] for each in choice)
+        kept = [each for each in kept if each not in choice] + [segment]
+
+
+def _choice(home: Path, kept: Sequence[Segment], sizes: dict[Segment, int]) -> list[Segment]:
+    """The segments to be merged next, the smallest first: as many of one class as make one of the next, or one that is half deleted."""
+    classes: dict[int, list[Segment]] = {}
+    for each in kept:
+        classes.setdefault(int(np.log(sizes[each]) / np.log(FANOUT) + 1e-9), []).append(each)
+    full = [classes[number] for number in sorted(classes) if len(classes[number]) >= FANOUT]
+    if full:
+        return full[0]
+    return next(([each] for each in kept if opened(home / each.name).size > 2 * sizes[each]), [])

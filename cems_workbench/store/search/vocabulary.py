@@ -1,27 +1,32 @@
 """The words of a store, as its live memories write them, and in how many memories each stands.
 
-Words are the plain words of lexical_refresh.py: lower-cased, not stemmed, letters only, at most MAX_WORD of them. The lexical
-index keeps them of the content it was built from, which takes milliseconds to read; when that is not the present content,
-the memories are read and counted (about 2 s for 100,000 of 40 words).
+Words are the plain words of lexical_segment.py: lower-cased, not stemmed, letters only, at most MAX_WORD of them. The lexical index
+keeps those of each memory, so that what changed since it was brought up to date is all that has to be read. Where there is no index
+of this content all memories are read and counted (about 2 s for 100,000 of 40 words).
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 
+from cems_workbench.errors import StoreError
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.language import language
-from cems_workbench.store.meta import content_identity, content_version
-from cems_workbench.store.search import lexical_index
-from cems_workbench.store.search.index_directory import IndexHome
-from cems_workbench.store.search.lexical_refresh import plain_words
+from cems_workbench.store.meta import content_version
+from cems_workbench.store.search.entries import documents_of
+from cems_workbench.store.search.index_directory import Manifest
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.lexical_segment import plain_words
+from cems_workbench.store.search.segment_home import segments_of
 from cems_workbench.store.search.tokenizer import chunks, normalised
-from cems_workbench.store.search.tokenizer import version as tokenizer_version
+
+TRIES = 3
+"""How often the lexical index is opened while another process replaces it."""
 
 
 class Vocabulary(Mapping[str, int]):
@@ -66,7 +71,8 @@ class Vocabulary(Mapping[str, int]):
 class CurrentVocabulary:
     """The vocabulary of a store's present content, computed once per content version."""
 
-    def __init__(self, lexical: IndexHome, database: Database) -> None:
+    def __init__(self, lexical: Callable[[], tuple[Path, Manifest | None]], database: Database) -> None:
+        """`lexical` gives the home of the lexical index and its manifest, where that is of this store and its language."""
         self._lexical = lexical
         self._database = database
         self._computing = threading.Lock()
@@ -76,14 +82,34 @@ class CurrentVocabulary:
         """The vocabulary of the content as it is now; the same object as long as that does not change."""
         with self._computing:
             with self._database.reading() as cursor:
-                version, identity = content_version(cursor), content_identity(cursor)
-                tokenizer = tokenizer_version(language(cursor))
+                version = content_version(cursor)
             if self._known is None or self._known[0] != version:
-                indexed = _indexed_words(self._lexical, version, identity, tokenizer)
-                if indexed is None:
-                    indexed = count_words(text for _, text, _, _ in memories.documents(self._database))
-                self._known = version, Vocabulary(indexed)
+                words = self._indexed()
+                if words is None:
+                    words = count_words(text for _, text, _, _ in memories.documents(self._database))
+                self._known = version, Vocabulary(words)
             return self._known[1]
+
+    def _indexed(self) -> Mapping[str, int] | None:
+        """The words of the lexical index, and of what has changed since; None where there is none to be read."""
+        for _ in range(TRIES):
+            home, manifest = self._lexical()
+            if manifest is None:
+                return None
+            with suppress(StoreError):  # it is just being replaced
+                return self._words(LexicalIndex.open(home, segments_of(manifest)), manifest.content_version)
+        return None
+
+    def _words(self, index: LexicalIndex, version: int) -> Mapping[str, int]:
+        """The words of an index of a content version, and of what has changed since."""
+        with self._database.reading() as cursor:
+            changed = memories.changed_since(cursor, version)
+        if not changed:
+            return index.words
+        words = Counter(index.words)
+        words.subtract(index.words_of(changed))
+        words.update(count_words(document.text for document in documents_of(self._database, changed)))
+        return {word: count for word, count in words.items() if count > 0}
 
 
 def count_words(texts: Iterable[str]) -> dict[str, int]:
@@ -92,15 +118,3 @@ def count_words(texts: Iterable[str]) -> dict[str, int]:
     for text in texts:
         counts.update(plain_words(chunks(text)))
     return dict(counts)
-
-
-def _indexed_words(lexical: IndexHome, version: int, identity: str, tokenizer: str) -> dict[str, int] | None:
-    """The words of the lexical index, None when it is not of this content or just being replaced."""
-    manifest = lexical.found(version, identity, tokenizer).manifest
-    if manifest is None or manifest.content_version != version:
-        return None
-    try:
-        words: dict[str, int] = json.loads((lexical.path / manifest.directory / lexical_index.WORDS).read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return words

@@ -11,16 +11,21 @@ import pytest
 
 from cems_workbench.records import Memory
 from cems_workbench.store import Store
-from cems_workbench.store.search import chroma_home
+from cems_workbench.store.search import chroma_home, entries
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 
 
 @pytest.fixture
 def indexed(tmp_path, embedder, rows):
-    """A closed store of 30 memories with both indexes, and what it answers."""
+    """A closed store of 30 memories with both indexes, and what it answers; the lexical one is in two segments, with memories deleted."""
     with Store.open(tmp_path / "whole") as store:
-        store.add(rows([Memory(f"m{i:02}", f"{WORDS[i % 10]} {WORDS[i % 7]} number{i}") for i in range(30)]))
+        memories = [Memory(f"m{i:02}", f"{WORDS[i % 10]} {WORDS[i % 7]} number{i}") for i in range(32)]
+        store.add(rows(memories[:20]))
+        store.indexes.refresh(embedder)
+        store.add(rows(memories[20:]))
+        store.memories.delete("m30")
+        store.memories.delete("m05")
         store.indexes.refresh(embedder)
         return tmp_path / "whole", answers(store, embedder)
 
@@ -65,7 +70,7 @@ def test_every_damaged_file_of_the_lexical_index_is_found_said_and_made_good(ind
     drawn = random.Random(19)
     whole, expected = indexed
     names = sorted(path.relative_to(whole) for path in (whole / "lexical").rglob("*") if path.is_file())
-    assert len(names) > 5
+    assert len(names) == 4, "the manifest, two segments and what is deleted in the first"
     for name in names:
         path = copy_of(indexed, tmp_path)
         damage(path / name, how, drawn)
@@ -125,6 +130,48 @@ def test_indexes_of_a_copy_that_went_another_way_are_not_used(indexed, tmp_path,
     shutil.copy(indexed[0] / "workbench.duckdb", path)
     damaged, found, _ = repaired(path, embedder)
     assert (damaged, found) == (["lexical", "vectors"], there)
+
+
+def test_an_index_of_a_copy_that_went_another_way_is_not_brought_up_to_date(indexed, tmp_path, embedder, rows):
+    path = copy_of(indexed, tmp_path)
+    for one, texts in ((path, ["alpha one"]), (indexed[0], ["alpha two", "alpha three"])):
+        with Store.open(one) as store:
+            for number, text in enumerate(texts):
+                store.add(rows([Memory(f"new{number}", text)]))
+                store.indexes.refresh(embedder)
+            there = answers(store, embedder)
+    # The index knows of one change, the database of two others; by number it is just one behind.
+    shutil.copy(indexed[0] / "workbench.duckdb", path)
+    damaged, found, notices = repaired(path, embedder)
+    assert (damaged, found) == (["lexical", "vectors"], there)
+    assert any("other content than the store has had" in line for line in notices)
+
+
+def test_what_a_killed_process_left_of_a_segment_is_no_damage_and_goes(indexed, embedder, rows):
+    left = indexed[0] / "lexical" / "0123456789ab.segment"
+    left.write_bytes(b"half a segment")
+    with Store.open(indexed[0], create=False) as store:
+        assert not any(state.damage for state in store.indexes.states(embedder.model_id))
+        store.memories.delete("m01")
+        store.indexes.refresh(embedder)
+        assert not left.exists() and store.notices == ()
+
+
+def test_a_change_reads_and_writes_only_what_changed(indexed, embedder, rows, monkeypatch):
+    with Store.open(indexed[0], create=False) as store:
+        before = {path.name: path.stat().st_mtime_ns for path in (indexed[0] / "lexical").glob("*.segment")}
+        read = []
+        documents_of = entries.documents_of
+        monkeypatch.setattr(
+            entries, "documents_of", lambda db, ids, *rest: read.append(ids) or documents_of(db, ids, *rest)
+        )
+        store.add(rows([Memory("m02", "alpha changed")]))
+        store.indexes.refresh(embedder)
+        after = {path.name: path.stat().st_mtime_ns for path in (indexed[0] / "lexical").glob("*.segment")}
+        assert read == [["m02"]]
+        assert before.items() < after.items() and len(after) == len(before) + 1
+        assert store.indexes.open(embedder).lexical.search("changed", 5)[0][0] == "m02"
+        assert store.indexes.vocabulary()["changed"] == 1
 
 
 def test_indexes_that_vanish_while_the_store_is_open_are_noticed(indexed, embedder):

@@ -57,7 +57,11 @@ def test_the_full_text_index_follows_the_content_in_the_order_of_import(store, e
     assert [hit[0] for hit in again.search("alpha", 9, ties="window")] == ["a", "c"]
 
 
-def test_a_stale_lexical_index_is_rebuilt_and_a_fresh_one_is_not(store, embedder, rows):
+def lexical_files(store) -> int:
+    return len(list((store.path / "lexical").iterdir()))
+
+
+def test_a_stale_lexical_index_is_brought_up_to_date_and_a_fresh_one_is_not(store, embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
     store.indexes.refresh(embedder)
     assert not store.indexes.refresh(embedder).lexical_rebuilt
@@ -65,7 +69,10 @@ def test_a_stale_lexical_index_is_rebuilt_and_a_fresh_one_is_not(store, embedder
     assert lexical_ids(store, embedder, "beta") == []
     assert store.indexes.refresh(embedder).lexical_rebuilt
     assert lexical_ids(store, embedder, "beta") == ["b"]
-    assert len(list((store.path / "lexical").iterdir())) == 2, "the manifest and one index"
+    assert lexical_files(store) == 3, "the manifest and two segments"
+    store.memories.delete("a")
+    store.indexes.refresh(embedder)
+    assert lexical_files(store) == 2, "a segment of which nothing is left is gone"
 
 
 def test_an_index_of_another_tokenizer_version_is_not_used(store, embedder, rows, monkeypatch):
@@ -134,7 +141,7 @@ def test_a_cancelled_lexical_build_leaves_the_index_before(store, embedder, rows
     with pytest.raises(Cancelled):
         store.indexes.refresh(embedder, cancel)
     assert lexical_ids(store, embedder, "alpha") == ["a"]
-    assert len(list((store.path / "lexical").iterdir())) == 2
+    assert lexical_files(store) == 2
 
 
 def test_lost_vectors_are_noticed_and_made_again(tmp_path, embedder, rows):
@@ -340,7 +347,7 @@ def test_a_rebuild_drops_both_indexes_and_gives_the_same_answers(store, embedder
 def test_a_rebuild_repairs_an_index_whose_files_were_damaged(store, embedder, rows):
     store.add(rows([Memory("a", "alpha")]))
     store.indexes.refresh(embedder)
-    for file in (store.path / "lexical").glob("*/*"):
+    for file in (store.path / "lexical").iterdir():
         file.write_bytes(b"")
     store.indexes.rebuild(embedder)
     assert lexical_ids(store, embedder, "alpha") == ["a"]

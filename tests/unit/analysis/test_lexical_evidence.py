@@ -15,6 +15,7 @@ from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store.search import lexical_refresh
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.segment_home import segments_of
 from cems_workbench.store.search.tokenizer import tokenize
 
 FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memory("c", "bird of the blue", title="Sky")
@@ -25,7 +26,7 @@ def index(tmp_path: Path) -> LexicalIndex:
     """Three memories of 2, 4 and 3 terms: the mean length is 3."""
     rows = [Document(memory.id, indexed_text(memory), None, "personal") for memory in (FOX, DOG, BIRD)]
     manifest = lexical_refresh.build(tmp_path, iter(rows), len(rows), 1, silent)
-    return LexicalIndex(tmp_path / manifest.directory)
+    return LexicalIndex.open(tmp_path, segments_of(manifest))
 
 
 def test_a_term_gives_idf_times_its_saturated_frequency(index: LexicalIndex) -> None:
@@ -70,7 +71,7 @@ def test_the_title_is_searched_too(index: LexicalIndex) -> None:
 def test_a_memory_that_is_not_indexed_has_no_part(index: LexicalIndex) -> None:
     found = lexical_evidence(index, "red", Memory("new", "red"))
     assert (found.score, found.matched) == (0, ())
-    assert lexical_evidence(LexicalIndex(None), "red", FOX).score == 0
+    assert lexical_evidence(LexicalIndex(), "red", FOX).score == 0
 
 
 def test_a_query_of_stop_words_has_no_term(index: LexicalIndex) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cems_workbench.records import Memory
-from cems_workbench.store import LearnedPair, Store
+from cems_workbench.store import LearnedPair, Store, memories
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -162,6 +162,15 @@ def test_the_vocabulary_is_computed_once_per_content_version(store, rows):
 
 
 TEXTS = ["The cat, the CAT's hat; a.b.c e-mail (ok) ﬁne", "Ünïcode naïve\u00a0café x" + "y" * 60, "", "cat\ncat C++ 12"]
+
+
+def test_words_of_what_changed_since_the_index_are_read_and_no_others(store, rows, embedder, monkeypatch):
+    store.add(rows([Memory("a", "one two"), Memory("b", "two three"), Memory("c", "four")]))
+    store.indexes.refresh(embedder)
+    store.memories.delete("c")
+    store.add(rows([Memory("a", "one five"), Memory("d", "three")]))
+    monkeypatch.setattr(memories, "documents", lambda *_: pytest.fail("all memories are read"))
+    assert dict(store.indexes.vocabulary()) == {"one": 1, "two": 1, "three": 2, "five": 1}
 
 
 def test_the_fresh_lexical_index_gives_the_same_words(store, rows, embedder):

@@ -1,0 +1,97 @@
+"""Arrays with names in one file, which are mapped into memory when it is opened: what is not read costs nothing.
+
+The file begins with a line of JSON: for each array its type, shape and place. Arrays begin at multiples of 64 bytes, in the machine's
+own byte order. The file says nothing of its being whole; who names it in a manifest keeps its checksum there.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+Column = NDArray[Any]
+ALIGNED = 64
+LONGEST_HEADER = 1_000_000
+
+
+def create(path: Path, columns: Mapping[str, tuple[DTypeLike, Sequence[int]]]) -> dict[str, Column]:
+    """A new file with room for these columns (type and shape), as arrays to be filled; they are the file's own bytes.
+
+    Raises OSError where there is no room for it: the room is taken at once, because a full disk met later ends the process.
+    """
+    kinds = {name: (np.dtype(kind), tuple(shape)) for name, (kind, shape) in columns.items()}
+    places: dict[str, int] = {}
+    header = b""
+    for _ in range(8):  # the places depend on the header's length, and that on the places
+        place = _aligned(len(header))
+        before = dict(places)
+        for name, (kind, shape) in kinds.items():
+            places[name] = place
+            place = _aligned(place + kind.itemsize * int(np.prod(shape, dtype=np.int64)))
+        said = {name: [kind.str, list(shape), places[name]] for name, (kind, shape) in kinds.items()}
+        header = json.dumps(said, separators=(",", ":")).encode() + b"\n"
+        if places == before:
+            break
+    with path.open("w+b") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, place)
+        else:
+            file.truncate(place)
+        file.write(header)
+        file.flush()
+        mapped = mmap.mmap(file.fileno(), place)
+    return {name: _array(mapped, kind, shape, places[name]) for name, (kind, shape) in kinds.items()}
+
+
+def write(path: Path, columns: Mapping[str, Column]) -> None:
+    """Write these arrays. Raises OSError."""
+    made = create(path, {name: (column.dtype, column.shape) for name, column in columns.items()})
+    for name, column in columns.items():
+        made[name][...] = column
+
+
+def read(path: Path) -> dict[str, Column]:
+    """The arrays of a file, not to be written to. Raises OSError and ValueError for what is not such a file."""
+    with path.open("rb") as file:
+        header = file.readline(LONGEST_HEADER)
+        said = json.loads(header)
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if not isinstance(said, dict):
+        raise ValueError("it does not say what is in it")
+    return {
+        str(name): _array(mapped, np.dtype(kind), tuple(shape), int(place))
+        for name, (kind, shape, place) in said.items()
+    }
+
+
+def _array(mapped: mmap.mmap, kind: np.dtype[Any], shape: tuple[int, ...], place: int) -> Column:
+    count = int(np.prod(shape, dtype=np.int64))
+    if not count:
+        return np.zeros(shape, kind)
+    return np.frombuffer(mapped, kind, count, place).reshape(shape)
+
+
+def _aligned(place: int) -> int:
+    return -(-place // ALIGNED) * ALIGNED
+
+
+def as_bytes(text: str) -> Column:
+    """A text as a column."""
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def small(numbers: Column) -> Column:
+    """These numbers, none below 0, in the smallest type that has room for them."""
+    return numbers.astype(smallest(int(numbers.max(initial=0))))
+
+
+def smallest(most: int) -> np.dtype[Any]:
+    """The smallest type of numbers from 0 to `most`."""
+    return np.min_scalar_type(most)
