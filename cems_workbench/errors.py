@@ -7,6 +7,7 @@ prints that line and exits with 2; a page shows it in place. Anything else that 
 from __future__ import annotations
 
 import difflib
+import errno
 import json
 import reprlib
 from collections.abc import Iterable
@@ -83,3 +84,22 @@ def reply_words(text: str) -> str:
         if isinstance(reply, dict) and key in reply:
             reply = reply[key]
     return reply if isinstance(reply, str) else json.dumps(reply)
+
+
+SURROUNDINGS = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
+    errno.EMFILE, errno.EIO,
+})  # fmt: skip
+"""What the machine says that no program can help: a full or read-only disk, a name too long, no permission."""
+
+
+def told(error: BaseException) -> str | None:
+    """The line that a user is told of what ended a command or a call; None where it is a bug, whose traceback is wanted."""
+    if isinstance(error, WorkbenchError):
+        return " ".join(str(error).split())
+    if isinstance(error, OSError) and error.errno in SURROUNDINGS:
+        return f"{error.filename or 'a file'}: {error.strerror}; what was stored before is as it was"
+    if type(error).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
+        said = " ".join(str(error).split())
+        return f"the store's database cannot be read: {said}; doctor --rescue NEW_STORE writes what can be into a new store"
+    return None

@@ -57,6 +57,9 @@ class Settings(BaseSettings):
         "",
         description="Folders, with commas between, that pages may open stores and files from; the store's own is one",
     )
+    mcp_token: str | None = Field(
+        None, repr=False, description="Token that the MCP server asks for over HTTP; empty: none"
+    )
     role_claim: str = Field(
         "", description="Claim of a signed-in identity that names its role; empty: everybody is a reviewer"
     )

@@ -11,12 +11,6 @@ from pathlib import Path
 
 from cems_workbench.errors import InputError
 
-SURROUNDINGS = frozenset({
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG,
-    errno.EMFILE, errno.EIO,
-})  # fmt: skip
-"""What the machine says that no program can help: a full or read-only disk, a name too long, no permission."""
-
 
 @contextmanager
 def set_aside(path: Path, folder: bool = False) -> Iterator[Path]:

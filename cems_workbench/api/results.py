@@ -10,7 +10,9 @@ import math
 import textwrap
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -35,9 +37,27 @@ class WorkbenchWarning(UserWarning):
     """What a result should be read with: a fallback, a skipped row, what a config file could not say."""
 
 
+_noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)
+
+
 def warn(line: str) -> None:
-    """Warn whoever called the API, as `warnings` is set to."""
-    warnings.warn(one_line(line, 500), WorkbenchWarning, stacklevel=3)
+    """Warn whoever called the API: as `warnings` is set to, or as a line where the caller notes them."""
+    noted = _noted.get()
+    if noted is None:
+        warnings.warn(one_line(line, 500), WorkbenchWarning, stacklevel=3)
+    else:
+        noted.append(one_line(line, 500))
+
+
+@contextmanager
+def noting() -> Iterator[list[str]]:
+    """While the block runs, what this thread would be warned of is in the list that is given: `warnings` are those of all threads."""
+    lines: list[str] = []
+    token = _noted.set(lines)
+    try:
+        yield lines
+    finally:
+        _noted.reset(token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from cems_workbench.cli import (
     gather,
     import_,
     judgments,
+    mcp,
     replay,
     sample,
     score,
@@ -39,9 +40,8 @@ from cems_workbench.cli import (
     why,
 )
 from cems_workbench.cli.terminal import say
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import told
 from cems_workbench.turns import tell_waiting
-from cems_workbench.writing import SURROUNDINGS
 
 INTERRUPTED = 130
 
@@ -74,6 +74,7 @@ commands.command("export")(export.export_command)
 commands.command("dataset")(dataset.dataset_command)
 commands.command("judgments")(judgments.judgments_command)
 commands.command("agreement")(agreement.agreement_command)
+commands.command("mcp")(mcp.mcp_command)
 commands.command("sample")(sample.sample_command)
 commands.command("doctor")(doctor.doctor_command)
 
@@ -107,23 +108,16 @@ def main() -> None:
         if code == INTERRUPTED:
             say("interrupted; what was finished is kept", err=True)
         sys.exit(code)
-    except WorkbenchError as error:
-        _refuse(str(error))
     except typer.TyperException as error:  # a missing argument, an unknown option
         _refuse(f"{error.format_message()} See --help.")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except OSError as error:
-        if error.errno not in SURROUNDINGS:
-            raise
-        _refuse(f"{error.filename or 'a file'}: {error.strerror}; what was stored before is as it was")
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb"):
+        line = told(error)
+        if line is None:
             raise
-        _refuse(
-            f"the store's database cannot be read: {error}; doctor --rescue NEW_STORE writes what can be into a new store"
-        )
+        _refuse(line)
 
 
 def _refuse(message: str) -> NoReturn:

@@ -31,4 +31,16 @@ def test_only_configured_names_get_a_session(server: str) -> None:
     port = urlsplit(server).port
     hosts = ("localhost", "127.0.0.1", "evil.example", "localhost.evil.example")
     assert [answered(server, "/_stcore/stream", f"{host}:{port}", **upgrade) for host in hosts] == [101, 101, 403, 403]
-    assert answered(server, "/_stcore/agent/interact", f"localhost:{port}") in (404, 405)
+
+
+def test_streamlits_own_agent_endpoints_are_off(server: str) -> None:
+    """What they would do is what `mcp` does with a store, and not with pages (docs/decisions/0023)."""
+    at = urlsplit(server)
+    for path, status in (("interact", 403), ("mcp", 400)):
+        connection = http.client.HTTPConnection("localhost", at.port, timeout=30)
+        try:
+            connection.request("POST", f"/_stcore/agent/{path}", "{}", {"Content-Type": "application/json"})
+            reply = connection.getresponse()
+            assert reply.status == status and b"does not serve the agent API" in reply.read()
+        finally:
+            connection.close()

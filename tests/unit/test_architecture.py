@@ -38,7 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("pipeline",),
     ("evaluation", "tuning", "analysis"),
     ("runs",),
-    ("ui", "cli", "api"),
+    ("ui", "cli", "api", "mcp"),
     ("pages", "app"),
     ("training",),
     ("benchmarks",),
@@ -68,6 +68,10 @@ NEVER: tuple[tuple[str, str, str], ...] = (
     ("api", "cli", "a script needs no command line"),
     ("ui", "api", "pages call what the API calls"),
     ("cli", "api", "commands call what the API calls"),
+    ("mcp", "ui", "an agent needs no browser"),
+    ("mcp", "cli", "an agent needs no command line"),
+    ("ui", "mcp", "a page needs no agent"),
+    ("api", "mcp", "a script needs no agent"),
     ("evaluation", "tuning", "tuning uses evaluation, not the other way"),
 )
 
@@ -130,6 +134,7 @@ HEAVY = (
     "plotly",
     "pandas",
     "sklearn",
+    "mcp",
 )
 SQL = re.compile(
     r"\b(SELECT\b.+\bFROM|INSERT\s+(OR\s+\w+\s+)?INTO|DELETE\s+FROM|UPDATE\b.+\bSET|CREATE\s+TABLE)\b", re.DOTALL

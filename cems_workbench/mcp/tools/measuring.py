@@ -1,0 +1,312 @@
+"""Configs measured and compared on judged queries.
+
+Searching some hundred queries takes minutes where it was not done before, and a client waits for one. So a call works for `seconds`, keeps
+what it searched on the store's shelf, and says how far it came; the next call with the same arguments goes on there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Literal
+
+from anyio import from_thread
+from mcp.server.mcpserver import Context
+from pydantic import Field
+
+from cems_workbench.api.measuring import ComparisonReport, EvaluationReport, compare, evaluate
+from cems_workbench.api.results import noting
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.evaluate import number
+from cems_workbench.mcp.arguments import Changes, ConfigName, Limit, Measures, Offset, Queries, QuerySet, Seconds
+from cems_workbench.mcp.replies import TITLE, UNTRUSTED, Paged, Reply, Text, cut, page, rounded
+from cems_workbench.mcp.served_store import ServedStore
+from cems_workbench.progress import Cancelled
+from cems_workbench.records import Query
+from cems_workbench.runs.catalogue import named
+from cems_workbench.runs.gathering import LABEL
+
+MEASURES = "nDCG@10 hit@5 recall@5"
+MISSING = 3
+QUERY_LETTERS = 200
+TELL_SECONDS = 1.0
+
+
+class Searching(Reply):
+    """How far the search of a query set has come."""
+
+    queries_searched: int
+    queries_in_all: int
+
+
+class Mean(Reply):
+    """The mean of a measure, with its 95 % interval."""
+
+    measure: str
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class WorstQuery(Reply):
+    """A query by what it reached, and the relevant memories that it did not return, for `why`."""
+
+    qid: str
+    value: float | None = None
+    type: str | None = None
+    as_of: str | None = None
+    not_returned: tuple[str, ...] = ()
+    untrusted: Text
+
+
+class Evaluated(Paged):
+    """What a config reaches, and the queries that reach least by the first measure; or how far searching has come."""
+
+    state: Literal["measured", "searching"]
+    searching: Searching | None = None
+    config: str
+    queries: int | None = None
+    means: tuple[Mean, ...] = ()
+    by_type: dict[str, dict[str, float | None]] = Field(default_factory=dict)
+    worst: tuple[WorstQuery, ...] = ()
+    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    untrusted_note: str = UNTRUSTED
+
+
+class MeasureDifference(Reply):
+    """A measure of the changed config against the baseline: 95 % interval of the difference, and p of a paired randomisation test."""
+
+    measure: str
+    baseline: float | None = None
+    value: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    better: int
+    worse: int
+    same: int
+
+
+class ChangedQuery(Reply):
+    """A query whose value of the first measure is another one."""
+
+    qid: str
+    baseline: float | None = None
+    value: float | None = None
+    type: str | None = None
+    as_of: str | None = None
+    untrusted: Text
+
+
+class Compared(Paged):
+    """What changes do to every judged query: by measure, and the queries that changed most; or how far searching has come."""
+
+    state: Literal["measured", "searching"]
+    searching: Searching | None = None
+    baseline: str
+    compared: str
+    changes: dict[str, Any] = Field(default_factory=dict)
+    queries: int | None = None
+    differences: tuple[MeasureDifference, ...] = ()
+    changed: tuple[ChangedQuery, ...] = ()
+    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    untrusted_note: str = UNTRUSTED
+
+
+@dataclass
+class Allowance:
+    """The progress of work that may take so many seconds: it tells the client, and cancels what takes longer.
+
+    The time runs from the first query on, so that each call brings the search further, however busy the machine is.
+    """
+
+    seconds: int
+    context: Context
+    done: int = 0
+    total: int = 0
+    _ends: float | None = None
+    _told: float = 0.0
+
+    def __call__(self, label: str, done: int, total: int) -> None:
+        """Take notice of a step. Raises Cancelled when the time is over; what a client cancelled ends here too."""
+        if label != LABEL:
+            return
+        self.done, self.total, now = done, total, monotonic()
+        self._ends = now + self.seconds if self._ends is None else self._ends
+        from_thread.check_cancelled()
+        if now > self._told + TELL_SECONDS:
+            self._told = now
+            from_thread.run(self.context.report_progress, done, total, label)
+        if now > self._ends and done < total:
+            raise Cancelled
+
+
+class MeasuringTools:
+    """`evaluate` and `compare` of a served store."""
+
+    def __init__(self, served: ServedStore) -> None:
+        self._served = served
+
+    def evaluate(
+        self, context: Context, query_set: QuerySet = "all", config: ConfigName = "", changes: Changes = None,
+        measures: Measures = MEASURES, queries: Queries = 0, seconds: Seconds = 40, limit: Limit = 10, offset: Offset = 0,
+    ) -> Evaluated:  # fmt: skip
+        """How good a config is on judged queries: measures with intervals, and the queries that reach least with what they miss."""
+        chosen, allowance = self._served.config(config, changes), Allowance(seconds, context)
+        with noting() as noted:
+            try:
+                report = evaluate(
+                    self._served.evidence(query_set, chosen, queries, allowance), chosen, measures or MEASURES
+                )
+            except Cancelled:
+                return Evaluated(state="searching", config=chosen.name, **_unfinished(allowance))
+        values = report.evaluation.values[:, 0]
+        order = sorted(
+            (i for i, value in enumerate(values) if number(value) is not None),
+            key=lambda i: (values[i], report.evaluation.qids[i]),
+        )
+        rows, counts = page(order, offset, limit)
+        return Evaluated(
+            state="measured",
+            config=report.config.name,
+            queries=len(report.evaluation.qids),
+            means=[
+                Mean(measure=str(row.measure), mean=rounded(row.mean), low=rounded(row.low), high=rounded(row.high))
+                for row in report.evaluation.summaries
+            ],
+            by_type=_by_type(report),
+            worst=[_worst(report, i) for i in rows],
+            said=[f"worst: by {report.evaluation.measures[0]}, the lowest first; not_returned: relevant memories to ask why of"],
+            notes=[*noted, report.evaluation.relevance, *report.evaluation.remarks],
+            **counts,
+        )  # fmt: skip
+
+    def compare(
+        self, context: Context, query_set: QuerySet = "all", config: ConfigName = "", changes: Changes = None,
+        against: ConfigName = "", measures: Measures = MEASURES, queries: Queries = 0, seconds: Seconds = 40, limit: Limit = 10,
+        offset: Offset = 0,
+    ) -> Compared:  # fmt: skip
+        """What a change does to all judged queries: `config` with `changes` against the config `against`, by default `config` as it is."""
+        compared = self._served.config(config, changes)
+        baseline = self._served.config(against or config)
+        if compared == baseline:
+            raise InputError("changes: nothing to compare; name changes, or another config as against")
+        if compared.name == baseline.name:
+            compared = named(f"{baseline.name} with changes", compared)
+        allowance = Allowance(seconds, context)
+        with noting() as noted:
+            try:
+                # One after the other: where they ask for the same, the second takes what the first searched.
+                found = [self._served.evidence(query_set, each, queries, allowance) for each in (baseline, compared)]
+            except Cancelled:
+                return Compared(
+                    state="searching", baseline=baseline.name, compared=compared.name, **_unfinished(allowance)
+                )
+            reports = [
+                evaluate(each, config, measures or MEASURES)
+                for each, config in zip(found, (baseline, compared), strict=True)
+            ]
+            report = compare(*reports)
+        first = str(report.comparison.evaluations[0].measures[0])
+        asked = {query.qid: query for query in reports[0].measured.batch.queries}
+        rows, counts = page(report.changed(first).rows, offset, limit)
+        return Compared(
+            state="measured",
+            baseline=report.baseline,
+            changes=changes or {},
+            compared=report.comparison.compared[0].name,
+            queries=len(report.comparison.evaluations[0].qids),
+            differences=_differences(report),
+            changed=[
+                ChangedQuery(
+                    qid=qid,
+                    type=kind,
+                    baseline=rounded(was),
+                    value=rounded(now),
+                    as_of=_moment(asked[qid]),
+                    untrusted=_query_text(asked[qid]),
+                )
+                for qid, _, kind, _, was, now, _ in rows
+            ],
+            said=[_verdict(report), f"changed: by {first}, the largest differences first"],
+            notes=[*noted, *report.notes],
+            **counts,
+        )
+
+
+def _unfinished(allowance: Allowance) -> dict[str, object]:
+    left = allowance.total - allowance.done
+    return {
+        "searching": Searching(queries_searched=allowance.done, queries_in_all=allowance.total),
+        "said": [
+            f"{left} of {allowance.total} queries are still to be searched; what was searched is kept. Call again with the same arguments "
+            "to go on, or with `queries` for a sample of them."
+        ],
+    }
+
+
+def _by_type(report: EvaluationReport) -> dict[str, dict[str, float | None]]:
+    """How many queries of each type count, and their mean by the first measure; empty where there are no types."""
+    kinds, first = report.evaluation.by_type(), str(report.evaluation.measures[0])
+    if len(kinds) < 2:
+        return {}
+    return {kind: {"queries": row["queries"], first: rounded(row[first])} for kind, row in kinds.items()}
+
+
+def _worst(report: EvaluationReport, i: int) -> WorstQuery:
+    found = report.evaluation
+    query, grades = report.measured.batch.queries[i], report.measured.batch.grades[i]
+    returned = set(found.results[i])
+    relevant = sorted(
+        (key for key, grade in grades.items() if grade >= found.relevant_from), key=lambda key: (-grades[key], key)
+    )
+    return WorstQuery(
+        qid=found.qids[i],
+        value=rounded(found.values[i, 0]),
+        type=found.types[i] or None,
+        as_of=_moment(query),
+        not_returned=[key for key in relevant if key not in returned][:MISSING],
+        untrusted=_query_text(query),
+    )
+
+
+def _moment(query: Query) -> str | None:
+    return None if query.as_of is None else query.as_of.isoformat()
+
+
+def _query_text(query: Query) -> Text:
+    """What to ask `why`: the query's words and project."""
+    return Text(text=cut(query.query, QUERY_LETTERS), project=query.project and cut(query.project, TITLE))
+
+
+def _differences(report: ComparisonReport) -> list[MeasureDifference]:
+    return [
+        MeasureDifference(
+            measure=str(row.measure),
+            baseline=rounded(row.baseline),
+            value=rounded(row.value),
+            difference=rounded(row.difference),
+            low=rounded(row.low),
+            high=rounded(row.high),
+            p=rounded(row.p),
+            better=len(row.wins),
+            worse=len(row.losses),
+            same=row.ties,
+        )
+        for row in report.comparison.compared[0].differences
+    ]
+
+
+def _verdict(report: ComparisonReport) -> str:
+    """What the interval of each difference says, in a sentence."""
+    sure = {True: [], False: []}  # type: dict[bool, list[str]]
+    for row in report.comparison.compared[0].differences:
+        if row.low > 0 or row.high < 0:
+            sure[row.low > 0].append(str(row.measure))
+    if not (sure[True] or sure[False]):
+        return "No measure is surely better or worse: every interval of a difference holds 0."
+    parts = [f"{word} by {', '.join(sure[up])}" for up, word in ((True, "better"), (False, "worse")) if sure[up]]
+    return f"Surely {' and '.join(parts)}: the interval of the difference does not hold 0."

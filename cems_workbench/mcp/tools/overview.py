@@ -1,0 +1,153 @@
+"""What there is to ask about: the store, its query sets and configs, and the parameters of a config."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from cems_workbench.config import FieldSpec, field_specs
+from cems_workbench.errors import InputError
+from cems_workbench.mcp.arguments import MOST_NAME, Changes, ConfigName, Limit, Offset
+from cems_workbench.mcp.replies import TITLE, UNTRUSTED, Paged, Reply, cut, page
+from cems_workbench.mcp.served_store import MOST_NAMED, ServedStore
+from cems_workbench.runs.access import may
+from cems_workbench.shipped import default_preset, preset_names
+
+PROJECTS = 20
+WHICH = "Name a section, the stage that lost the memory for instance, or words."
+
+
+class QuerySetRow(Reply):
+    """A query set: how many queries it has, and how many of them can be measured on."""
+
+    name: str
+    queries: int
+    judged: int
+
+
+class ProjectRow(Reply):
+    """A project and its number of memories; without a name those of none."""
+
+    project: str | None
+    memories: int
+
+
+class Overview(Reply):
+    """The store that is served, and the names that other tools take."""
+
+    memories: int
+    query_sets: tuple[QuerySetRow, ...] = ()
+    default_config: str
+    presets: tuple[str, ...] = ()
+    kept_configs: tuple[str, ...] = ()
+    more_kept_configs: int | None = None
+    labels: str
+    untrusted: tuple[ProjectRow, ...] = ()
+    more_projects: int | None = None
+    notes: tuple[str, ...] = ()
+    untrusted_note: str = UNTRUSTED
+
+
+class ParameterRow(Reply):
+    """A parameter of the pipeline: its value now, what it may be, and whether a change needs queries to be searched again."""
+
+    path: str
+    value: Any
+    allowed: str
+    gathers: bool
+    help: str
+
+
+class Parameters(Paged):
+    """Parameters of a config; or its sections, with the number of parameters of each, to choose from."""
+
+    config: str
+    said: tuple[str, ...] = ()
+    sections: dict[str, int] = Field(default_factory=dict)
+    parameters: tuple[ParameterRow, ...] = ()
+
+
+class OverviewTools:
+    """`overview` and `parameters` of a served store."""
+
+    def __init__(self, served: ServedStore) -> None:
+        self._served = served
+
+    def overview(self) -> Overview:
+        """What the store holds, and the names that other tools take: query sets, presets, kept configs, projects."""
+        served = self._served
+        store = served.resources.store
+        judged = {row.qid for row in store.judgments.read()}
+        sets = [
+            QuerySetRow(
+                name=known.name,
+                queries=known.size,
+                judged=sum(q.qid in judged or q.answerable is False for q in store.query_sets.queries(known.name)),
+            )
+            for known in store.query_sets.latest()
+        ]
+        projects, kept = store.memories.projects(), served.kept_configs()
+        rows = [ProjectRow(project=name and cut(name, TITLE), memories=count) for name, count in projects[:PROJECTS]]
+        writes = may(served.role, "reviewer")
+        return Overview(
+            memories=store.memories.count(),
+            query_sets=sets,
+            default_config=default_preset(served.settings.preset)[0],
+            presets=list(preset_names()),
+            kept_configs=kept[:MOST_NAMED],
+            more_kept_configs=len(kept) - MOST_NAMED if len(kept) > MOST_NAMED else None,
+            labels=f"label keeps grades of a model under the name {served.judge}"
+            if writes
+            else "none can be given: the server was started without --write",
+            untrusted=rows,
+            more_projects=len(projects) - PROJECTS if len(projects) > PROJECTS else None,
+            notes=[line for line in (*store.notices, served.resources.behind) if line],
+        )
+
+    def parameters(
+        self,
+        section: Annotated[
+            str,
+            Field(
+                max_length=MOST_NAME,
+                description="A stage, such as fusion or rerank; empty, and no words: which there are.",
+            ),
+        ] = "",
+        words: Annotated[
+            str, Field(max_length=MOST_NAME, description="Only parameters whose name or help has these words.")
+        ] = "",
+        config: ConfigName = "",
+        changes: Changes = None,
+        limit: Limit = 30,
+        offset: Offset = 0,
+    ) -> Parameters:
+        """What `changes` can change: each parameter with its value, what it may be and what it does."""
+        chosen = self._served.config(config, changes)
+        sections = Counter(spec.section for spec in field_specs())
+        if section and section not in sections:
+            raise InputError(f"section: there is none called {section[:80]!r}; there are {', '.join(sections)}")
+        wanted = words.lower().split()
+        found = [
+            spec for spec in field_specs()
+            if section in ("", spec.section) and all(word in _words(spec) for word in wanted)
+        ]  # fmt: skip
+        if not section and not wanted:
+            return Parameters(config=chosen.name, sections=dict(sections), said=[WHICH], total=len(found))
+        rows, counts = page(found, offset, limit)
+        return Parameters(
+            config=chosen.name,
+            parameters=[
+                ParameterRow(
+                    path=spec.path, value=chosen.get(spec.path), allowed=spec.range_text, gathers=spec.kind == "gather",
+                    help=spec.help,
+                )
+                for spec in rows
+            ],
+            **counts,
+        )  # fmt: skip
+
+
+def _words(spec: FieldSpec) -> str:
+    return f"{spec.path} {spec.label} {spec.help}".lower()

@@ -1,0 +1,377 @@
+"""One query: searched, explained, and asked again under other parameters or with another text of a memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from cems_workbench.analysis.ranks import RESULTS, RankDelta, dropped, loss, rank_deltas
+from cems_workbench.analysis.what_if import Pair, Place
+from cems_workbench.analysis.what_if import what_if as edited_memory
+from cems_workbench.analysis.why import Rescue
+from cems_workbench.api import asking
+from cems_workbench.api.asking import Answer
+from cems_workbench.api.results import noting
+from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.errors import InputError
+from cems_workbench.mcp.arguments import (
+    MOST_NAME,
+    MOST_TEXT,
+    AsOf,
+    Changes,
+    ConfigName,
+    Expand,
+    FollowedId,
+    Limit,
+    MemoryId,
+    Offset,
+    OnlyProject,
+    Project,
+    QueryText,
+)
+from cems_workbench.mcp.replies import UNTRUSTED, Paged, Reply, Text, page, rounded, text_of
+from cems_workbench.mcp.served_store import ServedStore
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages import CANDIDATE_STAGES
+
+STAGES = [stage.name for stage in CANDIDATE_STAGES]
+NOTHING_DONE = ("off", "kept")
+"""Words of a stage that did nothing to a memory."""
+BRIEF = 100
+"""Characters of a text where ranks are what matters."""
+
+
+class Candidate(Reply):
+    """A memory that some list found: its rank among the results, or the stage that lost it, and why."""
+
+    memory_id: str
+    rank: int | None = None
+    score: float | None = None
+    lost_at: str | None = None
+    reason: str | None = None
+    untrusted: Text
+
+
+class Searched(Paged):
+    """The candidates of a query: the `results` first, then those that were lost, the nearest first."""
+
+    config: str
+    results: int
+    candidates: tuple[Candidate, ...] = ()
+    said: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    untrusted_note: str = UNTRUSTED
+
+
+class WayStep(Reply):
+    """What one stage did to a memory."""
+
+    stage: str
+    rank_before: int | None = None
+    rank: int | None = None
+    score: float | None = None
+    what: str
+
+
+class InList(Reply):
+    """Where a search of the whole store ranks a memory."""
+
+    name: str
+    rank: int | None = None
+    what: str
+
+
+class RescueRow(Reply):
+    """Changes that bring a memory in, as `what_if` and `compare` take them, and what they do to the other results.
+
+    `order_kept` is Kendall's tau of the others, 1 where their order stays; `others_dropped` are those that leave the results beyond the
+    one that makes room; `gathers`: the query is searched again for it.
+    """
+
+    changes: dict[str, Any]
+    expand: tuple[str, ...] = ()
+    every_project: bool | None = None
+    rank: int | None = None
+    order_kept: float | None = None
+    others_dropped: int = 0
+    gathers: bool | None = None
+    scores_lacking: int | None = None
+
+
+class Explained(Paged):
+    """Why a memory is not among the results, and the smallest changes that bring it there, those that disturb least first."""
+
+    memory_id: str
+    config: str
+    status: str
+    rank: int | None = None
+    lost_at: str | None = None
+    cause: str
+    verdict: str
+    way: tuple[WayStep, ...] = ()
+    lists: tuple[InList, ...] = ()
+    rescues: tuple[RescueRow, ...] = ()
+    nearest: RescueRow | None = None
+    notes: tuple[str, ...] = ()
+
+
+class RankMove(Reply):
+    """A memory's rank after a change and before it; None: not among the results."""
+
+    memory_id: str
+    rank: int | None = None
+    before: int | None = None
+    untrusted: Text | None = None
+
+
+class Changed(Paged):
+    """The results under changed parameters, and what left them."""
+
+    config: str
+    changes: dict[str, Any]
+    said: tuple[str, ...] = ()
+    results: tuple[RankMove, ...] = ()
+    left: tuple[RankMove, ...] = ()
+    notes: tuple[str, ...] = ()
+    untrusted_note: str = UNTRUSTED
+
+
+class PlaceMove(Reply):
+    """What a list or a stage does with a memory as it is stored and as edited."""
+
+    where: str
+    before: str | None = None
+    after: str | None = None
+
+
+class Edited(Reply):
+    """What another text of a memory would do; nothing is written."""
+
+    memory_id: str
+    config: str
+    said: tuple[str, ...] = ()
+    rank: int | None = None
+    before: int | None = None
+    moved: tuple[PlaceMove, ...] = ()
+    others: tuple[RankMove, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class QueryTools:
+    """`search`, `why`, `what_if` and `what_if_memory` of a served store."""
+
+    def __init__(self, served: ServedStore) -> None:
+        self._served = served
+
+    def search(
+        self, query: QueryText, config: ConfigName = "", changes: Changes = None, project: Project = "",
+        only_project: OnlyProject = False, as_of: AsOf = "", expand: Expand = None, limit: Limit = 10, offset: Offset = 0,
+    ) -> Searched:  # fmt: skip
+        """What the pipeline returns for a query: the results, then the candidates that it lost, each with the stage and the reason."""
+        answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
+        rows, counts = page(_in_order(answer.trace), offset, limit)
+        return Searched(
+            config=answer.config.name,
+            results=len(answer.trace.results),
+            candidates=[_candidate(answer.trace, memory_id) for memory_id in rows],
+            said=list(answer.lines),
+            notes=notes,
+            **counts,
+        )
+
+    def why(
+        self, query: QueryText, memory_id: MemoryId, config: ConfigName = "", changes: Changes = None, project: Project = "",
+        only_project: OnlyProject = False, as_of: AsOf = "", expand: Expand = None,
+        k: Annotated[
+            int, Field(ge=0, le=10_000, description="It counts as missing below rank k; 0: the config's limit.")
+        ] = 0,
+        limit: Limit = 5, offset: Offset = 0,
+    ) -> Explained:  # fmt: skip
+        """Why a memory is not among the results of a query: the stage that lost it, its way, and the smallest changes that bring it in."""
+        answer, notes = self._asked(query, config, changes, project, only_project, as_of, expand)
+        found = asking.why(answer, memory_id, store=self._served.store, k=k or None).why
+        rows, counts = page(found.rescues, offset, limit)
+        return Explained(
+            memory_id=memory_id,
+            config=answer.config.name,
+            status=found.path.status,
+            rank=found.path.rank,
+            lost_at=found.path.lost_at,
+            cause=found.cause,
+            verdict=found.verdict,
+            way=[
+                WayStep(
+                    stage=step.stage, rank_before=step.rank_in, rank=step.rank, score=rounded(step.score), what=step.words
+                )
+                for step in found.path.steps
+                if step.words not in NOTHING_DONE
+            ],
+            lists=[InList(name=place.list, rank=place.rank, what=place.words) for place in found.path.places],
+            rescues=[_rescue(one) for one in rows],
+            nearest=found.nearest and _rescue(found.nearest),
+            notes=notes,
+            **counts,
+        )  # fmt: skip
+
+    def what_if(
+        self, query: QueryText, changes: Changes, memory_id: FollowedId = "", config: ConfigName = "", project: Project = "",
+        only_project: OnlyProject = False, as_of: AsOf = "", expand: Expand = None, limit: Limit = 10, offset: Offset = 0,
+    ) -> Changed:  # fmt: skip
+        """What a query returns under changed parameters against the config as it is: who came, who moved, who left. Nothing is kept.
+
+        Whether the change is good for other queries too is what compare says.
+        """
+        if not changes and not expand:
+            raise InputError("changes: name at least one parameter, as parameters lists them and why proposes them")
+        if memory_id:
+            self._served.store.memory(memory_id)
+        before, _ = self._asked(query, config, None, project, only_project, as_of, None)
+        after, notes = self._asked(query, config, changes, project, only_project, _moment(before), expand)
+        deltas = rank_deltas(after.trace, before.trace, RESULTS)
+        present = {key: delta for key, delta in deltas.items() if delta.now is not None}
+        rows, counts = page(list(present), offset, limit)
+        memories = after.evidence.memories
+        return Changed(
+            config=before.config.name,
+            changes=changes or {},
+            said=[*([_followed(memory_id, after.trace, before.trace)] if memory_id else []), _counted(deltas.values())],
+            results=[
+                RankMove(
+                    memory_id=key, rank=present[key].now, before=present[key].before, untrusted=text_of(memories[key], length=BRIEF)
+                )
+                for key in rows
+            ],
+            left=[RankMove(memory_id=key, before=delta.before) for key, delta in deltas.items() if delta.move == "gone"],
+            notes=notes,
+            **counts,
+        )  # fmt: skip
+
+    def what_if_memory(
+        self, query: QueryText, memory_id: MemoryId,
+        content: Annotated[str, Field(max_length=MOST_TEXT, description="The text it would have; empty: its own.")] = "",
+        title: Annotated[str, Field(max_length=MOST_NAME, description="The title it would have; empty: its own.")] = "",
+        config: ConfigName = "", changes: Changes = None, project: Project = "", only_project: OnlyProject = False, as_of: AsOf = "",
+    ) -> Edited:  # fmt: skip
+        """Where a memory would stand for a query if it were worded otherwise. Nothing is written: the memory stays as it is."""
+        stored = self._served.store.memory(memory_id)
+        edited = replace(stored, content=content or stored.content, title=title or stored.title)
+        if edited == stored:
+            raise InputError("content: give it another text than it has, or another title")
+        answer, notes = self._asked(query, config, changes, project, only_project, as_of, None)
+        assert answer.request is not None
+        found = edited_memory(edited, answer.evidence, answer.config, answer.request, self._served.resources)
+        before, after = found.rank
+        return Edited(
+            memory_id=memory_id,
+            config=answer.config.name,
+            said=[_followed(memory_id, found.after, found.before)],
+            rank=after,
+            before=before,
+            moved=_moved([*found.lists(), *found.stages()]),
+            others=[RankMove(memory_id=one.memory_id, rank=one.after, before=one.before) for one in found.others()],
+            notes=[*notes, *found.approximated],
+        )
+
+    def _asked(
+        self, query: str, config: str, changes: Mapping[str, Any] | None, project: str, only_project: bool, as_of: str,
+        expand: Sequence[str] | None,
+    ) -> tuple[Answer, list[str]]:  # fmt: skip
+        """The answer to a query, and what it should be read with."""
+        with noting() as said:
+            chosen = _without_judge(self._served.config(config, changes))
+            answer = asking.search(
+                self._served.store, query, chosen, project=project or None, only_project=only_project, as_of=as_of or None,
+                expand=tuple(expand or ()),
+            )  # fmt: skip
+        return answer, [*said, *answer.notes]
+
+
+def _without_judge(config: PipelineConfig) -> PipelineConfig:
+    """The judge changes no ranking, and takes a second; unless abstaining asks it."""
+    return config if config.abstain.judge is not None else with_values(config, {"judge.backend": "none"})
+
+
+def _moment(answer: Answer) -> str:
+    """The moment that was asked for: both sides of a comparison are of one."""
+    moment = answer.evidence.as_of
+    return "" if moment is None else moment.isoformat()
+
+
+def _in_order(trace: Trace) -> list[str]:
+    """Every candidate: the results by rank, then those that came furthest, by the rank they were dropped at."""
+    results = [result.memory_id for result in trace.results]
+    lost = []
+    for memory_id in trace.evidence.memories:
+        end = dropped(trace, memory_id)
+        if end is not None:
+            lost.append((-STAGES.index(end.stage), end.rank or len(trace.evidence.memories), memory_id))
+    return [*results, *(memory_id for _, _, memory_id in sorted(lost))]
+
+
+def _candidate(trace: Trace, memory_id: str) -> Candidate:
+    memory = trace.evidence.memories[memory_id]
+    result = next((one for one in trace.results if one.memory_id == memory_id), None)
+    lost = None if result else loss(trace, memory_id)
+    return Candidate(
+        memory_id=memory_id,
+        rank=result and result.rank,
+        score=rounded(result.score if result else lost.score if lost else None),
+        lost_at=lost.stage if lost else None,
+        reason=lost.reason if lost else None,
+        untrusted=text_of(memory),
+    )
+
+
+def _rescue(one: Rescue) -> RescueRow:
+    return RescueRow(
+        changes=one.values,
+        expand=list(one.terms),
+        every_project=one.everywhere or None,
+        rank=one.rank,
+        order_kept=rounded(one.disturbance.tau),
+        others_dropped=one.disturbance.gone,
+        gathers=one.gathers or None,
+        scores_lacking=one.needs or None,
+    )
+
+
+def _followed(memory_id: str, now: Trace, before: Trace) -> str:
+    """Where a memory stands after a change, and before it, in a sentence."""
+    return f"{memory_id}: {_stands(memory_id, now)}; before: {_stands(memory_id, before)}."
+
+
+def _stands(memory_id: str, trace: Trace) -> str:
+    rank = next((result.rank for result in trace.results if result.memory_id == memory_id), None)
+    if rank is not None:
+        return f"rank {rank} of {len(trace.results)}"
+    lost = loss(trace, memory_id)
+    return f"not returned, lost at {lost.stage}" if lost else "in no list"
+
+
+def _counted(deltas: Iterable[RankDelta]) -> str:
+    moves = Counter(delta.move for delta in deltas)
+    if set(moves) <= {"same"}:
+        return "The results stay as they are."
+    return f"{moves['new']} came, {moves['gone']} left, {moves['up']} went up, {moves['down']} down, {moves['same']} stayed."
+
+
+def _moved(pairs: Sequence[Pair]) -> list[PlaceMove]:
+    """What is different, but for stages that do nothing to the memory on either side."""
+    return [
+        PlaceMove(where=pair.name, before=_words(pair.before), after=_words(pair.after))
+        for pair in pairs
+        if not pair.same
+        and not all(place is None or place.words in NOTHING_DONE for place in (pair.before, pair.after))
+    ]
+
+
+def _words(place: Place | None) -> str | None:
+    if place is None:
+        return None
+    score = "" if place.score is None else f" ({place.score:.4g})"
+    stood = "" if place.rank is None else f"rank {place.rank}{score}"
+    return "; ".join(part for part in (stood, place.words) if part)
