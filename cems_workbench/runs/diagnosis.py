@@ -216,12 +216,7 @@ def _instead(settings: Settings, asked: str) -> str | None:
 
 
 PACKAGES = ("streamlit", "duckdb", "chromadb", "bm25s", "onnxruntime")
-EXTRAS: Mapping[str, str] = {
-    "sentence-transformers": "torch",
-    "torch": "torch",
-    "psycopg": "postgres",
-    "qdrant-client": "qdrant",
-}
+EXTRAS: Mapping[str, str] = {"sentence-transformers": "torch", "torch": "torch", "psycopg": "postgres", "qdrant-client": "qdrant"}
 """Packages that only few need, and the extra that brings each."""
 SHOWN_MODELS = 8
 WITHOUT_LLM = (
