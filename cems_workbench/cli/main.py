@@ -37,6 +37,7 @@ from cems_workbench.cli import (
     score,
     search,
     tune,
+    watch,
     why,
 )
 from cems_workbench.cli.terminal import say
@@ -76,6 +77,7 @@ commands.command("judgments")(judgments.judgments_command)
 commands.command("agreement")(agreement.agreement_command)
 commands.command("mcp")(mcp.mcp_command)
 commands.command("sample")(sample.sample_command)
+commands.command("watch")(watch.watch_command)
 commands.command("doctor")(doctor.doctor_command)
 
 

@@ -1,7 +1,8 @@
 """The configs that were kept, with their evidence: the `configs` table.
 
-Two kinds, each numbered from 1 on: the history says which config was in use on some day, who kept it and why; the experiments are
-comparisons of the Evaluate page, kept with the config that was measured last. Entries are added and never replaced; in the
+Three kinds, each numbered from 1 on: the history says which config was in use on some day, who kept it and why; the experiments are
+comparisons of the Evaluate page, kept with the config that was measured last; what is watched
+was measured by `watch`, again and again. Entries are added and never replaced; in the
 history, name and reason may be put better later.
 """
 
@@ -20,7 +21,7 @@ from cems_workbench.store.rows import check_name, to_naive
 if TYPE_CHECKING:
     import duckdb
 
-Kind = Literal["history", "experiment"]
+Kind = Literal["history", "experiment", "watched"]
 
 LONGEST_REASON = 2000
 _COLUMNS = "id, name, config_yaml, base, author, saved_at, why, card"
@@ -66,6 +67,10 @@ class Configs:
         """Keep a config with what was measured of it (JSON values) as an experiment; `author` is empty where nobody said a name."""
         return self._add("experiment", name, config_yaml, None, author, datetime.now(UTC), note, card)
 
+    def add_watched(self, name: str, config_yaml: str, note: str, card: Mapping[str, Any]) -> ConfigRecord:
+        """Keep what a config reached when it was measured once more."""
+        return self._add("watched", name, config_yaml, None, "", datetime.now(UTC), _reason(note), card)
+
     def _add(
         self, kind: Kind, name: str, config_yaml: str, base: str | None, author: str, when: datetime, why: str,
         card: Mapping[str, Any] | None,
@@ -88,6 +93,11 @@ class Configs:
         """Every experiment, the latest first."""
         with self._database.reading() as cursor:
             return _read(cursor, "experiment")
+
+    def watched(self) -> list[ConfigRecord]:
+        """Every measurement of `watch`, the latest first."""
+        with self._database.reading() as cursor:
+            return _read(cursor, "watched")
 
     def get(self, config_id: int) -> ConfigRecord:
         """One config of the history. Raises StoreError when there is none of that id."""

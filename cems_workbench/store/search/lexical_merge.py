@@ -99,7 +99,8 @@ class _Part:
     @cached_property
     def word_sizes(self) -> NDArray[np.int64]:
         """Number of words of each memory that stays."""
-        return np.diff(self.segment["memory_word_ends"].astype(np.int64), prepend=0)[self.live]
+        sizes: NDArray[np.int64] = np.diff(self.segment["memory_word_ends"].astype(np.int64), prepend=np.int64(0))
+        return sizes[self.live]
 
     @cached_property
     def term_counts(self) -> NDArray[np.int64]:

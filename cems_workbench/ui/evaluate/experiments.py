@@ -15,6 +15,7 @@ from cems_workbench.evaluation.kept import read_comparison
 from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, trec_run
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.runs.evaluation import EvaluatedConfig
+from cems_workbench.runs.timeline import MADE, made_with
 from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.evaluate.compare import compared, draw_kept
 from cems_workbench.ui.evaluate.state import Choice
@@ -55,7 +56,9 @@ def _keep(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: C
     if not name.strip():
         st.error("Give it a name.")
         return
+    last = measured[-1]
     card = experiment_card(comparison, choice.selection.query_set, _hash(measured))
+    card |= {MADE: made_with(last.labelled, last.evaluation.config)}
     config = measured[-1].evaluation.config.model_copy(update={"name": name.strip()})
     try:
         reviewer.require("reviewer")

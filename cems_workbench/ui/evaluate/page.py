@@ -19,6 +19,7 @@ from cems_workbench.ui.evaluate import (
     gather,
     honest,
     lacking,
+    over_time,
     queries,
     sample,
 )
@@ -38,8 +39,8 @@ VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], Non
     "Experiments": experiments.draw,
 }
 
-JUDGED, RECORDED = "Judged queries", "Recorded answers"
-"""What configs are held against."""
+JUDGED, RECORDED, BEFORE = "Judged queries", "Recorded answers", "Over time"
+"""What configs are held against: judgments, what a real system returned, or what they reached before."""
 
 
 @handles.said_in_place
@@ -49,8 +50,9 @@ def main() -> None:
     resources = handles.opened()
     if resources is None:
         return
-    if switch("Compare with", (JUDGED, RECORDED), "evaluate:against") == RECORDED:
-        fidelity.draw(resources)
+    against = switch("Compare with", (JUDGED, RECORDED, BEFORE), "evaluate:against")
+    if against != JUDGED:
+        fidelity.draw(resources) if against == RECORDED else over_time.draw(resources)
         handles.warm_up(resources)
         return
     choice = choose.choose(resources)

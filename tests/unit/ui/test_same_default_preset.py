@@ -24,6 +24,7 @@ TAKES_A_PRESET = {
     "calibrate",
     "fidelity",
     "tune",
+    "watch",
     "doctor",
 }
 

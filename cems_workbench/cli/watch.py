@@ -1,0 +1,137 @@
+"""`watch`: a query set measured again on the store as it is, appended, and held against the last time."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cems_workbench.cli.evaluate import asserted_json, exit_unless_all_hold, print_asserted
+from cems_workbench.cli.gather import SeedOption
+from cems_workbench.cli.options import (
+    ConfigOption,
+    JsonOption,
+    PresetOption,
+    SetOption,
+    StoreOption,
+    chosen_config,
+    filled_resources,
+    print_table,
+    progress_bar,
+    settings_for,
+)
+from cems_workbench.cli.terminal import put, put_json, say_wrapped
+from cems_workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from cems_workbench.runs.watching import Watched
+
+DEFAULT_GUARD = "nDCG@10 p<0.01"
+"""Measured daily, a p below 0.05 comes by chance every three weeks."""
+_CRON = re.compile(r"(@(hourly|daily|weekly|monthly))|(\S+ +\S+ +\S+ +\S+ +\S+)")
+
+
+def watch_command(
+    query_set: Annotated[str, typer.Argument(metavar="QUERY_SET", help="A query set of the store.")],
+    preset: PresetOption = None,
+    config: ConfigOption = None,
+    changes: SetOption = None,
+    no_loss: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--assert-no-loss",
+            metavar="[TYPE:]MEASURE[ p<N]",
+            help=f"Exit with 1 when less than last time, with p<N only when surely less (default: {DEFAULT_GUARD}).",
+        ),
+    ] = None,
+    note: Annotated[str, typer.Option("--note", help="Kept with the measurement.")] = "",
+    cron: Annotated[
+        str | None,
+        typer.Option(
+            "--cron", metavar="WHEN", help='Measure nothing, print the line for crontab, such as "0 6 * * 1".'
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a query set now, append it, and hold it against the last time; Evaluate draws it over time."""
+    from cems_workbench.evaluation.assertions import parse_no_loss
+    from cems_workbench.runs.watching import watch
+
+    chosen = chosen_config(preset, config, changes)
+    texts = [DEFAULT_GUARD] if no_loss is None else no_loss
+    for text in texts:
+        parse_no_loss(text)
+    if cron is not None:
+        put(_line(cron, store))
+        return
+    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        least = resources.store.query_sets.relevant_from(query_set)
+        guards = tuple(parse_no_loss(text, least) for text in texts)
+        found = watch(chosen, query_set, guards, resources, progress, note=note, seed=seed)
+    last = None if found.last is None else found.last.isoformat(timespec="seconds")
+    if as_json:
+        values = {
+            "query_set": query_set, "last": last, "changed": list(found.changed), "measured": found.evaluation.to_json(),
+            "since": [
+                {"measure": str(row.measure), "before": row.before, "now": row.now, "interval": [row.low, row.high], "p": row.p,
+                 "queries": row.queries}
+                for row in found.since if row.queries
+            ],
+        }  # fmt: skip
+        put_json(values | asserted_json(found.outcomes))
+    else:
+        _print(found.evaluation.config.name, query_set, last, found)
+    exit_unless_all_hold(found.outcomes)
+
+
+def _print(name: str, query_set: str, last: str | None, found: Watched) -> None:
+    from cems_workbench.evaluation.evaluate import number
+
+    if last is None:
+        rows = [
+            [str(row.measure), number(row.mean), f"{row.low:.3f} to {row.high:.3f}"]
+            for row in found.evaluation.summaries
+        ]
+        print_table(["measure", "mean", "95 % interval"], rows, f"{name} on {query_set}, for the first time")
+        return
+    rows = [
+        [
+            str(row.measure),
+            row.before,
+            row.now,
+            f"{row.now - row.before:+.4f}",
+            f"{row.low:+.3f} to {row.high:+.3f}",
+            f"{row.p:.4f}",
+        ]
+        for row in found.since
+        if row.queries
+    ]
+    print_table(
+        ["measure", "then", "now", "change", "95 % of change", "p"], rows, f"{name} on {query_set}, since {last}"
+    )
+    say_wrapped(f"changed since: {', '.join(found.changed) or 'nothing'}")
+    print_asserted(found.outcomes)
+    for line in found.evaluation.remarks:
+        say_wrapped(line)
+
+
+def _line(when: str, store: Path | None) -> str:
+    """This very command as a line of crontab. Raises InputError for a time that is none of cron's."""
+    if not _CRON.fullmatch(when.strip()):
+        raise InputError(f'--cron "{when}": expected five fields of cron, such as "0 6 * * 1", or @daily')
+    words, skip = [], False
+    for word in sys.argv[1:]:
+        if skip or word == "--cron" or word.startswith("--cron="):
+            skip = word == "--cron"
+            continue
+        words.append(word)
+    place = settings_for(store).store.resolve()
+    words = [sys.executable, "-m", "cems_workbench", *words, *([] if store else ["--store", str(place)])]
+    return f"{when.strip()}  cd {shlex.quote(os.getcwd())} && {shlex.join(words)}".replace("%", "\\%") + "\n"
