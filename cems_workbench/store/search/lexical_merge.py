@@ -99,8 +99,8 @@ class _Part:
     @cached_property
     def word_sizes(self) -> NDArray[np.int64]:
         """Number of words of each memory that stays."""
-        sizes: NDArray[np.int64] = np.diff(self.segment["memory_word_ends"].astype(np.int64), prepend=np.int64(0))
-        return sizes[self.live]
+        ends = self.segment["memory_word_ends"].astype(np.int64)
+        return np.diff(np.concatenate([np.zeros(1, np.int64), ends]))[self.live]
 
     @cached_property
     def term_counts(self) -> NDArray[np.int64]:
