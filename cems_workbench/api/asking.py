@@ -303,7 +303,7 @@ def why(
     Raises:
         InputError: there is no such memory, naming the nearest; or the store is needed and was not given.
     """
-    from cems_workbench.analysis.why import explain, require_known
+    from cems_workbench.analysis.why import explain, require_known, require_stored
     from cems_workbench.runs.evidence_memory import judged_set
 
     if k is not None and k < 1:
@@ -317,7 +317,7 @@ def why(
         )  # fmt: skip
     if answer.request is None:
         raise InputError("this answer was read from a file; search the store for the query, or leave the store out")
-    require_known(memory_id, store.resources.store.memories.ids())
+    require_stored(memory_id, store.resources.store)
     judged = judged_set(answer.config, store.resources, progress) if labelled else None
     found = explain(
         memory_id, answer.evidence, answer.config, k=k, request=answer.request, resources=store.resources, labelled=judged,

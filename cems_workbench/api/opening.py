@@ -42,11 +42,11 @@ class OpenStore(Result):
 
     def memory(self, memory_id: str) -> Memory:
         """One memory. Raises InputError, naming the nearest ids, where there is none of that id."""
-        from cems_workbench.analysis.why import require_known
+        from cems_workbench.analysis.why import require_stored
 
         found = self.resources.store.memories.get(memory_id)
         if found is None:
-            require_known(memory_id, self.resources.store.memories.ids())
+            require_stored(memory_id, self.resources.store)
             raise InputError(f"{memory_id}: no such memory")
         return found
 

@@ -72,7 +72,7 @@ def why_command(
     """Say why a memory is not among the results, and which change would bring it there. Nothing is changed."""
     chosen = chosen_config(preset, config, changes)
     request, chosen = asked(query, project, only_project, as_of, expand, chosen)
-    from cems_workbench.analysis.why import explain, require_known
+    from cems_workbench.analysis.why import explain, require_known, require_stored
     from cems_workbench.cli.tracing import print_effects
     from cems_workbench.pipeline import read_bundle
     from cems_workbench.pipeline.answered import answered_lists
@@ -88,7 +88,7 @@ def why_command(
         searched = bundle
     else:
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
-            require_known(memory_id, resources.store.memories.ids())
+            require_stored(memory_id, resources.store)
             tell_unknown_project(resources.store, project, only_project)
             gathered, judged, left_out = _gathered(request, chosen, resources, off, labelled, progress)
             found = explain(

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cems_workbench.errors import StoreError, nearest
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.meta import bump_content_version, next_version
+from cems_workbench.store.once import OncePerVersion
 from cems_workbench.store.rows import RowCounts, staged, text_sha, to_aware, to_naive
 from cems_workbench.store.selection import Selection
 from cems_workbench.store.statistics import Duplicates, Statistics
@@ -34,12 +37,22 @@ FIELDS = (
     "created_at", "last_accessed", "access_count", "relevant_count", "noise_count", "scope", "source_ref",
     "updated_at",
 )  # fmt: skip
-COLUMNS = (*FIELDS, "text_sha")
+COLUMNS = (*FIELDS, "text_sha", "size", "folded")
 PORTION = 5_000
 """Rows read at a time where all memories pass through."""
+SHOWN_AT_ONCE = 500
+"""Memories of a page that is kept for who asks for it again."""
+SOUGHT = 300
+"""A row that is sought by its key takes about as long as so many that are passed over."""
+SOUGHT_AT_ONCE = 2_000
+"""Keys of one statement: DuckDB seeks no more than 2,048 at a time."""
+BETWEEN = "\x1f"
+"""Stands between the fields of a folded text, so that no search goes across two of them."""
 _TIMES = ("created_at", "last_accessed", "updated_at")
 _SET = ", ".join(f"{name} = s.{name}" for name in COLUMNS if name != "id")
-_DIFFERS = " OR ".join(f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name not in ("id", "content"))
+_DIFFERS = " OR ".join(
+    f"m.{name} IS DISTINCT FROM s.{name}" for name in COLUMNS if name not in ("id", "content", "folded")
+)
 """Texts are compared by their sha: DuckDB would hold 2,048 of them in memory at once."""
 _SEARCHED = " OR ".join(f"m.{name} IS DISTINCT FROM s.{name}" for name in ("text_sha", "title", "project", "scope"))
 """Whether a change is one for the indexes."""
@@ -75,6 +88,7 @@ class Memories:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._counted = OncePerVersion(database)
         with database.reading() as cursor:
             self.hidden = deleted_ids(cursor)
             """Ids of the deleted memories; open indexes share it, and leave them out of their hits until a refresh removes them."""
@@ -98,10 +112,7 @@ class Memories:
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of `ids` that are live memories."""
         with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT id FROM memories WHERE deleted_at IS NULL AND id IN (SELECT unnest(?))", [list(ids)]
-            ).fetchall()
-        return {row[0] for row in rows}
+            return live_ids(cursor, ids)
 
     def ids(self) -> list[str]:
         """Ids of the live memories, in order."""
@@ -123,11 +134,7 @@ class Memories:
 
     def projects(self) -> list[tuple[str | None, int]]:
         """Projects (None: untagged) with their number of live memories, most first, ties by name."""
-        with self._database.reading() as cursor:
-            return cursor.execute(
-                "SELECT project, count(*) AS n FROM memories WHERE deleted_at IS NULL "
-                "GROUP BY project ORDER BY n DESC, project NULLS LAST"
-            ).fetchall()
+        return list(self._counted.get("projects", lambda cursor: statistics.counts(cursor, "project")))
 
     def project_problem(self, project: str | None) -> str | None:
         """That no memory is of this project, with the nearest name; None where there is one, or none is named."""
@@ -140,20 +147,17 @@ class Memories:
 
     def find(self, selection: Selection, limit: int, offset: int = 0) -> Page:
         """`limit` live memories of a selection from `offset` on, in its order, and the size of the whole selection."""
-        condition, parameters = selection.sql()
-        with self._database.reading() as cursor:
-            total = cursor.execute(f"SELECT count(*) FROM memories WHERE {condition}", parameters).fetchall()[0][0]
-            # The ids first: sorting whole rows would carry every text through the sort.
-            ids = cursor.execute(
-                f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?",
-                [*parameters, limit, offset],
-            ).fetchall()
-            return Page(tuple(read(cursor, [row[0] for row in ids]).values()), int(total))
+        if limit > SHOWN_AT_ONCE:
+            with self._database.reading() as cursor:
+                return find(cursor, selection, limit, offset)
+        return self._counted.get((selection, limit, offset), lambda cursor: find(cursor, selection, limit, offset))
 
     def facets(self, most: int = 500) -> Facets:
         """The categories, projects and sessions in use with their number of memories; the `most` frequent of each."""
-        with self._database.reading() as cursor:
-            return Facets(*(_counted(cursor, column, most) for column in ("category", "project", "session")))
+        columns = ("category", "project", "session")
+        return self._counted.get(
+            f"facets {most}", lambda cursor: Facets(*(statistics.counts(cursor, column, most) for column in columns))
+        )
 
     def newest_by_access(self, size: int, where: Filter = ANY) -> list[str]:
         """Ids of the `size` most recently accessed memories (created, when never accessed; undated last), ties by id."""
@@ -173,8 +177,7 @@ class Memories:
 
     def exact_duplicates(self, limit: int) -> tuple[list[Duplicates], int]:
         """`limit` contents that several live memories share to the character, most first, and how many there are in all."""
-        with self._database.reading() as cursor:
-            return statistics.exact_duplicates(cursor, limit)
+        return self._counted.get(("duplicates", limit), lambda cursor: statistics.exact_duplicates(cursor, limit))
 
     def update(self, memory: Memory, expected: Memory | None = None) -> bool:
         """Replace a live memory by `memory`, which has the same id; False when nothing differs.
@@ -249,13 +252,20 @@ def staging(memories: Sequence[Memory], sha: Callable[[str], str] = text_sha) ->
 
     text, number, moment = pa.large_string(), pa.int64(), pa.timestamp("us", "UTC")
     kinds = {"priority": pa.float64(), "pinned": pa.bool_(), **dict.fromkeys(_TIMES, moment)}
-    kinds |= dict.fromkeys(("access_count", "relevant_count", "noise_count"), number)
+    kinds |= dict.fromkeys(("access_count", "relevant_count", "noise_count", "size"), number)
     values: dict[str, list[Any]] = {name: [getattr(memory, name) for memory in memories] for name in FIELDS}
     values["tags"] = [json.dumps(tags, ensure_ascii=False) if tags else "[]" for tags in values["tags"]]
     values["text_sha"] = [sha(indexed_text(memory)) for memory in memories]
+    values["size"] = [len(memory.content) for memory in memories]
+    values["folded"] = [folded(memory.id, memory.title, memory.content, memory.tags) for memory in memories]
     columns = {name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS}
     columns |= {name: columns[name].cast(pa.timestamp("us")) for name in _TIMES}  # in UTC, without saying so
     return pa.table(columns)
+
+
+def folded(memory_id: str, title: str | None, content: str, tags: Sequence[str]) -> str:
+    """What a search for a text looks through: id, title, content and tags, without regard to case."""
+    return BETWEEN.join((memory_id, title or "", content, *tags)).casefold()
 
 
 def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False) -> RowCounts:
@@ -271,6 +281,13 @@ def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = Fal
                 f"INSERT INTO memories ({columns}, changed) SELECT {columns}, ? FROM staged_memories", [version]
             )
             return RowCounts(added=rows.num_rows)
+        # New ones by their key; only where some are known is there anything to compare with.
+        added = cursor.execute(
+            f"INSERT OR IGNORE INTO memories ({', '.join(COLUMNS)}, changed) SELECT {', '.join(COLUMNS)}, ? FROM staged_memories",
+            [version],
+        ).fetchall()[0][0]
+        if added == rows.num_rows:
+            return RowCounts(added=added)
         updated = cursor.execute(
             f"UPDATE memories AS m SET {_SET}, changed = CASE WHEN {_SEARCHED} THEN ? ELSE m.changed END "
             f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
@@ -283,11 +300,6 @@ def upsert(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = Fal
                 "WHERE m.id = s.id AND s.title <> '' AND m.content <> s.content",
                 [version],
             ).fetchall()[0][0]
-        added = cursor.execute(
-            f"INSERT INTO memories ({', '.join(COLUMNS)}, changed) SELECT {', '.join(COLUMNS)}, ? FROM staged_memories "
-            "WHERE id NOT IN (SELECT id FROM memories)",
-            [version],
-        ).fetchall()[0][0]
     return RowCounts(added, updated, rows.num_rows - added - updated)
 
 
@@ -321,21 +333,64 @@ def count(cursor: duckdb.DuckDBPyConnection) -> int:
 def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) -> dict[str, Memory]:
     """The live memories with these ids (all when None), by id; in the order of `ids`, by id when None.
 
-    Two steps for ids: finding row numbers reads the id column alone, and fetching by row number skips the blocks of
-    text in between, which a single query would decompress (24 ms against 8 for 300 of 100,000).
+    Few of many are sought by their key. Of more, row numbers are found in the id column alone, and fetching by row number skips the
+    blocks of text in between, which a single query would decompress (24 ms against 8 for 300 of 100,000).
     """
     columns = ", ".join(FIELDS)
     if ids is None:
         rows = cursor.execute(f"SELECT {columns} FROM memories WHERE deleted_at IS NULL ORDER BY id").fetchall()
         return {row[0]: record(row) for row in rows}
     wanted = list(dict.fromkeys(ids))
-    places = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [wanted]).fetchall()
-    rows = cursor.execute(
-        f"SELECT {columns} FROM memories WHERE rowid IN (SELECT unnest(?)) AND deleted_at IS NULL",
-        [[place for (place,) in places]],
-    ).fetchall()
-    by_id = {row[0]: record(row) for row in rows}
+    by_id = {row[0]: record(row) for row in _rows(cursor, columns, wanted)}
     return {name: by_id[name] for name in wanted if name in by_id}
+
+
+def find(cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, offset: int) -> Page:
+    """As `Memories.find`."""
+    import pyarrow as pa
+
+    condition, parameters = selection.sql()
+    if selection.text:  # their texts are read once, for their number and their order
+        places = cursor.execute(f"SELECT rowid FROM memories WHERE {condition}", parameters).fetchnumpy()["rowid"]
+        total = len(places)
+        condition, parameters = "rowid IN (SELECT place FROM found_memories)", []
+    else:
+        places = np.empty(0, np.int64)
+        total = cursor.execute(f"SELECT count(*) FROM memories WHERE {condition}", parameters).fetchall()[0][0]
+    with staged(cursor, "found_memories", pa.table({"place": places})):
+        # The ids first: sorting whole rows would carry every text through the sort.
+        ids = cursor.execute(
+            f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?",
+            [*parameters, limit, offset],
+        ).fetchall()
+    return Page(tuple(read(cursor, [row[0] for row in ids]).values()), int(total))
+
+
+def live_ids(cursor: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> set[str]:
+    """Those of `ids` that are live memories."""
+    return {row[0] for row in _rows(cursor, "id", list(ids))}
+
+
+def _rows(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+    """These columns of the live memories with these ids, in no order."""
+    if len(ids) * SOUGHT <= cursor.execute("SELECT count(*) FROM memories").fetchall()[0][0]:
+        rows: list[tuple[Any, ...]] = []
+        for start in range(0, len(ids), SOUGHT_AT_ONCE):
+            some = ids[start : start + SOUGHT_AT_ONCE]
+            # Another condition, or a list as one parameter, and DuckDB would look through all rows.
+            found = cursor.execute(
+                f"SELECT {columns}, deleted_at FROM memories WHERE id IN ({', '.join('?' * len(some))})", some
+            )
+            rows += [row[:-1] for row in found.fetchall() if row[-1] is None]
+        return rows
+    places = cursor.execute(
+        "SELECT rowid, id FROM memories WHERE id IN (SELECT unnest(?)) AND deleted_at IS NULL", [ids]
+    ).fetchall()
+    if columns == "id":
+        return [row[1:] for row in places]
+    return cursor.execute(
+        f"SELECT {columns} FROM memories WHERE rowid IN (SELECT unnest(?))", [[place for place, _ in places]]
+    ).fetchall()
 
 
 def record(row: tuple[Any, ...]) -> Memory:
@@ -381,16 +436,6 @@ def _in_portions(
                 [[place for (place,) in places]],
             ).fetchall()
         yield rows
-
-
-def _counted(cursor: duckdb.DuckDBPyConnection, column: str, most: int) -> tuple[tuple[str | None, int], ...]:
-    return tuple(
-        cursor.execute(
-            f"SELECT {column}, count(*) AS n FROM memories WHERE deleted_at IS NULL "
-            f"GROUP BY {column} ORDER BY n DESC, {column} NULLS LAST LIMIT ?",
-            [most],
-        ).fetchall()
-    )
 
 
 def _set_feedback(cursor: duckdb.DuckDBPyConnection, counts: Mapping[str, tuple[int, int]]) -> int:

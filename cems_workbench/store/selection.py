@@ -14,7 +14,7 @@ SORTS: dict[Sort, str] = {
     "accesses": "access_count",
     "priority": "priority",
     "importance": "list_position(['low', 'normal', 'high'], importance)",
-    "length": "length(content)",
+    "length": "size",
     "id": "id",
 }
 """What memories can be sorted by, as SQL; ties stand by id, missing values last."""
@@ -43,10 +43,8 @@ class Selection:
         """A WHERE fragment over the live memories, and its parameters."""
         terms, parameters = ["deleted_at IS NULL"], list[object]()
         if self.text:
-            fields = ("id", "title", "content", "array_to_string(from_json(tags, '[\"VARCHAR\"]'), chr(10))")
-            contained = " OR ".join(f"contains(lower({field}), lower(?))" for field in fields)
-            terms.append(f"coalesce({contained}, FALSE)")
-            parameters += [self.text] * len(fields)
+            terms.append("contains(folded, ?)")
+            parameters.append(self.text.casefold())
         for column, values in (
             ("category", self.categories),
             ("project", self.projects),

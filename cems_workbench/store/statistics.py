@@ -64,33 +64,40 @@ def read(cursor: duckdb.DuckDBPyConnection, now: datetime) -> Statistics:
     row = cursor.execute(
         "SELECT count(*), count(*) FILTER (pinned), count(*) FILTER (last_accessed IS NULL AND access_count = 0), "
         "count(*) FILTER (created_at IS NULL), min(created_at), max(created_at), "
-        f"coalesce(median(length(content)), 0), coalesce(max(length(content)), 0) {_LIVE}"
+        f"coalesce(median(size), 0), coalesce(max(size), 0) {_LIVE}"
     ).fetchall()[0]
     gone = cursor.execute("SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL").fetchall()[0][0]
     total, pinned, unread, undated, first, last, median, longest = row
     return Statistics(
         total, int(gone), pinned, unread, undated, to_aware(first), to_aware(last), int(median), longest,
-        _counts(cursor, "category"), _counts(cursor, "project"), _months(cursor), _ages(cursor, now), _lengths(cursor),
+        counts(cursor, "category"), counts(cursor, "project"), _months(cursor), _ages(cursor, now), _lengths(cursor),
     )  # fmt: skip
 
 
 def exact_duplicates(cursor: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[Duplicates], int]:
     """Contents that more than one live memory has, character for character, most first, and how many there are."""
-    # Grouped by digest: the texts themselves would have to be held in memory.
-    grouped = f"SELECT list(id ORDER BY id) AS ids {_LIVE} GROUP BY sha256(content) HAVING count(*) > 1"
-    total = cursor.execute(f"SELECT count(*) FROM ({grouped})").fetchall()[0][0]
+    # Grouped by digest: the texts themselves would have to be held in memory. And only those that a quick hash finds twice.
+    hashed = f"SELECT hash(content) AS hashed {_LIVE} GROUP BY ALL HAVING count(*) > 1"
+    cursor.execute(
+        f"CREATE TEMP TABLE repeated AS SELECT list(id ORDER BY id) AS ids {_LIVE} AND hash(content) IN ({hashed}) "
+        "GROUP BY sha256(content) HAVING count(*) > 1"
+    )
+    total = cursor.execute("SELECT count(*) FROM repeated").fetchall()[0][0]
     rows = cursor.execute(
-        f"SELECT m.content, d.ids FROM ({grouped}) AS d JOIN memories AS m ON m.id = d.ids[1] "
-        "ORDER BY len(d.ids) DESC, d.ids[1] LIMIT ?",
+        "SELECT m.content, d.ids FROM (FROM repeated ORDER BY len(ids) DESC, ids[1] LIMIT ?) AS d "
+        "JOIN memories AS m ON m.id = d.ids[1] ORDER BY len(d.ids) DESC, d.ids[1]",
         [limit],
     ).fetchall()
+    cursor.execute("DROP TABLE repeated")
     return [Duplicates(content, tuple(ids)) for content, ids in rows], int(total)
 
 
-def _counts(cursor: duckdb.DuckDBPyConnection, column: str) -> Counts:
+def counts(cursor: duckdb.DuckDBPyConnection, column: str, most: int | None = None) -> Counts:
+    """The values of a column with their number of live memories, most first, ties by name, None last; the `most` frequent, or all."""
     return tuple(
         cursor.execute(
-            f"SELECT {column}, count(*) AS n {_LIVE} GROUP BY {column} ORDER BY n DESC, {column} NULLS LAST"
+            f"SELECT {column}, count(*) AS n {_LIVE} GROUP BY {column} ORDER BY n DESC, {column} NULLS LAST LIMIT ?",
+            [most],
         ).fetchall()
     )
 
@@ -125,7 +132,7 @@ def _ages(cursor: duckdb.DuckDBPyConnection, now: datetime) -> tuple[tuple[str, 
 def _lengths(cursor: duckdb.DuckDBPyConnection) -> tuple[tuple[str, int], ...]:
     counts = dict(
         cursor.execute(
-            f"SELECT greatest(0, floor(log2(greatest(length(content), 1) / {FIRST_LENGTH})) + 1)::INT, count(*) {_LIVE} "
+            f"SELECT greatest(0, floor(log2(greatest(size, 1) / {FIRST_LENGTH})) + 1)::INT, count(*) {_LIVE} "
             "GROUP BY ALL"
         ).fetchall()
     )

@@ -3,7 +3,7 @@
 from cems_workbench.analysis.why.disturbance import LabelledSet
 from cems_workbench.analysis.why.path import ListPlace, MemoryPath, Step, cause, memory_path
 from cems_workbench.analysis.why.regather import gathered
-from cems_workbench.analysis.why.report import Why, explain, require_known
+from cems_workbench.analysis.why.report import Why, explain, require_known, require_stored
 from cems_workbench.analysis.why.rescue import Breakpoint, Change, Rescue
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "gathered",
     "memory_path",
     "require_known",
+    "require_stored",
 ]

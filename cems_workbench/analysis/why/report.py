@@ -35,6 +35,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import score_missing
 from cems_workbench.pipeline.stages.stage import ordinal
 from cems_workbench.progress import Progress, silent
+from cems_workbench.store import Store
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,12 @@ def _verdict(path: MemoryPath, rescues: list[Rescue], nearest: Rescue | None, wi
         f"Nothing that was tried brings it into the top {path.k}; what comes nearest puts it "
         f"{ordinal(nearest.place or 0)}{left_out}.{unseen}"
     )
+
+
+def require_stored(memory_id: str, store: Store) -> None:
+    """Raise InputError naming the nearest ids when the store has no such memory."""
+    if not store.memories.known([memory_id]):
+        require_known(memory_id, store.memories.ids())
 
 
 def require_known(memory_id: str, known: Iterable[str]) -> None:

@@ -85,4 +85,38 @@ def _adopt_queries(cursor: duckdb.DuckDBPyConnection) -> None:
     cursor.execute("INSERT INTO query_set_members SELECT 'all', 1, qid, query, project, as_of, type, '' FROM queries")
 
 
-_STEPS: dict[int, Callable[[duckdb.DuckDBPyConnection], None]] = {1: _identify, 6: _adopt_queries}
+def _fold_texts(cursor: duckdb.DuckDBPyConnection) -> None:
+    """Fill in the lengths of memories and the texts that they are searched in."""
+    import pyarrow as pa
+
+    last, size = cursor.execute(
+        "SELECT coalesce(max(rowid), -1), coalesce(max(strlen(content)), 0) FROM memories"
+    ).fetchall()[0]
+    portion = max(1, min(_MOST_ROWS, _MOST_BYTES // max(1, size)))
+    for start in range(0, last + 1, portion):
+        rows = cursor.execute(
+            "SELECT rowid, id, coalesce(title, ''), content, tags FROM memories WHERE rowid >= ? AND rowid < ?",
+            [start, start + portion],
+        ).fetchall()
+        texts = ["\x1f".join((*row[1:4], *json.loads(row[4]))).casefold() for row in rows]
+        table = pa.table(
+            {
+                "place": pa.array([row[0] for row in rows], pa.int64()),
+                "size": pa.array([len(row[3]) for row in rows], pa.int64()),
+                "folded": pa.array(texts, pa.large_string()),
+            }
+        )
+        cursor.register("staged_texts", table)
+        cursor.execute(
+            "UPDATE memories SET size = s.size, folded = s.folded FROM staged_texts AS s WHERE memories.rowid = s.place"
+        )
+        cursor.unregister("staged_texts")
+
+
+_MOST_ROWS, _MOST_BYTES = 20_000, 256_000_000
+"""Of memories whose texts are folded at a time."""
+_STEPS: dict[int, Callable[[duckdb.DuckDBPyConnection], None]] = {
+    1: _identify,
+    6: _adopt_queries,
+    17: _fold_texts,
+}

@@ -14,7 +14,7 @@ import pytest
 
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import DEFAULT_SCALE, Judgment, Memory, Query, Relation
-from cems_workbench.store import Store
+from cems_workbench.store import Selection, Store
 from cems_workbench.store.query_sets import digest
 from cems_workbench.store.schema import migrations
 
@@ -66,6 +66,8 @@ def test_memories_relations_and_what_is_derived_from_them_stay(old):
         assert (store.identity, store.content_version) == ("c5e62158c11b", 2)
         assert store.memories.read() == {"m1": DEPLOY, "m2": KAFKA}
         assert [(one.memory.id, one.memory.content) for one in store.memories.deleted(5)[0]] == [("m3", "thrown away")]
+        assert [one.id for one in store.memories.find(Selection("gröSSE"), 5).memories] == ["m1"]
+        assert [one.id for one in store.memories.find(Selection(sort="length"), 5).memories] == ["m1", "m2"]
         assert store.relations.read() == [Relation("m1", "m2", "related", 0.5)]
         assert store.scores.read("m@1", "q", ["text"]) == [PairScore(0.25, detail={"seconds": 1.5})]
         assert store.replies.read(("m", "p", "sha")) == "said"

@@ -57,10 +57,17 @@ def test_an_empty_selection_lists_every_live_memory_newest_first_undated_last(fi
         ('", "', []),
         ("' OR 1=1 --", []),
         ("third", ["c"]),
+        ("fruit100", []),
+        ("FRUIT", ["a"]),
     ],
 )
 def test_text_is_looked_for_literally_in_id_title_content_and_tags(filled, text, ids):
     assert found(filled, text=text) == ids
+
+
+def test_a_change_of_words_is_found_by_the_new_ones_alone(filled):
+    assert filled.memories.update(Memory("c", "eine Straße", category="note"))
+    assert (found(filled, text="STRASSE"), found(filled, text="third")) == (["c"], [])
 
 
 def test_filters_combine_and_none_means_has_none(filled):

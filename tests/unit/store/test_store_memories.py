@@ -77,6 +77,18 @@ def test_memories_come_in_the_order_asked_and_unknown_ids_are_absent(store, rows
     assert list(store.memories.read()) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("sought", [0, 10**9])
+def test_few_are_sought_by_their_key_and_many_among_all_rows_with_one_outcome(store, rows, monkeypatch, sought):
+    monkeypatch.setattr(memories_table, "SOUGHT", sought)
+    monkeypatch.setattr(memories_table, "SOUGHT_AT_ONCE", 2)
+    store.add(rows([Memory(f"m{i}", f"text {i}") for i in range(7)]))
+    store.memories.delete("m3")
+    wanted = ["m5", "m3", "nobody", "m0", "m5", "m6", "m1"]
+    assert list(store.memories.read(wanted)) == ["m5", "m0", "m6", "m1"]
+    assert store.memories.known(wanted) == {"m5", "m0", "m6", "m1"}
+    assert store.memories.read([]) == {} and store.memories.known([]) == set()
+
+
 def test_content_of_ten_megabytes(store, rows):
     content = "long story " * 1_000_000
     store.add(rows([Memory("big", content)]))

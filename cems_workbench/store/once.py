@@ -1,0 +1,49 @@
+"""What takes all rows to read or to count: done once for each content version of the store, and kept for whoever asks again.
+
+Pages ask for such things whenever they are drawn. What is kept is shared by all who ask, so it must not be changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cems_workbench.store.meta import content_version
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from cems_workbench.store.database import Database
+
+Read = TypeVar("Read")
+
+
+KEPT = 16
+"""Things of one store that are kept, those that were asked for last."""
+
+
+class OncePerVersion:
+    """Keeps what was read of the present content version, by name; methods may be called from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
+
+    def get(self, name: Hashable, read: Callable[[duckdb.DuckDBPyConnection], Read]) -> Read:
+        """What `read` gave of the present version, reading it where that was not done yet; other processes may have written meanwhile."""
+        with self._database.reading() as cursor:
+            version = content_version(cursor)
+            with self._lock:
+                kept = self._kept.get(name)
+            if kept is None or kept[0] != version:
+                kept = version, read(cursor)
+        with self._lock:
+            self._kept[name] = kept
+            self._kept.move_to_end(name)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        found: Read = kept[1]
+        return found
