@@ -17,7 +17,7 @@ from cems_workbench.store import Filter
 from cems_workbench.store.search import lexical_index, lexical_merge, lexical_refresh
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.index_directory import Manifest
-from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.lexical_index import LexicalIndex, Standing
 from cems_workbench.store.search.segment_home import segments_of
 from cems_workbench.store.search.tokenizer import tokenize
 
@@ -42,12 +42,22 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def opened(home: Path, manifest: Manifest) -> LexicalIndex:
-    return LexicalIndex.open(home, segments_of(manifest))
+def opened(home: Path, manifest: Manifest, hidden: frozenset[str] = frozenset()) -> LexicalIndex:
+    return LexicalIndex.open(home, segments_of(manifest), hidden)
 
 
 def anew(home: Path, live: dict[str, Document]) -> LexicalIndex:
     return opened(home, lexical_refresh.build(home, iter(live.values()), len(live), 1, silent))
+
+
+def standing(index: LexicalIndex, query: str, name: str, where: Filter) -> Standing | None:
+    """Where a memory stands, read off all hits."""
+    hits = index.search_chunks(query, 1_000, where)
+    place = next((place for place, (memory_id, _, _) in enumerate(hits) if memory_id == name), None)
+    if place is None:
+        return None
+    _, score, chunk = hits[place]
+    return Standing(len({memory_id for memory_id, _, _ in hits[:place]}) + 1, score, chunk, place + 1)
 
 
 def by_bm25s(live: dict[str, Document], query: str) -> list[tuple[str, float, int | None]]:
@@ -101,7 +111,13 @@ def test_any_history_scores_as_an_index_made_anew(
                     assert grown.search_chunks(query, k, where) == fresh.search_chunks(query, k, where)
             for name in live:
                 terms = tokenize(query)
+                for where in WHERE[:2]:
+                    assert grown.standing(query, name, where) == standing(grown, query, name, where)
                 assert grown.chunk_parts(name, terms) == fresh.chunk_parts(name, terms)
+            some = frozenset([*live][::3])
+            without = opened(home, manifest, some)
+            for name in live:
+                assert without.standing(query, name) == standing(without, query, name, WHERE[0])
         gone = {name for _, removed in history for name in removed} - live.keys()
         assert all(grown.chunk_parts(name, ["alpha"]) == {} for name in gone)
 

@@ -120,9 +120,8 @@ class _Search:
         return Place(None, own[0][1] if own else None)
 
     def _by_terms(self, text: str) -> Place:
-        lexical = self.resources.indexes.lexical
-        found = _placed(self.memory_id, lexical.search_chunks(text, lexical.document_count, self.where))
-        return Place(found.rank, found.score or 0.0, found.chunk, found.chunk_rank)
+        found = self.resources.indexes.lexical.standing(text, self.memory_id, self.where)
+        return Place(score=0.0) if found is None else Place(found.rank, found.score, found.chunk, found.chunk_rank)
 
     def _gathered(self, source: Source, i: int) -> RankedList | None:
         return next((ranked for ranked in self.evidence.lists if (ranked.source, ranked.variant) == (source, i)), None)

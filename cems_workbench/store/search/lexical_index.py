@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property
 from math import log
 from pathlib import Path
@@ -102,12 +103,36 @@ class LexicalIndex:
 
         Best first, ties by id and chunk.
         """
-        # Float addition depends on the order; sorted terms make "a b" and "b a" the same query to the last bit.
-        asked = {term: count for term, count in sorted(Counter(tokenize(query, self.language)).items())}
-        terms = {term: (count, idf) for term, count in asked.items() if (idf := self._idf(term))}
+        terms = self._terms(query)
         if not terms or k <= 0:
             return []
         return visible_hits(lambda depth: self._best(terms, depth, where), k, self._hidden)
+
+    def standing(self, query: str, memory_id: str, where: Filter = ANY) -> Standing | None:
+        """Where a memory stands among all hits of `search_chunks`, without any of them being read; None where it is none of them."""
+        terms = self._terms(query)
+        own = None if memory_id in self._hidden else self._own(terms, memory_id, where)
+        if own is None:
+            return None
+        hidden = list(self._hidden)
+        memories = texts = 0
+        for part in self._parts:
+            ahead = part.ahead(terms, where, self.mean_length, own, memory_id, hidden)
+            memories, texts = memories + ahead[0], texts + ahead[1]
+        return Standing(memories + 1, float(own.score), own.part.segment.chunk_of(own.text), texts + 1)
+
+    def _own(self, terms: Terms, memory_id: str, where: Filter) -> _Own | None:
+        for part in self._parts:
+            memory = part.segment.ids.find(memory_id)
+            if memory >= 0 and not part.is_deleted(memory):
+                texts = np.array(part.segment.texts_of(memory), np.int64)
+                scores = part.scores(terms, texts, self.mean_length)
+                mask = part.segment.masks.of(where)
+                if mask is not None:
+                    scores *= mask[texts]
+                best = int(np.argmax(scores))
+                return _Own(part, int(texts[best]), scores[best]) if scores[best] > 0 else None
+        return None
 
     def parts(self, memory_id: str, terms: Sequence[str], chunk: int | None = None) -> dict[str, float]:
         """What each of these terms gives the memory: the summands of its BM25. Terms it does not have are absent.
@@ -135,6 +160,11 @@ class LexicalIndex:
             return found
         return {}
 
+    def _terms(self, query: str) -> Terms:
+        # Float addition depends on the order; sorted terms make "a b" and "b a" the same query to the last bit.
+        asked = sorted(Counter(tokenize(query, self.language)).items())
+        return {term: (count, idf) for term, count in asked if (idf := self._idf(term))}
+
     def _idf(self, term: str) -> np.float32 | None:
         df = self.document_frequency(term)
         return np.float32(log(1 + (self.document_count - df + 0.5) / (df + 0.5))) if df else None
@@ -155,6 +185,25 @@ Terms = Mapping[str, tuple[int, np.float32]]
 def _in_order(hit: tuple[str, float, int | None]) -> tuple[float, str, int]:
     memory_id, score, chunk = hit
     return -score, memory_id, -1 if chunk is None else chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A memory's rank among memories, its score, the chunk that has it, and the place of that among all chunks."""
+
+    rank: int
+    score: float
+    chunk: int | None
+    chunk_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """The best text of a memory, and its score."""
+
+    part: _Part
+    text: int
+    score: np.float32
 
 
 class _Part:
@@ -198,19 +247,11 @@ class _Part:
 
     def best(self, terms: Terms, k: int, where: Filter, mean: float) -> ChunkHits:
         """The first hits, down to the one that brings the k-th memory of this segment."""
-        about = self._about(terms, mean)
+        about = self._about(terms, where, mean)
         if about is None:
             return []
-        mask = self.segment.masks.of(where)
-        if mask is not None:
-            about *= mask
-        about[self._gone] = 0.0
         texts = self._candidates(about, k)
-        scores = np.zeros(len(texts), np.float32)
-        for term, (count, idf) in terms.items():
-            gains = self.exact(term, idf, texts, mean)
-            for _ in range(count):
-                scores += gains
+        scores = self.scores(terms, texts, mean)
         order = np.argsort(-scores, kind="stable")
         if self.segment.starts is None:
             order = order[:k]
@@ -220,6 +261,38 @@ class _Part:
             for text, score in zip(texts[order].tolist(), scores[order].tolist(), strict=True)
         ]
         return hits if self.segment.starts is None else first_memories(hits, k)
+
+    def ahead(
+        self, terms: Terms, where: Filter, mean: float, own: _Own, memory_id: str, hidden: Sequence[str]
+    ) -> tuple[int, int]:
+        """How many memories, and how many texts, stand before a text of `memory_id` among the hits."""
+        about = self._about(terms, where, mean)
+        if about is None:
+            return 0, 0
+        about[self.segment.all_texts(self.segment.ids.find_all(hidden))] = 0.0
+        sure = about > own.score * (1 + SLACK)
+        close = np.flatnonzero(~sure & (about >= own.score * (1 - SLACK)))
+        scores = self.scores(terms, close, mean)
+        first = self.segment.ids.place(memory_id)
+        before = (
+            own.text
+            if own.part is self
+            else (first if self.segment.starts is None else int(self.segment.starts[first]))
+        )
+        sure[close] = (scores > own.score) | ((scores == own.score) & (close < before))
+        texts = np.flatnonzero(sure)
+        if self.segment.starts is None:
+            return len(texts), len(texts)
+        return len(np.unique(np.searchsorted(self.segment.starts, texts, side="right"))), len(texts)
+
+    def scores(self, terms: Terms, texts: NDArray[np.int64], mean: float) -> NDArray[np.float32]:
+        """The scores of these texts, as bm25s has them."""
+        scores = np.zeros(len(texts), np.float32)
+        for term, (count, idf) in terms.items():
+            gains = self.exact(term, idf, texts, mean)
+            for _ in range(count):
+                scores += gains
+        return scores
 
     def exact(self, term: str, idf: np.float32 | None, texts: NDArray[np.int64], mean: float) -> NDArray[np.float32]:
         """What a term gives each of these texts, 0 where it does not stand: in double precision, rounded, as bm25s has it."""
@@ -233,8 +306,8 @@ class _Part:
         gains[there] = idf * (tf / (room + tf))
         return gains
 
-    def _about(self, terms: Terms, mean: float) -> NDArray[np.float32] | None:
-        """The score of every text, all but exact; None where no text has one of the terms."""
+    def _about(self, terms: Terms, where: Filter, mean: float) -> NDArray[np.float32] | None:
+        """The score of every text that passes, all but exact, 0 for those that do not; None where no text has one of the terms."""
         postings = {term: posting for term in terms if (posting := self.segment.posting(term)).start < posting.stop}
         if not postings:
             return None
@@ -249,6 +322,10 @@ class _Part:
             np.divide(tf, gains, out=gains)
             gains *= np.float32(count * idf)
             np.add.at(scores, texts, gains)
+        mask = self.segment.masks.of(where)
+        if mask is not None:
+            scores *= mask
+        scores[self._gone] = 0.0
         return scores
 
     def _room(self, mean: float) -> NDArray[np.float32]:

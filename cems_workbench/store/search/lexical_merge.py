@@ -108,7 +108,7 @@ class _Part:
         postings: NDArray[np.int64] = self.segment["postings"].astype(np.int64)
         documents = self.segment.documents
         if self.all_live:
-            return np.diff(postings)
+            return postings[1:] - postings[:-1]
         live = np.zeros(self.segment.size, bool)
         live[self.texts] = True
         found = np.zeros(len(postings) - 1, np.int64)

@@ -42,6 +42,11 @@ class SortedTexts:
 
     def find(self, text: str) -> int:
         """The position of a text, -1 where it is not among them."""
+        place = self.place(text)
+        return place if place < len(self) and self._at(place) == text.encode("utf-8", "surrogatepass") else -1
+
+    def place(self, text: str) -> int:
+        """How many of them stand before a text."""
         wanted = text.encode("utf-8", "surrogatepass")
         first, last = 0, len(self)
         while first < last:
@@ -50,7 +55,7 @@ class SortedTexts:
                 first = middle + 1
             else:
                 last = middle
-        return first if first < len(self) and self._at(first) == wanted else -1
+        return first
 
     def find_all(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """The positions of those of `texts` that are among them, ascending."""
