@@ -8,7 +8,8 @@ so in the reply to each call until that is mended. Who asks has the role of a re
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from cems_workbench.config.forms.reading import SUFFIXES
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.evaluation.evidence_file import is_evidence_file
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.progress import Progress
+from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.runs.access import Role, confined, require
 from cems_workbench.runs.catalogue import catalogue
 from cems_workbench.runs.gathering import ALL
@@ -42,6 +43,7 @@ class ServedStore:
         self.role: Role = "reviewer" if write else "reader"
         self.judge = judge
         self._opening = threading.Lock()
+        self._measuring = threading.Lock()
         self._opened: OpenStore | None = None
 
     @property
@@ -63,6 +65,19 @@ class ServedStore:
             if self._opened is not None:
                 self._opened.close()
                 self._opened = None
+
+    @contextmanager
+    def measuring(self, seconds: float) -> Iterator[None]:
+        """While the block runs nobody else measures here: two calls would search the same queries into one file.
+
+        Raises Cancelled where another call still does after so many seconds.
+        """
+        if not self._measuring.acquire(timeout=seconds):
+            raise Cancelled
+        try:
+            yield
+        finally:
+            self._measuring.release()
 
     def require_writing(self) -> None:
         """Raise InputError unless labels may be given."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -22,13 +24,16 @@ from cems_workbench.errors import InputError
 from cems_workbench.mcp.server import WorkbenchServer
 
 HOST, PATH = "127.0.0.1", "/mcp"
+INTERRUPTED = 130
+"""What a process ends with that was interrupted."""
 MOST_BODY = 4_000_000
 """Bytes of a request: a memory's text as it might be, and room."""
 
 
 def serve_stdio(server: WorkbenchServer) -> None:
     """Serve the client at the other end of standard input and output until it closes them. Nothing else is written there."""
-    _quiet_logs()
+    # Who waits for a line of input cannot be woken to end in order; a store is whole however a process ends.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     anyio.run(server.run_stdio_async)
 
 
@@ -37,7 +42,6 @@ def serve_http(server: WorkbenchServer, port: int, token: str | None, say: Calla
 
     `say` is told the address once the server listens there.
     """
-    _quiet_logs()
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -88,7 +92,7 @@ async def _refuse(send: Send) -> None:
     await send({"type": "http.response.body", "body": json.dumps(said).encode()})
 
 
-def _quiet_logs() -> None:
-    """Failures as lines on standard error, once; what the workbench warns of is said there already."""
+def quiet_logs() -> None:
+    """For the whole process: failures as lines on standard error, once; what the workbench warns of is said there already."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr, force=True)
     logging.getLogger("cems_workbench").propagate = False

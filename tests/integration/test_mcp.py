@@ -5,25 +5,29 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import queue
 import re
 import shlex
 import shutil
 import socket
-import subprocess
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
 import pytest
+import uvicorn
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 
 from cems_workbench import turns
 from cems_workbench.errors import InputError
+from cems_workbench.mcp import transports
 from cems_workbench.mcp.replies import EXCERPT
 from cems_workbench.mcp.served_store import ServedStore
 from cems_workbench.mcp.server import WorkbenchServer
@@ -303,6 +307,12 @@ def test_a_search_of_a_set_that_takes_too_long_goes_on_at_the_next_call(
     assert second["state"] == "measured" and second["queries"] == 2
 
 
+def test_a_call_waits_for_one_that_still_searches_and_says_so(reader: ServedStore) -> None:
+    with reader.measuring(0):
+        found = asked(reader, lambda call: call("compare", query_set="t", changes=FIRST_THREE, seconds=1))
+    assert found["state"] == "searching" and found["said"][0].startswith("Another call is still searching")
+
+
 async def both(call: Asked) -> tuple[Any, Any]:
     return await call("evaluate", query_set="t"), await call("evaluate", query_set="t")
 
@@ -320,7 +330,9 @@ def test_standard_output_holds_the_protocol_and_nothing_else(store: Path, tmp_pa
     )
 
     async def run() -> dict[str, Any]:
-        async with Client(server) as client:
+        async with Client(
+            server, mode="legacy"
+        ) as client:  # as most clients begin; over HTTP the client tries the newest way
             return await all_called(client)
 
     before = people_keep(store)
@@ -332,34 +344,51 @@ def test_standard_output_holds_the_protocol_and_nothing_else(store: Path, tmp_pa
     assert (tmp_path / "err").read_text() == ""
 
 
-def test_http_serves_programs_of_this_machine_that_have_the_token_and_writes_nothing_without_write(store: Path) -> None:
-    before = people_keep(store)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cems_workbench", "mcp", "--http", "--port", "0", "--store", str(store)],
-        stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**environment(), "CEMS_WORKBENCH_MCP_TOKEN": "secret"},
-    )  # fmt: skip
+@contextmanager
+def serving(server: WorkbenchServer, token: str) -> Iterator[str]:
+    """The address of a server that listens, in a thread of this process."""
+    addresses: queue.Queue[str] = queue.Queue()
+    running: list[uvicorn.Server] = []
+
+    class Kept(uvicorn.Server):
+        def __init__(self, config: uvicorn.Config) -> None:
+            super().__init__(config)
+            running.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transports.uvicorn, "Server", Kept)
+        thread = threading.Thread(target=serve_http, args=(server, 0, token, addresses.put))
+        thread.start()
+        said = addresses.get(timeout=30)
+    assert token not in said
     try:
-        assert process.stderr is not None
-        said = process.stderr.readline()
-        url = re.findall(r"http://127\.0\.0\.1:\d+/mcp", said)[0]
-        assert "secret" not in said
-        given = anyio.run(over_http, url)
-        assert [*given] == [entry.name for entry in ALL_TOOLS if not entry.writes]
-        assert all(isinstance(found, dict) for found in given.values()), given
-        port = urlsplit(url).port
-        right = {"Authorization": "Bearer secret", "Host": f"localhost:{port}"}
-        for headers, status in (
-            ({**right, "Authorization": "Bearer guess"}, 401),
-            ({"Host": right["Host"]}, 401),
-            ({**right, "Host": f"evil.example:{port}"}, 421),
-            ({**right, "Origin": "http://evil.example"}, 403),
-            ({**right, "Origin": "http://localhost:3000"}, 403),
-            (right, 200),
-        ):
-            assert posted(port, headers) == status, headers
+        yield re.findall(r"http://127\.0\.0\.1:\d+/mcp", said)[0]
     finally:
-        process.terminate()
-        process.communicate(timeout=20)
+        running[0].should_exit = True
+        thread.join(timeout=30)
+
+
+def test_http_serves_who_has_the_token_and_writes_nothing_without_write(store: Path) -> None:
+    before = people_keep(store)
+    served = ServedStore(store)
+    try:
+        with serving(WorkbenchServer(served), "secret") as url:
+            given = anyio.run(over_http, url)
+            assert [*given] == [entry.name for entry in ALL_TOOLS if not entry.writes]
+            assert all(isinstance(found, dict) for found in given.values()), given
+            port = urlsplit(url).port
+            right = {"Authorization": "Bearer secret", "Host": f"localhost:{port}"}
+            for headers, status in (
+                ({**right, "Authorization": "Bearer guess"}, 401),
+                ({"Host": right["Host"]}, 401),
+                ({**right, "Host": f"evil.example:{port}"}, 421),
+                ({**right, "Origin": "http://evil.example"}, 403),
+                ({**right, "Origin": "http://localhost:3000"}, 403),
+                (right, 200),
+            ):
+                assert posted(port, headers) == status, headers
+    finally:
+        served.close()
     assert people_keep(store) == before
 
 

@@ -158,11 +158,11 @@ class MeasuringTools:
         chosen, allowance = self._served.config(config, changes), Allowance(seconds, context)
         with noting() as noted:
             try:
-                report = evaluate(
-                    self._served.evidence(query_set, chosen, queries, allowance), chosen, measures or MEASURES
-                )
+                with self._served.measuring(seconds):
+                    evidence = self._served.evidence(query_set, chosen, queries, allowance)
             except Cancelled:
                 return Evaluated(state="searching", config=chosen.name, **_unfinished(allowance))
+            report = evaluate(evidence, chosen, measures or MEASURES)
         values = report.evaluation.values[:, 0]
         order = sorted(
             (i for i, value in enumerate(values) if number(value) is not None),
@@ -199,8 +199,11 @@ class MeasuringTools:
         allowance = Allowance(seconds, context)
         with noting() as noted:
             try:
-                # One after the other: where they ask for the same, the second takes what the first searched.
-                found = [self._served.evidence(query_set, each, queries, allowance) for each in (baseline, compared)]
+                with self._served.measuring(seconds):
+                    # One after the other: where they ask for the same, the second takes what the first searched.
+                    found = [
+                        self._served.evidence(query_set, each, queries, allowance) for each in (baseline, compared)
+                    ]
             except Cancelled:
                 return Compared(
                     state="searching", baseline=baseline.name, compared=compared.name, **_unfinished(allowance)
@@ -239,6 +242,8 @@ class MeasuringTools:
 
 def _unfinished(allowance: Allowance) -> dict[str, object]:
     left = allowance.total - allowance.done
+    if not allowance.total:
+        return {"said": ["Another call is still searching this store; call again with the same arguments."]}
     return {
         "searching": Searching(queries_searched=allowance.done, queries_in_all=allowance.total),
         "said": [
