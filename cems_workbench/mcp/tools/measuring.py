@@ -17,6 +17,7 @@ from pydantic import Field
 from cems_workbench.api.measuring import ComparisonReport, EvaluationReport, compare, evaluate
 from cems_workbench.api.results import noting
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation.comparison import LEVEL
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.mcp.arguments import Changes, ConfigName, Limit, Measures, Offset, Queries, QuerySet, Seconds
 from cems_workbench.mcp.replies import TITLE, UNTRUSTED, Paged, Reply, Text, cut, page, rounded
@@ -75,7 +76,7 @@ class Evaluated(Paged):
 
 
 class MeasureDifference(Reply):
-    """A measure of the changed config against the baseline: 95 % interval of the difference, and p of a paired randomisation test."""
+    """A measure of the changed config against the baseline: 95 % interval of the difference, p of a paired randomisation test."""
 
     measure: str
     baseline: float | None = None
@@ -296,7 +297,7 @@ def _differences(report: ComparisonReport) -> list[MeasureDifference]:
             difference=rounded(row.difference),
             low=rounded(row.low),
             high=rounded(row.high),
-            p=rounded(row.p),
+            p=rounded(row.p_holm),
             better=len(row.wins),
             worse=len(row.losses),
             same=row.ties,
@@ -306,12 +307,12 @@ def _differences(report: ComparisonReport) -> list[MeasureDifference]:
 
 
 def _verdict(report: ComparisonReport) -> str:
-    """What the interval of each difference says, in a sentence."""
-    sure = {True: [], False: []}  # type: dict[bool, list[str]]
+    """Which measures are surely better or worse, in a sentence: by the level of p that every table marks."""
+    sure: dict[bool, list[str]] = {True: [], False: []}
     for row in report.comparison.compared[0].differences:
-        if row.low > 0 or row.high < 0:
-            sure[row.low > 0].append(str(row.measure))
+        if row.p_holm < LEVEL:
+            sure[row.measure.direction * row.difference > 0].append(str(row.measure))
     if not (sure[True] or sure[False]):
-        return "No measure is surely better or worse: every interval of a difference holds 0."
+        return f"No measure is surely better or worse: p, after Holm, is {LEVEL:g} or more for each."
     parts = [f"{word} by {', '.join(sure[up])}" for up, word in ((True, "better"), (False, "worse")) if sure[up]]
-    return f"Surely {' and '.join(parts)}: the interval of the difference does not hold 0."
+    return f"Surely {' and '.join(parts)}: p, after Holm, is below {LEVEL:g}."
